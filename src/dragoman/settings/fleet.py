@@ -1,0 +1,87 @@
+"""Settings of the fleet: when a node is healthy, and what is known about its services."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dragoman.settings.forms import HttpUrlOrEmpty
+from dragoman.settings.section import Count, Percent, Seconds, SecondsOrZero, Section
+
+
+class NodeHealthSettings(Section):
+    """When a node gets jobs, when it is set aside, and when it is forgotten."""
+
+    heartbeat_interval_seconds: Seconds = Field(
+        default=15, description="How often a node is asked to send a heartbeat, in seconds."
+    )
+    heartbeat_timeout_seconds: Seconds = Field(
+        default=45, description="Silence after which a node is offline, in seconds."
+    )
+    reconnect_grace_seconds: SecondsOrZero = Field(
+        default=2,
+        description="How long a lost node may take to come back before its jobs go to others, in "
+        "seconds.",
+    )
+    ready_after: Count = Field(
+        default=1, description="Good heartbeats in a row before a node gets jobs (again)."
+    )
+    window: Count = Field(
+        default=5, description="Over how many of the last heartbeats bad ones count."
+    )
+    window_failures: Count = Field(
+        default=3, description="Bad heartbeats within the window that set a node aside."
+    )
+    consecutive_failures: Count = Field(
+        default=3, description="Bad heartbeats in a row that set a node aside."
+    )
+    resource_threshold_percent: Percent = Field(
+        default=85,
+        description="Use of processor, graphics or memory at which a node gets no more jobs.",
+    )
+    forget_offline_seconds: Seconds = Field(
+        default=3600, description="How long an offline node is remembered, in seconds."
+    )
+
+
+class ModelNotAvailableSettings(Section):
+    """What happens when a node reports that a model is missing."""
+
+    unavailable_ttl_seconds: Seconds = Field(
+        default=60,
+        description="How long the node's service is left out after such a report, in seconds.",
+    )
+    debounce_window_seconds: SecondsOrZero = Field(
+        default=5,
+        description="Reports about one service and version within this time are followed up "
+        "once, in seconds.",
+    )
+    node_ratelimit_window_seconds: Seconds = Field(
+        default=10, description="Time over which a node's reports are counted, in seconds."
+    )
+    node_ratelimit_max: Count = Field(
+        default=30, description="Most reports of one node within that time; more are only counted."
+    )
+    queue: Count = Field(default=10000, description="Most reports waiting to be handled.")
+
+
+class ServiceCatalogSettings(Section):
+    """Where the list of known services comes from."""
+
+    url: HttpUrlOrEmpty = Field(
+        default="", description="Address of the catalog server; empty: none."
+    )
+    refresh_seconds: Seconds = Field(
+        default=30, description="How often the catalog is fetched, in seconds."
+    )
+    timeout_seconds: Seconds = Field(
+        default=5, description="How long one fetch of the catalog may take, in seconds."
+    )
+    backoff_after: Count = Field(
+        default=3, description="Failed fetches in a row after which the time between them grows."
+    )
+    max_refresh_seconds: Seconds = Field(
+        default=300, description="Longest time between fetches while they fail, in seconds."
+    )
+    local_index: str = Field(
+        default="", description="Catalog file used until the first fetch succeeds; empty: none."
+    )

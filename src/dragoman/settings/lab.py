@@ -1,0 +1,70 @@
+"""Settings of the lab plane: experiments, their limits and what they may reach."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dragoman.settings.forms import AnalyticsUrl, RedisUrlOrEmpty
+from dragoman.settings.section import Count, CountOrZero, Milliseconds, Seconds, Section, Text
+
+Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class LabSettings(Section):
+    """How experiments are run and what they may use."""
+
+    enabled: bool = Field(default=True, description="Run experiments on this server.")
+    analytics_url: AnalyticsUrl = Field(
+        default="duckdb:///{data_dir}/lab.duckdb",
+        description="Columnar copy of the results: `duckdb:///file`, `clickhouse://...` or, over "
+        "TLS, `clickhouses://...`; `{data_dir}` stands for server.data_dir.",
+    )
+    queue_url: RedisUrlOrEmpty = Field(
+        default="", description="Redis that hands items to workers; empty: inside the server."
+    )
+    item_concurrency: Count = Field(
+        default=8, description="Items of an experiment worked on at once when it does not say."
+    )
+    max_item_concurrency: Count = Field(
+        default=500, description="Most items of one experiment worked on at once."
+    )
+    running_experiments: Count = Field(
+        default=200, description="Most experiments of one tenant that run at once."
+    )
+    lease_seconds: Seconds = Field(
+        default=30,
+        description="How long an item belongs to a worker without a sign of life, in seconds.",
+    )
+    safety_tick_ms: Milliseconds = Field(
+        default=1000,
+        description="How often the lab looks for work it was not told of, in milliseconds.",
+    )
+    item_timeout_seconds: Seconds = Field(
+        default=600,
+        description="How long one item may take when the experiment does not say, in seconds.",
+    )
+    tenant_tokens: CountOrZero = Field(
+        default=0, description="Tokens a tenant may use in all; 0: no limit."
+    )
+    tenant_cost: Cost = Field(
+        default=0, description="Cost a tenant may run up in all; 0: no limit."
+    )
+    denied_words: tuple[Text, ...] = Field(
+        default=(), description="Words that names and descriptions of experiments may not hold."
+    )
+    max_items: Count = Field(default=10000000, description="Most items in one dataset version.")
+    python_allow: tuple[Text, ...] = Field(
+        default=(),
+        description="Python functions that experiments may call over HTTP, as patterns such as "
+        "`mytools.*`; empty: none.",
+    )
+    http_allow: tuple[Text, ...] = Field(
+        default=(),
+        description="Private hosts, addresses or networks that `http` targets may call; empty: "
+        "none.",
+    )
+    retention_days: CountOrZero = Field(
+        default=0, description="Days after which ended experiments are pruned; 0: never."
+    )

@@ -1,0 +1,86 @@
+"""Settings of the program itself: where it listens, who may enter, where it keeps things."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from dragoman.settings.forms import DatabaseUrl, HostName, Origin, ProxyAddress
+from dragoman.settings.section import Port, SecondsOrZero, Section
+
+
+class ServerSettings(Section):
+    """Where the server listens and how it stops."""
+
+    host: HostName = Field(default="127.0.0.1", description="Name or address to listen on.")
+    port: Port = Field(default=8080, description="TCP port to listen on; 0 takes any free one.")
+    data_dir: Path = Field(
+        default=Path(".dragoman"),
+        description="Folder for the database, the analytics file and the sockets of this server.",
+    )
+    drain_seconds: SecondsOrZero = Field(
+        default=30, description="How long a stopping server waits for work in flight, in seconds."
+    )
+    tls_cert: str = Field(
+        default="", description="Certificate file (PEM), with its chain; empty: plain HTTP."
+    )
+    tls_key: str = Field(
+        default="", description="Private key file (PEM) that belongs to the certificate."
+    )
+    trusted_proxies: tuple[ProxyAddress, ...] = Field(
+        default=(),
+        description="Addresses or networks whose X-Forwarded headers are believed; "
+        "`*` believes everyone.",
+    )
+    allowed_origins: tuple[Origin, ...] = Field(
+        default=(),
+        description="Web origins whose pages may open sockets and call the API, such as "
+        "`https://talk.example.org`; empty: the server's own pages only.",
+    )
+
+
+class AuthSettings(Section):
+    """Who may enter."""
+
+    mode: Literal["open", "keys"] = Field(
+        default="open",
+        description="`open`: everyone is an operator; `keys`: every caller shows an API key.",
+    )
+    insecure: bool = Field(
+        default=False,
+        description="Allow mode `open` on an address that other machines can reach.",
+    )
+
+
+class StoreSettings(Section):
+    """Where API keys and experiments are kept."""
+
+    database_url: DatabaseUrl = Field(
+        default="sqlite:///{data_dir}/dragoman.db",
+        description="Database of keys and experiments: `sqlite:///file`, `postgresql://...`, "
+        "`mysql://...` or `mariadb://...`; `{data_dir}` stands for server.data_dir.",
+    )
+
+
+class LogSettings(Section):
+    """What is written to the log, and in which form."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="The least important kind of message that is still written."
+    )
+    format: Literal["console", "json"] = Field(
+        default="console", description="`console`: lines for people; `json`: one object a line."
+    )
+
+
+class TracingSettings(Section):
+    """Spans for a tracing system."""
+
+    enabled: bool = Field(default=False, description="Send OpenTelemetry spans.")
+    endpoint: str = Field(
+        default="",
+        description="OTLP address the spans go to; empty: what the `OTEL_` environment "
+        "variables say.",
+    )
