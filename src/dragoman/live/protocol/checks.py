@@ -1,0 +1,133 @@
+"""What the type of a single field cannot say about a message that came in."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+import msgspec
+
+from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
+from dragoman.live.protocol import problems
+from dragoman.live.protocol.client_messages import SessionInit, Utterance
+from dragoman.live.protocol.features import known_features
+from dragoman.live.protocol.languages import AUTO
+from dragoman.live.protocol.node_messages import SCHEMA_VERSION, NodeRegister
+from dragoman.live.protocol.parts import Pipeline
+from dragoman.live.protocol.rest import JobRequest
+from dragoman.live.protocol.vocabulary import Mode
+
+# --- nodes --------------------------------------------------------------------------------------
+
+
+def check_register(register: NodeRegister) -> None:
+    """Refuse a registration that contradicts itself, with InvalidCapabilitySchema."""
+    if register.schema_version != SCHEMA_VERSION:
+        raise _bad_capability(
+            "schema_version",
+            f"is `{register.schema_version}`, which is not supported; send `{SCHEMA_VERSION}`",
+        )
+    try:  # a registration made in this process has not met the decoder
+        msgspec.convert(msgspec.to_builtins(register), NodeRegister)
+    except msgspec.ValidationError as error:
+        raise register_error(problems.refusal(error, NodeRegister, "node_register")) from error
+    if not register.services:
+        raise _bad_capability("services", "is empty; list at least one service")
+    if repeated := _first_repeated(service.service_id for service in register.services):
+        raise _bad_capability("services", f"names service_id `{repeated}` twice; list it once")
+    if repeated := _first_repeated(item.type for item in register.capability_by_type or ()):
+        raise _bad_capability("capability_by_type", f"names `{repeated}` twice; list it once")
+
+
+def register_error(error: InvalidMessage) -> InvalidCapabilitySchema:
+    """What a node hears whose registration could not even be decoded."""
+    return InvalidCapabilitySchema(error.message, details=error.details)
+
+
+def _bad_capability(field: str, says: str) -> InvalidCapabilitySchema:
+    return InvalidCapabilitySchema(
+        f"`{field}` of the node_register {says}",
+        details={"type": "node_register", "field": field},
+    )
+
+
+# --- clients ------------------------------------------------------------------------------------
+
+
+def check_session_init(init: SessionInit) -> None:
+    """Refuse a session whose languages, mode, pipeline or features do not go together."""
+    if init.mode is Mode.TWO_WAY_AUTO:
+        _check_two_ways(init)
+    else:
+        _check_one_way(init)
+    _check_stages(init.pipeline, init.features)
+    known_features(init.features)
+
+
+def check_utterance(utterance: Utterance) -> None:
+    """Refuse an utterance that is neither audio nor text, or that asks for the impossible."""
+    _check_input(utterance.audio, utterance.text)
+    _check_stages(utterance.pipeline, utterance.features or (), text=utterance.text is not None)
+    known_features(utterance.features or ())
+
+
+def check_job_request(request: JobRequest) -> None:
+    """Refuse a job that is neither audio nor text, or that asks for the impossible."""
+    _check_input(request.audio, request.text)
+    if request.src_lang == AUTO:
+        raise _bad("src_lang", "cannot be `auto` here; name the language, or open a session")
+    if request.exclude_node_id is not None and request.exclude_node_id == request.preferred_node_id:
+        raise _bad("exclude_node_id", "is also preferred_node_id; leave one of them out")
+    _check_stages(request.pipeline, request.features, text=request.text is not None)
+    known_features(request.features)
+
+
+def _check_one_way(init: SessionInit) -> None:
+    if init.src_lang == AUTO and not init.auto_langs:
+        raise _bad(
+            "src_lang", "is missing or `auto`; name the language, or list candidates in auto_langs"
+        )
+    if init.tgt_lang is not None and init.tgt_langs:
+        raise _bad("tgt_langs", "comes together with tgt_lang; send one of them")
+    if not init.targets:
+        raise _bad("tgt_lang", "is missing; send tgt_lang, or a list of languages in tgt_langs")
+    if repeated := _first_repeated(init.targets):
+        raise _bad("tgt_langs", f"names `{repeated}` twice; list it once")
+
+
+def _check_two_ways(init: SessionInit) -> None:
+    for field, language in (("lang_a", init.lang_a), ("lang_b", init.lang_b)):
+        if language is None:
+            raise _bad(field, "is missing; mode two_way_auto needs lang_a and lang_b")
+    if init.lang_a == init.lang_b:
+        raise _bad("lang_b", "is the same as lang_a; two_way_auto needs two languages")
+
+
+def _check_input(audio: bytes | None, text: str | None) -> None:
+    if audio is not None and text is not None:
+        raise _bad("audio", "comes together with text; send one of them")
+    if not audio and not text:
+        field = "text" if text is not None else "audio"
+        raise _bad(field, "is missing or empty; send audio or text")
+
+
+def _check_stages(
+    pipeline: Pipeline | None, features: tuple[str, ...], *, text: bool = False
+) -> None:
+    if pipeline is None:
+        return
+    if pipeline == Pipeline() and not features:
+        raise _bad("pipeline", "uses no stage; set each stage that is wanted to true")
+    if text and pipeline.use_asr:
+        raise _bad("pipeline.use_asr", "needs audio, and the input is text; set it to false")
+
+
+def _bad(field: str, says: str) -> InvalidMessage:
+    return InvalidMessage(
+        f"`{field}` {says}",
+        details={"problem": problems.Problem.BAD_FIELD.value, "field": field},
+    )
+
+
+def _first_repeated(names: Iterable[str]) -> str | None:
+    return next((name for name, times in Counter(names).items() if times > 1), None)

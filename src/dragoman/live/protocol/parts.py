@@ -1,0 +1,141 @@
+"""The pieces that messages are made of."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from dragoman.live.protocol.fields import (
+    Amount,
+    AttemptIdField,
+    Count,
+    FreeForm,
+    JobIdField,
+    Label,
+    Name,
+    Percent,
+)
+from dragoman.live.protocol.languages import LanguageList, normalise_languages
+from dragoman.live.protocol.vocabulary import Device, ServiceStatus, ServiceType
+
+
+class Part(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """A piece of a message; a field that has its default is not sent.
+
+    Messages are trees and are never changed, so the garbage collector need not look at them.
+    """
+
+
+class Gpu(Part, frozen=True):
+    """A graphics processor of a node."""
+
+    name: Label
+    memory_gb: Amount
+
+
+class Hardware(Part, frozen=True):
+    """What a node runs on."""
+
+    cpu_cores: Count
+    memory_gb: Amount
+    gpus: Annotated[tuple[Gpu, ...], Meta(max_length=64)] = ()
+
+
+class Service(Part, frozen=True):
+    """A model that a node has loaded, or could load."""
+
+    service_id: Name
+    type: ServiceType
+    device: Device
+    status: ServiceStatus
+    version: Label | None = None
+    model_id: Label | None = None
+
+
+class Capability(Part, frozen=True):
+    """Whether a node can do one kind of work just now."""
+
+    type: ServiceType
+    ready: bool
+    reason: str | None = None
+
+
+class Languages(Part, frozen=True, omit_defaults=False):
+    """The languages each stage of a node knows; a stage that is left out knows none."""
+
+    asr_langs: LanguageList = ()
+    semantic_langs: LanguageList = ()
+    nmt_langs: LanguageList = ()
+    tts_langs: LanguageList = ()
+
+    def __post_init__(self) -> None:
+        normalise_languages(self, "asr_langs", "semantic_langs", "nmt_langs", "tts_langs")
+
+
+class ResourceUsage(Part, frozen=True):
+    """How busy a node's machine is."""
+
+    cpu_percent: Percent
+    mem_percent: Percent
+    gpu_percent: Percent | None = None
+    gpu_mem_percent: Percent | None = None
+
+
+class RunningJob(Part, frozen=True):
+    """An attempt of a job, as the node that runs it knows it."""
+
+    job_id: JobIdField
+    attempt_id: AttemptIdField
+
+
+class Pipeline(Part, frozen=True, omit_defaults=False):
+    """The stages a job goes through; a stage that is left out is not used."""
+
+    use_asr: bool = False
+    use_semantic: bool = False
+    use_nmt: bool = False
+    use_tts: bool = False
+    use_tone: bool = False
+
+
+class Timings(Part, frozen=True):
+    """How long each stage took, as the node measured it."""
+
+    asr_ms: Amount | None = None
+    semantic_ms: Amount | None = None
+    nmt_ms: Amount | None = None
+    tts_ms: Amount | None = None
+    total_ms: Amount | None = None
+
+
+class Usage(Part, frozen=True, omit_defaults=False):
+    """What a job cost in tokens."""
+
+    tokens_in: Count = 0
+    tokens_out: Count = 0
+
+
+class Scheduling(Part, frozen=True):
+    """Where the time of an utterance went, as the scheduler saw it."""
+
+    queued_ms: float
+    """Waiting for a slot."""
+    dispatch_ms: float
+    """From the decision to the node's acknowledgement."""
+    node_ms: float
+    """From the acknowledgement to the result."""
+    total_ms: float
+    """From the end of the input to the delivery."""
+    attempts: int
+
+
+class ErrorInfo(Part, frozen=True):
+    """Why a job or an attempt failed."""
+
+    code: Label
+    message: str
+    retryable: bool = True
+    """Whether another node may succeed where this one failed."""
+    details: FreeForm | None = None

@@ -1,0 +1,226 @@
+"""The bodies and answers of the HTTP API that concern jobs, nodes and pools.
+
+Answers name every field, null where there is nothing to say. Times are RFC 3339, UTC.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Annotated, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta
+
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, RequestId
+from dragoman.live.protocol.client_messages import FeatureNames
+from dragoman.live.protocol.fields import (
+    FreeForm,
+    NodeIdField,
+    RequestIdField,
+    SampleRate,
+    SessionIdField,
+    TenantIdField,
+)
+from dragoman.live.protocol.languages import Language, SourceLanguage, normalise_languages
+from dragoman.live.protocol.parts import (
+    ErrorInfo,
+    Languages,
+    Part,
+    Pipeline,
+    Service,
+    Timings,
+    Usage,
+)
+from dragoman.live.protocol.vocabulary import (
+    AttemptState,
+    AudioFormat,
+    ExclusionReason,
+    JobClass,
+    JobState,
+    NodeHealth,
+    Outcome,
+)
+
+T = TypeVar("T")
+
+MAX_WAIT_MS = 3_600_000
+
+
+def utc_time(at_ms: int) -> str:
+    """A time as the API writes it: ``2026-01-31T12:00:00.000Z``."""
+    moment = datetime.fromtimestamp(at_ms // 1000, UTC).replace(microsecond=at_ms % 1000 * 1000)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class JobRequest(Part, frozen=True):
+    """The body of ``POST /api/v1/jobs``."""
+
+    src_lang: SourceLanguage
+    tgt_lang: Language
+    text: str | None = None
+    """Either this or audio."""
+    audio: bytes | None = None
+    audio_format: AudioFormat = AudioFormat.PCM16
+    sample_rate: SampleRate = 16_000
+    request_id: RequestIdField | None = None
+    """The same id again, while the job is bound to it, gets the same job."""
+    pipeline: Pipeline | None = None
+    features: FeatureNames = ()
+    job_class: JobClass = msgspec.field(name="class", default=JobClass.LIVE)
+    preferred_node_id: NodeIdField | None = None
+    exclude_node_id: NodeIdField | None = None
+    session_id: SessionIdField | None = None
+    """Used for spread, affinity and the choice of a shard only."""
+    tenant_id: TenantIdField | None = None
+    wait_ms: Annotated[int, Meta(ge=0, le=MAX_WAIT_MS)] | None = None
+    """How long to wait for a slot and for the end of the job."""
+
+    def __post_init__(self) -> None:
+        normalise_languages(self, "src_lang", "tgt_lang")
+
+
+class View(msgspec.Struct, frozen=True, gc=False):
+    """A piece of an answer, every field of it named."""
+
+
+class ListPage(View, Generic[T], frozen=True):
+    """One page of a list; ``next`` is the cursor of the page after it."""
+
+    items: list[T]
+    next: str | None = None
+
+
+class JobOutput(View, frozen=True):
+    """What a job that succeeded brought back."""
+
+    text_asr: str | None = None
+    text_translated: str | None = None
+    src_lang_detected: str | None = None
+    tgt_lang: str | None = None
+    tts_audio: bytes | None = None
+    tts_format: str | None = None
+    timings: Timings | None = None
+    usage: Usage | None = None
+    quality_score: float | None = None
+    extra: FreeForm | None = None
+
+
+class AttemptTimes(View, frozen=True):
+    """When an attempt entered each state."""
+
+    dispatched: str | None = None
+    accepted: str | None = None
+    running: str | None = None
+    finished: str | None = None
+
+
+class AttemptView(View, frozen=True):
+    """One try of a job on one node."""
+
+    attempt: int
+    attempt_id: AttemptId
+    node_id: NodeId
+    state: AttemptState
+    at: AttemptTimes
+    outcome: Outcome | None = None
+    error: ErrorInfo | None = None
+
+
+class JobView(View, frozen=True):
+    """A job, with its attempts and what came of it."""
+
+    job_id: JobId
+    request_id: RequestId
+    state: JobState
+    job_class: JobClass = msgspec.field(name="class")
+    src_lang: str
+    tgt_lang: str
+    attempts: tuple[AttemptView, ...] = ()
+    outcome: Outcome | None = None
+    error: ErrorInfo | None = None
+    node_id: NodeId | None = None
+    result: JobOutput | None = None
+
+
+class LeftOut(View, frozen=True):
+    """How many nodes were left out for one reason, and which (at most 100)."""
+
+    count: int
+    nodes: tuple[NodeId, ...]
+
+
+class AttemptExplanation(View, frozen=True):
+    """How the node of one attempt was chosen, or why none was."""
+
+    attempt: int
+    snapshot_version: int
+    pool: str
+    """The language pair, such as ``zh:en``."""
+    shards_tried: tuple[int, ...]
+    """Cells, in the order in which they were drawn."""
+    reasons: Mapping[ExclusionReason, LeftOut]
+    chosen: NodeId | None = None
+
+
+class ExplainView(View, frozen=True):
+    """Why a job went where it went."""
+
+    job_id: JobId
+    attempts: tuple[AttemptExplanation, ...]
+
+
+class NodeSlots(View, frozen=True):
+    """How many jobs a node may run, and runs."""
+
+    total: int
+    used: int
+    free: int
+
+
+class MarkView(View, frozen=True):
+    """A service of a node that is left alone until a time."""
+
+    service_id: str
+    reason: str
+    expires_at: str
+
+
+class NodeView(View, frozen=True):
+    """A node, as the registry and the ledger know it."""
+
+    node_id: NodeId
+    status: NodeHealth
+    slots: NodeSlots
+    pools: tuple[str, ...]
+    cell: int | None
+    services: tuple[Service, ...]
+    languages: Languages
+    features: tuple[str, ...]
+    marks: tuple[MarkView, ...]
+    last_seen: str
+    instance_id: InstanceId | None
+
+
+class ShardView(View, frozen=True):
+    """The part of a pool that lies in one cell."""
+
+    cell: int
+    nodes: int
+
+
+class PoolSlots(View, frozen=True):
+    """How many jobs the nodes of a pool may run, and could still take."""
+
+    total: int
+    free: int
+
+
+class PoolView(View, frozen=True):
+    """The nodes that serve one language pair."""
+
+    pair: str
+    shards: tuple[ShardView, ...]
+    nodes: int
+    ready: int
+    slots: PoolSlots

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
+from dragoman.ids import NodeId
+from dragoman.live.protocol import (
+    FROM_NODE,
+    Capability,
+    Device,
+    Hardware,
+    JobRequest,
+    Languages,
+    Mode,
+    NodeRegister,
+    Pipeline,
+    Service,
+    ServiceStatus,
+    ServiceType,
+    SessionInit,
+    SubProtocol,
+    Utterance,
+    check_job_request,
+    check_register,
+    check_session_init,
+    check_utterance,
+    register_error,
+)
+
+NMT = Service("nmt-1", ServiceType.NMT, Device.CPU, ServiceStatus.RUNNING)
+REGISTER = NodeRegister(
+    version="1",
+    schema_version="2.0",
+    platform="linux",
+    hardware=Hardware(cpu_cores=2, memory_gb=4),
+    services=(NMT,),
+    languages=Languages(nmt_langs=("en", "es")),
+)
+
+
+def changed(**fields: Any) -> NodeRegister:
+    return msgspec.structs.replace(REGISTER, **fields)
+
+
+def test_a_good_registration_passes() -> None:
+    check_register(REGISTER)
+    check_register(changed(max_concurrent_jobs=1, capability_by_type=()))
+
+
+@pytest.mark.parametrize(
+    ("register", "field", "says"),
+    [
+        (changed(schema_version="1.0"), "schema_version", "send `2.0`"),
+        (changed(services=()), "services", "at least one service"),
+        (changed(services=(NMT, NMT)), "services", "`nmt-1` twice"),
+        (changed(max_concurrent_jobs=0), "max_concurrent_jobs", ">= 1"),
+        (changed(max_concurrent_jobs=10**9), "max_concurrent_jobs", "<= 10000"),
+        (changed(languages=Languages(tts_langs=("e",))), "languages.tts_langs[0]", "length >= 2"),
+        (changed(languages=Languages(asr_langs=("auto",))), "languages.asr_langs[0]", "src_lang"),
+        (changed(node_id=NodeId("")), "node_id", "length >= 1"),
+        (
+            changed(capability_by_type=(Capability(ServiceType.NMT, True),) * 2),
+            "capability_by_type",
+            "`nmt` twice",
+        ),
+    ],
+)
+def test_a_bad_registration_is_refused_with_the_field_and_the_remedy(
+    register: NodeRegister, field: str, says: str
+) -> None:
+    with pytest.raises(InvalidCapabilitySchema) as caught:
+        check_register(register)
+    assert caught.value.details["field"] == field
+    assert says in caught.value.message
+
+
+def test_a_registration_that_cannot_be_decoded_is_also_a_bad_capability_schema() -> None:
+    with pytest.raises(InvalidMessage) as caught:
+        FROM_NODE.decode('{"type":"node_register","version":"1"}', SubProtocol.JSON)
+    error = register_error(caught.value)
+    assert error.code == "INVALID_CAPABILITY_SCHEMA"
+    assert error.details["field"] == "schema_version"
+
+
+@pytest.mark.parametrize(
+    "init",
+    [
+        SessionInit(src_lang="en", tgt_lang="es"),
+        SessionInit(src_lang="en", tgt_lang="en"),
+        SessionInit(src_lang="en", tgt_langs=("es", "zh"), features=("voice_cloning",)),
+        SessionInit(src_lang="auto", auto_langs=("en", "zh"), tgt_lang="es"),
+        SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="en", lang_b="zh"),
+        SessionInit(src_lang="en", tgt_lang="es", pipeline=Pipeline(use_nmt=True)),
+    ],
+)
+def test_a_good_session_passes(init: SessionInit) -> None:
+    check_session_init(init)
+
+
+@pytest.mark.parametrize(
+    ("init", "field"),
+    [
+        (SessionInit(tgt_lang="es"), "src_lang"),
+        (SessionInit(src_lang="auto", tgt_lang="es"), "src_lang"),
+        (SessionInit(src_lang="en"), "tgt_lang"),
+        (SessionInit(src_lang="en", tgt_lang="es", tgt_langs=("zh",)), "tgt_langs"),
+        (SessionInit(src_lang="en", tgt_langs=("es", "ES")), "tgt_langs"),
+        (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="en"), "lang_b"),
+        (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_b="en"), "lang_a"),
+        (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="en", lang_b="EN"), "lang_b"),
+        (SessionInit(src_lang="en", tgt_lang="es", features=("telepathy",)), "features"),
+        (SessionInit(src_lang="en", tgt_lang="es", pipeline=Pipeline()), "pipeline"),
+    ],
+)
+def test_a_session_that_contradicts_itself_is_refused(init: SessionInit, field: str) -> None:
+    with pytest.raises(InvalidMessage, match=f"`{field}`") as caught:
+        check_session_init(init)
+    assert caught.value.details["field"] == field
+
+
+def test_an_utterance_is_either_audio_or_text() -> None:
+    check_utterance(Utterance(0, audio=b"\0\0"))
+    check_utterance(Utterance(0, text="hello"))
+    for bad in (
+        Utterance(0),
+        Utterance(0, text=""),
+        Utterance(0, audio=b""),
+        Utterance(0, audio=b"\0\0", text="hello"),
+    ):
+        with pytest.raises(InvalidMessage, match=r"send audio or text|send one of them"):
+            check_utterance(bad)
+
+
+def test_text_has_nothing_to_recognise() -> None:
+    with pytest.raises(InvalidMessage, match=r"`pipeline\.use_asr` needs audio"):
+        check_utterance(Utterance(0, text="hello", pipeline=Pipeline(use_asr=True)))
+
+
+def test_an_utterance_with_an_unknown_feature_is_refused() -> None:
+    with pytest.raises(InvalidMessage, match="unknown feature `telepathy`"):
+        check_utterance(Utterance(0, text="hello", features=("telepathy",)))
+
+
+NODE = NodeId("n-1")
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        (JobRequest("en", "es"), "audio"),
+        (JobRequest("en", "es", text=""), "text"),
+        (JobRequest("en", "es", text="a", audio=b"a"), "audio"),
+        (JobRequest("auto", "es", text="a"), "src_lang"),
+        (JobRequest("en", "es", text="a", features=("x",)), "features"),
+        (JobRequest("en", "es", text="a", pipeline=Pipeline()), "pipeline"),
+        (
+            JobRequest("en", "es", text="a", preferred_node_id=NODE, exclude_node_id=NODE),
+            "exclude_node_id",
+        ),
+    ],
+)
+def test_a_job_request_that_contradicts_itself_is_refused(request_: JobRequest, field: str) -> None:
+    with pytest.raises(InvalidMessage) as caught:
+        check_job_request(request_)
+    assert caught.value.details["field"] == field
+
+
+def test_a_good_job_request_passes() -> None:
+    check_job_request(JobRequest("en", "es", text="a", preferred_node_id=NODE))
+    check_job_request(JobRequest("en", "es", audio=b"a", pipeline=Pipeline(use_asr=True)))
