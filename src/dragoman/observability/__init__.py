@@ -1,0 +1,32 @@
+"""What the process tells about itself: events, metrics, and warnings of what takes too long."""
+
+from dragoman.observability.event_loop import LoopLag, yielding
+from dragoman.observability.events import Log, LogFormat, configure_logging, get_logger
+from dragoman.observability.labels import OTHER, Labelled, normal_name, normal_reason
+from dragoman.observability.metrics import EXPOSITION_CONTENT_TYPE, Metrics
+from dragoman.observability.redaction import REDACTED, RedactionFilter, redact_fields, redact_text
+from dragoman.observability.top import KeyCount, TopK
+from dragoman.observability.watch import Watch, WatchedLock
+
+__all__ = [
+    "EXPOSITION_CONTENT_TYPE",
+    "OTHER",
+    "REDACTED",
+    "KeyCount",
+    "Labelled",
+    "Log",
+    "LogFormat",
+    "LoopLag",
+    "Metrics",
+    "RedactionFilter",
+    "TopK",
+    "Watch",
+    "WatchedLock",
+    "configure_logging",
+    "get_logger",
+    "normal_name",
+    "normal_reason",
+    "redact_fields",
+    "redact_text",
+    "yielding",
+]

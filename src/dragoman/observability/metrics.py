@@ -1,0 +1,169 @@
+"""Every number Dragoman tells about itself, each declared once."""
+
+from __future__ import annotations
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from dragoman.observability.declare import Declare
+
+EXPOSITION_CONTENT_TYPE = CONTENT_TYPE_LATEST
+"""The Content-Type of what `Metrics.exposition` returns."""
+
+_FAST = (
+    *(0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025),
+    *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0),
+)
+"""Seconds, for what should take well under a millisecond: decisions, locks, the event loop."""
+
+_WORK = (
+    *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
+    *(10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
+)
+"""Seconds, for what a model does: utterances and experiment items."""
+
+
+class Metrics:
+    """The metrics of one process, in a registry of their own.
+
+    Those without labels are Prometheus metrics (``metrics.sessions.set(3)``); the others are
+    `Labelled` (``metrics.slots.labels("used").set(3)``), with a bound on their series.
+    """
+
+    def __init__(self, registry: CollectorRegistry | None = None) -> None:
+        # Prometheus would add a `_created` series to each counter; the switch is process-wide.
+        disable_created_metrics()  # type: ignore[no-untyped-call]
+        self._registry = registry or CollectorRegistry()
+        make = Declare(self._registry)
+
+        # --- jobs, from an utterance to its result
+        self.jobs = make.counters("scheduler_jobs_total", "Jobs that ended.", "class", "outcome")
+        self.job_duration = make.histogram(
+            "scheduler_job_duration_seconds", "From a job's claim to its end.", _WORK
+        )
+        self.dispatch_latency = make.histogram(
+            "scheduler_dispatch_latency_seconds", "From a job's claim to its node.", _FAST
+        )
+        self.pending_jobs = make.gauge("scheduler_pending_jobs", "Jobs that wait for a free slot.")
+        self.no_available_node = make.counters(
+            "scheduler_no_available_node_total", "Jobs refused.", "selector", "reason"
+        )
+        self.dispatch_exclude = make.counters(
+            "scheduler_dispatch_exclude_total", "Times a node was left out of a choice.", "reason"
+        )
+        self.failover = make.counters(
+            "scheduler_failover_total", "Attempts given up for another node.", "reason"
+        )
+        self.results_dropped = make.counters(
+            "scheduler_results_dropped_total", "Results that came too late or amiss.", "reason"
+        )
+
+        # --- sessions and their audio
+        self.sessions = make.gauge("scheduler_sessions", "Open sessions.")
+        self.web_task_finalized = make.counters(
+            "scheduler_web_task_finalized_total", "Utterances cut, by what cut them.", "reason"
+        )
+        self.audio_ignored = make.counters(
+            "scheduler_audio_ignored_total", "Audio chunks that were not used.", "reason"
+        )
+
+        # --- the fleet
+        self.nodes = make.gauges("scheduler_nodes", "Known nodes.", "status")
+        self.slots = make.gauges("scheduler_slots", "Slots of connected nodes.", "state")
+
+        # --- models that nodes report as not available
+        self.model_na_received = make.counter(
+            "scheduler_model_na_received_total", "Reports received."
+        )
+        self.model_na_rate_limited = make.counter(
+            "scheduler_model_na_rate_limited_total", "Reports past a node's limit."
+        )
+        self.model_na_marked = make.counter(
+            "scheduler_model_na_marked_total", "Reports that marked a service unavailable."
+        )
+        self.model_na_overflow = make.counter(
+            "scheduler_model_na_overflow_total", "Reports dropped because the queue was full."
+        )
+        self.model_na_by_service = make.counters(
+            "scheduler_model_na_by_service_total", "Reports by service.", "service_id"
+        )
+        self.model_na_by_reason = make.counters(
+            "scheduler_model_na_by_reason_total", "Reports by reason.", "reason"
+        )
+        self.model_na_rate_limited_by_node = make.counters(
+            "scheduler_model_na_rate_limited_by_node_total", "Reports past the limit.", "node_id"
+        )
+        self.model_na_marked_by_node = make.counters(
+            "scheduler_model_na_marked_by_node_total", "Reports that marked a service.", "node_id"
+        )
+
+        # --- the service catalog
+        self.service_catalog_fail_count = make.gauge(
+            "scheduler_service_catalog_fail_count", "Refreshes that failed since the last success."
+        )
+        self.service_catalog_last_success_age = make.gauge(
+            "scheduler_service_catalog_last_success_age_seconds", "Age of the last good refresh."
+        )
+        self.jobs_catalog_down = make.counters(
+            "scheduler_jobs_catalog_down_total", "Jobs ended while the catalog was down.", "outcome"
+        )
+
+        # --- the stats snapshot
+        self.stats_requests = make.counter("scheduler_stats_requests_total", "Stats requests.")
+        self.stats_stale = make.counter(
+            "scheduler_stats_stale_total", "Stats requests answered with an old snapshot."
+        )
+        self.stats_request_duration = make.histogram(
+            "scheduler_stats_request_duration_seconds", "Time to answer a stats request.", _FAST
+        )
+        self.stats_snapshot_age = make.gauge(
+            "scheduler_stats_snapshot_age_seconds", "Age of the stats snapshot."
+        )
+
+        # --- how the process itself is doing
+        self.lock_wait = make.histograms(
+            "scheduler_lock_wait_seconds", "Time spent waiting for a lock.", _FAST, "lock"
+        )
+        self.slow_lock_wait = make.counters(
+            "scheduler_slow_lock_wait_total", "Waits for a lock past the limit.", "lock"
+        )
+        self.slow_path = make.counters(
+            "scheduler_slow_path_total", "Passes through a path past the limit.", "path"
+        )
+        self.event_loop_lag = make.histogram(
+            "scheduler_event_loop_lag_seconds", "How late the event loop wakes a timer.", _FAST
+        )
+
+        # --- growing past one process
+        self.redis_op = make.histograms(
+            "scheduler_redis_op_seconds", "Time of a Redis operation.", _FAST, "op"
+        )
+        self.inbox_pending = make.gauge(
+            "scheduler_inbox_pending", "Messages in this instance's inbox, not yet handled."
+        )
+        self.dlq = make.counter("scheduler_dlq_total", "Messages moved to the dead letters.")
+
+        # --- the lab
+        self.lab_items = make.counters("lab_items_total", "Experiment items that ended.", "status")
+        self.lab_runs = make.gauges("lab_runs", "Runs of experiments.", "status")
+        self.lab_zombies = make.counter(
+            "lab_zombies_total", "Items taken back from a worker that went silent."
+        )
+        self.lab_fenced_writes = make.counter(
+            "lab_fenced_writes_total", "Writes refused because the item had been taken back."
+        )
+        self.lab_mirror_lag = make.gauge(
+            "lab_mirror_lag_rows", "Rows in the store that the mirror does not hold yet."
+        )
+        self.lab_item = make.histogram("lab_item_seconds", "Time of an experiment item.", _WORK)
+        self.lab_refill = make.histogram(
+            "lab_refill_seconds", "From an item's end to the next one's start in its place.", _FAST
+        )
+
+    def exposition(self) -> bytes:
+        """Everything in the Prometheus text format, for ``/metrics``."""
+        return generate_latest(self._registry)

@@ -1,0 +1,48 @@
+"""What every test may use: real servers, and how hypothesis searches."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from tests.servers import RedisCluster, RedisProcess
+
+# The machine that runs the tests may be slow: no example is judged by its time. A failure prints
+# the blob that reproduces it, so no database of examples is needed.
+settings.register_profile(
+    "dev",
+    deadline=None,
+    max_examples=50,
+    print_blob=True,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile("ci", settings.get_profile("dev"), max_examples=100)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    """A Redis for the whole run. Use keys of your own, and leave it running."""
+    server = RedisProcess(tmp_path_factory.mktemp("redis"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster]:
+    """A Redis Cluster for the whole run. Use keys of your own, and leave it running."""
+    cluster = RedisCluster(tmp_path_factory.mktemp("redis-cluster"))
+    yield cluster
+    cluster.stop()
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path) -> Iterator[RedisProcess]:
+    """A Redis of the test's own, to be paused, killed or emptied."""
+    server = RedisProcess(tmp_path / "redis")
+    yield server
+    server.stop()
