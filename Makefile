@@ -1,0 +1,44 @@
+# Every command of this project; `make` alone lists them.
+
+BIN := .venv/bin
+WORKERS ?= 2
+FUZZ_FRAMES ?= 1000000
+UV := $(shell command -v uv || echo $(BIN)/uv)
+COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
+	--no-header --no-emit-index-url --no-annotate --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format fuzz lock
+
+help: ## List the commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Prepare this machine and .venv (quick when nothing changed)
+	@.ci/setup
+
+demo: setup ## Start Dragoman and see it work
+	$(BIN)/dragoman demo
+
+test: setup ## Run every test
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+
+check: setup ## Lint, format, types, architecture, documents
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy src tests $(wildcard benchmarks/*.py)
+	$(BIN)/lint-imports
+	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
+		NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"
+	@! grep -nE '^-|://' requirements/*.txt || \
+		{ echo "requirements must name packages only: no options, no addresses"; exit 1; }
+
+format: setup ## Format the code and sort its imports
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+fuzz: setup ## Throw broken frames at the decoders (FUZZ_FRAMES=1000000)
+	$(BIN)/python -m tests.fuzz_frames --count $(FUZZ_FRAMES)
+
+lock: setup ## Compile requirements/*.txt anew from pyproject.toml
+	$(COMPILE) --extra cluster --group dev --output-file requirements/dev.txt
+	$(COMPILE) --extra all --output-file requirements/all.txt
