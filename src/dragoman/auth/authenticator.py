@@ -1,0 +1,206 @@
+"""From a presented key to a principal, and the news when that key is revoked."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self
+
+from dragoman.auth.failures import FailureLimit
+from dragoman.auth.key_store import KeyStore
+from dragoman.auth.keys import ApiKey
+from dragoman.auth.principal import ANYONE, Principal
+from dragoman.clock import Clock
+from dragoman.errors import StoreError, Unauthorized
+from dragoman.ids import KeyId
+
+REFRESH_SECONDS = 3.0
+"""How often the keys in use are looked at again, for revocations by other processes."""
+
+CACHE_SECONDS = 6.0
+"""How long a verified key is believed without another look, should refreshing fail."""
+
+OnRevoked = Callable[[], None]
+
+_log = logging.getLogger(__name__)
+
+
+class Authenticator(ABC):
+    """Tells who is asking. Used as ``async with``, so that it can look after keys meanwhile."""
+
+    @abstractmethod
+    async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
+        """The principal behind a key; raises Unauthorized or RateLimited."""
+
+    @abstractmethod
+    def watch(self, principal: Principal, on_revoked: OnRevoked) -> Callable[[], None]:
+        """Have the function called when the principal's key is revoked; returns how to stop."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    @abstractmethod
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None: ...
+
+
+class OpenAuthenticator(Authenticator):
+    """Lets everyone in as an operator; a key that is shown is ignored."""
+
+    async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
+        return ANYONE
+
+    def watch(self, principal: Principal, on_revoked: OnRevoked) -> Callable[[], None]:
+        return lambda: None
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return None
+
+
+@dataclass(slots=True)
+class _Verified:
+    principal: Principal
+    at_seconds: float
+    used: bool = True
+
+
+class KeyAuthenticator(Authenticator):
+    """Lets in whoever shows a key that is on record and not revoked.
+
+    Verified keys are remembered by their digest, and looked at again every few seconds together
+    with the keys of watched sockets, so that a revoked key stops working within ten seconds
+    whoever revoked it.
+    """
+
+    def __init__(
+        self,
+        keys: KeyStore,
+        clock: Clock,
+        *,
+        failures_per_minute: int,
+        refresh_seconds: float = REFRESH_SECONDS,
+    ) -> None:
+        self._keys = keys
+        self._clock = clock
+        self._failures = FailureLimit(clock, failures_per_minute)
+        self._refresh_seconds = refresh_seconds
+        self._verified: dict[str, _Verified] = {}
+        self._watchers: dict[KeyId, dict[object, OnRevoked]] = {}
+        self._refreshing: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        self._refreshing = asyncio.create_task(self._refresh_forever())
+        return self
+
+    async def __aexit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._refreshing is not None:
+            self._refreshing.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._refreshing
+            self._refreshing = None
+
+    async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
+        if key is None:
+            raise Unauthorized(
+                "A key is needed: send `Authorization: Bearer KEY`, or `?token=KEY` where headers "
+                "cannot be set; `dragoman keys create` makes one."
+            )
+        # The digest is compared, never the key; and a key verified a moment ago is let in even
+        # from an address where others fail, so that nobody is locked out by a neighbour.
+        digest = key.digest()
+        verified = self._verified.get(digest)
+        now = self._clock.monotonic()
+        if verified is not None and now - verified.at_seconds < CACHE_SECONDS:
+            verified.used = True
+            return verified.principal
+        self._failures.check(remote_address)
+        principal = await self._keys.lookup(key) if key.is_well_formed() else None
+        if principal is None:
+            self._verified.pop(digest, None)
+            self._failures.record(remote_address)
+            raise Unauthorized(
+                "The key is wrong or was revoked; ask an operator for a new one "
+                "(`dragoman keys create`)."
+            )
+        self._verified[digest] = _Verified(principal, now)
+        return principal
+
+    def watch(self, principal: Principal, on_revoked: OnRevoked) -> Callable[[], None]:
+        key_id = principal.key_id
+        if key_id is None:
+            return lambda: None
+        ticket = object()
+        self._watchers.setdefault(key_id, {})[ticket] = on_revoked
+
+        def stop() -> None:
+            watching = self._watchers.get(key_id, {})
+            watching.pop(ticket, None)
+            if not watching:
+                self._watchers.pop(key_id, None)
+
+        return stop
+
+    async def refresh(self) -> None:
+        """Look again at every key in use, and tell those who watch one that was revoked."""
+        # Taken before the read: what the read sees is at least as new as this.
+        now = self._clock.monotonic()
+        self._forget_unused()
+        looked_at = dict(self._verified)
+        in_use = {verified.principal.key_id for verified in looked_at.values()} | set(
+            self._watchers
+        )
+        key_ids = {key_id for key_id in in_use if key_id is not None}
+        if not key_ids:
+            return
+        live = await self._keys.live_among(key_ids)
+        for digest, verified in looked_at.items():
+            if verified.principal.key_id in live:
+                verified.at_seconds = now
+            elif self._verified.get(digest) is verified:
+                del self._verified[digest]
+        for key_id in key_ids - live:
+            self._tell(key_id)
+
+    def _forget_unused(self) -> None:
+        """Keep what was used since the last look; the rest is verified anew when it comes back."""
+        self._verified = {
+            digest: verified for digest, verified in self._verified.items() if verified.used
+        }
+        for verified in self._verified.values():
+            verified.used = False
+
+    def _tell(self, key_id: KeyId) -> None:
+        watching = self._watchers.pop(key_id, {})
+        _log.info("Key %s was revoked; %d connections are told", key_id, len(watching))
+        for on_revoked in watching.values():
+            try:
+                on_revoked()
+            except Exception:
+                _log.exception("A connection of the revoked key %s could not be told", key_id)
+
+    async def _refresh_forever(self) -> None:
+        while True:
+            await asyncio.sleep(self._refresh_seconds)
+            try:
+                await self.refresh()
+            except StoreError as error:
+                _log.warning("Keys could not be looked at again, retrying: %s", error)

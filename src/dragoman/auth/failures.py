@@ -1,0 +1,74 @@
+"""How many wrong keys an address may try: a pure count that drains with time."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass
+from ipaddress import IPv6Address, ip_address
+
+from dragoman.clock import Clock
+from dragoman.errors import RateLimited
+
+MAX_ADDRESSES = 10_000
+"""Addresses remembered; beyond that the one that failed longest ago is forgotten."""
+
+_IPV6_NETWORK_BITS = 64
+
+
+@dataclass(slots=True)
+class _Level:
+    failures: float
+    at_seconds: float
+
+
+class FailureLimit:
+    """Counts failed attempts an address; the count drains at the rate that is allowed."""
+
+    def __init__(self, clock: Clock, failures_per_minute: int) -> None:
+        """A rate of 0 means that there is no limit."""
+        self._clock = clock
+        self._burst = failures_per_minute
+        self._per_second = failures_per_minute / 60
+        self._levels: OrderedDict[str, _Level] = OrderedDict()
+
+    def check(self, address: str) -> None:
+        """Refuse an address that has used up its failures, and say when it may try again."""
+        level = self._current(_group(address))
+        if self._burst == 0 or level + 1 <= self._burst:
+            return
+        wait_seconds = (level + 1 - self._burst) / self._per_second
+        raise RateLimited(
+            "Too many wrong keys came from this address; wait, and check the key.",
+            retry_after_ms=max(1, round(wait_seconds * 1000)),
+        )
+
+    def record(self, address: str) -> None:
+        """Count one failure, or refuse it when the address has none left."""
+        if self._burst == 0:
+            return
+        self.check(address)
+        group = _group(address)
+        self._levels[group] = _Level(self._current(group) + 1, self._clock.monotonic())
+        self._levels.move_to_end(group)
+        if len(self._levels) > MAX_ADDRESSES:
+            self._levels.popitem(last=False)
+
+    def _current(self, group: str) -> float:
+        level = self._levels.get(group)
+        if level is None:
+            return 0.0
+        elapsed = self._clock.monotonic() - level.at_seconds
+        return max(0.0, level.failures - elapsed * self._per_second)
+
+
+def _group(address: str) -> str:
+    """Who is counted together: one IPv4 address, or the IPv6 network that one party holds."""
+    try:
+        parsed = ip_address(address)
+    except ValueError:
+        return address
+    if isinstance(parsed, IPv6Address):
+        if parsed.ipv4_mapped is not None:
+            return str(parsed.ipv4_mapped)
+        return f"{int(parsed) >> (128 - _IPV6_NETWORK_BITS):x}/{_IPV6_NETWORK_BITS}"
+    return str(parsed)

@@ -1,0 +1,168 @@
+"""The keys on record, in the SQL store: made, listed, revoked and found again by their digest."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+import sqlalchemy as sa
+
+from dragoman.auth.keys import ApiKey
+from dragoman.auth.principal import Principal
+from dragoman.auth.roles import Role
+from dragoman.clock import Clock
+from dragoman.errors import InvalidMessage, NotFound
+from dragoman.ids import KeyId, NodeId, TenantId, new_id
+from dragoman.store import Connection, Store, metadata, short_text, time_ms
+
+api_key = sa.Table(
+    "api_key",
+    metadata,
+    sa.Column("id", short_text(64), primary_key=True),
+    sa.Column("digest", short_text(64), nullable=False, unique=True),
+    sa.Column("role", short_text(32), nullable=False),
+    sa.Column("tenant", short_text(), nullable=False),
+    sa.Column("node_id", short_text()),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("revoked_at_ms", time_ms()),
+)
+
+_IDS_PER_QUERY = 500
+_NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
+
+_LIVE_BY_DIGEST = sa.select(api_key).where(
+    api_key.c.digest == sa.bindparam("digest"), api_key.c.revoked_at_ms.is_(None)
+)
+_BY_ID = sa.select(api_key).where(api_key.c.id == sa.bindparam("key_id"))
+_NEWEST_LAST = sa.select(api_key).order_by(api_key.c.created_at_ms, api_key.c.id)
+_REVOKE = (
+    sa.update(api_key)
+    .where(api_key.c.id == sa.bindparam("key_id"), api_key.c.revoked_at_ms.is_(None))
+    .values(revoked_at_ms=sa.bindparam("now_ms"))
+)
+_LIVE_AMONG = sa.select(api_key.c.id).where(
+    api_key.c.id.in_(sa.bindparam("key_ids", expanding=True)), api_key.c.revoked_at_ms.is_(None)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRecord:
+    """What is known of a key, without the key."""
+
+    key_id: KeyId
+    role: Role
+    tenant: TenantId
+    node_id: NodeId | None
+    created_at_ms: int
+    revoked_at_ms: int | None
+
+
+class KeyStore:
+    """The keys of one database. Other processes may change them at any time."""
+
+    def __init__(self, store: Store, clock: Clock, random: Random) -> None:
+        self._store = store
+        self._clock = clock
+        self._random = random
+
+    async def create(
+        self, role: Role, tenant: str, node_id: str | None = None
+    ) -> tuple[KeyRecord, ApiKey]:
+        """Make a key and return it with its record; it cannot be shown again."""
+        if node_id is not None and role is not Role.NODE:
+            raise InvalidMessage(
+                f"A key with role {role} has no node_id; only keys with role node are tied to one."
+            )
+        key = ApiKey.generate()
+        record = KeyRecord(
+            key_id=KeyId(new_id(self._random, "k")),
+            role=role,
+            tenant=TenantId(_checked("tenant", tenant)),
+            node_id=None if node_id is None else NodeId(_checked("node_id", node_id)),
+            created_at_ms=self._clock.now_ms(),
+            revoked_at_ms=None,
+        )
+        row = {
+            "id": record.key_id,
+            "digest": key.digest(),
+            "role": record.role.value,
+            "tenant": record.tenant,
+            "node_id": record.node_id,
+            "created_at_ms": record.created_at_ms,
+        }
+
+        def insert(connection: Connection) -> None:
+            connection.execute(sa.insert(api_key), row)
+
+        await self._store.write(insert)
+        return record, key
+
+    async def list(self) -> Sequence[KeyRecord]:
+        """Every key ever made, revoked ones included, the oldest first."""
+
+        def select(connection: Connection) -> Sequence[KeyRecord]:
+            return [_record(row) for row in connection.execute(_NEWEST_LAST)]
+
+        return await self._store.read(select)
+
+    async def revoke(self, key_id: str) -> KeyRecord:
+        """End a key for good; one that was revoked before keeps its time."""
+        now_ms = self._clock.now_ms()
+
+        def update(connection: Connection) -> KeyRecord | None:
+            connection.execute(_REVOKE, {"key_id": key_id, "now_ms": now_ms})
+            row = connection.execute(_BY_ID, {"key_id": key_id}).first()
+            return None if row is None else _record(row)
+
+        record = await self._store.write(update)
+        if record is None:
+            raise NotFound(f"No key has the id {key_id!r}; `dragoman keys list` shows the ids.")
+        return record
+
+    async def lookup(self, key: ApiKey) -> Principal | None:
+        """Whose key this is, or None when it was never made or is revoked."""
+        digest = key.digest()
+
+        def select(connection: Connection) -> sa.Row[Any] | None:
+            return connection.execute(_LIVE_BY_DIGEST, {"digest": digest}).first()
+
+        row = await self._store.read(select)
+        if row is None or not key.matches(row.digest):
+            return None
+        record = _record(row)
+        return Principal(record.key_id, record.role, record.tenant, record.node_id)
+
+    async def live_among(self, key_ids: Collection[KeyId]) -> set[KeyId]:
+        """Which of these keys still work."""
+        ordered = sorted(key_ids)
+
+        def select(connection: Connection) -> set[KeyId]:
+            live: set[KeyId] = set()
+            for start in range(0, len(ordered), _IDS_PER_QUERY):
+                some = ordered[start : start + _IDS_PER_QUERY]
+                live.update(connection.execute(_LIVE_AMONG, {"key_ids": some}).scalars())
+            return live
+
+        return await self._store.read(select)
+
+
+def _record(row: sa.Row[Any]) -> KeyRecord:
+    return KeyRecord(
+        key_id=KeyId(row.id),
+        role=Role(row.role),
+        tenant=TenantId(row.tenant),
+        node_id=None if row.node_id is None else NodeId(row.node_id),
+        created_at_ms=row.created_at_ms,
+        revoked_at_ms=row.revoked_at_ms,
+    )
+
+
+def _checked(what: str, name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidMessage(
+            f"The {what} {name!r} cannot be used; take 1 to 128 characters without spaces."
+        )
+    return name

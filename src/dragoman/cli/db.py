@@ -1,0 +1,93 @@
+"""``dragoman db``: bring the database up to date, check it, copy it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dragoman.clock import SystemClock
+from dragoman.settings import Settings, load_settings
+from dragoman.store import SchemaState, SchemaStatus, backup, check, find_damage, upgrade
+
+app = typer.Typer(name="db", help="Upgrade, check and back up the database.", no_args_is_help=True)
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", metavar="F", help="Settings file (TOML).")
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", metavar="DIR", help="Folder of the server whose database it is."),
+]
+
+_VERDICTS = {
+    SchemaStatus.UP_TO_DATE: "The schema is up to date ({current}).",
+    SchemaStatus.OUTDATED: (
+        "The schema is {current} and this program needs {head}; run `dragoman db upgrade`."
+    ),
+    SchemaStatus.NEWER: (
+        "The schema is {current}, written by a newer Dragoman than this one (which knows {head}); "
+        "install the newer version, or restore a backup."
+    ),
+    SchemaStatus.EMPTY: "There is no schema yet; run `dragoman db upgrade`.",
+}
+
+
+def settings_for(config: Path | None, data_dir: Path | None) -> Settings:
+    """The settings that tell which database a command is about."""
+    return load_settings(config, flags={"server": {"data_dir": data_dir}}).settings
+
+
+@app.command("upgrade")
+def upgrade_command(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
+    """Bring the database to the schema of this program; an empty one is set up."""
+    before = upgrade(settings_for(config, data_dir).store.database_url)
+    if before.state is SchemaStatus.UP_TO_DATE:
+        typer.echo(f"The schema was up to date already ({before.head}).")
+    else:
+        typer.echo(f"The schema was upgraded from {before.current or 'nothing'} to {before.head}.")
+
+
+@app.command("check")
+def check_command(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
+    """Tell whether the database is sound and fits this program; exit code 1 if not."""
+    database_url = settings_for(config, data_dir).store.database_url
+    found = check(database_url)
+    damage = [] if found.state is SchemaStatus.EMPTY else find_damage(database_url)
+    fits = found.state is SchemaStatus.UP_TO_DATE
+    typer.echo(_verdict(found), err=not fits)
+    for problem in damage:
+        typer.echo(f"The file is damaged: {problem}. Restore a backup.", err=True)
+    if damage or not fits:
+        raise typer.Exit(1)
+    typer.echo("The file is sound.")
+
+
+@app.command("backup")
+def backup_command(
+    target: Annotated[
+        Path | None,
+        typer.Argument(help="File to write, or a folder; by default a dated file in DIR."),
+    ] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Copy the database to a new file, consistent also while the server runs."""
+    settings = settings_for(config, data_dir)
+    if target is None:
+        target = settings.server.data_dir
+    if target.is_dir():
+        target = target / _dated_name()
+    backup(settings.store.database_url, target)
+    typer.echo(f"The database was copied to {target}.")
+
+
+def _verdict(found: SchemaState) -> str:
+    return _VERDICTS[found.state].format(current=found.current, head=found.head)
+
+
+def _dated_name() -> str:
+    moment = datetime.fromtimestamp(SystemClock().now_ms() / 1000, UTC)
+    return f"dragoman-{moment:%Y%m%dT%H%M%S%f}Z.db"

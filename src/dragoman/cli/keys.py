@@ -1,0 +1,115 @@
+"""``dragoman keys``: make, list and revoke API keys, also while the server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from dragoman.auth import DEFAULT_TENANT, KeyRecord, KeyStore, Role
+from dragoman.cli.db import ConfigOption, DataDirOption, settings_for
+from dragoman.clock import SystemClock
+from dragoman.errors import InvalidMessage
+from dragoman.store import SchemaStatus, check, open_store, upgrade
+
+app = typer.Typer(name="keys", help="Make, list and revoke API keys.", no_args_is_help=True)
+
+
+@app.command("create")
+def create_command(
+    role: Annotated[Role, typer.Option(help="What the key is for.")],
+    tenant: Annotated[
+        str, typer.Option(metavar="T", help="The tenant that its holder works for.")
+    ] = DEFAULT_TENANT,
+    node_id: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="The only node that may use it (role node only)."),
+    ] = None,
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """Make a key. It is printed alone on the last line, once: only its SHA-256 is kept."""
+    try:
+        asyncio.run(_create(role, tenant, node_id, _database_url(config, data_dir)))
+    except InvalidMessage as error:
+        raise typer.BadParameter(error.message) from None
+
+
+@app.command("list")
+def list_command(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
+    """List every key ever made, without the keys themselves."""
+    asyncio.run(_list(_database_url(config, data_dir)))
+
+
+@app.command("revoke")
+def revoke_command(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")],
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+) -> None:
+    """End a key for good; a running server stops accepting it within ten seconds."""
+    asyncio.run(_revoke(key_id, _database_url(config, data_dir)))
+
+
+async def _create(role: Role, tenant: str, node_id: str | None, database_url: str) -> None:
+    async with _keys(database_url) as keys:
+        record, key = await keys.create(role, tenant, node_id)
+    typer.echo(
+        f"Key {record.key_id} with role {record.role} for tenant {record.tenant}. "
+        "Keep it now: it is not shown again.",
+        err=True,
+    )
+    typer.echo(key.reveal())
+
+
+async def _list(database_url: str) -> None:
+    async with _keys(database_url) as keys:
+        records = await keys.list()
+    table = Table("id", "role", "tenant", "node_id", "created", "revoked", box=None)
+    for record in records:
+        table.add_row(*_cells(record))
+    # Wide enough that a pipe gets every id whole.
+    Console(width=None if Console().is_terminal else 240).print(table)
+
+
+async def _revoke(key_id: str, database_url: str) -> None:
+    async with _keys(database_url) as keys:
+        record = await keys.revoke(key_id)
+    typer.echo(f"Key {record.key_id} is revoked; servers refuse it within ten seconds.")
+
+
+@asynccontextmanager
+async def _keys(database_url: str) -> AsyncIterator[KeyStore]:
+    async with await open_store(database_url) as store:
+        yield KeyStore(store, SystemClock(), secrets.SystemRandom())
+
+
+def _database_url(config: Path | None, data_dir: Path | None) -> str:
+    """The database of these settings, set up when it is empty: a key may be the first thing."""
+    database_url = settings_for(config, data_dir).store.database_url
+    if check(database_url).state is SchemaStatus.EMPTY:
+        upgrade(database_url)
+    return database_url
+
+
+def _cells(record: KeyRecord) -> tuple[str, ...]:
+    return (
+        record.key_id,
+        record.role.value,
+        record.tenant,
+        record.node_id or "-",
+        _time(record.created_at_ms),
+        "-" if record.revoked_at_ms is None else _time(record.revoked_at_ms),
+    )
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,49 @@
+"""Database URLs: what ``store.database_url`` may say, and what is refused with a reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from dragoman.errors import SettingsError
+
+_REMEDY = "set store.database_url to something like sqlite:///data/dragoman.db"
+
+
+def parse_database_url(database_url: str) -> URL:
+    """The URL in parts, once it is known that Dragoman can use it."""
+    try:
+        url = make_url(database_url)
+    except ArgumentError:
+        # The text is left out of the message: it may hold a password that cannot be told apart.
+        raise SettingsError(f"The database URL cannot be read; {_REMEDY}.") from None
+    dialect = url.get_backend_name()
+    if dialect != "sqlite":
+        raise SettingsError(f"Dragoman cannot keep its data in {dialect!r}; {_REMEDY}.")
+    _check_sqlite(url)
+    return url
+
+
+def sqlite_path(url: URL) -> Path:
+    """The file that a checked SQLite URL names."""
+    return Path(url.database or "")
+
+
+def _check_sqlite(url: URL) -> None:
+    if url.host or url.username or url.password:
+        raise SettingsError(
+            "A SQLite URL names a file, not a server: write sqlite:///relative/path.db "
+            "or sqlite:////absolute/path.db."
+        )
+    if url.query:
+        raise SettingsError(
+            f"The SQLite URL has options ({', '.join(sorted(url.query))}) that Dragoman sets "
+            "itself; leave out everything from the question mark on."
+        )
+    if not url.database or url.database == ":memory:" or url.database.startswith("file:"):
+        raise SettingsError(
+            "The database must be a file, because several connections and processes share it; "
+            f"{_REMEDY}."
+        )

@@ -1,0 +1,40 @@
+"""A database with room for keys, and a clock that the test moves."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from dragoman.auth import KeyStore
+from dragoman.clock import ManualClock
+from dragoman.randomness import Randomness
+from dragoman.store import open_store, upgrade
+
+OpenKeys = Callable[[], AbstractAsyncContextManager[KeyStore]]
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def database_url(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/dragoman.db"
+    upgrade(url)
+    return url
+
+
+@pytest.fixture
+def open_keys(database_url: str, clock: ManualClock) -> OpenKeys:
+    """Opens the keys of a fresh database."""
+
+    @asynccontextmanager
+    async def opened() -> AsyncIterator[KeyStore]:
+        async with await open_store(database_url) as store:
+            yield KeyStore(store, clock, Randomness().stream("keys"))
+
+    return opened

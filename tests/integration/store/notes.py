@@ -1,0 +1,62 @@
+"""A small table for the tests: a submission writes several rows, so that half of one shows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from dragoman.store import Connection, Store
+
+PARTS = 3
+"""Rows that one submission writes."""
+
+note = sa.Table(
+    "note",
+    sa.MetaData(),
+    sa.Column("name", sa.String(64), primary_key=True),
+    sa.Column("part", sa.Integer, primary_key=True),
+)
+
+
+async def make_table(store: Store) -> None:
+    def create(connection: Connection) -> None:
+        connection.execute(sa.schema.CreateTable(note, if_not_exists=True))
+
+    await store.write(create)
+
+
+def write_note(name: str) -> Callable[[Connection], str]:
+    """A function that writes all parts of a note, one statement each."""
+
+    def work(connection: Connection) -> str:
+        for part in range(PARTS):
+            connection.execute(sa.insert(note), {"name": name, "part": part})
+        return name
+
+    return work
+
+
+def write_note_and_fail(name: str) -> Callable[[Connection], str]:
+    def work(connection: Connection) -> str:
+        write_note(name)(connection)
+        raise ValueError(name)
+
+    return work
+
+
+def _count(connection: Connection) -> Counter[str]:
+    return Counter(connection.execute(sa.select(note.c.name)).scalars().all())
+
+
+async def parts_by_name(store: Store) -> Counter[str]:
+    """How many parts of each note are stored."""
+    return await store.read(_count)
+
+
+async def whole_notes(store: Store) -> set[str]:
+    """The names stored, after making sure that none is half."""
+    parts = await parts_by_name(store)
+    assert set(parts.values()) <= {PARTS}, f"half-written: {parts}"
+    return set(parts)

@@ -1,0 +1,69 @@
+"""``dragoman db`` as an operator types it."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from dragoman.cli.db import app
+from dragoman.errors import SchemaTooNew, SettingsError, StoreError
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DRAGOMAN_CONFIG", raising=False)
+
+
+def db(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def test_upgrade_sets_up_a_database_that_check_then_approves(tmp_path: Path) -> None:
+    before = db("check", "--data-dir", tmp_path)
+    assert before.exit_code == 1
+    assert "dragoman db upgrade" in before.stderr
+    assert "from nothing to" in db("upgrade", "--data-dir", tmp_path).stdout
+    assert "already" in db("upgrade", "--data-dir", tmp_path).stdout
+    after = db("check", "--data-dir", tmp_path)
+    assert after.exit_code == 0
+    assert after.stdout.splitlines()[-1] == "The file is sound."
+
+
+def test_a_newer_schema_is_refused_by_upgrade_and_reported_by_check(tmp_path: Path) -> None:
+    db("upgrade", "--data-dir", tmp_path)
+    with closing(sqlite3.connect(tmp_path / "dragoman.db")) as connection, connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    found = db("check", "--data-dir", tmp_path)
+    assert found.exit_code == 1
+    assert "newer Dragoman" in found.stderr
+    assert isinstance(db("upgrade", "--data-dir", tmp_path).exception, SchemaTooNew)
+
+
+def test_backup_writes_the_named_file_or_a_dated_one(tmp_path: Path) -> None:
+    db("upgrade", "--data-dir", tmp_path)
+    named = tmp_path / "named.db"
+    assert db("backup", named, "--data-dir", tmp_path).exit_code == 0
+    assert named.exists()
+    again = db("backup", named, "--data-dir", tmp_path)
+    assert again.exit_code == 1
+    assert isinstance(again.exception, StoreError)
+    dated = db("backup", "--data-dir", tmp_path)
+    assert dated.exit_code == 0
+    assert len(list(tmp_path.glob("dragoman-*.db"))) == 1
+
+
+def test_the_settings_file_may_name_the_database(tmp_path: Path) -> None:
+    settings = tmp_path / "dragoman.toml"
+    settings.write_text(f'[store]\ndatabase_url = "sqlite:///{tmp_path}/elsewhere/keys.db"\n')
+    assert db("upgrade", "--config", settings).exit_code == 0
+    assert (tmp_path / "elsewhere" / "keys.db").exists()
+
+
+def test_a_database_that_cannot_be_used_is_a_settings_error(tmp_path: Path) -> None:
+    settings = tmp_path / "dragoman.toml"
+    settings.write_text('[store]\ndatabase_url = "sqlite:///:memory:"\n')
+    assert isinstance(db("check", "--config", settings).exception, SettingsError)
