@@ -69,7 +69,7 @@ class InvalidMessage(DragomanError):
     status = 422
 
 
-class InvalidCapabilitySchema(DragomanError):
+class InvalidCapabilitySchema(InvalidMessage):
     """Raised when a node registers with capabilities that do not fit the schema."""
 
     code = "INVALID_CAPABILITY_SCHEMA"

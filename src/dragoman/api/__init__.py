@@ -1,0 +1,44 @@
+"""HTTP from outside: the application, the server that runs it, and what routers are made with."""
+
+from dragoman.api.address import listen, url_of
+from dragoman.api.app import create_app
+from dragoman.api.data_folder import ServerRecord, find_server
+from dragoman.api.lifecycle import TRANSITIONS, Lifecycle, ServerState
+from dragoman.api.live import live_parts
+from dragoman.api.paging import Page, PageRequest, Paging, decode_cursor, encode_cursor
+from dragoman.api.parts import Assemble, Parts, Plane, no_parts
+from dragoman.api.problems import Problem, problem_response
+from dragoman.api.readiness import Readiness, Verdict
+from dragoman.api.server import Server, running_server
+from dragoman.api.services import Services, open_services
+from dragoman.api.starting import CannotStart
+
+__all__ = [
+    "TRANSITIONS",
+    "Assemble",
+    "CannotStart",
+    "Lifecycle",
+    "Page",
+    "PageRequest",
+    "Paging",
+    "Parts",
+    "Plane",
+    "Problem",
+    "Readiness",
+    "Server",
+    "ServerRecord",
+    "ServerState",
+    "Services",
+    "Verdict",
+    "create_app",
+    "decode_cursor",
+    "encode_cursor",
+    "find_server",
+    "listen",
+    "live_parts",
+    "no_parts",
+    "open_services",
+    "problem_response",
+    "running_server",
+    "url_of",
+]

@@ -1,0 +1,98 @@
+"""The web application: routes, sockets and what every request passes through."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.middleware.cors import CORSMiddleware
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+from starlette.routing import WebSocketRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from dragoman.api.health import health_router
+from dragoman.api.lifecycle import Lifecycle
+from dragoman.api.middleware import BodyLimit, OriginCheck, Shield
+from dragoman.api.problems import Problem, problem_response, status_response, validation_response
+from dragoman.api.services import Services
+from dragoman.errors import DragomanError
+from dragoman.version import __version__
+
+_DESCRIPTION = (
+    "One scheduler for live speech translation and for the experiments that improve it. "
+    "Every problem is answered as `Problem`."
+)
+
+
+def create_app(
+    services: Services,
+    *,
+    routers: Sequence[APIRouter] = (),
+    sockets: Mapping[str, ASGIApp] | None = None,
+) -> FastAPI:
+    """The application over these services, with the routers and, by path, the sockets given."""
+    app = FastAPI(
+        title="Dragoman",
+        description=_DESCRIPTION,
+        version=__version__,
+        redirect_slashes=False,
+        responses={"default": {"model": Problem, "description": "The request was refused"}},
+        exception_handlers={
+            DragomanError: _on_refusal,
+            RequestValidationError: _on_invalid_request,
+            HTTPException: _on_status,
+        },
+    )
+    # Where `require` finds it.
+    app.state.authenticator = services.authenticator
+    for router in (health_router(services), *routers):
+        app.include_router(router)
+    for path, socket in (sockets or {}).items():
+        app.router.routes.append(WebSocketRoute(path, _OnceBegun(socket, services.lifecycle)))
+    _add_middleware(app, services)
+    return app
+
+
+def _add_middleware(app: FastAPI, services: Services) -> None:
+    """What requests pass through; the last one added is the first one passed."""
+    server = services.settings.server
+    app.add_middleware(BodyLimit, max_bytes=services.settings.limits.max_frame_bytes)
+    app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
+    app.add_middleware(Shield)
+    if server.allowed_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=server.allowed_origins,
+            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_headers=["Authorization", "Content-Type"],
+            expose_headers=["Retry-After"],
+        )
+
+
+class _OnceBegun:
+    """A socket whose callers wait while the server is still starting."""
+
+    def __init__(self, socket: ASGIApp, lifecycle: Lifecycle) -> None:
+        self._socket = socket
+        self._lifecycle = lifecycle
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._lifecycle.begun()
+        await self._socket(scope, receive, send)
+
+
+async def _on_refusal(request: Request, error: Exception) -> Response:
+    assert isinstance(error, DragomanError)
+    return problem_response(error)
+
+
+async def _on_invalid_request(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    return validation_response(error)
+
+
+async def _on_status(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return status_response(request, error)

@@ -1,0 +1,60 @@
+"""Is it alive, is it ready, and how is it doing."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, Field
+
+from dragoman.api.problems import Problem
+from dragoman.api.services import Services
+from dragoman.auth import Permission, require
+from dragoman.observability import EXPOSITION_CONTENT_TYPE
+
+
+class Health(BaseModel):
+    """The process answers."""
+
+    status: str = Field(examples=["ok"])
+
+
+class Ready(BaseModel):
+    """Whether the server should be sent work."""
+
+    status: str = Field(examples=["ready", "starting", "draining", "unavailable"])
+    reasons: list[str] = Field(description="What the server waits for; empty when it is ready.")
+
+
+_EXPOSITION = {"content": {EXPOSITION_CONTENT_TYPE: {"schema": {"type": "string"}}}}
+_PROBLEM = {"content": {"application/json": {"schema": Problem.model_json_schema()}}}
+
+
+def health_router(services: Services) -> APIRouter:
+    """The routes that load balancers and Prometheus ask."""
+    router = APIRouter(tags=["health"])
+
+    @router.get("/healthz", summary="Is the process alive")
+    async def healthz() -> Health:
+        return Health(status="ok")
+
+    @router.get(
+        "/readyz",
+        summary="Should the server be sent work",
+        responses={503: {"model": Ready, "description": "Starting, draining or lacking something"}},
+    )
+    async def readyz(response: Response) -> Ready:
+        verdict = await services.readiness.verdict()
+        if not verdict.ready:
+            response.status_code = 503
+        return Ready(status=verdict.status, reasons=list(verdict.reasons))
+
+    @router.get(
+        "/metrics",
+        summary="Metrics in the Prometheus text format",
+        dependencies=[Depends(require(Permission.METRICS))],
+        response_class=Response,
+        responses={200: _EXPOSITION, 401: _PROBLEM, 403: _PROBLEM},
+    )
+    async def metrics() -> Response:
+        return Response(services.metrics.exposition(), media_type=EXPOSITION_CONTENT_TYPE)
+
+    return router

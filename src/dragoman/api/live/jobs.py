@@ -1,0 +1,190 @@
+"""Jobs over HTTP: make one, wait for it, look at it, explain it, cancel it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from dragoman.api.live.documents import answer, schema_of, shown_as
+from dragoman.api.live.job_orders import order_of, read_request
+from dragoman.api.live.job_views import view_job
+from dragoman.api.paging import Paging, encode_cursor
+from dragoman.api.services import Services
+from dragoman.auth import Permission, Principal, effective_tenant, may_see, require
+from dragoman.errors import DragomanError, InternalError, NotFound
+from dragoman.ids import JobId, TenantId
+from dragoman.live.dispatch import as_error
+from dragoman.live.gateway import LivePlane
+from dragoman.live.ledger import JobRecord
+from dragoman.live.protocol import (
+    ExplainView,
+    JobClass,
+    JobRequest,
+    JobView,
+    ListPage,
+    Outcome,
+)
+
+Client = Annotated[Principal, Depends(require(Permission.JOBS))]
+
+_JOB = shown_as("Job", JobView)
+_INPUT = {"anyOf": [{"required": ["text"]}, {"required": ["audio"]}]}
+_BODY = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {**schema_of(JobRequest), **_INPUT}}},
+    }
+}
+
+
+def jobs_router(prefix: str, plane: LivePlane, services: Services) -> APIRouter:
+    """The routes of whoever wants something translated."""
+    router = APIRouter(prefix=f"{prefix}/jobs", tags=["jobs"])
+    desk = JobDesk(plane, services)
+
+    @router.post(
+        "",
+        summary="Ask for a job",
+        status_code=201,
+        response_class=Response,
+        responses={
+            200: {"model": _JOB, "description": "The request had been made before; its job"},
+            201: {"model": _JOB, "description": "The job that this request made"},
+            202: {"model": _JOB, "description": "wait_ms passed before the job ended"},
+        },
+        openapi_extra=_BODY,
+    )
+    async def create(request: Request, client: Client) -> Response:
+        return await desk.create(await request.body(), client)
+
+    @router.get(
+        "",
+        summary="The tenant's jobs, newest first",
+        response_class=Response,
+        responses={200: {"model": shown_as("JobPage", ListPage[JobView])}},
+    )
+    async def newest(
+        client: Client,
+        page: Paging,
+        tenant_id: Annotated[
+            str | None, Query(description="Another tenant's, for an operator.")
+        ] = None,
+    ) -> Response:
+        tenant = desk.tenant_asked(client, tenant_id)
+        before = page.position(tuple[int, JobId])
+        records = await plane.ledger.recent(tenant, page.limit + 1, before)
+        shown = records[: page.limit]
+        more = len(records) > page.limit
+        return answer(
+            ListPage(
+                await asyncio.gather(*(view_job(plane.ledger, record) for record in shown)),
+                encode_cursor((shown[-1].created_at_ms, shown[-1].job_id)) if more else None,
+            )
+        )
+
+    @router.get(
+        "/{job_id}",
+        summary="A job",
+        response_class=Response,
+        responses={200: {"model": _JOB}},
+    )
+    async def one(job_id: str, client: Client) -> Response:
+        return answer(await view_job(plane.ledger, await desk.job(job_id, client)))
+
+    @router.get(
+        "/{job_id}/explain",
+        summary="Why a job went where it went",
+        response_class=Response,
+        responses={200: {"model": shown_as("Explain", ExplainView)}},
+    )
+    async def explain(job_id: str, client: Client) -> Response:
+        record = await desk.job(job_id, client)
+        found = plane.dispatcher.explain(record.job_id)
+        if found is None:
+            raise NotFound(
+                f"The explanation of job {job_id} is no longer kept; "
+                "scheduler.explain_max says how many are."
+            )
+        return answer(found)
+
+    @router.delete(
+        "/{job_id}",
+        summary="Cancel a job",
+        response_class=Response,
+        responses={200: {"model": _JOB}},
+    )
+    async def cancel(job_id: str, client: Client) -> Response:
+        record = await desk.job(job_id, client)
+        cancelled = await plane.dispatcher.cancel(record.job_id)
+        return answer(await view_job(plane.ledger, cancelled))
+
+    return router
+
+
+class JobDesk:
+    """Takes requests in, and waits with those who want to."""
+
+    def __init__(self, plane: LivePlane, services: Services) -> None:
+        self._plane = plane
+        self._lifecycle = services.lifecycle
+        self._random = services.randomness.stream("job requests")
+        self._rule = plane.snapshots.current.rule
+        self._grace_seconds = services.settings.scheduler.job_timeout.cancel_grace_seconds
+
+    async def create(self, body: bytes, client: Principal) -> Response:
+        """Make or find the job of a request, and answer when the caller wants the answer."""
+        self._lifecycle.check_takes_work()
+        request = read_request(body)
+        tenant = effective_tenant(client, request.tenant_id)
+        order = order_of(request, tenant, self._rule, self._random)
+        submitted = await self._plane.dispatcher.submit(order)
+        waited = await self._wait(request, submitted.job_id)
+        record = await self._plane.ledger.read(submitted.job_id)
+        if record is None:
+            raise NotFound(f"Job {submitted.job_id} is no longer kept.")
+        if _was_refused(record):
+            raise _refusal(record)
+        if waited and not record.ended:
+            status = 202
+        else:
+            status = 201 if submitted.created else 200
+        return answer(await view_job(self._plane.ledger, record), status)
+
+    async def _wait(self, request: JobRequest, job_id: JobId) -> bool:
+        """Wait as long as the request asks for; False when it does not ask.
+
+        Batch work may wait for hours: it is looked at again later, never waited for here.
+        """
+        if request.job_class is JobClass.BATCH:
+            return False
+        if request.wait_ms is None:
+            await self._plane.dispatcher.placed(job_id, self._grace_seconds)
+            return False
+        await self._plane.dispatcher.ended(job_id, request.wait_ms / 1000)
+        return True
+
+    async def job(self, job_id: str, client: Principal) -> JobRecord:
+        """A job that the caller may see; another tenant's does not exist for them."""
+        record = await self._plane.ledger.read(JobId(job_id))
+        if record is None or not may_see(client, record.spec.tenant):
+            raise NotFound(f"There is no job {job_id}; jobs are kept for a while after their end.")
+        return record
+
+    def tenant_asked(self, client: Principal, tenant_id: str | None) -> TenantId:
+        """Whose jobs a caller wants to see."""
+        if tenant_id is not None and may_see(client, tenant_id):
+            return TenantId(tenant_id)
+        return effective_tenant(client, tenant_id)
+
+
+def _was_refused(record: JobRecord) -> bool:
+    """Whether it ended without any node having tried."""
+    return record.outcome is Outcome.FAILED and not any(past.bound for past in record.attempts)
+
+
+def _refusal(record: JobRecord) -> DragomanError:
+    error = as_error(record.error) if record.error is not None else InternalError()
+    error.details["job_id"] = record.job_id
+    return error

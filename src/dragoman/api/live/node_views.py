@@ -1,0 +1,46 @@
+"""A node as an operator sees it, from what the registry and the ledger know."""
+
+from __future__ import annotations
+
+from dragoman.ids import NodeId
+from dragoman.live.fleet import Node
+from dragoman.live.ledger import Ledger, SeatRecord
+from dragoman.live.protocol import NodeSlots, NodeView, utc_time
+from dragoman.live.snapshot import PoolRule, node_pairs
+
+Seats = dict[NodeId, SeatRecord]
+
+
+class Seating:
+    """The seats of the cells that one request looks at, each cell read once."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._cells: dict[int, Seats] = {}
+
+    async def of(self, cell: int) -> Seats:
+        seats = self._cells.get(cell)
+        if seats is None:
+            record = await self._ledger.read_cell(cell)
+            seats = {seat.node_id: seat for seat in record.seats} if record else {}
+            self._cells[cell] = seats
+        return seats
+
+
+def node_view(node: Node, seat: SeatRecord | None, rule: PoolRule) -> NodeView:
+    """The node and its slots; one that has no seat holds none of them."""
+    used = seat.held if seat else 0
+    pairs = node_pairs(rule, node.facts())
+    return NodeView(
+        node_id=node.node_id,
+        status=node.health.state,
+        slots=NodeSlots(total=node.slots, used=used, free=max(0, node.slots - used)),
+        pools=tuple(sorted(f"{source}:{target}" for source, target in pairs)),
+        cell=node.cell,
+        services=node.services,
+        languages=node.languages,
+        features=tuple(sorted(node.features)),
+        marks=(),
+        last_seen=utc_time(node.last_seen_ms),
+        instance_id=node.owner.instance_id,
+    )

@@ -1,0 +1,103 @@
+"""Nodes over HTTP: look at them, drain them, let them work again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from fastapi import APIRouter, Depends, Response
+from pydantic import BaseModel, Field
+
+from dragoman.api.live.documents import answer, shown_as
+from dragoman.api.live.node_views import Seating, node_view
+from dragoman.api.paging import Paging, encode_cursor
+from dragoman.auth import Permission, require
+from dragoman.ids import NodeId
+from dragoman.live.fleet import Node
+from dragoman.live.gateway import LivePlane
+from dragoman.live.protocol import ListPage, NodeView
+from dragoman.live.snapshot import RuntimeSnapshot
+
+_NODE = shown_as("Node", NodeView)
+
+Place = tuple[int, int]
+"""A cell and an index in it: where a node stands in the list. It does not change while it lives."""
+
+
+class Drain(BaseModel):
+    """Why a node is drained; the node and its log are told."""
+
+    reason: str | None = Field(default=None, max_length=256)
+
+
+def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
+    """The routes of whoever looks after the fleet."""
+    router = APIRouter(
+        prefix=f"{prefix}/nodes",
+        tags=["nodes"],
+        dependencies=[Depends(require(Permission.NODES))],
+    )
+
+    async def shown(node: Node, seating: Seating) -> NodeView:
+        seats = await seating.of(node.cell)
+        return node_view(node, seats.get(node.node_id), plane.snapshots.current.rule)
+
+    async def answer_node(node_id: str) -> Response:
+        node = plane.registry.node(NodeId(node_id))
+        return answer(await shown(node, Seating(plane.ledger)))
+
+    @router.get(
+        "",
+        summary="Every known node, cell by cell",
+        response_class=Response,
+        responses={200: {"model": shown_as("NodePage", ListPage[NodeView])}},
+    )
+    async def known(page: Paging) -> Response:
+        after = page.position(tuple[int, int]) or (-1, -1)
+        places = list(islice(_places(plane.snapshots.current, after), page.limit + 1))
+        seating = Seating(plane.ledger)
+        items = [
+            await shown(plane.registry.node(node_id), seating)
+            for _, node_id in places[: page.limit]
+        ]
+        more = len(places) > page.limit
+        return answer(ListPage(items, encode_cursor(places[page.limit - 1][0]) if more else None))
+
+    @router.get(
+        "/{node_id:path}",
+        summary="A node",
+        response_class=Response,
+        responses={200: {"model": _NODE}},
+    )
+    async def one(node_id: str) -> Response:
+        return await answer_node(node_id)
+
+    @router.post(
+        "/{node_id:path}/drain",
+        summary="Give a node no more jobs, also after it reconnects",
+        response_class=Response,
+        responses={200: {"model": _NODE}},
+    )
+    async def drain(node_id: str, body: Drain | None = None) -> Response:
+        await plane.registry.drain(NodeId(node_id), body.reason if body else None)
+        return await answer_node(node_id)
+
+    @router.post(
+        "/{node_id:path}/resume",
+        summary="Undo a drain",
+        response_class=Response,
+        responses={200: {"model": _NODE}},
+    )
+    async def resume(node_id: str) -> Response:
+        await plane.registry.resume(NodeId(node_id))
+        return await answer_node(node_id)
+
+    return router
+
+
+def _places(snapshot: RuntimeSnapshot, after: Place) -> Iterator[tuple[Place, NodeId]]:
+    """Where the nodes behind a place stand, and who they are. A page costs what it shows."""
+    for number in sorted(cell for cell in snapshot.cells if cell >= after[0]):
+        for index, facts in sorted(snapshot.cells[number].nodes.items()):
+            if (number, index) > after:
+                yield (number, index), facts.node_id

@@ -1,0 +1,39 @@
+"""The live plane as a part of a server."""
+
+from __future__ import annotations
+
+from dragoman.api.live.jobs import jobs_router
+from dragoman.api.live.ledgers import open_ledger
+from dragoman.api.live.nodes import nodes_router
+from dragoman.api.live.pools import pools_router
+from dragoman.api.parts import Parts
+from dragoman.api.services import Services
+from dragoman.live.gateway import LivePlane, WebSocketApp
+
+PREFIX = "/api/v1"
+
+
+def live_parts(services: Services) -> Parts:
+    """The plane, which lives and drains with the server, its routes, and its sockets."""
+    plane = LivePlane(
+        settings=services.settings,
+        ledger=open_ledger(services.settings, services.clock, services.randomness),
+        authenticator=services.authenticator,
+        connections=services.connections,
+        metrics=services.metrics,
+        instance_id=services.instance_id,
+        clock=services.clock,
+        randomness=services.randomness,
+    )
+    return Parts(
+        planes=[plane],
+        routers=[
+            jobs_router(PREFIX, plane, services),
+            nodes_router(PREFIX, plane),
+            pools_router(PREFIX, plane, services.clock),
+        ],
+        sockets={
+            "/ws/node": WebSocketApp(plane.node_endpoint),
+            "/ws/session": WebSocketApp(plane.session_endpoint),
+        },
+    )

@@ -1,0 +1,43 @@
+"""What other rooms bring to a server: planes, routes and sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from fastapi import APIRouter
+from starlette.types import ASGIApp
+
+from dragoman.api.services import Services
+
+
+class Plane(Protocol):
+    """A part of the server with a life of its own; it starts, drains and stops with it."""
+
+    async def start(self) -> None:
+        """Begin; the server is ready when every plane has begun."""
+
+    async def drain(self) -> None:
+        """Take no new work, and return when the work in hand has ended."""
+
+    async def stop(self) -> None:
+        """Let go of everything; called once, also when start failed or drain was cut short."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """What is built on the services: planes, the routes of the API, and sockets by path."""
+
+    planes: Sequence[Plane] = ()
+    routers: Sequence[APIRouter] = ()
+    sockets: Mapping[str, ASGIApp] = field(default_factory=dict)
+
+
+Assemble = Callable[[Services], Parts]
+"""Builds the parts of a server from its services."""
+
+
+def no_parts(services: Services) -> Parts:
+    """A server with its own routes alone: health, readiness, metrics."""
+    return Parts()

@@ -1,0 +1,84 @@
+"""Whether this server should be sent work, and if not, what it lacks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from dragoman.api.lifecycle import Lifecycle, ServerState
+from dragoman.clock import Clock
+from dragoman.observability import get_logger
+
+CHECK_TIMEOUT_SECONDS = 2.0
+"""How long a dependency may take to answer before it counts as down."""
+
+_WARN_EVERY_SECONDS = 30.0
+
+Check = Callable[[], Awaitable[object]]
+"""Asks a dependency something small; what it raises says that the dependency is down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a server is ready; the reasons tell people what it waits for."""
+
+    status: str
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def ready(self) -> bool:
+        return not self.reasons
+
+
+class Readiness:
+    """Knows the server's state and the things it depends on; each room adds its own."""
+
+    def __init__(
+        self,
+        lifecycle: Lifecycle,
+        clock: Clock,
+        *,
+        timeout_seconds: float = CHECK_TIMEOUT_SECONDS,
+    ) -> None:
+        self._lifecycle = lifecycle
+        self._timeout_seconds = timeout_seconds
+        self._checks: dict[str, Check] = {}
+        self._log = get_logger(__name__, clock)
+
+    def add(self, name: str, check: Check) -> None:
+        """Make readiness depend on one more thing, by the name people know it by."""
+        self._checks[name] = check
+
+    async def verdict(self) -> Verdict:
+        """Ask every dependency, all at once."""
+        state = self._lifecycle.state
+        if state is not ServerState.READY:
+            return Verdict(state.value, (f"the server is {state}",))
+        answers = await asyncio.gather(
+            *(self._problem(name, check) for name, check in self._checks.items())
+        )
+        problems = tuple(answer for answer in answers if answer is not None)
+        return Verdict("unavailable" if problems else ServerState.READY.value, problems)
+
+    async def _problem(self, name: str, check: Check) -> str | None:
+        # Everyone may ask, so the answer names the dependency and the log alone says more.
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await check()
+        except TimeoutError:
+            self._warn(name, f"no answer within {self._timeout_seconds} s")
+            return f"{name} does not answer"
+        except Exception as error:
+            self._warn(name, str(error))
+            return f"{name} is down"
+        return None
+
+    def _warn(self, name: str, reason: str) -> None:
+        self._log.warning_limited(
+            "dependency_down",
+            key=name,
+            every_seconds=_WARN_EVERY_SECONDS,
+            dependency=name,
+            reason=reason,
+        )

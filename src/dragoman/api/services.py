@@ -1,0 +1,102 @@
+"""What every part of a server is built from, opened once and handed down."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from dragoman.api.lifecycle import Lifecycle
+from dragoman.api.readiness import Readiness
+from dragoman.auth import Authenticator, KeyAuthenticator, KeyStore, OpenAuthenticator
+from dragoman.clock import Clock
+from dragoman.ids import InstanceId, new_id
+from dragoman.live.gateway import Connections
+from dragoman.observability import LoopLag, Metrics, Watch
+from dragoman.randomness import Randomness
+from dragoman.settings import Settings
+from dragoman.store import Connection, Store, open_store, upgrade
+
+_AUTOMATIC = "auto"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Services:
+    """Everything that rooms share within one server."""
+
+    settings: Settings
+    clock: Clock
+    randomness: Randomness
+    instance_id: InstanceId
+    store: Store
+    authenticator: Authenticator
+    metrics: Metrics
+    watch: Watch
+    connections: Connections
+    lifecycle: Lifecycle
+    readiness: Readiness
+
+
+@asynccontextmanager
+async def open_services(
+    settings: Settings, clock: Clock, randomness: Randomness
+) -> AsyncIterator[Services]:
+    """Open the database, brought up to date, and what stands on it; closed again at the end."""
+    async with AsyncExitStack() as stack:
+        database_url = settings.store.database_url
+        await asyncio.to_thread(upgrade, database_url)
+        store = await stack.enter_async_context(await open_store(database_url))
+        metrics = Metrics()
+        lag = LoopLag(metrics, clock)
+        lag.start()
+        stack.push_async_callback(lag.stop)
+        lifecycle = Lifecycle()
+        readiness = Readiness(lifecycle, clock)
+        readiness.add("the database", lambda: store.read(_answer))
+        warn = settings.scheduler.observability
+        yield Services(
+            settings=settings,
+            clock=clock,
+            randomness=randomness,
+            instance_id=_instance_id(settings, randomness),
+            store=store,
+            authenticator=await stack.enter_async_context(
+                _authenticator(settings, store, clock, randomness)
+            ),
+            metrics=metrics,
+            watch=Watch(
+                metrics,
+                clock,
+                path_warn_ms=warn.path_warn_ms,
+                lock_wait_warn_ms=warn.lock_wait_warn_ms,
+            ),
+            connections=Connections(),
+            lifecycle=lifecycle,
+            readiness=readiness,
+        )
+
+
+def _authenticator(
+    settings: Settings, store: Store, clock: Clock, randomness: Randomness
+) -> Authenticator:
+    if settings.auth.mode == "open":
+        return OpenAuthenticator()
+    return KeyAuthenticator(
+        KeyStore(store, clock, randomness.stream("key ids")),
+        clock,
+        failures_per_minute=settings.limits.auth_failures_per_minute,
+    )
+
+
+def _instance_id(settings: Settings, randomness: Randomness) -> InstanceId:
+    chosen = settings.cluster.instance_id
+    if chosen == _AUTOMATIC:
+        return InstanceId(new_id(randomness.stream("instance id"), "i"))
+    return InstanceId(chosen)
+
+
+def _answer(connection: Connection) -> object:
+    return connection.execute(sa.text("SELECT 1")).scalar()

@@ -1,0 +1,140 @@
+"""The frame of the command line: which commands there are, and how a command ends."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+from dragoman.errors import DragomanError, SettingsError
+from dragoman.version import __version__
+
+DONE = 0
+FAILED = 1
+BAD_USAGE = 2
+INTERRUPTED = 130
+
+TRACEBACK_VARIABLE = "DRAGOMAN_TRACEBACK"
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command as the overview shows it, and where it is found when it is asked for."""
+
+    name: str
+    module: str
+    attribute: str
+    summary: str
+
+
+COMMANDS = (
+    Command("serve", "serve", "serve", "Run the scheduler and its API until it is told to stop."),
+    Command("demo", "demo", "demo", "Run a server with a simulated fleet, to look around in."),
+    Command("node", "node", "node", "Run one node, which does the jobs it is given."),
+    Command("config", "config", "app", "Show the effective settings, or check a settings file."),
+    Command("keys", "keys", "app", "Make, list and revoke API keys."),
+    Command("db", "db", "app", "Upgrade, check and back up the database."),
+    Command(
+        "doctor", "doctor", "doctor", "Check this machine and the settings, and say what to do."
+    ),
+)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code: 0, 1, 2 or 130."""
+    # Taken out of the environment because it is no setting, and unknown settings are refused.
+    wants_traceback = bool(os.environ.pop(TRACEBACK_VARIABLE, ""))
+    try:
+        code = _run(sys.argv[1:] if arguments is None else arguments, wants_traceback)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # Whoever read the output has left. What is still buffered must not fail a second time.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+    return code
+
+
+def _run(arguments: Sequence[str], wants_traceback: bool) -> int:
+    try:
+        typer.main.get_command(command_line(arguments)).main(list(arguments), prog_name="dragoman")
+    except SystemExit as exit_:
+        return exit_.code if isinstance(exit_.code, int) else DONE
+    except BrokenPipeError:
+        raise
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except Exception as error:
+        if wants_traceback:
+            traceback.print_exc()
+        for line in _sentence(error).splitlines():
+            typer.echo(f"error: {line}", err=True)
+        return BAD_USAGE if isinstance(error, SettingsError) else FAILED
+    return DONE
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, DragomanError):
+        return error.message
+    summary = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"Something went wrong that should not have ({summary}); "
+        f"run with {TRACEBACK_VARIABLE}=1 to see where."
+    )
+
+
+def command_line(arguments: Sequence[str]) -> typer.Typer:
+    """Every command; only the one that the arguments ask for is imported.
+
+    The others appear in the overview by their summary, so that ``--help`` is quick.
+    """
+    app = typer.Typer(
+        help="One scheduler for live speech translation and for the experiments that improve it.",
+        add_completion=False,
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["--help", "-h"]},
+    )
+    app.callback()(_options)
+    asked = next((word for word in arguments if not word.startswith("-")), None)
+    for command in COMMANDS:
+        if command.name == asked:
+            _add(app, command)
+        else:
+            app.command(command.name, help=command.summary)(_not_asked_for)
+    return app
+
+
+def _add(app: typer.Typer, command: Command) -> None:
+    found = getattr(import_module(f"dragoman.cli.{command.module}"), command.attribute)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=command.name)
+    else:
+        app.command(command.name)(found)
+
+
+def _not_asked_for() -> None:
+    """Stands for a command that is only listed."""
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"dragoman {__version__}")
+        raise typer.Exit
+
+
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
+        ),
+    ] = False,
+) -> None:
+    """Stands before every command; all it knows is how to show the version."""

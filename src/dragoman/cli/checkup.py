@@ -1,0 +1,237 @@
+"""The checks of ``dragoman doctor``: each looks at one thing and judges it."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from pathlib import Path
+
+import httpx
+import msgspec
+
+from dragoman.api import CannotStart, find_server, listen
+from dragoman.clock import Clock, SystemClock
+from dragoman.errors import DragomanError, SettingsError
+from dragoman.settings import Settings, load_settings, masked
+from dragoman.store import SchemaStatus, check
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_REDIS = 7
+LITTLE_DISK_BYTES = 1 << 30
+NO_DISK_BYTES = 100 << 20
+SPARE_FILES = 1_000
+"""Open files that a server needs besides one for each session: nodes, databases, callers."""
+CLOCK_SKEW_WARN_MS = 500
+CLOCK_SKEW_FAIL_MS = 5_000
+_OLDEST_TIME_MS = 1_700_000_000_000
+_CLOCK_LOOK_SECONDS = 0.1
+_ANSWER_SECONDS = 3.0
+
+
+class Level(StrEnum):
+    """How bad a finding is."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What a check found, and what to do about it."""
+
+    check: str
+    level: Level
+    found: str
+    remedy: str = ""
+
+
+def examine(config: Path | None, data_dir: Path | None, *, with_redis: bool) -> list[Finding]:
+    """Every check that can be made; without settings only the machine is looked at."""
+    clock = SystemClock()
+    findings = [judge_python(sys.version_info[:3]), _look_at_clock(clock)]
+    try:
+        settings = load_settings(config, {"server": {"data_dir": data_dir}}).settings
+    except SettingsError as error:
+        remedy = "correct the settings; `dragoman config show` lists them"
+        return [*findings, Finding("settings", Level.FAIL, error.message, remedy)]
+    findings.append(Finding("settings", Level.OK, "they can be used"))
+    findings.append(judge_open_files(_open_files_limit(), settings.limits.max_sessions))
+    findings += _look_at_folder(settings.server.data_dir)
+    findings.append(_look_at_address(settings))
+    findings.append(_look_at_database(settings))
+    if settings.cluster.enabled or with_redis:
+        findings += _look_at_redis(settings, clock)
+    return findings
+
+
+# --- this machine -------------------------------------------------------------------------------
+
+
+def judge_python(version: tuple[int, ...]) -> Finding:
+    found = ".".join(map(str, version))
+    if version < OLDEST_PYTHON:
+        wanted = ".".join(map(str, OLDEST_PYTHON))
+        return Finding("python", Level.FAIL, found, f"install Python {wanted} or newer")
+    return Finding("python", Level.OK, found)
+
+
+def judge_open_files(limit: int, max_sessions: int) -> Finding:
+    needed = max_sessions + SPARE_FILES
+    found = f"{limit} files may be open at once"
+    if limit >= needed:
+        return Finding("open files", Level.OK, found)
+    remedy = (
+        f"raise it to {needed} for limits.max_sessions = {max_sessions} (`ulimit -n {needed}`, or "
+        "LimitNOFILE= in a systemd unit)"
+    )
+    return Finding("open files", Level.WARN, found, remedy)
+
+
+def _open_files_limit() -> int:
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return sys.maxsize if limit == resource.RLIM_INFINITY else limit
+
+
+def _look_at_clock(clock: Clock) -> Finding:
+    wall_ms, steady = clock.now_ms(), clock.monotonic()
+    time.sleep(_CLOCK_LOOK_SECONDS)
+    passed_ms = (clock.monotonic() - steady) * 1000
+    return judge_clock(wall_ms, round(clock.now_ms() - wall_ms - passed_ms))
+
+
+def judge_clock(now_ms: int, drift_ms: int) -> Finding:
+    """Whether the wall clock shows a plausible time and runs as fast as the steady one."""
+    remedy = "set the clock and keep it set, with chrony or systemd-timesyncd"
+    if now_ms < _OLDEST_TIME_MS:
+        return Finding("clock", Level.FAIL, "it shows a time long ago", remedy)
+    if abs(drift_ms) > _CLOCK_LOOK_SECONDS * 1000:
+        return Finding("clock", Level.WARN, f"it jumped by {drift_ms} ms just now", remedy)
+    return Finding("clock", Level.OK, "it runs evenly")
+
+
+# --- what the settings name ---------------------------------------------------------------------
+
+
+def _look_at_folder(data_dir: Path) -> Iterator[Finding]:
+    standing = next(
+        folder for folder in (data_dir, *data_dir.absolute().parents) if folder.exists()
+    )
+    try:
+        with tempfile.TemporaryFile(dir=standing):
+            pass
+    except OSError as error:
+        remedy = "check who may write there, or name another folder with --data-dir"
+        yield Finding("data folder", Level.FAIL, f"{data_dir}: {error.strerror}", remedy)
+        return
+    made = "can be written" if standing == data_dir else "does not exist yet and can be made"
+    yield Finding("data folder", Level.OK, f"{data_dir} {made}")
+    yield judge_disk(shutil.disk_usage(standing).free)
+
+
+def judge_disk(free_bytes: int) -> Finding:
+    found = f"{free_bytes / (1 << 30):.1f} GiB free"
+    if free_bytes >= LITTLE_DISK_BYTES:
+        return Finding("disk", Level.OK, found)
+    level = Level.FAIL if free_bytes < NO_DISK_BYTES else Level.WARN
+    return Finding("disk", level, found, "make room, or name a data folder on another disk")
+
+
+def _look_at_address(settings: Settings) -> Finding:
+    server = settings.server
+    running = find_server(server.data_dir)
+    if running is not None:
+        try:
+            # Whether it answers is asked, not who it is: its certificate may be for another name.
+            httpx.get(f"{running.url}/healthz", verify=False, timeout=_ANSWER_SECONDS)
+        except httpx.HTTPError as error:
+            found = f"the server at {running.url} (pid {running.pid}) does not answer ({error})"
+            return Finding("address", Level.FAIL, found, "look at its log, or restart it")
+        return Finding(
+            "address", Level.OK, f"a server answers at {running.url} (pid {running.pid})"
+        )
+    try:
+        for listener in listen(server.host, server.port):
+            listener.close()
+    except CannotStart as error:
+        return _refused("address", error)
+    return Finding("address", Level.OK, f"{server.host}:{server.port} is free")
+
+
+_SCHEMAS: Mapping[SchemaStatus, tuple[Level, str, str]] = {
+    SchemaStatus.UP_TO_DATE: (Level.OK, "up to date", ""),
+    SchemaStatus.EMPTY: (Level.OK, "not there yet; the server sets it up", ""),
+    SchemaStatus.OUTDATED: (
+        Level.WARN,
+        "its schema is older than this program",
+        "run `dragoman db backup`, then `dragoman db upgrade`; the server upgrades it too",
+    ),
+    SchemaStatus.NEWER: (
+        Level.FAIL,
+        "it was written by a newer Dragoman",
+        "install the newer version, or restore a backup",
+    ),
+}
+
+
+def _look_at_database(settings: Settings) -> Finding:
+    try:
+        level, found, remedy = _SCHEMAS[check(settings.store.database_url).state]
+    except DragomanError as error:
+        return _refused("database", error)
+    return Finding("database", level, f"{masked(settings.store.database_url)}: {found}", remedy)
+
+
+# --- Redis --------------------------------------------------------------------------------------
+
+
+def _look_at_redis(settings: Settings, clock: Clock) -> Iterator[Finding]:
+    try:
+        import redis  # an extra: only clusters need it
+    except ModuleNotFoundError:
+        remedy = "install it: pip install 'dragoman[cluster]'"
+        yield Finding("redis", Level.FAIL, "the Redis client is not installed", remedy)
+        return
+    url = settings.cluster.redis_url
+    timeout_seconds = settings.cluster.redis_timeout_ms / 1000
+    try:
+        with redis.Redis.from_url(
+            url, socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds
+        ) as client:
+            version = str(client.info("server")["redis_version"])
+            asked_ms = clock.now_ms()
+            seconds, microseconds = client.time()
+            answered_ms = clock.now_ms()
+    except redis.RedisError as error:
+        remedy = "start Redis, or correct cluster.redis_url"
+        yield Finding("redis", Level.FAIL, f"{masked(url)}: {error}", remedy)
+        return
+    yield judge_redis_version(version)
+    redis_ms = seconds * 1000 + microseconds // 1000
+    yield judge_redis_clock(redis_ms - (asked_ms + answered_ms) // 2)
+
+
+def judge_redis_version(version: str) -> Finding:
+    major = version.partition(".")[0]
+    if major.isdecimal() and int(major) >= OLDEST_REDIS:
+        return Finding("redis", Level.OK, f"it answers, version {version}")
+    return Finding("redis", Level.FAIL, f"version {version}", f"install Redis {OLDEST_REDIS}")
+
+
+def judge_redis_clock(skew_ms: int) -> Finding:
+    """How far Redis's clock is from ours; leases go by Redis's, people read ours."""
+    found = f"{skew_ms:+d} ms against this machine"
+    if abs(skew_ms) < CLOCK_SKEW_WARN_MS:
+        return Finding("redis clock", Level.OK, found)
+    level = Level.WARN if abs(skew_ms) < CLOCK_SKEW_FAIL_MS else Level.FAIL
+    return Finding("redis clock", level, found, "set both clocks, with chrony or systemd-timesyncd")
+
+
+def _refused(name: str, error: DragomanError) -> Finding:
+    """Our own sentences already say what to do, after the semicolon."""
+    found, _, remedy = error.message.rstrip(".").partition("; ")
+    return Finding(name, Level.FAIL, found, remedy)

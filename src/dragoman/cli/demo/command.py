@@ -1,0 +1,105 @@
+"""The command itself: what it starts, what it tells the user, how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated
+
+import typer
+
+from dragoman.api import Server
+from dragoman.cli.demo.fleet import running_fleet
+from dragoman.cli.demo.status import show_status
+from dragoman.cli.demo.traffic import running_traffic
+from dragoman.cli.serve import announce, run_until_stopped
+from dragoman.settings import load_settings
+
+_DRAIN_SECONDS = 3
+"""Nothing in a demo is worth a long wait at its end."""
+
+_EXAMPLES = (
+    '{"src_lang": "en", "tgt_lang": "es", "text": "Good morning", "wait_ms": 5000}',
+    '{"src_lang": "zh", "tgt_lang": "en", "text": "早上好", "wait_ms": 5000}',
+)
+
+
+def demo(
+    nodes: Annotated[
+        int, typer.Option(metavar="N", min=0, max=1000, help="How many simulated nodes.")
+    ] = 12,
+    traffic: Annotated[
+        float,
+        typer.Option(metavar="RATE", min=0, max=1000, help="Utterances a second; 0 for none."),
+    ] = 20,
+    port: Annotated[
+        int, typer.Option(metavar="PORT", help="Port to listen on; 0 takes any free one.")
+    ] = 8080,
+    seconds: Annotated[
+        float | None,
+        typer.Option(metavar="N", min=0, help="End by itself after so many seconds."),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep everything there, instead of throwing it away."),
+    ] = None,
+) -> None:
+    """Run a server with a simulated fleet and live traffic, to look around in.
+
+    It listens on this machine alone, asks for no keys, and leaves nothing behind.
+    """
+
+    @asynccontextmanager
+    async def fleet_and_traffic(server: Server) -> AsyncIterator[None]:
+        services = server.services
+        random = services.randomness.stream("demo traffic")
+        socket_url = server.url.replace("http", "ws", 1)
+        async with (
+            running_fleet(socket_url, nodes, services.randomness) as fleet,
+            running_traffic(server.url, traffic, random, services.clock) as talk,
+        ):
+            status = asyncio.create_task(show_status(fleet, talk))
+            try:
+                yield
+            finally:
+                status.cancel()
+                await asyncio.gather(status, return_exceptions=True)
+
+    with _folder(data_dir) as folder:
+        flags = {
+            "server": {
+                "host": "127.0.0.1",
+                "port": port,
+                "data_dir": folder,
+                "drain_seconds": _DRAIN_SECONDS,
+            },
+            "auth": {"mode": "open"},
+            "cluster": {"enabled": False},
+            "log": {"level": "error"},
+        }
+        run_until_stopped(
+            load_settings(None, flags).settings,
+            company=fleet_and_traffic,
+            on_ready=_introduce,
+            seconds=seconds,
+        )
+
+
+def _introduce(server: Server) -> None:
+    announce(server)
+    typer.echo("Try, in another terminal:")
+    for body in _EXAMPLES:
+        typer.echo(f"  curl -s {server.url}/api/v1/jobs -d '{body}'")
+    typer.echo(f"Every route: {server.url}/docs. Ctrl-C ends it.")
+
+
+@contextmanager
+def _folder(data_dir: Path | None) -> Iterator[Path]:
+    if data_dir is not None:
+        yield data_dir
+        return
+    with TemporaryDirectory(prefix="dragoman-demo-") as folder:
+        yield Path(folder)

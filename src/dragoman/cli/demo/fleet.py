@@ -1,0 +1,76 @@
+"""A fleet that needs no models: simulated nodes of several languages and speeds."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+from dragoman.engines import SimulatedEngine
+from dragoman.live.protocol import NodeHealth, ResourceUsage
+from dragoman.randomness import Randomness
+from dragoman.sdk import Event, Node
+
+LANGUAGES = (
+    ("en", "es", "zh"),
+    ("en", "zh"),
+    ("en", "es"),
+    ("en", "fr", "de"),
+    ("en", "zh", "ja"),
+    ("es", "fr", "en"),
+)
+"""What the nodes speak, in turn; the first alone serves the examples that the demo shows."""
+
+_PROFILES = ("steady", "steady", "steady", "slow", "steady", "flaky")
+_SLOTS = (4, 2, 3, 4, 2)
+_READY_SECONDS = 20.0
+_LEAVE_SECONDS = 3.0
+
+
+@asynccontextmanager
+async def running_fleet(url: str, count: int, randomness: Randomness) -> AsyncIterator[list[Node]]:
+    """Nodes that are ready for jobs inside the block, and finish theirs when it ends."""
+    ready = asyncio.Event()
+    nodes: list[Node] = []
+
+    def noticed(event: Event) -> None:
+        if all(node.status is NodeHealth.READY for node in nodes):
+            ready.set()
+
+    for number in range(count):
+        engine = SimulatedEngine(
+            randomness.stream(f"engine {number}").getrandbits(32),
+            _PROFILES[number % len(_PROFILES)],
+        )
+        languages = LANGUAGES[number % len(LANGUAGES)]
+        nodes.append(
+            Node(
+                url,
+                work=engine.work,
+                asr=languages,
+                nmt=languages,
+                tts=languages,
+                slots=_SLOTS[number % len(_SLOTS)],
+                node_id=f"demo-{number + 1:02d}",
+                drain_seconds=_LEAVE_SECONDS,
+                on_event=noticed,
+                # All of them share this one machine; how busy it is says nothing of the fleet.
+                usage=lambda: ResourceUsage(cpu_percent=20.0, mem_percent=30.0),
+                random=randomness.stream(f"node {number}"),
+            )
+        )
+    serving = [asyncio.create_task(node.serve()) for node in nodes]
+    try:
+        if nodes:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_READY_SECONDS):
+                    await ready.wait()
+        yield nodes
+        for node in nodes:
+            node.leave("the demo is over")
+        if serving:
+            await asyncio.wait(serving, timeout=_LEAVE_SECONDS)
+    finally:
+        for task in serving:
+            task.cancel()
+        await asyncio.gather(*serving, return_exceptions=True)

@@ -1,0 +1,152 @@
+"""``dragoman serve``: one server, from its ready line to the end of its drain."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import uvloop
+
+from dragoman.api import Assemble, Server, live_parts, running_server
+from dragoman.cli.app import INTERRUPTED
+from dragoman.observability import configure_logging
+from dragoman.settings import Settings, check_exposure, load_settings
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+Company = Callable[[Server], AbstractAsyncContextManager[None]]
+"""What runs beside a server in the same process, from before it is announced until it drains."""
+
+
+@asynccontextmanager
+async def nobody(server: Server) -> AsyncIterator[None]:
+    """No company."""
+    yield
+
+
+def serve(
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="F", help="Settings file (TOML).")
+    ] = None,
+    host: Annotated[
+        str | None,
+        typer.Option(metavar="HOST", help="Name or address to listen on.  [default: 127.0.0.1]"),
+    ] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT", help="Port to listen on; 0 takes any free one.  [default: 8080]"
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder for everything the server keeps.  [default: .dragoman]"
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="debug, info, warning or error.  [default: info]"),
+    ] = None,
+) -> None:
+    """Run the scheduler and its API until it is told to stop.
+
+    Prints its address once it is ready. SIGTERM and Ctrl-C drain: no new work is taken, running
+    work may end within server.drain_seconds. A second signal stops at once.
+    """
+    flags = {
+        "server": {"host": host, "port": port, "data_dir": data_dir},
+        "log": {"level": log_level},
+    }
+    settings = load_settings(config, flags).settings
+    run_until_stopped(settings)
+
+
+def announce(server: Server) -> None:
+    """Tell the user where the server is."""
+    host = server.services.settings.server.host
+    elsewhere = "" if host in server.url else f" (listening on {host})"
+    typer.echo(f"Dragoman is ready at {server.url}{elsewhere}")
+
+
+def run_until_stopped(
+    settings: Settings,
+    *,
+    assemble: Assemble = live_parts,
+    company: Company = nobody,
+    on_ready: Callable[[Server], None] = announce,
+    seconds: float | None = None,
+) -> None:
+    """Run a server on an event loop of its own until a signal, or the time given, ends it."""
+    check_exposure(settings)
+    configure_logging(settings.log.level, settings.log.format)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        finished = runner.run(_serve(settings, assemble, company, on_ready, seconds))
+    if not finished:
+        sys.exit(INTERRUPTED)
+
+
+async def _serve(
+    settings: Settings,
+    assemble: Assemble,
+    company: Company,
+    on_ready: Callable[[Server], None],
+    seconds: float | None,
+) -> bool:
+    """Whether the server came to its end in peace, rather than by a second signal."""
+    stop = asyncio.Event()
+    try:
+        with _signals(stop):
+            async with (
+                running_server(settings, assemble=assemble) as server,
+                company(server),
+            ):
+                on_ready(server)
+                await _until(stop, server, seconds)
+    except asyncio.CancelledError:
+        return False
+    return True
+
+
+@contextmanager
+def _signals(stop: asyncio.Event) -> Iterator[None]:
+    """The first signal sets the event, the second cancels the caller, a third finds no handler."""
+    loop = asyncio.get_running_loop()
+    task = asyncio.current_task()
+    assert task is not None
+
+    def let_go() -> None:
+        for number in _SIGNALS:
+            loop.remove_signal_handler(number)
+
+    def on_signal() -> None:
+        if not stop.is_set():
+            stop.set()
+        else:
+            let_go()
+            task.cancel()
+
+    for number in _SIGNALS:
+        loop.add_signal_handler(number, on_signal)
+    try:
+        yield
+    finally:
+        let_go()
+
+
+async def _until(stop: asyncio.Event, server: Server, seconds: float | None) -> None:
+    """Wait for the signal, the end of the time, or a server that ended by itself."""
+    waits = [asyncio.create_task(stop.wait()), asyncio.create_task(server.failed())]
+    try:
+        done, _ = await asyncio.wait(waits, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        for wait in done:
+            wait.result()
+    finally:
+        for wait in waits:
+            wait.cancel()

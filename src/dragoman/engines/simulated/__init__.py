@@ -1,0 +1,1 @@
+"""A seeded engine that pretends to be models."""

@@ -1,0 +1,36 @@
+"""What a node is told of a job."""
+
+from __future__ import annotations
+
+from dragoman.ids import AttemptId
+from dragoman.live.dispatch.live_job import LiveJob
+from dragoman.live.protocol import JobAssign, Mode
+
+
+def assignment(job: LiveJob, attempt_id: AttemptId, deadline_ms: int) -> JobAssign:
+    """The message that gives an attempt of the job to a node."""
+    spec = job.spec
+    two_way = spec.mode is Mode.TWO_WAY_AUTO
+    return JobAssign(
+        job_id=job.job_id,
+        attempt_id=attempt_id,
+        trace_id=spec.trace_id or job.job_id,
+        job_class=spec.job_class,
+        src_lang=spec.src_lang,
+        tgt_lang=spec.lang_b if two_way and spec.lang_b else spec.tgt_lang,
+        mode=spec.mode,
+        pipeline=spec.pipeline,
+        features=spec.features,
+        padding_ms=spec.padding_ms,
+        cut=spec.cut,
+        deadline_ms=deadline_ms,
+        lang_a=spec.lang_a,
+        lang_b=spec.lang_b,
+        auto_langs=spec.auto_langs,
+        audio=job.input.audio,
+        audio_format=spec.audio_format,
+        sample_rate=spec.sample_rate,
+        text=job.input.text,
+        session_id=spec.session_id,
+        utterance_index=spec.utterance_index,
+    )

@@ -1,0 +1,449 @@
+"""A job's course: looking for a slot, trying again, coming to its end.
+
+Several things may happen to a job at once: a result, a timeout, a cancel. None of them takes a
+lock. Each takes a step in the ledger first, and goes on only if the ledger says the step was its.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
+from dragoman.live.dispatch.allocation import Allocated, Allocator, Inheriting
+from dragoman.live.dispatch.assignment import assignment
+from dragoman.live.dispatch.deadlines import Deadlines
+from dragoman.live.dispatch.explanations import Explanations
+from dragoman.live.dispatch.inheritance import Inheritances
+from dragoman.live.dispatch.live_job import LiveAttempt, LiveJob
+from dragoman.live.dispatch.orders import pairs_of, waits_forever
+from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.reception import Reception
+from dragoman.live.dispatch.refusal import as_info, with_job
+from dragoman.live.dispatch.routes import Routes
+from dragoman.live.dispatch.sightings import Sightings
+from dragoman.live.ledger import (
+    NO_ACK,
+    OUT_OF_TIME,
+    RAN_TOO_LONG,
+    AttemptRecord,
+    Bound,
+    Ending,
+    Freed,
+    Granted,
+    JobDone,
+    JobInput,
+    JobRecord,
+    Ledger,
+    Owner,
+    Settlement,
+    Step,
+    Terms,
+    TryAgain,
+)
+from dragoman.live.protocol import ErrorInfo, JobCancel, JobState, Outcome, RunningJob
+from dragoman.live.snapshot import Requirements
+from dragoman.observability import get_logger
+
+log = get_logger("dragoman.dispatch")
+
+UNREACHABLE = ErrorInfo("NODE_UNAVAILABLE", "The node's connection was gone before it was told.")
+FORGOTTEN = ErrorInfo(
+    "SCHEDULER_DEPENDENCY_DOWN", "The ledger lost its memory of the job; send it again."
+)
+
+
+class Course:
+    """Drives the jobs of this instance."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        allocator: Allocator,
+        settlement: Settlement,
+        nodes: NodePort,
+        requirements: Requirements,
+        routes: Routes,
+        explanations: Explanations,
+        sightings: Sightings,
+        terms: Terms,
+        pending_seconds: float,
+        pending_per_pair: int,
+        instance_id: InstanceId,
+        clock: Clock,
+    ) -> None:
+        self.jobs: dict[JobId, LiveJob] = {}
+        self.attempts: dict[AttemptId, LiveJob] = {}
+        self.reception = Reception(
+            place=self._place,
+            spawn=self.spawn,
+            pending_seconds=pending_seconds,
+            pending_per_pair=pending_per_pair,
+            clock=clock,
+        )
+        self._inheritances = Inheritances(ledger, settlement, terms, self, clock)
+        self._deadlines = Deadlines(clock, self._due)
+        self._ledger = ledger
+        self._allocator = allocator
+        self._settlement = settlement
+        self._nodes = nodes
+        self._requirements = requirements
+        self._routes = routes
+        self._explanations = explanations
+        self._sightings = sightings
+        self._terms = terms
+        self._instance_id = instance_id
+        self._clock = clock
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.idle = asyncio.Event()
+        """Set while no job is under way."""
+        self.idle.set()
+
+    # --- looking for a slot ----------------------------------------------------------------------
+
+    async def begin(self, job: LiveJob) -> errors.DragomanError | None:
+        """Look for the job's slot; answers the refusal when there is none and it cannot wait."""
+        self.jobs[job.job_id] = job
+        self.idle.clear()
+        wakes = self.reception.wakes
+        error = await self._place(job)
+        if self.jobs.get(job.job_id) is not job:
+            return None
+        if error is None or self.reception.wait(job, error, wakes=wakes):
+            self._deadlines.arm(job)
+            return None
+        return error
+
+    async def refuse(self, job: LiveJob, error: errors.DragomanError) -> None:
+        """End a job nobody takes; it keeps its record and its explanation."""
+        with_job(error, job.job_id)
+        self._sightings.refused(job, error)
+        step = await self._settlement.end_without_attempt(
+            job.job_id, Ending(Outcome.FAILED, error=as_info(error))
+        )
+        await self.follow(step)
+
+    async def resume(self, record: JobRecord, job_input: JobInput | None = None) -> None:
+        """Go on with a job that is CREATED again."""
+        job = self.jobs.get(record.job_id)
+        if job is None:
+            job = await self._revive(record, job_input)
+            if job is None:
+                return
+        if job.attempt is not None:
+            if all(past.attempt_id != job.attempt.attempt_id for past in record.attempts):
+                return  # It has gone on already.
+            self._let_go(job)
+        if job.inheritance is not None:
+            return
+        job.preemptions = record.preemptions
+        if record.attempts and record.attempts[-1].counts:
+            job.excluded |= {record.attempts[-1].node_id}
+        if waits_forever(job.spec):
+            job.deadline = None
+        job.may_wait = True
+        await self.look_again(job)
+
+    async def look_again(self, job: LiveJob) -> None:
+        """Look for a slot for a job that was promised one, or had one."""
+        if job.ended:
+            return
+        try:
+            error = await self.begin(job)
+        except errors.DependencyDown as down:
+            # It waits until the ledger answers; the upkeep wakes those who wait.
+            self.reception.wait(job, down, wakes=self.reception.wakes)
+            self._deadlines.arm(job)
+            return
+        if error is not None:
+            await self.refuse(job, error)
+
+    def abandon(self, job: LiveJob) -> None:
+        """Drive the job no more. Its claim runs out, and a sweep takes it up or ends it."""
+        self.jobs.pop(job.job_id, None)
+        self._forget(job)
+
+    async def _place(self, job: LiveJob) -> errors.DragomanError | None:
+        """Hold a slot, bind it and tell its node; the refusal when no slot is free."""
+        if job.allocating:
+            return None
+        job.allocating = True
+        try:
+            while not job.ended:
+                outcome = await self._allocator.allocate(job)
+                self._explanations.keep(job.job_id, outcome.decisions)
+                if isinstance(outcome, Inheriting):
+                    self._inheritances.expect(job, outcome)
+                    self._deadlines.arm(job)
+                    return None
+                if not isinstance(outcome, Allocated):
+                    self._nodes.report(outcome.cold)
+                    return outcome.error
+                if await self.hand_over(job, outcome.attempt_id, outcome.granted):
+                    return None
+        finally:
+            job.allocating = False
+        return None
+
+    async def hand_over(self, job: LiveJob, attempt_id: AttemptId, granted: Granted) -> bool:
+        """Bind the slot to the job and tell the node; False when another slot must be found."""
+        batch = waits_forever(job.spec)
+        bound = await self._ledger.bind(
+            job.job_id,
+            attempt_id,
+            granted.cell,
+            granted.node_id,
+            total_ms=self._terms.total_ms if batch else None,
+        )
+        if not isinstance(bound, Bound):
+            dropped = await self._ledger.drop(granted.cell, attempt_id)
+            self.freed(getattr(dropped, "freed", None))
+            return await self._is_looked_after(job)
+        now = self._clock.monotonic()
+        attempt = LiveAttempt(attempt_id, granted, now + self._terms.ack_ms / 1000)
+        job.attempt = attempt
+        self.attempts[attempt_id] = job
+        if batch:
+            job.deadline = now + self._terms.total_ms / 1000
+        left_ms = int((job.deadline - now) * 1000) if job.deadline is not None else 0
+        if not job.ended and self._nodes.send(
+            granted.node_id, granted.owner, assignment(job, attempt_id, max(0, left_ms))
+        ):
+            job.pending_until = None
+            job.placed()
+            self._allocator.served(job, granted.node_id, now)
+            self._sightings.dispatched(job, granted, now)
+            self._deadlines.arm(job)
+            return True
+        return await self._not_told(job, attempt, granted)
+
+    async def _not_told(self, job: LiveJob, attempt: LiveAttempt, granted: Granted) -> bool:
+        """The node was gone before it heard of the attempt."""
+        self._let_go(job)
+        step = await self._settlement.failed(attempt.record(job), UNREACHABLE)
+        dropped = await self._ledger.drop(granted.cell, attempt.attempt_id)
+        self.freed(getattr(dropped, "freed", None))
+        if isinstance(step, TryAgain):
+            self._sightings.failed_over(job, granted.node_id, UNREACHABLE.code)
+            job.excluded |= {granted.node_id}
+            return False
+        await self.follow(step)
+        return await self._is_looked_after(job)
+
+    async def _is_looked_after(self, job: LiveJob) -> bool:
+        """Whether the job has its end or an attempt; False when it must look on."""
+        if job.ended:
+            return True
+        record = await self._ledger.read(job.job_id)
+        if record is None:
+            self._gone(job)
+            return True
+        if record.ended:
+            self.ended(record)
+            return True
+        return record.current is not None
+
+    async def _catch_up(self, job: LiveJob) -> None:
+        """An attempt could not be won back: take over what the ledger knows of the job."""
+        attempt = job.attempt
+        if attempt is not None:
+            # Its end is on its way here; if it is not, the sweep brings it.
+            attempt.deadline = self._clock.monotonic() + self._terms.grace_ms / 1000
+        if await self._is_looked_after(job) or job.attempt is not attempt:
+            return
+        self._let_go(job)
+        await self.look_again(job)
+
+    # --- slots that come -------------------------------------------------------------------------
+
+    def wake(self) -> None:
+        """Slots or nodes came: let those who wait try again."""
+        self.reception.wake()
+
+    def freed(self, freed: Freed | None) -> None:
+        """Slots came free: the heirs take theirs, the others are woken."""
+        if freed is None:
+            return
+        for inherited in freed.inherited:
+            job = self.jobs.get(inherited.job_id)
+            if job is not None:
+                self._inheritances.came(job, inherited)
+        if freed.slots:
+            self.reception.wake()
+
+    # --- deadlines -------------------------------------------------------------------------------
+
+    def _due(self, job: LiveJob) -> None:
+        if not job.ended:
+            self.spawn(self._look_at(job))
+
+    async def _look_at(self, job: LiveJob) -> None:
+        try:
+            await self._act_on_time(job, self._clock.monotonic())
+        finally:
+            if not job.ended:
+                self._deadlines.arm_again(job)
+
+    async def _act_on_time(self, job: LiveJob, now: float) -> None:
+        attempt = job.attempt
+        if job.deadline is not None and now >= job.deadline:
+            await self._out_of_time(job)
+        elif attempt is not None and now >= attempt.deadline:
+            await self._attempt_overdue(job, attempt)
+        elif job.inheritance is not None and now >= job.inheritance.until:
+            await self._inheritances.overdue(job)
+        elif job.waiting and job.pending_until is not None and now >= job.pending_until:
+            await self._stop_waiting(job)
+
+    async def _attempt_overdue(self, job: LiveJob, attempt: LiveAttempt) -> None:
+        if not attempt.accepted_ms:
+            # A heartbeat that lists the attempt is as good as an acknowledgement.
+            known = await self._ledger.read_attempt(attempt.cell, attempt.attempt_id)
+            if known is not None and known.times.accepted_ms:
+                attempt.accepted(known.times.accepted_ms, self._clock, self._terms.run_ms)
+                return
+        await self.give_up(attempt.record(job), RAN_TOO_LONG if attempt.accepted_ms else NO_ACK)
+
+    async def give_up(self, attempt: AttemptRecord, error: ErrorInfo) -> None:
+        """Win the attempt back from its node and go on without it."""
+        if await self._win_back(attempt, error):
+            await self.follow(await self._settlement.failed(attempt, error))
+            return
+        job = self.attempts.get(attempt.attempt_id)
+        if job is not None:
+            await self._catch_up(job)
+
+    async def end_by_force(self, attempt: AttemptRecord, ending: Ending, reason: ErrorInfo) -> None:
+        """End a job whose attempt is still out: the attempt is won back first."""
+        if await self._win_back(attempt, reason):
+            await self.follow(await self._settlement.end(attempt, ending))
+
+    async def _win_back(self, attempt: AttemptRecord, reason: ErrorInfo) -> bool:
+        won = await self._settlement.cancel(attempt, reason)
+        if won is None:
+            return False
+        # The node may have come back over another connection since it was told of the attempt.
+        running = RunningJob(attempt.job_id, attempt.attempt_id)
+        self.tell_cancel(running, won.node_id, won.owner, reason.code)
+        return True
+
+    async def _out_of_time(self, job: LiveJob) -> None:
+        ending = Ending(Outcome.FAILED, error=OUT_OF_TIME)
+        if job.attempt is not None:
+            await self.end_by_force(job.attempt.record(job), ending, OUT_OF_TIME)
+        else:
+            await self.follow(await self._settlement.end_without_attempt(job.job_id, ending))
+        if not job.ended:
+            await self._catch_up(job)
+
+    async def _stop_waiting(self, job: LiveJob) -> None:
+        if job.allocating:
+            return
+        self.reception.leave(job)
+        await self.refuse(job, job.refusal or errors.NoCapacity())
+
+    # --- coming to an end ------------------------------------------------------------------------
+
+    async def follow(self, step: Step) -> None:
+        """Do what the end of an attempt calls for."""
+        match step:
+            case JobDone(record):
+                self.ended(record)
+            case TryAgain(record):
+                last = record.attempts[-1]
+                job = self.jobs.get(record.job_id)
+                code = last.error.code if last.error else ""
+                if job is not None:
+                    self._sightings.failed_over(job, last.node_id, code)
+                await self.resume(record)
+
+    def ended(self, record: JobRecord) -> None:
+        """The job has its end: everybody who waits for it is told, once."""
+        job = self.jobs.pop(record.job_id, None)
+        if job is None:
+            return
+        self._forget(job)
+        self._inheritances.renounce(job)
+        self._sightings.ended(job, record)
+        for callback in job.on_end:
+            callback(record)
+
+    def _forget(self, job: LiveJob) -> None:
+        job.ended = True
+        job.placed()
+        self._let_go(job)
+        self.reception.leave(job)
+        self._deadlines.disarm(job)
+        if not self.jobs:
+            self.idle.set()
+
+    def _gone(self, job: LiveJob) -> None:
+        """The ledger lost the job: whoever waits for it is told, though nothing is stored."""
+        now_ms = self._clock.now_ms()
+        self.ended(
+            JobRecord(
+                job_id=job.job_id,
+                spec=job.spec,
+                state=JobState.FINISHED,
+                claimed_by=self._instance_id,
+                created_at_ms=now_ms - int((self._clock.monotonic() - job.started) * 1000),
+                claim_until_ms=now_ms,
+                total_until_ms=None,
+                outcome=Outcome.FAILED,
+                error=FORGOTTEN,
+                finished_at_ms=now_ms,
+            )
+        )
+
+    def tell_cancel(self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str) -> None:
+        self._nodes.send(node_id, owner, JobCancel(running.job_id, running.attempt_id, reason))
+
+    def _let_go(self, job: LiveJob) -> None:
+        """The attempt that was out is over, whatever became of it."""
+        if job.attempt is not None:
+            self.attempts.pop(job.attempt.attempt_id, None)
+            job.attempt = None
+
+    async def _revive(self, record: JobRecord, job_input: JobInput | None) -> LiveJob | None:
+        """Take on a job that another instance, or this one before, was driving."""
+        if job_input is None:
+            job_input = await self._ledger.read_input(record.job_id)
+        if job_input is None:
+            return None
+        spec = record.spec
+        job = LiveJob(
+            record.job_id,
+            spec,
+            job_input,
+            self._requirements.of(pairs_of(spec), spec.pipeline, spec.features),
+            self._routes.of(spec.session_id) if spec.session_id else None,
+            self._clock.monotonic(),
+        )
+        if record.total_until_ms is not None:
+            left_ms = max(0, record.total_until_ms - self._clock.now_ms())
+            job.deadline = job.started + left_ms / 1000
+        return job
+
+    # --- tasks -----------------------------------------------------------------------------------
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside; a failure is logged, and the sweep repairs what it left."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("dispatch_task_failed", error=repr(error))
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for job in self.jobs.values():
+            self._deadlines.disarm(job)

@@ -1,0 +1,302 @@
+"""The one entry for jobs: sessions, `POST /jobs` and experiments all come in here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any
+
+import msgspec
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import InstanceId, JobId
+from dragoman.live.dispatch.allocation import Allocator, Selection
+from dragoman.live.dispatch.course import Course
+from dragoman.live.dispatch.explanations import Explanations
+from dragoman.live.dispatch.live_job import LiveJob
+from dragoman.live.dispatch.node_events import NodeEvents
+from dragoman.live.dispatch.orders import JobOrder, body_hash, pairs_of, waits_forever
+from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.routes import Routes
+from dragoman.live.dispatch.sightings import Sightings
+from dragoman.live.dispatch.upkeep import Upkeep
+from dragoman.live.ledger import (
+    BodyConflict,
+    Claim,
+    Claimed,
+    Ended,
+    Ending,
+    Existing,
+    JobRecord,
+    Ledger,
+    Settlement,
+    Terms,
+)
+from dragoman.live.protocol import AttemptState, ErrorInfo, ExplainView, JobState, Outcome
+from dragoman.live.snapshot import Requirements, SnapshotHolder
+from dragoman.observability import Metrics
+
+CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
+_CANCEL_TRIES = 20
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A job for an order: made by this call, or found."""
+
+    job_id: JobId
+    created: bool
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How long and how many; from the settings."""
+
+    pending_seconds: float
+    pending_per_pair: int
+    explain_max: int
+    routes: int
+
+
+class Dispatcher:
+    """Creates jobs, finds them nodes, and brings them to their end."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        snapshots: SnapshotHolder,
+        nodes: NodePort,
+        terms: Terms,
+        selection: Selection,
+        limits: Limits,
+        metrics: Metrics,
+        instance_id: InstanceId,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._ledger = ledger
+        self._terms = terms
+        self._instance_id = instance_id
+        self._clock = clock
+        self._random = random
+        self.routes = Routes(limits.routes)
+        self._requirements = Requirements(snapshots.current.rule)
+        self._explanations = Explanations(limits.explain_max)
+        sightings = Sightings(metrics, clock)
+        settlement = Settlement(ledger, terms, instance_id)
+        self._settlement = settlement
+        self._course = Course(
+            ledger=ledger,
+            allocator=Allocator(ledger, snapshots, terms, selection, clock, random),
+            settlement=settlement,
+            nodes=nodes,
+            requirements=self._requirements,
+            routes=self.routes,
+            explanations=self._explanations,
+            sightings=sightings,
+            terms=terms,
+            pending_seconds=limits.pending_seconds,
+            pending_per_pair=limits.pending_per_pair,
+            instance_id=instance_id,
+            clock=clock,
+        )
+        self.events = NodeEvents(ledger, settlement, self._course, sightings, terms, clock)
+        self.upkeep = Upkeep(ledger, self._course, nodes, terms, instance_id)
+        self._draining = False
+
+    # --- jobs ------------------------------------------------------------------------------------
+
+    async def submit(self, order: JobOrder) -> Submitted:
+        """Make the order's job, or find it when it was made before.
+
+        Raises the refusal when no node takes the job and it may not wait; its on_end is then
+        never called.
+        """
+        if self._draining:
+            raise errors.ServerDraining("This server is shutting down; ask another one.")
+        spec = order.spec
+        requirement = self._requirements.of(pairs_of(spec), spec.pipeline, spec.features)
+        batch = waits_forever(spec)
+        answer = await self._ledger.claim(
+            Claim(
+                spec=spec,
+                input=order.input,
+                body_hash=body_hash(spec, order.input),
+                instance_id=self._instance_id,
+                claim_ms=self._terms.ack_ms,
+                total_ms=None if batch else self._terms.total_ms,
+            )
+        )
+        match answer:
+            case BodyConflict():
+                raise errors.RequestConflict(
+                    f"request_id {spec.request_id} is bound to another request; "
+                    "send a new one, or the same body.",
+                    details={"job_id": answer.job_id},
+                )
+            case Existing():
+                self._attach(answer.job, order.on_end)
+                return Submitted(answer.job.job_id, created=False)
+            case Claimed():
+                job = LiveJob(
+                    answer.job_id,
+                    spec,
+                    order.input,
+                    requirement,
+                    self.routes.of(spec.session_id) if spec.session_id else None,
+                    self._clock.monotonic(),
+                )
+        if not batch:
+            job.deadline = job.started + self._terms.total_ms / 1000
+        job.may_wait = order.may_wait
+        job.on_partial = order.on_partial
+        job.on_progress = order.on_progress
+        if spec.exclude_node_id is not None:
+            job.excluded = frozenset((spec.exclude_node_id,))
+        await self._look_for_slot(job)
+        if order.on_end is not None:
+            await self._listen(job, order.on_end)
+        return Submitted(job.job_id, created=True)
+
+    async def cancel(self, job_id: JobId) -> JobRecord:
+        """End a job for its owner; raises JobEnded when it has its end already."""
+        for _ in range(_CANCEL_TRIES):
+            record = await self._ledger.read(job_id)
+            if record is None:
+                raise errors.NotFound(f"There is no job {job_id}.")
+            if record.ended:
+                raise errors.JobEnded(f"Job {job_id} has ended: {record.outcome}.")
+            ended = await self._cancel(record)
+            if ended is not None:
+                return ended
+        raise errors.InternalError(f"Job {job_id} changes faster than it can be cancelled.")
+
+    async def read(self, job_id: JobId) -> tuple[JobRecord, AttemptState | None] | None:
+        """A job, and the state of its current attempt."""
+        record = await self._ledger.read(job_id)
+        if record is None:
+            return None
+        current = record.current_attempt
+        attempt = (
+            await self._ledger.read_attempt(current.cell, current.attempt_id) if current else None
+        )
+        return record, attempt.state if attempt else None
+
+    def explain(self, job_id: JobId) -> ExplainView | None:
+        return self._explanations.of(job_id)
+
+    async def ended(self, job_id: JobId, seconds: float) -> JobRecord | None:
+        """Wait for a job's end; None when it takes longer."""
+        job = self._course.jobs.get(job_id)
+        if job is not None:
+            end: asyncio.Future[JobRecord] = asyncio.get_running_loop().create_future()
+            job.on_end.append(lambda record: None if end.done() else end.set_result(record))
+            try:
+                return await asyncio.wait_for(end, seconds)
+            except TimeoutError:
+                return None
+        record = await self._ledger.read(job_id)
+        return record if record is not None and record.ended else None
+
+    async def placed(self, job_id: JobId, seconds: float) -> None:
+        """Wait until a job that inherits a slot has its node, or has ended without one."""
+        job = self._course.jobs.get(job_id)
+        if job is None or job.inheritance is None:
+            return
+        placed = asyncio.Event()
+        job.on_placed.append(placed.set)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await placed.wait()
+
+    # --- neighbours ------------------------------------------------------------------------------
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs this instance drives, and how many of them wait."""
+        return {
+            "jobs": len(self._course.jobs),
+            "attempts": len(self._course.attempts),
+            "waiting": len(self._course.reception),
+        }
+
+    def drain(self) -> None:
+        """Take no new work; what is under way goes on."""
+        self._draining = True
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside, for as long as the dispatcher lives."""
+        self._course.spawn(work)
+
+    async def wait_idle(self) -> None:
+        """Wait until no job is under way."""
+        await self._course.idle.wait()
+
+    async def stop(self) -> None:
+        await self._course.stop()
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    async def _look_for_slot(self, job: LiveJob) -> None:
+        try:
+            error = await self._course.begin(job)
+            if error is not None:
+                await self._course.refuse(job, error)
+        except BaseException:
+            # Nobody waits for it any more, or nobody knows how far it came: left to the sweep.
+            self._course.abandon(job)
+            raise
+        if error is not None:
+            raise error
+
+    async def _cancel(self, record: JobRecord) -> JobRecord | None:
+        """One try; None when the job moved on meanwhile."""
+        ending = Ending(Outcome.CANCELLED, error=CANCELLED)
+        current = record.current_attempt
+        if current is None:
+            answer = await self._ledger.end(record.job_id, None, ending, keep=self._terms.keep)
+            if isinstance(answer, Ended):
+                return self._if_cancelled(answer.job)
+            return None
+        attempt = await self._ledger.read_attempt(current.cell, current.attempt_id)
+        if attempt is None:
+            # Its node has let go of it, and nobody can finish it any more.
+            await self._ledger.end(
+                record.job_id,
+                current.attempt_id,
+                ending,
+                times=current.times,
+                keep=self._terms.keep,
+            )
+        elif attempt.state is AttemptState.FINISHED:
+            await self._course.follow(await self._settlement.take(attempt))
+            return None
+        else:
+            await self._course.end_by_force(attempt, ending, CANCELLED)
+        after = await self._ledger.read(record.job_id)
+        return self._if_cancelled(after) if after and after.ended else None
+
+    def _if_cancelled(self, record: JobRecord) -> JobRecord:
+        self._course.ended(record)
+        if record.outcome is not Outcome.CANCELLED:
+            raise errors.JobEnded(f"Job {record.job_id} has ended: {record.outcome}.")
+        return record
+
+    def _attach(self, record: JobRecord, on_end: Callable[[JobRecord], None] | None) -> None:
+        if on_end is None:
+            return
+        job = self._course.jobs.get(record.job_id)
+        if job is not None:
+            job.on_end.append(on_end)
+        elif record.state in (JobState.FINISHED, JobState.RELEASED):
+            on_end(record)
+
+    async def _listen(self, job: LiveJob, on_end: Callable[[JobRecord], None]) -> None:
+        """Call back at the end, which may have come already."""
+        if self._course.jobs.get(job.job_id) is job:
+            job.on_end.append(on_end)
+            return
+        record = await self._ledger.read(job.job_id)
+        if record is not None and record.ended:
+            on_end(record)

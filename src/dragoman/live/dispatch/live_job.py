@@ -1,0 +1,187 @@
+"""A job this instance drives, with the attempt that is out for it."""
+
+from __future__ import annotations
+
+from asyncio import TimerHandle
+from collections.abc import Callable
+
+from dragoman.clock import Clock
+from dragoman.errors import DragomanError
+from dragoman.ids import AttemptId, JobId, NodeId, TenantId
+from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.routes import Route
+from dragoman.live.dispatch.waiting import Demand
+from dragoman.live.ledger import (
+    AttemptRecord,
+    Granted,
+    JobInput,
+    JobRecord,
+    JobSpec,
+    Owner,
+    SlotAsk,
+    Times,
+)
+from dragoman.live.protocol import AttemptState, JobPartial
+from dragoman.live.snapshot import Requirement
+
+
+class LiveAttempt:
+    """An attempt that a node was told of. Deadlines are monotonic seconds."""
+
+    __slots__ = (
+        "accepted_ms",
+        "attempt_id",
+        "cell",
+        "deadline",
+        "dispatched_ms",
+        "node_id",
+        "owner",
+        "running_ms",
+    )
+
+    def __init__(self, attempt_id: AttemptId, granted: Granted, ack_deadline: float) -> None:
+        self.attempt_id = attempt_id
+        self.cell = granted.cell
+        self.node_id = granted.node_id
+        self.owner: Owner = granted.owner
+        self.dispatched_ms = granted.at_ms
+        self.accepted_ms = 0
+        self.running_ms = 0
+        self.deadline = ack_deadline
+        """For the acknowledgement, then for the run."""
+
+    def accepted(self, at_ms: int, clock: Clock, run_ms: int) -> None:
+        """The node has it: its run time counts from that moment."""
+        if not self.accepted_ms:
+            self.accepted_ms = at_ms
+            left_ms = at_ms + run_ms - clock.now_ms()
+            self.deadline = clock.monotonic() + max(0, left_ms) / 1000
+
+    def times(self, finished_ms: int = 0) -> Times:
+        return Times(self.dispatched_ms, self.accepted_ms, self.running_ms, finished_ms)
+
+    def record(self, job: LiveJob, finished_ms: int = 0) -> AttemptRecord:
+        """What the ledger would say of it, without asking."""
+        return AttemptRecord(
+            attempt_id=self.attempt_id,
+            job_id=job.job_id,
+            cell=self.cell,
+            node_id=self.node_id,
+            owner=self.owner,
+            job_class=job.spec.job_class,
+            state=AttemptState.ACCEPTED if self.accepted_ms else AttemptState.DISPATCHED,
+            acked=bool(self.accepted_ms),
+            due_at_ms=0,
+            times=self.times(finished_ms),
+        )
+
+
+class Inheritance:
+    """A slot that a preempted batch attempt is about to leave to the job."""
+
+    __slots__ = ("ask", "cell", "until")
+
+    def __init__(self, ask: SlotAsk, cell: int, until: float) -> None:
+        self.ask = ask
+        self.cell = cell
+        self.until = until
+
+
+class LiveJob:
+    """A job that has not ended, as the instance that drives it sees it."""
+
+    __slots__ = (
+        "allocating",
+        "attempt",
+        "deadline",
+        "demand",
+        "ended",
+        "excluded",
+        "inheritance",
+        "input",
+        "job_id",
+        "may_wait",
+        "on_end",
+        "on_partial",
+        "on_progress",
+        "on_placed",
+        "pending_until",
+        "preemptions",
+        "refusal",
+        "requirement",
+        "route",
+        "spec",
+        "started",
+        "timer",
+        "timer_at",
+        "waiting",
+    )
+
+    def __init__(
+        self,
+        job_id: JobId,
+        spec: JobSpec,
+        job_input: JobInput,
+        requirement: Requirement,
+        route: Route | None,
+        started: float,
+    ) -> None:
+        self.job_id = job_id
+        self.spec = spec
+        self.input = job_input
+        self.requirement = requirement
+        self.demand: Demand = (requirement, spec.preferred_node_id)
+        self.route = route
+        self.started = started
+        self.deadline: float | None = None
+        """The end of its total time; None for batch work between attempts."""
+        self.may_wait = False
+        self.waiting = False
+        self.pending_until: float | None = None
+        """Until when it may wait for a slot; set anew after each attempt."""
+        self.refusal: DragomanError | None = None
+        """Why it waits."""
+        self.inheritance: Inheritance | None = None
+        self.attempt: LiveAttempt | None = None
+        self.allocating = False
+        """Somebody is looking for a slot for it."""
+        self.ended = False
+        """This instance drives it no more."""
+        self.excluded: frozenset[NodeId] = frozenset()
+        self.preemptions = 0
+        self.on_end: list[Callable[[JobRecord], None]] = []
+        self.on_progress: Callable[[Progress, JobId], None] | None = None
+        self.on_partial: Callable[[JobPartial], None] | None = None
+        self.on_placed: list[Callable[[], None]] = []
+        """Called once, when a node was told of the job or the job ended without one."""
+        self.timer: TimerHandle | None = None
+        self.timer_at = 0.0
+
+    def progressed(self, progress: Progress) -> None:
+        """Tell whoever watches that the job took a step."""
+        if self.on_progress is not None:
+            self.on_progress(progress, self.job_id)
+
+    @property
+    def tenant(self) -> TenantId:
+        return self.spec.tenant
+
+    def next_deadline(self) -> float | None:
+        """When somebody must look at the job, if nothing happens before."""
+        times = [
+            time
+            for time in (
+                self.deadline,
+                self.pending_until if self.waiting else None,
+                self.inheritance.until if self.inheritance else None,
+                self.attempt.deadline if self.attempt else None,
+            )
+            if time is not None
+        ]
+        return min(times, default=None)
+
+    def placed(self) -> None:
+        """A node was told, or nobody will be."""
+        waiting, self.on_placed = self.on_placed, []
+        for callback in waiting:
+            callback()

@@ -1,0 +1,184 @@
+"""What nodes say about their attempts, and what becomes of attempts whose node is gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from dragoman.clock import Clock
+from dragoman.ids import AttemptId
+from dragoman.live.dispatch.course import Course
+from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.sightings import Sightings
+from dragoman.live.ledger import (
+    Adopted,
+    Adoption,
+    AttemptRecord,
+    Cold,
+    Ending,
+    Finished,
+    Freed,
+    LateFinish,
+    Ledger,
+    Moved,
+    Repeat,
+    Sender,
+    Settlement,
+    Stale,
+    StaleReason,
+    Terms,
+)
+from dragoman.live.protocol import (
+    AttemptState,
+    ErrorInfo,
+    JobClass,
+    JobPartial,
+    JobResult,
+    ModelNotAvailable,
+    Outcome,
+    RunningJob,
+)
+
+
+def ending_of(result: JobResult) -> Ending:
+    """How the node says the attempt ended."""
+    if result.success:
+        return Ending(Outcome.SUCCESS, output=result)
+    error = result.error or ErrorInfo("INTERNAL_ERROR", "The node failed without saying why.")
+    return Ending(Outcome.FAILED, error=error)
+
+
+class NodeEvents:
+    """Takes messages about attempts to the ledger, and their consequences to the jobs."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        settlement: Settlement,
+        course: Course,
+        sightings: Sightings,
+        terms: Terms,
+        clock: Clock,
+    ) -> None:
+        self._ledger = ledger
+        self._settlement = settlement
+        self._course = course
+        self._sightings = sightings
+        self._terms = terms
+        self._clock = clock
+
+    async def moved(
+        self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState
+    ) -> None:
+        """The node accepted the attempt, or began to work on it."""
+        answer = await self._ledger.transition(cell, attempt_id, sender, to)
+        job = self._course.attempts.get(attempt_id)
+        if job is None or job.attempt is None or not isinstance(answer, Moved | Repeat):
+            return
+        # A heartbeat that lists the attempt may have come first: then the ack is a repeat.
+        at_ms = answer.at_ms if isinstance(answer, Moved) else self._clock.now_ms()
+        if not job.attempt.accepted_ms:
+            job.progressed(Progress.ACCEPTED)
+        job.attempt.accepted(at_ms, self._clock, self._terms.run_ms)
+        if to is AttemptState.RUNNING and not job.attempt.running_ms:
+            job.attempt.running_ms = at_ms
+            job.progressed(Progress.RUNNING)
+
+    async def result(self, cell: int, sender: Sender, result: JobResult) -> None:
+        """The attempt is over, well or not."""
+        await self._finish(cell, sender, result.attempt_id, ending_of(result))
+
+    async def model_not_available(
+        self, cell: int, sender: Sender, message: ModelNotAvailable
+    ) -> None:
+        """A service is missing; the attempt it was needed for goes elsewhere."""
+        if message.attempt_id is None:
+            return
+        error = ErrorInfo("MODEL_NOT_AVAILABLE", f"{message.service_id}: {message.reason}")
+        await self._finish(cell, sender, message.attempt_id, Ending(Outcome.FAILED, error=error))
+
+    async def partial(self, sender: Sender, partial: JobPartial) -> None:
+        """What the node has recognised so far; only of its own, current attempt."""
+        job = self._course.attempts.get(partial.attempt_id)
+        if job is None or job.attempt is None or job.attempt.node_id != sender.node_id:
+            return
+        if job.on_partial is not None:
+            job.on_partial(partial)
+
+    def freed(self, freed: Freed) -> None:
+        """Slots came free."""
+        self._course.freed(freed)
+
+    def wake(self) -> None:
+        """The fleet can do more than before."""
+        self._course.wake()
+
+    async def lost(self, cell: int, running: Iterable[RunningJob]) -> None:
+        """Attempts whose node no longer has them go elsewhere, now."""
+        for entry in running:
+            attempt = await self._ledger.read_attempt(cell, entry.attempt_id)
+            if attempt is not None and attempt.state is AttemptState.FINISHED:
+                await self._course.follow(await self._settlement.take(attempt))
+
+    async def unknown(
+        self, cell: int, sender: Sender, running: Iterable[RunningJob]
+    ) -> tuple[RunningJob, ...]:
+        """Attempts a node runs that its cell does not know; answers those it must cancel."""
+        unwanted = []
+        for entry in running:
+            job = await self._ledger.read(entry.job_id)
+            current = job.current_attempt if job else None
+            wanted = (
+                current is not None
+                and current.attempt_id == entry.attempt_id
+                and current.node_id == sender.node_id
+            )
+            answer = await self._ledger.adopt(
+                cell,
+                Adoption(
+                    running=entry,
+                    sender=sender,
+                    job_class=job.spec.job_class if job else JobClass.LIVE,
+                    wanted=wanted,
+                    lease_ms=self._terms.lease_ms,
+                    run_ms=self._terms.run_ms,
+                ),
+            )
+            if not wanted or not isinstance(answer, Adopted):
+                unwanted.append(entry)
+        return tuple(unwanted)
+
+    async def _finish(
+        self, cell: int, sender: Sender, attempt_id: AttemptId, ending: Ending
+    ) -> None:
+        answer = await self._ledger.finish(
+            cell, attempt_id, sender, ending, due_ms=self._terms.grace_ms
+        )
+        match answer:
+            case Finished():
+                attempt = await self._attempt(cell, attempt_id, ending, answer)
+                if attempt is not None:
+                    await self._course.follow(await self._settlement.take(attempt))
+                self._course.freed(answer.freed)
+            case LateFinish():
+                self._sightings.dropped(StaleReason.LATE)
+                self._course.freed(answer.freed)
+            case Stale():
+                self._sightings.dropped(answer.reason)
+            case Cold():
+                self._sightings.dropped(StaleReason.UNKNOWN)
+
+    async def _attempt(
+        self, cell: int, attempt_id: AttemptId, ending: Ending, finished: Finished
+    ) -> AttemptRecord | None:
+        """The finished attempt: as this instance knows it, or as the ledger does."""
+        job = self._course.attempts.get(attempt_id)
+        if job is None or job.attempt is None:
+            return await self._ledger.read_attempt(cell, attempt_id)
+        return msgspec.structs.replace(
+            job.attempt.record(job, finished.at_ms),
+            outcome=ending.outcome,
+            output=ending.output,
+            error=ending.error,
+        )

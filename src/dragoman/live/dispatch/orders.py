@@ -1,0 +1,73 @@
+"""What an entry into the scheduler asks for: sessions, `POST /jobs` and experiments alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from hashlib import blake2b
+
+import msgspec
+
+from dragoman.ids import JobId
+from dragoman.live.ledger import JobInput, JobRecord, JobSpec
+from dragoman.live.protocol import JobClass, JobPartial, Mode
+from dragoman.live.snapshot import Pair
+
+AUTO_TARGET = "*"
+"""The target a two_way_auto job is claimed under: one job, whichever way it goes."""
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Progress(StrEnum):
+    """Steps of a job that somebody may want to watch."""
+
+    DISPATCHED = "dispatched"
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    FAILOVER = "failover"
+
+
+class JobOrder(msgspec.Struct, frozen=True):
+    """A job somebody wants done."""
+
+    spec: JobSpec
+    input: JobInput
+    may_wait: bool = False
+    """Wait in line when no slot is free. Batch work always does."""
+    on_end: Callable[[JobRecord], None] | None = None
+    """Called once, when the job has its end."""
+    on_partial: Callable[[JobPartial], None] | None = None
+    """Called with what the node has recognised so far."""
+    on_progress: Callable[[Progress, JobId], None] | None = None
+    """Called when the job takes a step."""
+
+
+def pairs_of(spec: JobSpec) -> tuple[Pair, ...]:
+    """The language pairs whose pools a node must be in."""
+    if spec.mode is Mode.TWO_WAY_AUTO and spec.lang_a and spec.lang_b:
+        return (spec.lang_a, spec.lang_b), (spec.lang_b, spec.lang_a)
+    if spec.auto_langs:
+        return tuple((source, spec.tgt_lang) for source in spec.auto_langs)
+    return ((spec.src_lang, spec.tgt_lang),)
+
+
+def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
+    """What must be the same for a repeated request_id to be the same request."""
+    body = (
+        spec.src_lang,
+        spec.pipeline,
+        spec.features,
+        spec.job_class,
+        spec.mode,
+        spec.lang_a,
+        spec.lang_b,
+        spec.auto_langs,
+        job_input,
+    )
+    return blake2b(_encoder.encode(body), digest_size=16).digest()
+
+
+def waits_forever(spec: JobSpec) -> bool:
+    """Batch work waits until it is cancelled."""
+    return spec.job_class is JobClass.BATCH

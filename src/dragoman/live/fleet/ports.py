@@ -1,0 +1,51 @@
+"""What the fleet needs of its neighbours, so that it need not know them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from dragoman.ids import ConnectionId
+from dragoman.live.ledger import Freed, Sender
+from dragoman.live.protocol import RunningJob, SchedulerToNode
+
+
+class NodeLink(Protocol):
+    """The connection a node is reached through."""
+
+    @property
+    def id(self) -> ConnectionId: ...
+
+    def send(self, message: SchedulerToNode) -> bool:
+        """False when the connection is closed."""
+        ...
+
+    def superseded(self) -> None:
+        """Close it: a newer connection speaks for the node."""
+        ...
+
+    def timed_out(self) -> None:
+        """Close it: no heartbeat came in time."""
+        ...
+
+
+class AttemptPort(Protocol):
+    """Takes what the fleet learns about attempts."""
+
+    async def lost(self, cell: int, running: Iterable[RunningJob]) -> None:
+        """Their node no longer has them."""
+        ...
+
+    async def unknown(
+        self, cell: int, sender: Sender, running: Iterable[RunningJob]
+    ) -> tuple[RunningJob, ...]:
+        """A node runs attempts its cell does not know; answers those it must cancel."""
+        ...
+
+    def freed(self, freed: Freed) -> None:
+        """Slots came free."""
+        ...
+
+    def wake(self) -> None:
+        """The fleet can do more than before."""
+        ...

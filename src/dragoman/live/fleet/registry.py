@@ -1,0 +1,393 @@
+"""The registry: the single writer of node facts. Each change yields a new snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Iterable, Iterator
+from random import Random
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import InstanceId, NodeId
+from dragoman.live.fleet.health import HealthEvent, HealthRules
+from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.ports import AttemptPort, NodeLink
+from dragoman.live.fleet.registration import Applicant, choose_node_id, new_token
+from dragoman.live.fleet.seating import Seating
+from dragoman.live.ledger import (
+    Beat,
+    Ledger,
+    NodeLost,
+    Owner,
+    Stale,
+)
+from dragoman.live.protocol import (
+    Command,
+    NodeControl,
+    NodeHealth,
+    NodeHeartbeat,
+    NodeRegister,
+    NodeRegisterAck,
+    NodeStatus,
+    RunningJob,
+    SchedulerToNode,
+    check_register,
+)
+from dragoman.live.snapshot import CellView, SnapshotHolder, node_pairs
+from dragoman.observability import Metrics, get_logger
+
+log = get_logger("dragoman.fleet")
+
+TICK_SECONDS = 0.5
+
+
+class Registry:
+    """Nodes of this instance: who they are, how they do, and how they are reached."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        snapshots: SnapshotHolder,
+        rules: HealthRules,
+        default_slots: int,
+        exclusive_names: bool,
+        metrics: Metrics,
+        instance_id: InstanceId,
+        clock: Clock,
+        random: Random,
+    ) -> None:
+        self._ledger = ledger
+        self._seating = Seating(
+            ledger, instance_id, exclusive_names, int(rules.timeout_seconds * 1000)
+        )
+        self._snapshots = snapshots
+        self._rules = rules
+        self._default_slots = default_slots
+        self._metrics = metrics
+        self._instance_id = instance_id
+        self._clock = clock
+        self._random = random
+        self._nodes: dict[NodeId, Node] = {}
+        self._by_beat: OrderedDict[NodeId, Node] = OrderedDict()
+        """Online nodes, the one not heard of for longest first."""
+        self._offline: OrderedDict[NodeId, float] = OrderedDict()
+        self.by_status: Counter[NodeHealth] = Counter()
+        self._attempts: AttemptPort | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def attach(self, attempts: AttemptPort) -> None:
+        """Tell the registry who looks after attempts."""
+        self._attempts = attempts
+        self._seating.attach(attempts)
+
+    # --- nodes that come and go ------------------------------------------------------------------
+
+    async def register(
+        self, register: NodeRegister, applicant: Applicant, link: NodeLink
+    ) -> tuple[Node, NodeRegisterAck]:
+        """Take a node in under a new connection."""
+        check_register(register)
+        node_id = choose_node_id(register, applicant, self._random)
+        if applicant.node_id is not None and node_id != applicant.node_id:
+            raise errors.Forbidden(
+                f"This key may register node {applicant.node_id} only, not {node_id}."
+            )
+        known = self._nodes.get(node_id)
+        token = known.token if known else register.registration_token or new_token(self._random)
+        node = Node(
+            node_id,
+            register,
+            slots=register.max_concurrent_jobs or self._default_slots,
+            tenant=applicant.tenant,
+            link=link,
+            token=token,
+            rules=self._rules,
+        )
+        placed = await self._seating.seat(
+            node,
+            applicant,
+            register.running,
+            shown_token=register.registration_token,
+            at_least_epoch=known.owner.epoch if known else 0,
+        )
+        self._supersede(node)
+        node.health.happened(HealthEvent.REGISTERED)
+        if placed.drained:
+            node.health.happened(HealthEvent.DRAIN)
+        self._enter(node)
+        try:
+            cancel = await self._seating.settle(node, placed)
+        except BaseException:
+            self._gone(node)
+            raise
+        pairs = node_pairs(self._snapshots.current.rule, node.facts())
+        log.info(
+            "node_registered",
+            node_id=node_id,
+            services=[service.service_id for service in node.services],
+            languages=sorted({lang for pair in pairs for lang in pair}),
+            pools=len(pairs),
+            cell=node.cell,
+        )
+        return node, NodeRegisterAck(
+            node_id=node_id,
+            registration_token=token,
+            instance_id=self._instance_id,
+            status=node.health.state,
+            heartbeat_interval_ms=int(self._rules.interval_seconds * 1000),
+            cell=node.cell,
+            pools=len(pairs),
+            cancel=cancel,
+        )
+
+    async def disconnected(self, node: Node) -> None:
+        """A node's socket is gone. One that came back over a newer socket is not touched."""
+        if self._gone(node):
+            await self._ledger.disconnect(node.cell, node.sender)
+
+    async def beat(self, node: Node, heartbeat: NodeHeartbeat) -> None:
+        """A heartbeat came."""
+        if self._nodes.get(node.node_id) is not node:
+            return
+        now = self._clock.monotonic()
+        late = now - node.last_sign > self._rules.late_after_seconds
+        self._heard_from(node)
+        before = node.facts()
+        slots = node.slots
+        node.take(heartbeat, self._rules.resource_threshold_percent)
+        self._count_beat(node, good=node.fit() and not late)
+        if node.facts() != before:
+            self._show(node)
+        if node.slots != slots:
+            await self._amend_slots(node, before_slots=slots)
+        await self._reconcile(node, heartbeat.running)
+
+    def invalid_beat(self, node: Node) -> None:
+        """A heartbeat came that made no sense. It was in time, but renews nothing."""
+        node.last_sign = self._clock.monotonic()
+        self.bad_beat(node)
+
+    def bad_beat(self, node: Node) -> None:
+        """Something counts as a bad heartbeat."""
+        if self._nodes.get(node.node_id) is node and self._count_beat(node, good=False):
+            self._show(node)
+
+    # --- drains ----------------------------------------------------------------------------------
+
+    async def drain(self, node_id: NodeId, reason: str | None = None) -> None:
+        """An operator's drain: no new jobs, also after a reconnect."""
+        node = self.node(node_id)
+        await self._ledger.set_drained(node.cell, node_id, True)
+        self.drained_itself(node, reason or "drained by an operator")
+        node.link.send(NodeControl(Command.DRAIN, reason))
+
+    def drained_itself(self, node: Node, reason: str | None) -> None:
+        """The node wants no more jobs, on this connection."""
+        if node.health.happened(HealthEvent.DRAIN):
+            self._show(node)
+            node.link.send(NodeStatus(node.health.state, reason))
+
+    async def resume(self, node_id: NodeId) -> None:
+        """Undo a drain: the node proves itself anew."""
+        node = self.node(node_id)
+        await self._ledger.set_drained(node.cell, node_id, False)
+        if node.health.happened(HealthEvent.RESUME):
+            self._show(node)
+            node.link.send(NodeStatus(node.health.state, "resumed by an operator"))
+        node.link.send(NodeControl(Command.RESUME))
+        node.link.send(NodeControl(Command.REPORT))
+
+    # --- looking ----------------------------------------------------------------------------------
+
+    def node(self, node_id: NodeId) -> Node:
+        found = self._nodes.get(node_id)
+        if found is None:
+            raise errors.NotFound(f"There is no node {node_id}.")
+        return found
+
+    def nodes(self) -> Iterator[Node]:
+        return iter(self._nodes.values())
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def send(self, node_id: NodeId, owner: Owner, message: SchedulerToNode) -> bool:
+        """Say something to a node over this very connection."""
+        node = self._nodes.get(node_id)
+        if node is None or node.owner != owner or not node.online:
+            return False
+        return node.link.send(message)
+
+    def report(self, cells: Iterable[int]) -> None:
+        """Have the nodes of these cells say what they run."""
+        for cell in cells:
+            view = self._snapshots.current.cells.get(cell)
+            for node_id in view.indexes if view else ():
+                node = self._nodes.get(node_id)
+                if node is not None and node.online:
+                    node.link.send(NodeControl(Command.REPORT))
+
+    # --- upkeep ----------------------------------------------------------------------------------
+
+    async def run(self) -> None:
+        """Find nodes that fell silent, and forget those that are long gone."""
+        while True:
+            await asyncio.sleep(TICK_SECONDS)
+            self._time_out_silent()
+            try:
+                await self._forget_gone()
+            except errors.DependencyDown as error:
+                log.warning_limited(
+                    "forgetting_skipped", key="forget", every_seconds=10, error=error.message
+                )
+            except Exception:
+                log.exception("forgetting_failed")
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def _time_out_silent(self) -> None:
+        limit = self._clock.monotonic() - self._rules.timeout_seconds
+        while self._by_beat:
+            node = next(iter(self._by_beat.values()))
+            if node.last_beat > limit:
+                return
+            node.link.timed_out()
+            self._gone(node)
+
+    async def _forget_gone(self) -> None:
+        limit = self._clock.monotonic() - self._rules.forget_offline_seconds
+        for node_id, since in list(self._offline.items()):
+            if since > limit:
+                return
+            node = self._nodes[node_id]
+            gone = await self._ledger.remove(node.cell, node.sender)
+            await self._ledger.forget(node_id, node.owner.epoch)
+            if self._nodes.get(node_id) is not node or node.online:
+                continue
+            self._offline.pop(node_id, None)
+            del self._nodes[node_id]
+            self._hide(node.cell, node.index)
+            self._count(node, gone=True)
+            if isinstance(gone, NodeLost):
+                await self._port.lost(node.cell, gone.lost)
+                self._port.freed(gone.freed)
+
+    # --- inside ----------------------------------------------------------------------------------
+
+    @property
+    def _port(self) -> AttemptPort:
+        if self._attempts is None:
+            raise errors.InternalError("The registry was started before it was attached.")
+        return self._attempts
+
+    def _supersede(self, node: Node) -> None:
+        before = self._nodes.get(node.node_id)
+        if before is None:
+            return
+        if before.owner.epoch > node.owner.epoch:
+            raise errors.NodeIdConflict(
+                f"A newer connection registered node {node.node_id} at the same moment."
+            )
+        node.counted = before.counted
+        if before.cell != node.cell:
+            self._hide(before.cell, before.index)
+        if before.online:
+            before.link.superseded()
+
+    def _gone(self, node: Node) -> bool:
+        """The node's connection is lost; False when another one speaks for it."""
+        if self._nodes.get(node.node_id) is not node or not node.online:
+            return False
+        node.health.happened(HealthEvent.LOST)
+        self._by_beat.pop(node.node_id, None)
+        self._offline[node.node_id] = self._clock.monotonic()
+        self._show(node)
+        log.info("node_offline", node_id=node.node_id)
+        self._later(self._rules.reconnect_grace_seconds, node)
+        return True
+
+    def _enter(self, node: Node) -> None:
+        self._nodes[node.node_id] = node
+        self._offline.pop(node.node_id, None)
+        self._heard_from(node)
+        self._show(node)
+
+    def _heard_from(self, node: Node) -> None:
+        node.last_beat = node.last_sign = self._clock.monotonic()
+        node.last_seen_ms = self._clock.now_ms()
+        self._by_beat[node.node_id] = node
+        self._by_beat.move_to_end(node.node_id)
+
+    def _count_beat(self, node: Node, *, good: bool) -> bool:
+        changed = node.health.beat(good)
+        if changed:
+            node.link.send(NodeStatus(node.health.state))
+        return changed
+
+    async def _amend_slots(self, node: Node, *, before_slots: int) -> None:
+        try:
+            await self._ledger.amend(node.cell, node.sender, slots=node.slots)
+        except errors.DependencyDown:
+            # The next heartbeat that names its slots tries again.
+            node.slots = before_slots
+            raise
+        self._port.wake()
+
+    def _show(self, node: Node) -> None:
+        """Put the node's facts into the snapshot."""
+        view = self._snapshots.current.cells.get(node.cell) or CellView(node.cell)
+        self._snapshots.replace(view.with_node(node.facts()))
+        self._count(node)
+        if node.health.state is NodeHealth.READY:
+            self._port.wake()
+
+    def _hide(self, cell: int, index: int) -> None:
+        view = self._snapshots.current.cells.get(cell)
+        if view is not None:
+            self._snapshots.replace(view.without_node(index))
+
+    def _count(self, node: Node, gone: bool = False) -> None:
+        """Keep the number of nodes in each state, counted on change."""
+        before, after = node.counted, None if gone else node.health.state
+        if before is after:
+            return
+        node.counted = after
+        for status, step in ((before, -1), (after, 1)):
+            if status is not None:
+                self.by_status[status] += step
+                self._metrics.nodes.labels(status.value).set(self.by_status[status])
+
+    async def _reconcile(self, node: Node, running: tuple[RunningJob, ...]) -> None:
+        """Compare what the node says it runs with what it should; rebuild a seat that is gone."""
+        answer = await self._seating.beat(node, running)
+        if isinstance(answer, Stale):
+            node.link.superseded()
+        elif not isinstance(answer, Beat):
+            before = (node.cell, node.index)
+            if await self._seating.seat_again(node, running):
+                if before != (node.cell, node.index):
+                    self._hide(*before)
+                self._show(node)
+
+    async def _lose_after(self, seconds: float, node: Node) -> None:
+        """When the grace is over; a node that came back has another connection by then."""
+        await asyncio.sleep(seconds)
+        answer = await self._ledger.lose(node.cell, node.sender)
+        if isinstance(answer, NodeLost):
+            self._port.freed(answer.freed)
+            await self._port.lost(node.cell, answer.lost)
+
+    def _later(self, seconds: float, node: Node) -> None:
+        task = asyncio.get_running_loop().create_task(self._lose_after(seconds, node))
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("fleet_task_failed", error=repr(error))

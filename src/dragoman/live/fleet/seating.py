@@ -1,0 +1,165 @@
+"""A node's seat in the ledger: getting one, keeping it, and rebuilding one that was lost."""
+
+from __future__ import annotations
+
+from dragoman import errors
+from dragoman.ids import InstanceId
+from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.ports import AttemptPort
+from dragoman.live.fleet.registration import Applicant, belongs, holder_of
+from dragoman.live.ledger import (
+    Beat,
+    CellFull,
+    Cold,
+    DirectoryFull,
+    Heartbeat,
+    HolderConflict,
+    Ledger,
+    NotSeated,
+    Placed,
+    Placement,
+    Registered,
+    Registration,
+    Stale,
+)
+from dragoman.live.protocol import JobCancel, RunningJob
+
+_CELL_TRIES = 10
+
+
+class Seating:
+    """Speaks to the ledger about nodes, and to dispatch about what their attempts became."""
+
+    def __init__(
+        self, ledger: Ledger, instance_id: InstanceId, exclusive_names: bool, lease_ms: int
+    ) -> None:
+        self._ledger = ledger
+        self._instance_id = instance_id
+        self._exclusive_names = exclusive_names
+        self._lease_ms = lease_ms
+        self._attempts: AttemptPort | None = None
+
+    def attach(self, attempts: AttemptPort) -> None:
+        self._attempts = attempts
+
+    async def seat(
+        self,
+        node: Node,
+        applicant: Applicant,
+        running: tuple[RunningJob, ...],
+        *,
+        shown_token: str | None,
+        at_least_epoch: int,
+    ) -> Placed:
+        """Give the node a name, a cell and a seat under its new connection."""
+        not_cells: tuple[int, ...] = ()
+        for _ in range(_CELL_TRIES):
+            registered = await self._claim_name(
+                node, applicant, shown_token, at_least_epoch, not_cells
+            )
+            node.owner = registered.owner
+            placed = await self._ledger.place(registered.cell, self._placement(node, running))
+            if isinstance(placed, Placed):
+                node.cell, node.index = registered.cell, placed.index
+                return placed
+            if not isinstance(placed, CellFull):
+                break
+            not_cells += (registered.cell,)
+        raise errors.NodeIdConflict(
+            f"A newer connection registered node {node.node_id} at the same moment."
+        )
+
+    async def settle(self, node: Node, placed: Placed) -> tuple[RunningJob, ...]:
+        """What became of the attempts of older connections; answers those to cancel."""
+        port = self._port
+        unwanted: tuple[RunningJob, ...] = ()
+        if placed.unknown:
+            unwanted = await port.unknown(node.cell, node.sender, placed.unknown)
+        port.freed(placed.freed)
+        await port.lost(node.cell, placed.lost)
+        return (*placed.cancelling, *unwanted)
+
+    async def beat(
+        self, node: Node, running: tuple[RunningJob, ...]
+    ) -> Beat | Stale | NotSeated | Cold:
+        """Renew leases, and act on where the node's list and the ledger's differ."""
+        answer = await self._ledger.beat(
+            node.cell, Heartbeat(node.node_id, node.owner.epoch, self._lease_ms, running)
+        )
+        if isinstance(answer, Beat):
+            port = self._port
+            if answer.unknown:
+                self._tell_cancel(node, await port.unknown(node.cell, node.sender, answer.unknown))
+            port.freed(answer.freed)
+            await port.lost(node.cell, answer.lost)
+        return answer
+
+    async def seat_again(self, node: Node, running: tuple[RunningJob, ...]) -> bool:
+        """The ledger lost the node's seat: rebuild it from what the node says."""
+        applicant = Applicant(tenant=node.tenant, key_id=None)
+        registered = await self._claim_name(node, applicant, None, node.owner.epoch, ())
+        placed = await self._ledger.place(
+            registered.cell, self._placement(node, running, registered)
+        )
+        if not isinstance(placed, Placed):
+            return False
+        node.owner = registered.owner
+        node.cell, node.index = registered.cell, placed.index
+        self._tell_cancel(node, await self.settle(node, placed))
+        return True
+
+    async def _claim_name(
+        self,
+        node: Node,
+        applicant: Applicant,
+        shown_token: str | None,
+        at_least_epoch: int,
+        not_cells: tuple[int, ...],
+    ) -> Registered:
+        node_id = node.node_id
+        holder = ""
+        if self._exclusive_names and applicant.key_id is not None:
+            holder = holder_of(applicant.key_id, node.token)
+            entry = await self._ledger.lookup(node_id)
+            if entry is not None and belongs(entry.holder, applicant, shown_token):
+                holder = entry.holder
+        answer = await self._ledger.register(
+            Registration(
+                node_id,
+                self._instance_id,
+                node.link.id,
+                holder=holder or node.holder,
+                exclusive=self._exclusive_names,
+                at_least_epoch=at_least_epoch,
+                not_cells=not_cells,
+            )
+        )
+        match answer:
+            case Registered():
+                node.holder = holder or node.holder
+                return answer
+            case HolderConflict():
+                raise errors.NodeIdConflict(
+                    f"Node {node_id} belongs to another key; use that key, show the "
+                    "registration_token it was given, or choose another node_id."
+                )
+            case DirectoryFull():
+                raise errors.FleetFull(
+                    "Every cell is full; raise scheduler.pools.max_cells, or remove nodes."
+                )
+
+    def _placement(
+        self, node: Node, running: tuple[RunningJob, ...], registered: Registered | None = None
+    ) -> Placement:
+        owner = registered.owner if registered else node.owner
+        return Placement(node.node_id, owner, node.slots, self._lease_ms, running)
+
+    def _tell_cancel(self, node: Node, unwanted: tuple[RunningJob, ...]) -> None:
+        for entry in unwanted:
+            node.link.send(JobCancel(entry.job_id, entry.attempt_id, "no longer wanted"))
+
+    @property
+    def _port(self) -> AttemptPort:
+        if self._attempts is None:
+            raise errors.InternalError("The fleet was used before dispatch was attached to it.")
+        return self._attempts

@@ -1,0 +1,56 @@
+"""Connections: what a socket is to the scheduler, and the two transports it may come by.
+
+A handler sees messages, an endpoint says who may send them, and neither knows whether they came
+over a WebSocket or through memory on a virtual clock.
+"""
+
+from dragoman.live.gateway.admission import Handshake
+from dragoman.live.gateway.closing import CloseCode, Closed, ConnectionClosed
+from dragoman.live.gateway.connection import Connection
+from dragoman.live.gateway.connections import Connections
+from dragoman.live.gateway.conversation import serve_connection
+from dragoman.live.gateway.endpoint import Caller, Decodes, Endpoint, Handler
+from dragoman.live.gateway.limits import ConnectionLimits
+from dragoman.live.gateway.live_plane import LivePlane
+from dragoman.live.gateway.memory import (
+    Delay,
+    Link,
+    MemoryClient,
+    MemoryNetwork,
+    fixed,
+    instant,
+    long_tailed,
+    uniform,
+)
+from dragoman.live.gateway.uvicorn_server import uvicorn_options
+from dragoman.live.gateway.websocket import WebSocketApp
+from dragoman.live.gateway.wire import Frame, Receive, Wire
+
+__all__ = [
+    "Caller",
+    "CloseCode",
+    "Closed",
+    "Connection",
+    "ConnectionClosed",
+    "ConnectionLimits",
+    "Connections",
+    "Decodes",
+    "Delay",
+    "Endpoint",
+    "Frame",
+    "Handler",
+    "Handshake",
+    "Link",
+    "LivePlane",
+    "MemoryClient",
+    "MemoryNetwork",
+    "Receive",
+    "WebSocketApp",
+    "Wire",
+    "fixed",
+    "instant",
+    "long_tailed",
+    "serve_connection",
+    "uniform",
+    "uvicorn_options",
+]

@@ -1,0 +1,123 @@
+"""From the settings to the rules each room of the live plane works by."""
+
+from __future__ import annotations
+
+from dragoman.live.dispatch import Limits, Selection
+from dragoman.live.fleet import HealthRules
+from dragoman.live.gateway.limits import ConnectionLimits
+from dragoman.live.ledger import Keep, Strategy, Terms
+from dragoman.live.sessions import SegmentRules, SessionRules
+from dragoman.live.snapshot import PoolRule
+from dragoman.settings import Settings
+
+
+def terms(settings: Settings) -> Terms:
+    """The times of a job's course."""
+    scheduler = settings.scheduler
+    times, binding = scheduler.job_timeout, scheduler.task_binding
+    lease_seconds = min(
+        scheduler.node_health.heartbeat_timeout_seconds, binding.reserved_ttl_seconds
+    )
+    return Terms(
+        ack_ms=int(times.ack_seconds * 1000),
+        run_ms=int(times.run_seconds * 1000),
+        total_ms=int(times.total_seconds * 1000),
+        lease_ms=int(lease_seconds * 1000),
+        grace_ms=int(times.cancel_grace_seconds * 1000),
+        max_attempts=times.failover_max_attempts,
+        keep=Keep(
+            lease_ms=int(binding.lease_seconds * 1000),
+            retention_ms=int(scheduler.job_retention_seconds * 1000),
+        ),
+    )
+
+
+def selection(settings: Settings) -> Selection:
+    """How nodes are chosen."""
+    scheduler = settings.scheduler
+    binding = scheduler.task_binding
+    return Selection(
+        strategy=Strategy(scheduler.selection.strategy),
+        batch_headroom=scheduler.selection.batch_headroom,
+        batch_max_preemptions=scheduler.selection.batch_max_preemptions,
+        spread_window_seconds=binding.spread_window_seconds if binding.spread_enabled else None,
+        by_hash=scheduler.pools.choice == "session_hash",
+        tenant_cells={
+            tenant: tuple(cells) for tenant, cells in scheduler.pools.tenant_cells.items()
+        },
+        affinity_ttl_seconds=scheduler.selection.affinity_ttl_seconds,
+    )
+
+
+def health_rules(settings: Settings) -> HealthRules:
+    """When heartbeats count."""
+    health = settings.scheduler.node_health
+    return HealthRules(
+        interval_seconds=health.heartbeat_interval_seconds,
+        timeout_seconds=health.heartbeat_timeout_seconds,
+        reconnect_grace_seconds=health.reconnect_grace_seconds,
+        ready_after=health.ready_after,
+        window=health.window,
+        window_failures=health.window_failures,
+        consecutive_failures=health.consecutive_failures,
+        resource_threshold_percent=health.resource_threshold_percent,
+        forget_offline_seconds=health.forget_offline_seconds,
+    )
+
+
+def session_rules(settings: Settings) -> SessionRules:
+    """What a session may use, and how long it waits for what."""
+    scheduler, limits = settings.scheduler, settings.limits
+    cutting, delivery = scheduler.web_task_segmentation, scheduler.delivery
+    return SessionRules(
+        segments=SegmentRules(
+            pause_ms=cutting.pause_ms,
+            max_duration_ms=cutting.max_duration_ms,
+            max_bytes=cutting.max_bytes,
+            hangover_auto_ms=cutting.hangover_auto_ms,
+            hangover_manual_ms=cutting.hangover_manual_ms,
+        ),
+        padding_auto_ms=cutting.padding_auto_ms,
+        padding_manual_ms=cutting.padding_manual_ms,
+        heartbeat_interval_seconds=scheduler.session.heartbeat_interval_seconds,
+        heartbeat_timeout_seconds=scheduler.session.heartbeat_timeout_seconds,
+        reorder_window=delivery.reorder_window,
+        gap_grace_seconds=delivery.gap_grace_ms / 1000,
+        resume_grace_seconds=delivery.resume_grace_seconds,
+        max_inflight=limits.max_inflight_per_session,
+        queue_messages=limits.session_queue,
+        queue_bytes=limits.session_queue_bytes,
+        max_sessions=limits.max_sessions,
+        buffered_bytes=limits.buffered_bytes,
+        semantic=PoolRule(scheduler.pools.rule) is not PoolRule.ASR_TTS,
+    )
+
+
+def dispatch_limits(settings: Settings) -> Limits:
+    """How much dispatch keeps, and how long jobs wait."""
+    return Limits(
+        pending_seconds=settings.scheduler.job_timeout.pending_seconds,
+        pending_per_pair=settings.limits.pending_per_pair,
+        explain_max=settings.scheduler.explain_max,
+        routes=settings.limits.max_sessions,
+    )
+
+
+def node_connection_limits(settings: Settings) -> ConnectionLimits:
+    limits = settings.limits
+    return ConnectionLimits(
+        max_frame_bytes=limits.max_frame_bytes,
+        queue_messages=limits.node_queue,
+        queue_bytes=limits.node_queue_bytes,
+        messages_per_second=limits.node_messages_per_second,
+    )
+
+
+def session_connection_limits(settings: Settings) -> ConnectionLimits:
+    limits = settings.limits
+    return ConnectionLimits(
+        max_frame_bytes=limits.max_frame_bytes,
+        queue_messages=limits.session_queue,
+        queue_bytes=limits.session_queue_bytes,
+        messages_per_second=limits.messages_per_second,
+    )

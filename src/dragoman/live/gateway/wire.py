@@ -1,0 +1,42 @@
+"""What a transport offers to a connection: a way to write frames, and a way to read them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeAlias
+
+from dragoman.live.gateway.closing import Closed
+
+Frame: TypeAlias = bytes | str
+
+Receive: TypeAlias = Callable[[], Awaitable[Frame | Closed]]
+"""Waits for the next frame, or for the end of the connection."""
+
+
+class Wire(Protocol):
+    """The outgoing half of a socket.
+
+    Most writes need not wait, so writing is a plain call: it answers None when the frame is on its
+    way, and something to await when it has to wait for room. A frame for a peer that is gone
+    vanishes; that the peer is gone, the reading half tells.
+    """
+
+    def write(self, frame: Frame) -> Awaitable[None] | None: ...
+
+    def close(self, code: int, reason: str) -> Awaitable[None] | None: ...
+
+    def abort(self) -> None:
+        """Drop the socket at once, with whatever was not sent yet."""
+        ...
+
+
+def frame_bytes(frame: Frame) -> int:
+    """How many bytes a frame takes on the wire."""
+    if isinstance(frame, str) and not frame.isascii():
+        return len(frame.encode())
+    return len(frame)
+
+
+def is_larger(frame: Frame, limit_bytes: int) -> bool:
+    """Whether a frame is over the limit; a text is only measured when it comes near."""
+    return len(frame) * 4 > limit_bytes and frame_bytes(frame) > limit_bytes

@@ -1,0 +1,30 @@
+-- beat: renew the leases of what the node lists, and say where the two lists differ.
+-- arguments  node_id, epoch, lease_ms, running
+-- answers    beat lost unknown cancelling freed inherited | beat | stale reason | not_seated | cold
+-- A beat never makes a seat: a node the cell does not know must register.
+operations.beat = function(arguments)
+  local node_id, epoch, lease_ms, running = unpack(arguments)
+  local seat, refused = seat_of(node_id, epoch)
+  if not seat then return refused end
+  seat.alive_until_ms = now_ms + lease_ms
+  write_seat(seat)
+  written[SEATS] = true
+  if seat.held == 0 and #running == 0 then return {'beat'} end
+
+  local here, seen = names(running), {}
+  local lost, cancelling, freed = {}, {}, freeing()
+  for _, attempt_id in ipairs(held_by(seat)) do
+    local attempt = read(HELD, attempt_id)
+    seen[attempt_id] = true
+    if here[attempt_id] then
+      listed(attempt_id, attempt)
+      if attempt[STATE] == 'CANCELLING' then add(cancelling, attempt_id, attempt) end
+    elseif attempt[STATE] == 'CANCELLING' then
+      if attempt[ACKED] or attempt[ASKED] then give_up(seat, attempt_id, attempt, freed) end
+    elseif attempt[ACKED] then
+      add(lost, attempt_id, attempt)
+      give_up(seat, attempt_id, attempt, freed)
+    end
+  end
+  return {'beat', lost, unmatched(running, seen), cancelling, freed.slots, freed.inherited}
+end

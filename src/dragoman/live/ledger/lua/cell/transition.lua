@@ -1,0 +1,21 @@
+-- transition: the node accepted the attempt, or runs it.
+-- arguments  attempt_id, node_id, epoch, state
+-- answers    moved job_id at_ms | repeat job_id | stale reason | cold
+operations.transition = function(arguments)
+  if not version then return {'cold'} end
+  local attempt_id, node_id, epoch, state = unpack(arguments)
+  local attempt, refused = attempt_of(attempt_id, node_id, epoch)
+  if not attempt then return refused end
+  if attempt[STATE] == 'CANCELLING' then
+    attempt[ACKED] = true
+    write_held(attempt_id, attempt)
+    return {'stale', 'late'}
+  end
+  if ORDER[state] <= ORDER[attempt[STATE]] then return {'repeat', attempt[JOB_ID]} end
+  attempt[STATE] = state
+  accept(attempt)
+  if state == 'RUNNING' then attempt[RUNNING_MS] = now_ms end
+  write_held(attempt_id, attempt)
+  zadd(DUE, attempt[DUE_AT_MS], attempt_id)
+  return {'moved', attempt[JOB_ID], now_ms}
+end

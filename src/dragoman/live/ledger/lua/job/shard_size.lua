@@ -1,0 +1,5 @@
+-- shard_size: how many jobs, bindings and inputs the shard keeps.
+-- answers    jobs, bindings, inputs
+operations.shard_size = function()
+  return {redis.call('HLEN', JOBS), redis.call('HLEN', BINDINGS), redis.call('HLEN', INPUTS)}
+end

@@ -1,0 +1,97 @@
+"""The ledger on Redis: any number of processes, one truth."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from dragoman.ids import JOB_SHARDS
+from dragoman.live.ledger.redis.attempts import AttemptOperations
+from dragoman.live.ledger.redis.batch import Batcher
+from dragoman.live.ledger.redis.connection import Line
+from dragoman.live.ledger.redis.directory import DirectoryOperations
+from dragoman.live.ledger.redis.granting import GrantOperations
+from dragoman.live.ledger.redis.jobs import JobOperations
+from dragoman.live.ledger.redis.seats import SeatOperations
+from dragoman.live.ledger.redis.servers import ClusterServers, SingleServer
+from dragoman.live.ledger.redis.tags import Tags
+from dragoman.live.ledger.redis.whereabouts import Whereabouts
+
+
+class RedisLedger(
+    DirectoryOperations, SeatOperations, GrantOperations, AttemptOperations, JobOperations
+):
+    """Slots, leases, bindings and attempts on a Redis server or a Redis Cluster.
+
+    Every operation is one script on the keys of one hash tag, and leases run on the server's
+    time. Nothing is retried behind the asker's back: when the server does not answer in time,
+    `DependencyDown` is raised, the outcome is unknown, and asking again is safe.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        random: Random,
+        *,
+        cluster: bool = False,
+        key_prefix: str = "dragoman:v1",
+        timeout_ms: int = 1_000,
+        cell_size: int = 100,
+        max_cells: int = 1_000,
+        cell_ttl_ms: int = 2 * 3_600_000,
+        job_ttl_ms: int = 3_600_000,
+        time_shift_ms: Callable[[], int] | None = None,
+    ) -> None:
+        """Nothing is sent until the first operation.
+
+        cell_ttl_ms is how long a cell that nobody writes to is kept: longer than offline nodes
+        are remembered. job_ttl_ms is how much longer than their last deadline jobs are kept when
+        nobody sweeps them. time_shift_ms is added to the server's time, for tests.
+        """
+        servers = ClusterServers(url, timeout_ms) if cluster else SingleServer(url, timeout_ms)
+        self._batcher = Batcher(Line(servers, timeout_ms), time_shift_ms)
+        self._where = Whereabouts()
+        self._tags = Tags(
+            self._batcher,
+            random,
+            key_prefix=key_prefix,
+            cell_size=cell_size,
+            max_cells=max_cells,
+            cell_ttl_ms=cell_ttl_ms,
+            job_ttl_ms=job_ttl_ms,
+        )
+
+    @property
+    def operations(self) -> Counter[str]:
+        """How often each operation was asked for, before they were put together in calls."""
+        return self._batcher.operations
+
+    @property
+    def exchanges(self) -> int:
+        """How often commands went to a server and answers came back."""
+        return self._batcher.exchanges
+
+    async def size(self) -> dict[str, int]:
+        tags = self._tags
+        (nodes,) = await tags.ask_directory("directory_size")
+        cells = await asyncio.gather(
+            *(tags.ask_cell(cell, "cell_size") for cell in range(tags.max_cells))
+        )
+        shards = await asyncio.gather(
+            *(tags.ask_shard(shard, "shard_size") for shard in range(JOB_SHARDS))
+        )
+        return {
+            "nodes": nodes,
+            "seats": sum(seats for seats, _, _ in cells),
+            "held": sum(held for _, held, _ in cells),
+            "ended": sum(ended for _, _, ended in cells),
+            "jobs": sum(jobs for jobs, _, _ in shards),
+            "bindings": sum(bindings for _, bindings, _ in shards),
+            "inputs": sum(inputs for _, _, inputs in shards),
+        }
+
+    async def close(self) -> None:
+        """Let go of the servers; whoever still waits is refused."""
+        await self._batcher.close()

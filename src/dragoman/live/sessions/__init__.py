@@ -1,0 +1,32 @@
+"""The session domain: segmentation, jobs for each target, results in order, resume."""
+
+from dragoman.live.sessions.ports import ClientLink
+from dragoman.live.sessions.record import (
+    Delivered,
+    MemoryRecords,
+    OpenJob,
+    SessionOwner,
+    SessionRecord,
+    SessionRecords,
+)
+from dragoman.live.sessions.rules import Budget, SessionRules
+from dragoman.live.sessions.segments import SegmentRules
+from dragoman.live.sessions.session import Session, SessionState, Tools
+from dragoman.live.sessions.sessions import Sessions
+
+__all__ = [
+    "Budget",
+    "ClientLink",
+    "Delivered",
+    "MemoryRecords",
+    "OpenJob",
+    "SegmentRules",
+    "Session",
+    "SessionOwner",
+    "SessionRecord",
+    "SessionRecords",
+    "SessionRules",
+    "SessionState",
+    "Sessions",
+    "Tools",
+]

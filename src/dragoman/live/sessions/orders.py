@@ -1,0 +1,95 @@
+"""From an utterance to the jobs it becomes: one for each target language."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.ids import RequestId, SessionId, TenantId
+from dragoman.live.dispatch import AUTO_TARGET
+from dragoman.live.ledger import JobInput, JobSpec
+from dragoman.live.protocol import (
+    AUTO,
+    Cut,
+    Mode,
+    Pipeline,
+    SessionInit,
+    Utterance,
+    default_pipeline,
+)
+from dragoman.live.sessions.rules import SessionRules
+
+
+class Speech(msgspec.Struct, frozen=True):
+    """One utterance, however it came."""
+
+    index: int
+    input: JobInput
+    cut: Cut = Cut.NONE
+    request_id: RequestId | None = None
+    src_lang: str | None = None
+    tgt_lang: str | None = None
+    pipeline: Pipeline | None = None
+    features: tuple[str, ...] | None = None
+    next_chunk_seq: int = 0
+    """The first chunk after it."""
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self.input.audio or b"") + len(self.input.text or "")
+
+
+def whole_utterance(message: Utterance) -> Speech:
+    """An utterance the client cut itself."""
+    return Speech(
+        message.utterance_index,
+        JobInput(message.audio, message.text),
+        request_id=message.request_id,
+        src_lang=message.src_lang,
+        tgt_lang=message.tgt_lang,
+        pipeline=message.pipeline,
+        features=message.features,
+    )
+
+
+def targets_of(init: SessionInit) -> tuple[str, ...]:
+    """The orders results come in: one for each target, or a single one for two ways."""
+    return (AUTO_TARGET,) if init.mode is Mode.TWO_WAY_AUTO else init.targets
+
+
+def job_spec(
+    session_id: SessionId,
+    tenant: TenantId,
+    init: SessionInit,
+    rules: SessionRules,
+    speech: Speech,
+    target: str,
+) -> JobSpec:
+    """What a node is asked to do with an utterance for one target."""
+    two_way = init.mode is Mode.TWO_WAY_AUTO
+    source = speech.src_lang or (init.lang_a if two_way else None) or init.src_lang
+    audio = speech.input.audio is not None
+    pipeline = speech.pipeline or init.pipeline
+    if pipeline is None:
+        pipeline = default_pipeline(audio, source, target, rules.semantic)
+    elif not audio and pipeline.use_asr:
+        pipeline = msgspec.structs.replace(pipeline, use_asr=False)
+    return JobSpec(
+        tenant=tenant,
+        request_id=speech.request_id or RequestId(f"{session_id}/{speech.index}"),
+        src_lang=source,
+        tgt_lang=target,
+        pipeline=pipeline,
+        features=init.features if speech.features is None else speech.features,
+        mode=init.mode,
+        lang_a=init.lang_a,
+        lang_b=init.lang_b,
+        auto_langs=init.auto_langs if source == AUTO else (),
+        audio_format=init.audio_format if audio else None,
+        sample_rate=init.sample_rate if audio else None,
+        cut=speech.cut,
+        padding_ms=rules.padding_ms(speech.cut) if audio else 0,
+        session_id=session_id,
+        utterance_index=speech.index,
+        preferred_node_id=init.preferred_node_id,
+        trace_id=init.trace_id or "",
+    )

@@ -1,0 +1,107 @@
+"""What a client is told of a job that has ended."""
+
+from __future__ import annotations
+
+from dragoman.ids import SessionId
+from dragoman.live.ledger import JobRecord
+from dragoman.live.protocol import (
+    Error,
+    ErrorInfo,
+    MissingResult,
+    Outcome,
+    Scheduling,
+    TranslationResult,
+)
+
+_ENVELOPE_BYTES = 512
+"""What a result weighs beside its texts and audio."""
+
+
+def scheduling_of(record: JobRecord) -> Scheduling:
+    """Where the time of a job went."""
+    times = record.attempts[-1].times if record.attempts else None
+    if times is None:
+        total = record.finished_at_ms - record.created_at_ms
+        return Scheduling(total, 0, 0, total, 0)
+    accepted = times.accepted_ms or times.dispatched_ms
+    return Scheduling(
+        queued_ms=times.dispatched_ms - record.created_at_ms,
+        dispatch_ms=accepted - times.dispatched_ms,
+        node_ms=times.finished_ms - accepted,
+        total_ms=record.finished_at_ms - record.created_at_ms,
+        attempts=record.attempts_used,
+    )
+
+
+def translation_result(
+    session_id: SessionId, delivery_seq: int, index: int, target: str, record: JobRecord
+) -> TranslationResult:
+    """A finished job as its client gets it."""
+    output = record.output
+    node_id = record.attempts[-1].node_id if record.attempts else None
+    return TranslationResult(
+        delivery_seq=delivery_seq,
+        session_id=session_id,
+        utterance_index=index,
+        tgt_lang=(output.tgt_lang if output else None) or target,
+        job_id=record.job_id,
+        request_id=record.spec.request_id,
+        scheduling=scheduling_of(record),
+        text_asr=output.text_asr if output else None,
+        text_translated=output.text_translated if output else None,
+        src_lang_detected=output.src_lang_detected if output else None,
+        tts_audio=output.tts_audio if output else None,
+        tts_format=output.tts_format if output else None,
+        node_id=node_id,
+        timings=output.timings if output else None,
+        quality_score=output.quality_score if output else None,
+        extra=output.extra if output else None,
+    )
+
+
+def missing_result(
+    session_id: SessionId,
+    delivery_seq: int,
+    index: int,
+    target: str | None,
+    record: JobRecord | None,
+    reason: str,
+) -> MissingResult:
+    """An utterance that has no result, in its place."""
+    return MissingResult(
+        delivery_seq=delivery_seq,
+        session_id=session_id,
+        utterance_index=index,
+        reason=reason,
+        tgt_lang=target,
+        job_id=record.job_id if record else None,
+    )
+
+
+def failure(record: JobRecord) -> ErrorInfo | None:
+    """Why a job brought nothing; None when it succeeded."""
+    if record.outcome is Outcome.SUCCESS:
+        return None
+    return record.error or ErrorInfo("INTERNAL_ERROR", "The job failed without saying why.")
+
+
+def error_message(info: ErrorInfo, index: int, request_id: str | None) -> Error:
+    details: dict[str, object] = dict(info.details or {})
+    after = details.get("retry_after_ms")
+    return Error(
+        code=info.code,
+        message=info.message,
+        retry_after_ms=after if isinstance(after, int) else None,
+        details=details or None,
+        utterance_index=index,
+        request_id=request_id,
+    )
+
+
+def weight(record: JobRecord) -> int:
+    """About how many bytes a result takes while it waits for its acknowledgement."""
+    output = record.output
+    if output is None:
+        return _ENVELOPE_BYTES
+    texts = (output.text_asr or "", output.text_translated or "")
+    return _ENVELOPE_BYTES + len(output.tts_audio or b"") + sum(map(len, texts))

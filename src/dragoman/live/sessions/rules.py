@@ -1,0 +1,48 @@
+"""The limits and times of sessions; from the settings."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.live.protocol import Cut
+from dragoman.live.sessions.segments import SegmentRules
+
+
+class SessionRules(msgspec.Struct, frozen=True):
+    """What one session may use, and how long it waits for what."""
+
+    segments: SegmentRules
+    padding_auto_ms: int
+    padding_manual_ms: int
+    heartbeat_interval_seconds: float
+    heartbeat_timeout_seconds: float
+    reorder_window: int
+    gap_grace_seconds: float
+    resume_grace_seconds: float
+    max_inflight: int
+    queue_messages: int
+    queue_bytes: int
+    max_sessions: int
+    buffered_bytes: int
+    """For the whole process."""
+    semantic: bool
+    """The pool rule asks for semantic repair."""
+
+    def padding_ms(self, cut: Cut) -> int:
+        """Silence a node adds after the audio: more after a cut a person made."""
+        if cut is Cut.NONE:
+            return 0
+        return self.padding_manual_ms if cut is Cut.FINAL else self.padding_auto_ms
+
+
+class Budget:
+    """Bytes all sessions of the process keep together."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self.used = 0
+
+    def change(self, delta_bytes: int) -> bool:
+        """Count bytes kept or let go; False when the limit is passed."""
+        self.used += delta_bytes
+        return self.used <= self._limit

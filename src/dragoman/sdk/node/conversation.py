@@ -1,0 +1,120 @@
+"""One connection of a node, from its registration to its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from dragoman.errors import InvalidMessage
+from dragoman.live.protocol import (
+    Error,
+    JobAssign,
+    JobCancel,
+    NodeControl,
+    NodeRegister,
+    NodeRegisterAck,
+    NodeStatus,
+    RunningJob,
+    SchedulerToNode,
+)
+from dragoman.observability import get_logger
+from dragoman.sdk.node.ending import Ending
+from dragoman.sdk.node.link import Link, LinkClosed
+from dragoman.sdk.node.outbox import Outbox
+from dragoman.sdk.node.outcomes import cancelled
+from dragoman.sdk.node.workbench import Workbench
+
+_log = get_logger(__name__)
+
+_REGISTER_SECONDS = 10.0
+"""What a scheduler gets to answer a registration in."""
+
+
+class Conversation:
+    """Registers over a link, then hears and answers until the link ends."""
+
+    def __init__(
+        self,
+        link: Link,
+        outbox: Outbox,
+        workbench: Workbench,
+        *,
+        registered: Callable[[NodeRegisterAck], None],
+        status_changed: Callable[[NodeStatus], None],
+        commanded: Callable[[NodeControl], None],
+    ) -> None:
+        self._link = link
+        self._outbox = outbox
+        self._workbench = workbench
+        self._registered = registered
+        self._status_changed = status_changed
+        self._commanded = commanded
+        self._refusal: Error | None = None
+
+    async def hold(self, register: NodeRegister) -> Ending:
+        """See the connection through, and say how it ended."""
+        try:
+            await self._link.send(register)
+            async with asyncio.timeout(_REGISTER_SECONDS):
+                ack = await self._acknowledgement()
+        except TimeoutError:
+            return Ending("the scheduler did not answer the registration")
+        except LinkClosed as closed:
+            return Ending(closed.reason, closed.code, self._refusal)
+        self._outbox.open()
+        self._outbox.beat()
+        self._registered(ack)
+        self._workbench.settle(ack.cancel, cancelled("the scheduler does not want it any more"))
+        return await self._converse(ack.heartbeat_interval_ms / 1000)
+
+    async def _acknowledgement(self) -> NodeRegisterAck:
+        while True:
+            message = await self._receive()
+            if isinstance(message, NodeRegisterAck):
+                return message
+            if isinstance(message, Error):
+                self._refusal = message
+
+    async def _converse(self, interval_seconds: float) -> Ending:
+        aside = [
+            asyncio.create_task(self._outbox.deliver(self._link)),
+            asyncio.create_task(self._beat_every(interval_seconds)),
+        ]
+        try:
+            while True:
+                self._hear(await self._receive())
+        except LinkClosed as closed:
+            return Ending(closed.reason, closed.code)
+        finally:
+            self._outbox.close()
+            for task in aside:
+                task.cancel()
+            await asyncio.gather(*aside, return_exceptions=True)
+
+    async def _receive(self) -> SchedulerToNode:
+        while True:
+            try:
+                return await self._link.receive()
+            except InvalidMessage as error:
+                # A newer scheduler may say things that this node does not know yet.
+                _log.warning("message_ignored", problem=error.message)
+
+    async def _beat_every(self, interval_seconds: float) -> None:
+        while True:
+            await asyncio.sleep(interval_seconds)
+            self._outbox.beat()
+
+    def _hear(self, message: SchedulerToNode) -> None:
+        match message:
+            case JobAssign():
+                self._workbench.assign(message)
+            case JobCancel(job_id=job_id, attempt_id=attempt_id, reason=reason):
+                self._workbench.call_off(RunningJob(job_id, attempt_id), cancelled(reason))
+            case NodeStatus():
+                self._status_changed(message)
+            case NodeControl():
+                self._commanded(message)
+            case Error(code=code, message=text):
+                _log.warning("scheduler_error", code=code, message=text)
+            case NodeRegisterAck():
+                _log.debug("second_acknowledgement_ignored")

@@ -1,0 +1,141 @@
+"""What a node's function is given, and what it may answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from dragoman.errors import DragomanError
+from dragoman.ids import AttemptId, JobId, SessionId
+from dragoman.live.protocol import (
+    AudioFormat,
+    Cut,
+    ErrorInfo,
+    JobAssign,
+    JobClass,
+    Mode,
+    Pipeline,
+    Timings,
+    Usage,
+)
+
+
+class Channel(Protocol):
+    """How a job that runs speaks with its node."""
+
+    @property
+    def cancelled(self) -> bool: ...
+
+    def partial(self, text: str, is_final: bool) -> None: ...
+
+
+class Job(msgspec.Struct, frozen=True, kw_only=True):
+    """One piece of work: what came in, and what is wanted.
+
+    Every field but the languages has a default, so that a function can be tried without a
+    scheduler: ``await translate(Job(src_lang="en", tgt_lang="es", text="hello"))``.
+    """
+
+    src_lang: str
+    """The language that comes in, or ``auto``."""
+    tgt_lang: str
+    text: str | None = None
+    """The input, when it is text; between services, what the last one made of it."""
+    audio: bytes | None = None
+    audio_format: AudioFormat | None = None
+    sample_rate: int | None = None
+    pipeline: Pipeline = Pipeline()
+    """The services that are wanted."""
+    features: tuple[str, ...] = ()
+    mode: Mode = Mode.ONE_WAY
+    lang_a: str | None = None
+    lang_b: str | None = None
+    """In two_way_auto, what is said in one of lang_a and lang_b is wanted in the other."""
+    auto_langs: tuple[str, ...] = ()
+    padding_ms: int = 0
+    """Silence to add after the audio, so that the last word is not clipped."""
+    cut: Cut = Cut.NONE
+    deadline_ms: int = 60_000
+    """How much time was left when the job was assigned."""
+    job_class: JobClass = JobClass.LIVE
+    job_id: JobId = JobId("")
+    attempt_id: AttemptId = AttemptId("")
+    trace_id: str = ""
+    session_id: SessionId | None = None
+    utterance_index: int | None = None
+    channel: Channel | None = None
+    """Set by the node that runs the job."""
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the job is no longer wanted.
+
+        An async function need not look: it is cancelled. A plain one cannot be, and a long one
+        should look now and then.
+        """
+        return self.channel is not None and self.channel.cancelled
+
+    def partial(self, text: str, is_final: bool = False) -> None:
+        """Show the speaker what has been recognised so far; may be called from any thread."""
+        if self.channel is not None:
+            self.channel.partial(text, is_final)
+
+
+def job_from(assign: JobAssign, channel: Channel) -> Job:
+    """The job as the node's function sees it."""
+    return Job(channel=channel, **msgspec.structs.asdict(assign))
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job came to. Fill in what there is; timings are measured where they are left out."""
+
+    text_asr: str | None = None
+    """What was said."""
+    text_translated: str | None = None
+    src_lang_detected: str | None = None
+    tgt_lang: str | None = None
+    """Which way a two_way_auto job went."""
+    tts_audio: bytes | None = None
+    tts_format: str | None = None
+    timings: Timings | None = None
+    usage: Usage | None = None
+    quality_score: float | None = None
+    extra: Mapping[str, Any] | None = None
+    """Passed on to the client as it is: whatever JSON can hold."""
+
+
+class JobFailed(DragomanError):
+    """Raised by a node's function when it cannot do a job.
+
+    With ``retryable=False`` no other node is asked, because the job itself is at fault.
+    """
+
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        retryable: bool = True,
+        details: dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__(message, details=details)
+        self.error = ErrorInfo(code=code, message=message, retryable=retryable, details=details)
+
+
+class ModelMissing(DragomanError):
+    """Raised by a node's function when one of its models cannot be used for a while.
+
+    The scheduler gives the job to another node, and no job that needs the model to this one,
+    until a little later.
+    """
+
+    code = "MODEL_NOT_AVAILABLE"
+    status = 503
+
+    def __init__(self, service_id: str, reason: str, *, version: str | None = None) -> None:
+        super().__init__(f"{service_id} cannot be used: {reason}")
+        self.service_id = service_id
+        self.reason = reason
+        self.version = version

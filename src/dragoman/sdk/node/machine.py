@@ -1,0 +1,64 @@
+"""What this machine is, and how busy it is, as Linux tells it in /proc."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from dragoman.live.protocol import Hardware, ResourceUsage
+
+_PROC = Path("/proc")
+_BYTES_PER_GB = 1024**3
+
+
+class MachineUsage:
+    """Reads how busy the machine was since the last reading. Unknown counts as idle."""
+
+    def __init__(self, proc: Path = _PROC) -> None:
+        self._proc = proc
+        self._last = self._times()
+
+    def __call__(self) -> ResourceUsage:
+        before, self._last = self._last, self._times()
+        busy, total = self._last[0] - before[0], self._last[1] - before[1]
+        return ResourceUsage(
+            cpu_percent=_percent(busy, total), mem_percent=memory_percent(_read(self._proc))
+        )
+
+    def _times(self) -> tuple[int, int]:
+        try:
+            return cpu_times((self._proc / "stat").read_text())
+        except (OSError, ValueError, IndexError):
+            return 0, 0
+
+
+def cpu_times(stat: str) -> tuple[int, int]:
+    """Busy and total ticks of all processors since the machine started."""
+    fields = [int(field) for field in stat.split("\n", 1)[0].split()[1:9]]
+    waiting = fields[3] + fields[4]
+    return sum(fields) - waiting, sum(fields)
+
+
+def memory_percent(meminfo: dict[str, int]) -> float:
+    """How much of the memory is in use; what the kernel would give back at once is not."""
+    total = meminfo.get("MemTotal", 0)
+    return _percent(total - meminfo.get("MemAvailable", total), total)
+
+
+def this_machine(proc: Path = _PROC) -> Hardware:
+    """The processors and the memory of this machine."""
+    memory_gb = _read(proc).get("MemTotal", 0) * 1024 / _BYTES_PER_GB
+    return Hardware(cpu_cores=os.cpu_count() or 1, memory_gb=round(memory_gb, 1))
+
+
+def _read(proc: Path) -> dict[str, int]:
+    """/proc/meminfo, in kB; empty where there is none."""
+    try:
+        lines = (proc / "meminfo").read_text().splitlines()
+        return {name: int(rest.split()[0]) for name, _, rest in (li.partition(":") for li in lines)}
+    except (OSError, ValueError, IndexError):
+        return {}
+
+
+def _percent(part: float, whole: float) -> float:
+    return round(min(100.0, max(0.0, 100.0 * part / whole)), 1) if whole > 0 else 0.0

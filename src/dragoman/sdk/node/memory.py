@@ -1,0 +1,68 @@
+"""Links through the in-memory network, so that thousands of nodes run on a virtual clock."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.live.protocol import TO_NODE, Message, SchedulerToNode, SubProtocol
+from dragoman.sdk.node.link import LinkClosed
+
+if TYPE_CHECKING:
+    # A node in earnest does without the gateway, and without the server it brings along.
+    from dragoman.auth import ApiKey
+    from dragoman.live.gateway import Delay, Endpoint, MemoryClient, MemoryNetwork
+
+
+class MemoryConnect:
+    """Connects to an endpoint through a network in memory."""
+
+    def __init__(
+        self,
+        network: MemoryNetwork,
+        endpoint: Endpoint[Any],
+        *,
+        key: ApiKey | None = None,
+        sub: SubProtocol = SubProtocol.MSGPACK,
+        delay: Delay | None = None,
+    ) -> None:
+        self._network = network
+        self._endpoint = endpoint
+        self._key = key
+        self._sub = sub
+        self._delay = delay
+
+    async def __call__(self) -> MemoryLink:
+        client = await self._network.connect(
+            self._endpoint,
+            TO_NODE,
+            offered=[self._sub.value],
+            key=self._key,
+            delay=self._delay,
+        )
+        return MemoryLink(client)
+
+
+class MemoryLink:
+    """A link in memory; its `client` is where faults are made."""
+
+    def __init__(self, client: MemoryClient[SchedulerToNode]) -> None:
+        # Whoever has a client has the gateway already.
+        from dragoman.live.gateway import ConnectionClosed
+
+        self.client = client
+        self._closed = ConnectionClosed
+
+    async def send(self, message: Message) -> None:
+        try:
+            await self.client.send(message)
+        except self._closed as closed:
+            raise LinkClosed(closed.code, closed.reason) from closed
+
+    async def receive(self) -> SchedulerToNode:
+        try:
+            return await self.client.receive()
+        except self._closed as closed:
+            raise LinkClosed(closed.code, closed.reason) from closed
+
+    async def close(self) -> None:
+        await self.client.close()

@@ -1,0 +1,108 @@
+"""What a node offers: its services, their languages, its slots."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+from dragoman.errors import InvalidCapabilitySchema
+from dragoman.live.protocol import (
+    SCHEMA_VERSION,
+    Device,
+    Hardware,
+    Languages,
+    NodeRegister,
+    RunningJob,
+    Service,
+    ServiceStatus,
+    ServiceType,
+    check_register,
+)
+from dragoman.sdk.node.identity import Identity
+from dragoman.version import __version__
+
+
+class Offer(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a registration says besides who the node is and what it runs."""
+
+    services: tuple[Service, ...]
+    languages: Languages
+    slots: int
+    hardware: Hardware
+    features: tuple[str, ...] = ()
+    accept_public_jobs: bool = True
+    version: str = __version__
+
+    def register(self, identity: Identity, running: tuple[RunningJob, ...] = ()) -> NodeRegister:
+        """The node's first message."""
+        return NodeRegister(
+            version=self.version,
+            schema_version=SCHEMA_VERSION,
+            platform=platform.system().lower(),
+            hardware=self.hardware,
+            services=self.services,
+            languages=self.languages,
+            node_id=identity.node_id,
+            registration_token=identity.registration_token,
+            features=self.features,
+            max_concurrent_jobs=self.slots,
+            accept_public_jobs=self.accept_public_jobs,
+            running=running,
+        )
+
+
+def checked(offer: Offer, identity: Identity) -> Offer:
+    """The offer, unless a scheduler would refuse it: better to hear that before connecting."""
+    if not offer.services:
+        raise InvalidCapabilitySchema(
+            'the node offers nothing; name the languages of at least one service, as in nmt=["en"]'
+        )
+    check_register(offer.register(identity))
+    return offer
+
+
+def languages_of(
+    asr: Sequence[str], semantic: Sequence[str], nmt: Sequence[str], tts: Sequence[str]
+) -> Languages:
+    """The languages of each service; a bare text is refused, it would be taken letter by letter."""
+    given = {"asr": asr, "semantic": semantic, "nmt": nmt, "tts": tts}
+    for name, languages in given.items():
+        if isinstance(languages, str):
+            raise InvalidCapabilitySchema(
+                f'`{name}` is the text "{languages}"; give a list, as in {name}=["{languages}"]'
+            )
+    return Languages(tuple(asr), tuple(semantic), tuple(nmt), tuple(tts))
+
+
+def services_for(languages: Languages, functions: Collection[str] | None) -> tuple[Service, ...]:
+    """One running service for each type that has a function, or else for each with languages."""
+    spoken = {
+        ServiceType.ASR: languages.asr_langs,
+        ServiceType.SEMANTIC: languages.semantic_langs,
+        ServiceType.NMT: languages.nmt_langs,
+        ServiceType.TTS: languages.tts_langs,
+    }
+    with_languages = [kind for kind, langs in spoken.items() if langs]
+    if functions is None:
+        return tuple(_running(with_languages))
+    for kind in with_languages:
+        if kind.value not in functions:
+            raise InvalidCapabilitySchema(
+                f"there are {kind} languages but no {kind} function; add one to `services`,"
+                f" or leave `{kind}` out"
+            )
+    for kind, langs in spoken.items():
+        if kind.value in functions and not langs:
+            raise InvalidCapabilitySchema(
+                f'there is a function for {kind} but it has no languages; add {kind}=["en", ...]'
+            )
+    return tuple(_running(kind for kind in ServiceType if kind.value in functions))
+
+
+def _running(kinds: Iterable[ServiceType]) -> Iterable[Service]:
+    for kind in kinds:
+        yield Service(
+            service_id=kind.value, type=kind, device=Device.CPU, status=ServiceStatus.RUNNING
+        )

@@ -1,0 +1,101 @@
+"""What a node has to say, in order, while it is connected."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from dragoman.errors import InvalidMessage
+from dragoman.live.protocol import Message, NodeHeartbeat
+from dragoman.observability import get_logger
+from dragoman.sdk.node.hand import Attempt, Hand
+from dragoman.sdk.node.link import Link, LinkClosed
+from dragoman.sdk.node.outcomes import unsendable
+
+_log = get_logger(__name__)
+
+
+class _Beat:
+    """Stands for a heartbeat that is due."""
+
+
+_BEAT: Final = _Beat()
+
+
+class Outbox:
+    """Sends one thing after another over the link of the moment.
+
+    A heartbeat is only marked, and written when its turn comes: so it lists an attempt exactly
+    when the messages before it have announced the attempt, or are about to, and have not ended it.
+    """
+
+    def __init__(self, hand: Hand, heartbeat: Callable[[], NodeHeartbeat]) -> None:
+        self._hand = hand
+        self._heartbeat = heartbeat
+        self._queue: deque[Message | Attempt | _Beat] = deque()
+        self._filled = asyncio.Event()
+        self._beat_is_due = False
+        self._open = False
+
+    def open(self) -> None:
+        """From now on there is a link. What was said to the last one is forgotten."""
+        self._queue.clear()
+        self._beat_is_due = False
+        self._open = True
+
+    def close(self) -> None:
+        """There is no link: what is said is dropped, and attempts that end stay in hand."""
+        self._queue.clear()
+        self._open = False
+
+    def say(self, message: Message) -> None:
+        """Send a message, if there is anyone to hear it."""
+        self._put(message)
+
+    def answer(self, attempt: Attempt) -> None:
+        """Send the outcome of an attempt; the attempt is in hand until that is done."""
+        self._put(attempt)
+
+    def beat(self) -> None:
+        """Send a heartbeat; one is enough, however many are asked for before it is sent."""
+        if not self._beat_is_due:
+            self._beat_is_due = True
+            self._put(_BEAT)
+
+    async def deliver(self, link: Link) -> None:
+        """Send what there is and what comes, until the link ends."""
+        try:
+            while True:
+                while self._queue:
+                    await self._send(link, self._queue.popleft())
+                self._filled.clear()
+                await self._filled.wait()
+        except LinkClosed:
+            return  # the reading side learns of it too, and with the reason
+
+    def _put(self, item: Message | Attempt | _Beat) -> None:
+        if self._open:
+            self._queue.append(item)
+            self._filled.set()
+
+    async def _send(self, link: Link, item: Message | Attempt | _Beat) -> None:
+        if isinstance(item, Attempt):
+            await self._send_outcome(link, item)
+        elif isinstance(item, _Beat):
+            self._beat_is_due = False
+            await link.send(self._heartbeat())
+        else:
+            try:
+                await link.send(item)
+            except InvalidMessage as error:
+                _log.warning("message_not_sent", problem=error.message)
+
+    async def _send_outcome(self, link: Link, attempt: Attempt) -> None:
+        assert attempt.outcome is not None
+        try:
+            await link.send(attempt.outcome)
+        except InvalidMessage as error:
+            await link.send(unsendable(attempt.listed, error))
+        self._hand.let_go(attempt)

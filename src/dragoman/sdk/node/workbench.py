@@ -1,0 +1,168 @@
+"""Where a node's jobs are done: taken or refused, run, called off, answered."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from functools import partial
+
+from dragoman.clock import Clock
+from dragoman.errors import DragomanError
+from dragoman.live.protocol import (
+    ErrorInfo,
+    JobAck,
+    JobAssign,
+    JobPartial,
+    JobResult,
+    JobStarted,
+    RunningJob,
+)
+from dragoman.observability import get_logger
+from dragoman.sdk.node.events import Accepted, Ended, Event, Refused
+from dragoman.sdk.node.hand import Attempt, Hand, Outcome
+from dragoman.sdk.node.job import Answer, ModelMissing, job_from
+from dragoman.sdk.node.outbox import Outbox
+from dragoman.sdk.node.outcomes import LEAVING, OVERLOADED, failure, raised, success
+from dragoman.sdk.node.work import Work
+
+_log = get_logger(__name__)
+
+_ABANDON_SECONDS = 1.0
+"""What a cancelled function gets to tidy up in when the node leaves at once."""
+
+
+class Workbench:
+    """Runs at most `hand.slots` functions at once; each assignment gets exactly one end."""
+
+    def __init__(
+        self,
+        hand: Hand,
+        outbox: Outbox,
+        work: Work,
+        clock: Clock,
+        tell: Callable[[Event], None],
+    ) -> None:
+        self._hand = hand
+        self._outbox = outbox
+        self._work = work
+        self._clock = clock
+        self._tell = tell
+        self.closing = False
+        """Whether new jobs are turned away."""
+
+    def assign(self, assign: JobAssign) -> None:
+        """Take a job, or refuse it at once."""
+        listed = RunningJob(assign.job_id, assign.attempt_id)
+        if self._hand.get(assign.attempt_id) is not None:
+            self._outbox.say(JobAck(assign.job_id, assign.attempt_id))
+        elif self.closing:
+            self._refuse(listed, LEAVING)
+        elif self._hand.full:
+            self._refuse(listed, OVERLOADED)
+        else:
+            self._start(assign, Attempt(listed, self._clock.monotonic()))
+
+    def call_off(self, listed: RunningJob, why: ErrorInfo) -> None:
+        """End an attempt that is no longer wanted; an unknown one gets the same answer."""
+        attempt = self._hand.get(listed.attempt_id)
+        if attempt is None:
+            self._outbox.say(failure(listed, why))
+        elif attempt.task is not None and attempt.outcome is None and attempt.called_off is None:
+            # Once only: a second cancel would interrupt the function's tidying up.
+            attempt.called_off = why
+            attempt.task.cancel()
+
+    def settle(self, unwanted: tuple[RunningJob, ...], why: ErrorInfo) -> None:
+        """Bring a new connection up to date: results that waited for it are sent.
+
+        What the scheduler does not want any more is called off, and ends as such even if it
+        was finished in the meantime.
+        """
+        for listed in unwanted:
+            attempt = self._hand.get(listed.attempt_id)
+            if attempt is not None and attempt.outcome is not None:
+                attempt.outcome = failure(listed, why)
+            else:
+                self.call_off(listed, why)
+        for attempt in self._hand.finished():
+            self._outbox.answer(attempt)
+
+    def call_off_all(self, why: ErrorInfo) -> None:
+        """End whatever still runs."""
+        for attempt in self._hand.working():
+            self.call_off(attempt.listed, why)
+
+    async def abandon(self) -> None:
+        """Leave nothing running. Functions get a moment to tidy up, threads are left behind."""
+        for _ in range(2):  # the second time also interrupts the tidying up
+            tasks = [a.task for a in self._hand.working() if a.task is not None]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=_ABANDON_SECONDS)
+
+    def _refuse(self, listed: RunningJob, why: ErrorInfo) -> None:
+        self._outbox.say(failure(listed, why))
+        self._tell(Refused(listed.job_id, listed.attempt_id, why.code))
+
+    def _start(self, assign: JobAssign, attempt: Attempt) -> None:
+        self._hand.take(attempt)
+        self._outbox.say(JobAck(assign.job_id, assign.attempt_id))
+        self._outbox.say(JobStarted(assign.job_id, assign.attempt_id))
+        self._tell(Accepted(assign.job_id, assign.attempt_id))
+        loop = asyncio.get_running_loop()
+        job = job_from(assign, _Channel(attempt, self._outbox, loop))
+        attempt.task = loop.create_task(self._work(job))
+        # Not a try around the work: a task that is cancelled before its first step never enters it.
+        attempt.task.add_done_callback(partial(self._done, attempt))
+
+    def _done(self, attempt: Attempt, task: asyncio.Task[Answer]) -> None:
+        outcome = self._outcome(attempt, task)
+        self._hand.finish(attempt, outcome)
+        self._outbox.answer(attempt)
+        code: str | None = ModelMissing.code
+        if isinstance(outcome, JobResult):
+            code = None if outcome.error is None else outcome.error.code
+        self._tell(Ended(attempt.listed.job_id, attempt.listed.attempt_id, code))
+
+    def _outcome(self, attempt: Attempt, task: asyncio.Task[Answer]) -> Outcome:
+        error = None if task.cancelled() else task.exception()
+        if attempt.called_off is not None:
+            return failure(attempt.listed, attempt.called_off)
+        if task.cancelled():
+            return failure(attempt.listed, LEAVING)
+        if error is None:
+            total_ms = (self._clock.monotonic() - attempt.started_at) * 1000
+            return success(attempt.listed, task.result(), total_ms)
+        if not isinstance(error, DragomanError):
+            _log.error("function_failed", job_id=attempt.listed.job_id, error=type(error).__name__)
+        return raised(attempt.listed, error)
+
+
+class _Channel:
+    """Lets the function of one attempt be heard, from whatever thread it runs in."""
+
+    __slots__ = ("_attempt", "_loop", "_outbox", "_thread")
+
+    def __init__(self, attempt: Attempt, outbox: Outbox, loop: asyncio.AbstractEventLoop) -> None:
+        self._attempt = attempt
+        self._outbox = outbox
+        self._loop = loop
+        self._thread = threading.get_ident()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._attempt.called_off is not None
+
+    def partial(self, text: str, is_final: bool) -> None:
+        listed = self._attempt.listed
+        message = JobPartial(listed.job_id, listed.attempt_id, text, is_final)
+        if threading.get_ident() == self._thread:
+            self._say(message)
+        else:
+            self._loop.call_soon_threadsafe(self._say, message)
+
+    def _say(self, message: JobPartial) -> None:
+        if self._attempt.outcome is None:  # nothing comes after the end
+            self._outbox.say(message)

@@ -1,0 +1,1 @@
+"""The session client: speech or text in, translations out, through lost connections."""

@@ -1,0 +1,94 @@
+"""What one says when a session is opened, checked before anything is connected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Literal, TypedDict
+
+import msgspec
+
+from dragoman.clock import Clock
+from dragoman.live.protocol import (
+    FROM_CLIENT,
+    Mode,
+    Pipeline,
+    SessionInit,
+    SubProtocol,
+    check_session_init,
+)
+from dragoman.sdk.session.events import SessionEvent
+from dragoman.version import __version__
+
+IfGone = Literal["raise", "restart"]
+
+
+class SessionOptions(TypedDict, total=False):
+    """The options of `SessionClient` and `talk`, all by name."""
+
+    src_lang: str
+    """What is spoken; ``auto`` needs auto_langs."""
+    tgt_lang: str
+    """What it is translated into; several go into tgt_langs."""
+    tgt_langs: Sequence[str]
+    auto_langs: Sequence[str]
+    lang_a: str
+    """With lang_b: two people talk, and each hears the other's language."""
+    lang_b: str
+    pipeline: Pipeline
+    features: Sequence[str]
+    tenant_id: str
+    preferred_node_id: str
+    audio_format: str
+    """pcm16 (the default), opus or wav."""
+    sample_rate: int
+    chunk_ms: int
+    """The longest piece of PCM that is sent at once."""
+    ui_events: bool
+    """Whether every step of an utterance is told to on_event."""
+    trace_id: str
+    token: str | None
+    """A key, where the scheduler wants one."""
+    if_gone: IfGone
+    """What to do when the scheduler no longer has the session: raise, or open a new one."""
+    max_in_flight: int
+    """How many whole utterances may wait for their results; `say` waits beyond that."""
+    keep_bytes: int
+    """How much speech is kept until the scheduler has stored it; `feed` waits beyond that."""
+    reconnect_seconds: float
+    """How long a lost scheduler is looked for."""
+    on_event: Callable[[SessionEvent], None]
+    clock: Clock
+    random: Random
+
+
+_SAID = (
+    "src_lang",
+    "tgt_lang",
+    "tgt_langs",
+    "auto_langs",
+    "lang_a",
+    "lang_b",
+    "pipeline",
+    "features",
+    "tenant_id",
+    "preferred_node_id",
+    "audio_format",
+    "sample_rate",
+    "ui_events",
+    "trace_id",
+)
+"""The options that the scheduler is told; the others are between the caller and this client."""
+
+
+def opening(options: SessionOptions) -> SessionInit:
+    """The message that opens the session; InvalidMessage when it makes no sense."""
+    said = {name: value for name, value in options.items() if name in _SAID}
+    if "lang_a" in said or "lang_b" in said:
+        said["mode"] = Mode.TWO_WAY_AUTO
+    # The decoder of the other side knows what each field may hold, and says so in words.
+    frame = msgspec.msgpack.encode({"type": "session_init", "client_version": __version__, **said})
+    init = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
+    assert isinstance(init, SessionInit)
+    check_session_init(init)
+    return init

@@ -1,0 +1,237 @@
+"""An event loop whose time is make-believe: a day of sleeping passes in seconds.
+
+Code written for asyncio runs on it unchanged: tasks, timeouts, queues, task groups. When nothing
+is ready, the loop does not wait, it moves its time to the next timer. There are no sockets and no
+threads, so a run depends on its seed alone and can be had again.
+
+What the seed decides is the order of timers that are due at the same instant, which asyncio
+leaves open; frames of the in-memory network travel on such timers. `call_soon` promises first
+come, first served, and keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextvars import Context
+from random import Random
+from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from weakref import WeakSet
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
+
+_MIN_TIMERS_TO_TIDY = 100
+_TASKS_NAMED = 10
+
+
+class Deadlock(RuntimeError):
+    """Raised when every task waits for something that can no longer happen."""
+
+
+class VirtualLoop(asyncio.BaseEventLoop):
+    """An asyncio loop on virtual time; `seed` decides what asyncio leaves open."""
+
+    # Kept by the base class, in every Python since 3.4; its type stubs leave them out.
+    _ready: Any
+    _stopping: bool
+    _thread_id: int | None
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self.seed = seed
+        self._random = Random(seed)
+        self._now = 0.0
+        # (when, tie, number, handle): the tie is drawn, the number only keeps handles uncompared.
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._timers_made = 0
+        self._timers_cancelled = 0
+        self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
+        self._tasks_made = 0
+        self._unhandled: list[BaseException] = []
+        self.set_exception_handler(_remember_unhandled)
+
+    def time(self) -> float:
+        """Virtual seconds since the loop was made."""
+        return self._now
+
+    def call_later(
+        self,
+        delay: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def call_at(
+        self,
+        when: float,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.TimerHandle:
+        if self.is_closed():
+            raise RuntimeError("The virtual loop is closed; timers need a running one.")
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._random.random(), self._timers_made, handle))
+        return handle
+
+    def create_task(  # type: ignore[override]  # the options differ between Python versions
+        self, coro: Coroutine[Any, Any, T], **options: Any
+    ) -> asyncio.Task[T]:
+        self._tasks_made += 1
+        task: asyncio.Task[T] = _NumberedTask(self._tasks_made, coro, loop=self, **options)
+        self._tasks.add(task)
+        return task
+
+    def call_soon_threadsafe(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        if self._thread_id not in (None, threading.get_ident()):
+            self._refuse_threads()
+        return self.call_soon(callback, *args, context=context)
+
+    def run_in_executor(
+        self, executor: object, func: Callable[..., object], *args: object
+    ) -> NoReturn:
+        self._refuse_threads()
+
+    def failures(self) -> list[BaseException]:
+        """What went wrong in tasks and callbacks without anyone having looked at it."""
+        for task in sorted(self._tasks, key=hash):
+            if task.done() and not task.cancelled() and task._log_traceback:
+                error = task.exception()
+                if error is not None:
+                    self._unhandled.append(error)
+        return list(self._unhandled)
+
+    def _run_once(self) -> None:
+        """One turn: what is ready now runs; with nothing ready, time moves to the next timer."""
+        ready = self._ready
+        timers = self._timers
+        while timers and timers[0][3].cancelled():
+            heapq.heappop(timers)
+            self._timers_cancelled -= 1
+        if not ready and not self._stopping:
+            if not timers:
+                self._report_deadlock()
+            self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            handle = heapq.heappop(timers)[3]
+            if handle.cancelled():
+                self._timers_cancelled -= 1
+            else:
+                ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Called by every timer that is cancelled; most timeouts are, so they must not pile up."""
+        self._timers_cancelled += 1
+        timers = self._timers
+        if len(timers) > _MIN_TIMERS_TO_TIDY and self._timers_cancelled > len(timers) // 2:
+            # The handle itself is marked as cancelled only after this call.
+            timers[:] = [t for t in timers if not t[3].cancelled() and t[3] is not handle]
+            heapq.heapify(timers)
+            self._timers_cancelled = 0
+
+    def _report_deadlock(self) -> NoReturn:
+        waiting = sorted(asyncio.all_tasks(self), key=hash)
+        named = ", ".join(_describe(task) for task in waiting[:_TASKS_NAMED])
+        more = f" and {len(waiting) - _TASKS_NAMED} more" if len(waiting) > _TASKS_NAMED else ""
+        raise Deadlock(
+            f"At {self._now:.3f} s of virtual time nothing is ready and no timer is set, but"
+            f" {len(waiting)} task(s) still wait: {named}{more}. (seed {self.seed})"
+        )
+
+    def _refuse_threads(self) -> NoReturn:
+        raise RuntimeError(
+            "The virtual loop has no threads: their timing would not follow from the seed."
+            " Call the function directly, or hand in a part that does not need a thread."
+        )
+
+    def _process_events(self, event_list: list[Any]) -> None:
+        """There are no sockets, hence no events."""
+
+
+class _NumberedTask(asyncio.Task[T]):
+    """A task that is known by its number.
+
+    asyncio keeps tasks in sets, and walks through them, to cancel a group for example. By its
+    default hash, an address in memory, the order of such a walk would differ from run to run.
+    """
+
+    def __init__(self, number: int, *args: Any, **options: Any) -> None:
+        self._number = number
+        super().__init__(*args, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+class VirtualClock:
+    """Tells the time of a virtual loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, start_ms: int = 1_700_000_000_000) -> None:
+        self._loop = loop
+        self._start_ms = start_ms
+
+    def now_ms(self) -> int:
+        # A microsecond's thousandth keeps 4.35 s, which is stored as a little less, at 4350 ms.
+        return self._start_ms + int(self._loop.time() * 1000 + 1e-6)
+
+    def monotonic(self) -> float:
+        return self._loop.time()
+
+
+def run_virtual(main: Callable[[], Awaitable[T]] | Coroutine[Any, Any, T], *, seed: int) -> T:
+    """Run `main` on a virtual loop of its own, and return what it returns.
+
+    A task or callback that failed unnoticed fails the run, so that no error hides in the
+    background.
+    """
+    loop = VirtualLoop(seed)
+    try:
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            result: T = runner.run(main if asyncio.iscoroutine(main) else _awaited(main))
+    except BaseException as error:
+        for failure in loop.failures():
+            error.add_note(f"Also failed, in the background: {failure!r}")
+        raise
+    failures = loop.failures()
+    if failures:
+        raise BaseExceptionGroup(f"unnoticed failures (seed {seed})", failures)
+    return result
+
+
+async def _awaited(main: Any) -> Any:
+    return await main()
+
+
+def _remember_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    error = context.get("exception")
+    if loop.is_closed() or not isinstance(loop, VirtualLoop):
+        loop.default_exception_handler(context)
+    elif isinstance(error, BaseException):
+        loop._unhandled.append(error)
+    else:
+        loop._unhandled.append(RuntimeError(context.get("message", "unknown failure")))
+
+
+def _describe(task: asyncio.Task[Any]) -> str:
+    """A task by its name and by the calls it waits in, the outermost first."""
+    calls = []
+    waiting_in: Any = task.get_coro()
+    while (frame := getattr(waiting_in, "cr_frame", None)) is not None:
+        calls.append(f"{frame.f_code.co_qualname}:{frame.f_lineno}")
+        waiting_in = waiting_in.cr_await
+    return f"{task.get_name()} ({' > '.join(calls)})"

@@ -1,0 +1,50 @@
+"""The OpenAPI document tells the truth about every route."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from tests.unit.api.application import asked, settings_in
+
+
+def document(tmp_path: Path) -> dict[str, Any]:
+    async def scenario() -> dict[str, Any]:
+        async with asked(settings_in(tmp_path)) as (client, _):
+            found: dict[str, Any] = (await client.get("/openapi.json")).json()
+            return found
+
+    return asyncio.run(scenario())
+
+
+def test_every_route_documents_the_form_of_its_problems(tmp_path: Path) -> None:
+    found = document(tmp_path)
+
+    assert found["paths"].keys() == {"/healthz", "/readyz", "/metrics"}
+    for path in found["paths"].values():
+        for operation in path.values():
+            assert "Problem" in str(operation["responses"]["default"])
+    assert found["components"]["schemas"]["ProblemBody"]["required"] == [
+        "code",
+        "message",
+        "details",
+    ]
+
+
+def test_routes_that_need_a_key_say_so(tmp_path: Path) -> None:
+    found = document(tmp_path)
+
+    (scheme,) = found["components"]["securitySchemes"].values()
+    assert scheme["type"] == "http"
+    assert scheme["scheme"] == "bearer"
+    assert "security" in found["paths"]["/metrics"]["get"]
+    assert "security" not in found["paths"]["/healthz"]["get"]
+
+
+def test_the_interactive_pages_are_there(tmp_path: Path) -> None:
+    async def scenario() -> int:
+        async with asked(settings_in(tmp_path)) as (client, _):
+            return (await client.get("/docs")).status_code
+
+    assert asyncio.run(scenario()) == 200

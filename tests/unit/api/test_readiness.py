@@ -1,0 +1,78 @@
+"""A server says whether it should be sent work, and if not, why."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from tests.unit.api.application import asked, settings_in
+
+from dragoman.api import Lifecycle, Readiness, ServerState, Verdict
+from dragoman.clock import ManualClock
+
+
+async def fine() -> None:
+    return None
+
+
+async def broken() -> None:
+    raise ConnectionError("password sesame was refused")
+
+
+async def silent() -> None:
+    await asyncio.Event().wait()
+
+
+def test_a_server_that_starts_or_drains_says_so() -> None:
+    async def scenario() -> list[Verdict]:
+        lifecycle = Lifecycle()
+        readiness = Readiness(lifecycle, ManualClock())
+        verdicts = [await readiness.verdict()]
+        for state in (ServerState.READY, ServerState.DRAINING):
+            lifecycle.move(state)
+            verdicts.append(await readiness.verdict())
+        return verdicts
+
+    starting, ready, draining = asyncio.run(scenario())
+
+    assert starting == Verdict("starting", ("the server is starting",))
+    assert ready == Verdict("ready")
+    assert ready.ready
+    assert draining == Verdict("draining", ("the server is draining",))
+
+
+def test_the_dependencies_that_are_down_are_named_and_nothing_is_given_away() -> None:
+    async def scenario() -> Verdict:
+        lifecycle = Lifecycle()
+        lifecycle.move(ServerState.READY)
+        readiness = Readiness(lifecycle, ManualClock(), timeout_seconds=0.01)
+        readiness.add("the database", fine)
+        readiness.add("Redis", broken)
+        readiness.add("the catalog", silent)
+        return await readiness.verdict()
+
+    assert asyncio.run(scenario()) == Verdict(
+        "unavailable", ("Redis is down", "the catalog does not answer")
+    )
+
+
+def test_readyz_follows_the_server_and_its_database(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with asked(settings_in(tmp_path)) as (client, services):
+            ready = await client.get("/readyz")
+            await services.store.close()
+            without_store = await client.get("/readyz")
+            services.lifecycle.move(ServerState.DRAINING)
+            draining = await client.get("/readyz")
+            alive = await client.get("/healthz")
+        assert (ready.status_code, ready.json()) == (200, {"status": "ready", "reasons": []})
+        assert without_store.status_code == 503
+        assert without_store.json() == {
+            "status": "unavailable",
+            "reasons": ["the database is down"],
+        }
+        assert draining.status_code == 503
+        assert draining.json()["status"] == "draining"
+        assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
+
+    asyncio.run(scenario())

@@ -1,0 +1,152 @@
+"""What ``dragoman doctor`` makes of what it sees."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+from tests.servers import RedisProcess
+
+from dragoman.cli import main
+from dragoman.cli.checkup import (
+    Finding,
+    Level,
+    judge_clock,
+    judge_disk,
+    judge_open_files,
+    judge_python,
+    judge_redis_clock,
+    judge_redis_version,
+)
+
+NOW_MS = 1_800_000_000_000
+
+
+@pytest.mark.parametrize(
+    ("finding", "level"),
+    [
+        (judge_python((3, 11, 0)), Level.OK),
+        (judge_python((3, 10, 9)), Level.FAIL),
+        (judge_open_files(11_000, max_sessions=10_000), Level.OK),
+        (judge_open_files(1_024, max_sessions=10_000), Level.WARN),
+        (judge_disk(10 << 30), Level.OK),
+        (judge_disk(500 << 20), Level.WARN),
+        (judge_disk(1 << 20), Level.FAIL),
+        (judge_clock(NOW_MS, drift_ms=2), Level.OK),
+        (judge_clock(NOW_MS, drift_ms=-3_600_000), Level.WARN),
+        (judge_clock(0, drift_ms=0), Level.FAIL),
+        (judge_redis_version("7.0.15"), Level.OK),
+        (judge_redis_version("6.2.0"), Level.FAIL),
+        (judge_redis_clock(-3), Level.OK),
+        (judge_redis_clock(-900), Level.WARN),
+        (judge_redis_clock(60_000), Level.FAIL),
+    ],
+    ids=lambda value: f"{value.check}: {value.found}" if isinstance(value, Finding) else "",
+)
+def test_each_finding_is_judged_and_what_is_not_fine_has_a_remedy(
+    finding: Finding, level: Level
+) -> None:
+    assert finding.level is level
+    assert bool(finding.remedy) is (level is not Level.OK)
+
+
+def checkup(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Finding]]:
+    code = main(["doctor", "--json", *arguments])
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is (code == 0)
+    return code, {
+        found["check"]: Finding(
+            found["check"], Level(found["level"]), found["found"], found["remedy"]
+        )
+        for found in report["checks"]
+    }
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A folder that is not there yet, for a server on any free port."""
+    monkeypatch.setenv("DRAGOMAN_SERVER__PORT", "0")
+    return str(tmp_path / "data")
+
+
+def test_a_sound_machine_passes_and_nothing_is_made(
+    data_dir: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, findings = checkup(capsys, "--data-dir", data_dir)
+
+    assert code == 0
+    assert findings["database"].level is Level.OK
+    assert "redis" not in findings
+    assert not Path(data_dir).exists()
+
+
+def test_the_table_shows_every_check(data_dir: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", "--data-dir", data_dir]) == 0
+
+    table = capsys.readouterr().out
+    for check in ("python", "clock", "settings", "open files", "data folder", "disk", "database"):
+        assert check in table
+
+
+def test_a_port_in_use_fails_with_what_to_do(
+    data_dir: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        monkeypatch.setenv("DRAGOMAN_SERVER__PORT", str(taken.getsockname()[1]))
+        code, findings = checkup(capsys, "--data-dir", data_dir)
+
+    assert code == 1
+    assert findings["address"].level is Level.FAIL
+    assert "--port" in findings["address"].remedy
+
+
+def test_bad_settings_are_a_finding_too(
+    data_dir: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_SERVER__PORT", "many")
+
+    code, findings = checkup(capsys, "--data-dir", data_dir)
+
+    assert code == 1
+    assert findings["settings"].level is Level.FAIL
+    assert "server.port" in findings["settings"].found
+
+
+def test_a_database_that_is_none_fails(data_dir: str, capsys: pytest.CaptureFixture[str]) -> None:
+    Path(data_dir).mkdir()
+    (Path(data_dir) / "dragoman.db").write_text("this is no database at all" * 100)
+
+    code, findings = checkup(capsys, "--data-dir", data_dir)
+
+    assert code == 1
+    assert findings["database"].level is Level.FAIL
+
+
+def test_redis_that_is_not_there_fails_without_showing_its_password(
+    data_dir: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_CLUSTER__REDIS_URL", "redis://:sesame@127.0.0.1:1")
+
+    code, findings = checkup(capsys, "--data-dir", data_dir, "--redis")
+
+    assert code == 1
+    assert findings["redis"].level is Level.FAIL
+    assert "sesame" not in str(findings)
+
+
+@pytest.mark.redis
+def test_a_real_redis_passes(
+    data_dir: str,
+    redis_server: RedisProcess,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_CLUSTER__REDIS_URL", redis_server.url)
+
+    code, findings = checkup(capsys, "--data-dir", data_dir, "--redis")
+
+    assert code == 0
+    assert findings["redis"].level is Level.OK
+    assert findings["redis clock"].level is Level.OK

@@ -1,0 +1,159 @@
+"""How a command ends: an exit code, and one sentence where something is wrong."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from dragoman.cli import main
+from dragoman.cli.app import COMMANDS, command_line
+from dragoman.errors import DragomanError, NotFound, SettingsError, StoreError
+from dragoman.version import __version__
+
+DRAGOMAN = Path(sys.executable).with_name("dragoman")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Commands run in an empty folder, so that a default data_dir is nobody's."""
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--help"], 0),
+        (["-h"], 0),
+        (["--version"], 0),
+        (["serve", "--help"], 0),
+        (["config", "show"], 0),
+        (["db", "check"], 1),
+        (["keys", "revoke", "k-nobody"], 1),
+        ([], 2),
+        (["no-such-command"], 2),
+        (["--no-such-option"], 2),
+        (["serve", "--no-such-option"], 2),
+        (["serve", "--port", "http"], 2),
+        (["serve", "--port", "99999"], 2),
+        (["serve", "--log-level", "loud"], 2),
+        (["serve", "--config", "missing.toml"], 2),
+        (["demo", "--seconds", "-1"], 2),
+        (["config", "check", "missing.toml"], 2),
+        (["keys", "create", "--role", "king"], 2),
+    ],
+    ids=str,
+)
+def test_each_end_has_its_exit_code(
+    arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == code
+    written = capsys.readouterr()
+    assert "Traceback" not in written.out + written.err
+    if code:
+        assert written.err
+
+
+@pytest.mark.parametrize(
+    ("raised", "code", "said"),
+    [
+        (NotFound("No such key; list them."), 1, "error: No such key; list them.\n"),
+        (StoreError("It is full; make room."), 1, "error: It is full; make room.\n"),
+        (SettingsError("a: bad.\nb: worse."), 2, "error: a: bad.\nerror: b: worse.\n"),
+        (KeyboardInterrupt(), 130, ""),
+        (
+            ValueError("a\nb"),
+            1,
+            "error: Something went wrong that should not have (ValueError: a b); "
+            "run with DRAGOMAN_TRACEBACK=1 to see where.\n",
+        ),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+def test_what_a_command_raises_becomes_one_sentence(
+    raised: DragomanError,
+    code: int,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("dragoman.cli.config.load_settings", raising(raised))
+
+    assert main(["config", "show"]) == code
+    assert capsys.readouterr().err == said
+
+
+def test_the_traceback_is_shown_to_those_who_ask(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("DRAGOMAN_TRACEBACK", "1")
+    monkeypatch.setattr("dragoman.cli.config.load_settings", raising(ValueError("odd")))
+
+    assert main(["config", "show"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_asking_for_tracebacks_is_not_taken_for_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAGOMAN_TRACEBACK", "1")
+
+    assert main(["config", "show"]) == 0
+
+
+def raising(error: BaseException) -> Callable[..., None]:
+    def fail(*arguments: object, **options: object) -> None:
+        raise error
+
+    return fail
+
+
+def test_the_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["--version"])
+
+    assert capsys.readouterr().out == f"dragoman {__version__}\n"
+
+
+def test_the_overview_says_of_each_command_what_its_own_help_says(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    main(["--help"])
+    overview = capsys.readouterr().out
+
+    for command in COMMANDS:
+        assert command.summary in overview
+        assert main([command.name, "--help"]) == 0
+        assert command.summary in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [command.name for command in COMMANDS])
+def test_only_the_command_that_is_asked_for_is_real(command: str) -> None:
+    app = command_line([command])
+
+    listed = [found.name for found in app.registered_commands]
+    listed += [found.name for found in app.registered_groups]
+    assert sorted(map(str, listed)) == sorted(command.name for command in COMMANDS)
+
+
+def test_help_does_not_wait_for_the_database_or_the_web_framework() -> None:
+    look = (
+        "import sys; from dragoman.cli import main; main(['--help']);"
+        "sys.exit(any(name in sys.modules for name in ('sqlalchemy', 'fastapi', 'pydantic')))"
+    )
+
+    assert subprocess.call([sys.executable, "-c", look], stdout=subprocess.DEVNULL) == 0
+
+
+def test_a_reader_who_leaves_early_is_not_shown_an_error() -> None:
+    with subprocess.Popen(
+        [DRAGOMAN, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        errors = process.stderr.read()
+
+    assert errors == b""
+    assert process.returncode == 1
