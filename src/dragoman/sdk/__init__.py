@@ -1,4 +1,4 @@
-"""For those who build on Dragoman: the node SDK.
+"""For those who build on Dragoman: nodes that do the work, and sessions that ask for it.
 
 from dragoman.sdk import Answer, Job, Node
 
@@ -6,6 +6,12 @@ async def translate(job: Job) -> Answer:
     return Answer(text_translated=job.text.upper())
 
 Node("ws://127.0.0.1:8080", nmt=["en", "es"], work=translate, slots=2).run()
+
+from dragoman.sdk import talk
+
+with talk("ws://127.0.0.1:8080", src_lang="en", tgt_lang="es") as session:
+    session.say("good morning")
+    print(session.next_result())
 """
 
 from dragoman.sdk.node.events import (
@@ -25,6 +31,14 @@ from dragoman.sdk.node.memory import MemoryConnect, MemoryLink
 from dragoman.sdk.node.node import Node
 from dragoman.sdk.node.websocket import WebSocketConnect, node_url
 from dragoman.sdk.node.work import WorkFunction
+from dragoman.sdk.session.client import SessionClient
+from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
+from dragoman.sdk.session.link import SessionConnect, SessionLink
+from dragoman.sdk.session.memory import MemorySessionConnect, MemorySessionLink
+from dragoman.sdk.session.options import SessionOptions
+from dragoman.sdk.session.results import Missing, Result
+from dragoman.sdk.session.sync import SyncSession, talk
+from dragoman.sdk.session.websocket import WebSocketSessionConnect, session_url
 
 __all__ = [
     "Accepted",
@@ -42,13 +56,28 @@ __all__ = [
     "MachineUsage",
     "MemoryConnect",
     "MemoryLink",
+    "MemorySessionConnect",
+    "MemorySessionLink",
+    "Missing",
     "ModelMissing",
     "Node",
     "Refused",
     "Registered",
+    "Result",
+    "SessionClient",
+    "SessionConnect",
+    "SessionEvent",
+    "SessionInterrupted",
+    "SessionLink",
+    "SessionOpened",
+    "SessionOptions",
+    "SyncSession",
     "Unreachable",
     "WebSocketConnect",
+    "WebSocketSessionConnect",
     "WorkFunction",
     "node_url",
+    "session_url",
+    "talk",
     "this_machine",
 ]

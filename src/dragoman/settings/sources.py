@@ -27,6 +27,7 @@ CONFIG_VARIABLE = "DRAGOMAN_CONFIG"
 
 OTHER_VARIABLES: Mapping[str, str] = {
     CONFIG_VARIABLE: "The settings file, where a command is not given `--config`.",
+    "DRAGOMAN_TOKEN": "The key a node or a client shows, where it is not given `--token`.",
     "DRAGOMAN_TRACEBACK": "Set to 1, a failing command shows where in the program it failed.",
     "DRAGOMAN_FUZZ_FRAMES": "How many frames the fuzz tests send.",
     "DRAGOMAN_CHAOS_SCHEDULES": "How many fault schedules the chaos tests try.",

@@ -1,0 +1,90 @@
+"""``dragoman node`` as a node owner types it."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+
+import pytest
+import typer
+from tests.integration.sdk.sockets import free_port, node_command, program, scheduling
+from tests.unit.sdk.scheduler import NODE_KEY
+from typer.testing import CliRunner
+
+from dragoman.cli.node import node
+from dragoman.errors import SettingsError
+from dragoman.live.protocol import JobResult, NodeHeartbeat, NodeRegister, SubProtocol
+
+
+def test_the_command_registers_says_so_once_and_does_jobs() -> None:
+    async def scenario() -> None:
+        flags = ("--profile", "instant", "--slots", "3", "--nmt", "en,es", "--node-id", "n-7")
+        async with (
+            scheduling(keys_required=True) as (scheduler, url),
+            program(
+                *node_command("--url", url, "--json", *flags), DRAGOMAN_TOKEN=NODE_KEY.reveal()
+            ) as process,
+        ):
+            await scheduler.hears(NodeHeartbeat)
+            [register] = scheduler.all(NodeRegister)
+            assert (register.node_id, register.max_concurrent_jobs) == ("n-7", 3)
+            assert register.languages.nmt_langs == ("en", "es")
+            assert register.languages.asr_langs == ()
+            assert scheduler.connections[0].sub is SubProtocol.JSON
+            scheduler.assign("a", text="good morning")
+            [result] = await scheduler.hears(JobResult)
+            assert result.text_translated == "[es] good morning"
+            process.send_signal(signal.SIGTERM)
+            out, err = await process.communicate()
+            assert process.returncode == 0
+            said = f"Node n-7 is registered at {url}/ws/node: cell 0, 2 pools, 3 slots\n"
+            assert (out.decode(), err.decode()) == (said, "")
+
+    asyncio.run(scenario())
+
+
+def test_a_scheduler_that_is_not_there_yet_is_waited_for_and_that_is_said_once() -> None:
+    async def scenario() -> None:
+        port = free_port()
+        url = f"ws://127.0.0.1:{port}"
+        async with program(*node_command("--url", url, "--seed", "1")) as process:
+            assert process.stderr is not None
+            async with asyncio.timeout(60):
+                first = await process.stderr.readline()
+            assert f"Cannot register at {url}/ws/node" in first.decode()
+            assert "Trying again" in first.decode()
+            async with scheduling(port=port) as (scheduler, _):
+                await scheduler.hears(NodeHeartbeat)
+                [register] = scheduler.all(NodeRegister)
+                assert register.languages.tts_langs == ("en", "es", "zh")
+                process.send_signal(signal.SIGTERM)
+                _, err = await process.communicate()
+            assert err == b""
+            assert process.returncode == 0
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("languages", ["en,,es", "e", "english language"])
+def test_a_bad_list_of_languages_is_bad_usage(languages: str) -> None:
+    app = typer.Typer()
+    app.command()(node)
+    result = CliRunner().invoke(app, ["--url", "ws://127.0.0.1:1", "--nmt", languages])
+    assert result.exit_code == 2
+    assert "language" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("flags", "says"),
+    [
+        (["--url", "http://127.0.0.1:1"], "write it like ws://"),
+        (["--url", "ws://127.0.0.1:1", "--engine", "whisper"], "known are simulated"),
+        (["--url", "ws://127.0.0.1:1", "--profile", "lazy"], "known are steady"),
+    ],
+)
+def test_other_bad_flags_are_settings_errors(flags: list[str], says: str) -> None:
+    app = typer.Typer()
+    app.command()(node)
+    result = CliRunner().invoke(app, flags)
+    assert isinstance(result.exception, SettingsError)
+    assert says in result.exception.message
