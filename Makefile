@@ -3,12 +3,13 @@
 BIN := .venv/bin
 WORKERS ?= 2
 FUZZ_FRAMES ?= 1000000
+CHAOS_SCHEDULES ?= 10000
 UV := $(shell command -v uv || echo $(BIN)/uv)
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format fuzz lock
+.PHONY: help setup demo test check format fuzz chaos lock
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,8 +37,15 @@ format: setup ## Format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: setup ## Throw broken frames at the decoders (FUZZ_FRAMES=1000000)
+fuzz: setup ## Throw broken frames at the decoders and the endpoints (FUZZ_FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz_frames --count $(FUZZ_FRAMES)
+	DRAGOMAN_FUZZ_FRAMES=$(FUZZ_FRAMES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
+		tests/integration/gateway/test_same_on_both_transports.py \
+		tests/integration/gateway/test_endpoints_under_fuzz.py
+
+chaos: setup ## Break nodes, network and ledger on schedules (CHAOS_SCHEDULES=10000)
+	DRAGOMAN_CHAOS_SCHEDULES=$(CHAOS_SCHEDULES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
+		tests/simulation/test_chaos.py
 
 lock: setup ## Compile requirements/*.txt anew from pyproject.toml
 	$(COMPILE) --extra cluster --group dev --output-file requirements/dev.txt

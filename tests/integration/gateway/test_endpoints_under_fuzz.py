@@ -1,0 +1,175 @@
+"""The real endpoints, with a whole live plane behind them, under random and mutated frames."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from random import Random
+from typing import Any
+
+import pytest
+from tests.fuzz_frames import frames
+from tests.integration.gateway.sockets import SocketClient, dialled, run, serving
+
+from dragoman.auth import OpenAuthenticator
+from dragoman.clock import SystemClock
+from dragoman.ids import InstanceId, NodeId
+from dragoman.live.gateway import (
+    ConnectionClosed,
+    Connections,
+    Endpoint,
+    Frame,
+    LivePlane,
+    MemoryNetwork,
+)
+from dragoman.live.ledger import MemoryLedger
+from dragoman.live.protocol import (
+    TO_CLIENT,
+    TO_NODE,
+    Device,
+    Error,
+    Hardware,
+    Languages,
+    Message,
+    NodeRegister,
+    Service,
+    ServiceStatus,
+    ServiceType,
+    SessionInit,
+    SubProtocol,
+)
+from dragoman.observability import Metrics
+from dragoman.randomness import Randomness
+from dragoman.settings import load_settings
+
+FUZZ_FRAMES = int(os.environ.get("DRAGOMAN_FUZZ_FRAMES", "2000"))
+FUZZ_SEED = int(os.environ.get("DRAGOMAN_FUZZ_SEED", "21"))
+FRAMES_PER_CONNECTION = 100
+
+REGISTER = NodeRegister(
+    version="1",
+    schema_version="2.0",
+    platform="test",
+    hardware=Hardware(2, 4.0),
+    services=(Service("nmt", ServiceType.NMT, Device.CPU, ServiceStatus.RUNNING),),
+    languages=Languages(("en",), (), ("en", "es"), ("es",)),
+)
+INIT = SessionInit(src_lang="en", tgt_lang="es")
+
+
+def make_plane(seed: int) -> LivePlane:
+    clock = SystemClock()
+    limits = {"messages_per_second": 1_000_000, "node_messages_per_second": 1_000_000}
+    queues = {"session_queue": 100_000, "node_queue": 100_000}
+    settings = load_settings(environ={}, flags={"limits": limits | queues}).settings
+    return LivePlane(
+        settings=settings,
+        ledger=MemoryLedger(clock, Random(seed)),
+        authenticator=OpenAuthenticator(),
+        connections=Connections(),
+        metrics=Metrics(),
+        instance_id=InstanceId("i-fuzz"),
+        clock=clock,
+        randomness=Randomness(seed),
+    )
+
+
+@asynccontextmanager
+async def by_memory(endpoint: Endpoint[Any], decoder: Any) -> AsyncIterator[Any]:
+    network = MemoryNetwork(Random(FUZZ_SEED))
+
+    @asynccontextmanager
+    async def dial(sub: SubProtocol) -> AsyncIterator[Any]:
+        client = await network.connect(endpoint, decoder, offered=[sub.value])
+        yield client
+        await client.close()
+
+    yield dial
+    await network.close()
+
+
+class Decoding:
+    """A socket client that reads what this endpoint sends."""
+
+    def __init__(self, client: SocketClient, decoder: Any) -> None:
+        self._client = client
+        self._decoder = decoder
+        self.send = client.send
+        self.send_frame = client.send_frame
+        self.close = client.close
+
+    async def receive(self) -> Any:
+        return self._decoder.decode(await self._client.receive_frame(), self._client.sub)
+
+
+@asynccontextmanager
+async def by_socket(endpoint: Endpoint[Any], decoder: Any) -> AsyncIterator[Any]:
+    async with serving(endpoint) as url:
+
+        @asynccontextmanager
+        async def dial(sub: SubProtocol) -> AsyncIterator[Any]:
+            async with dialled(url, [sub.value]) as client:
+                yield Decoding(client, decoder)
+
+        yield dial
+
+
+TRANSPORTS = {"memory": by_memory, "socket": by_socket}
+FIRST: dict[str, Message] = {"node": REGISTER, "session": INIT}
+
+
+async def collect(client: Any, codes: Counter[str]) -> None:
+    while True:
+        try:
+            message = await client.receive()
+        except ConnectionClosed as closed:
+            codes[f"closed {closed.code}"] += 1
+            return
+        if isinstance(message, Error):
+            codes[message.code] += 1
+
+
+async def bombard(client: Any, first: Message, sent: Sequence[Frame], codes: Counter[str]) -> None:
+    listening = asyncio.create_task(collect(client, codes))
+    try:
+        await client.send(first)
+        for frame in sent:
+            await client.send_frame(frame)
+        await client.close()
+    except ConnectionClosed:
+        pass
+    await listening
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("name", FIRST)
+def test_no_frame_brings_an_endpoint_anything_but_typed_errors(name: str, transport: str) -> None:
+    async def main() -> Counter[str]:
+        plane = make_plane(FUZZ_SEED)
+        endpoint: Endpoint[Any] = plane.node_endpoint if name == "node" else plane.session_endpoint
+        codes: Counter[str] = Counter()
+        batches: dict[SubProtocol, list[Frame]] = {sub: [] for sub in SubProtocol}
+        await plane.start()
+        decoder = TO_NODE if name == "node" else TO_CLIENT
+        async with TRANSPORTS[transport](endpoint, decoder) as dial:
+            for sub, frame in frames(FUZZ_SEED, FUZZ_FRAMES):
+                batches[sub].append(frame)
+                if len(batches[sub]) == FRAMES_PER_CONNECTION:
+                    async with dial(sub) as client:
+                        await bombard(client, FIRST[name], batches[sub], codes)
+                    batches[sub] = []
+            await endpoint.connections.wait_empty()
+        await plane.sessions.close_all()
+        await plane.stop()
+        assert len(endpoint.connections) == 0
+        assert all(not node.online for node in plane.registry.nodes()), "every socket is gone"
+        assert NodeId("") not in [node.node_id for node in plane.registry.nodes()]
+        return codes
+
+    codes = run(main)
+    assert "INTERNAL_ERROR" not in codes, f"seed {FUZZ_SEED}: {codes}"
+    assert "closed 1011" not in codes, f"seed {FUZZ_SEED}: {codes}"
+    assert codes["INVALID_MESSAGE"] > 0

@@ -1,0 +1,115 @@
+"""``dragoman demo``: a server, a fleet and traffic, to look around in."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import signal
+import subprocess
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.integration.live_api.manual_node import Caller, ManualNode
+from tests.integration.serve.server_process import (
+    DRAGOMAN,
+    PATIENCE_SECONDS,
+    ServerProcess,
+    environment,
+    eventually,
+)
+
+DEMO = (DRAGOMAN, "demo")
+
+
+def test_a_demo_answers_jobs_until_its_time_is_up(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--seconds", "5", command=DEMO) as demo:
+        caller = Caller(demo)
+        answer = caller.ask(("en", "es"), wait_ms=10_000)
+        nodes = caller.get("/nodes").json()["items"]
+        pools = caller.get("/pools").json()["items"]
+        caller.close()
+
+        assert answer.status_code == 201
+        assert answer.json()["result"]["text_translated"] == "[es] hello"
+        assert len(nodes) == 12
+        assert all(node["status"] == "ready" for node in nodes)
+        assert len(pools) > 10
+        assert demo.wait() == 0
+        assert "Traceback" not in demo.all_output()
+
+
+def test_the_examples_of_a_demo_work_as_they_stand(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--nodes", "1", "--traffic", "0", command=DEMO) as demo:
+        assert demo.process.stdout is not None
+        lines = [demo.process.stdout.readline() for _ in range(3)]
+        commands = [line.strip() for line in lines if "curl" in line]
+        assert len(commands) == 2
+        for command in commands:
+            words = shlex.split(command)
+            body = words[words.index("-d") + 1]
+            url = next(word for word in words if word.startswith("http"))
+            answer = httpx.post(url, content=body.encode(), timeout=PATIENCE_SECONDS)
+            assert answer.status_code == 201
+            assert answer.json()["outcome"] == "success"
+        demo.signal(signal.SIGINT)
+        assert demo.wait() == 0
+
+
+def test_live_traffic_flows_by_itself(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--nodes", "4", command=DEMO) as demo:
+        caller = Caller(demo)
+
+        def some_succeeded() -> bool:
+            jobs = caller.get("/jobs").json()["items"]
+            return len([job for job in jobs if job["outcome"] == "success"]) >= 5
+
+        eventually(some_succeeded, "five utterances are translated")
+        caller.close()
+
+
+def test_a_node_of_ones_own_joins_the_demo(tmp_path: Path) -> None:
+    with ServerProcess(tmp_path / "data", "--nodes", "1", "--traffic", "0", command=DEMO) as demo:
+        caller = Caller(demo)
+        with ManualNode(demo, ("cy", "gd")) as node:
+            asking = caller.begin_to_ask(("cy", "gd"), wait_ms=30_000)
+            node.succeed(node.take(), text_translated="halò")
+            assert asking.result().json()["result"]["text_translated"] == "halò"
+        caller.close()
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "write-a-node.md"
+
+
+@pytest.mark.skipif(not GUIDE.exists(), reason="the guide is not written yet")
+def test_a_node_written_as_the_guide_says_joins_the_demo(tmp_path: Path) -> None:
+    block = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
+    assert block is not None
+    # The node tells how busy this machine is, which now and then is too busy for a job.
+    env = environment(
+        DRAGOMAN_SCHEDULER__NODE_HEALTH__HEARTBEAT_INTERVAL_SECONDS="1",
+        DRAGOMAN_SCHEDULER__NODE_HEALTH__RESOURCE_THRESHOLD_PERCENT="100",
+    )
+    none = ("--nodes", "0", "--traffic", "0")
+    with ServerProcess(tmp_path / "data", *none, command=DEMO, env=env) as demo:
+        program = tmp_path / "node.py"
+        socket_url = demo.url.replace("http", "ws")
+        program.write_text(block[1].replace("ws://127.0.0.1:8080", socket_url))
+        node = subprocess.Popen([DRAGOMAN.with_name("python"), program])
+        caller = Caller(demo)
+        try:
+            eventually(
+                lambda: [n["status"] for n in caller.get("/nodes").json()["items"]] == ["ready"],
+                "the node is ready",
+            )
+            (view,) = caller.get("/nodes").json()["items"]
+            source, target = view["languages"]["nmt_langs"][:2]
+            job = {"pipeline": {"use_nmt": True}, "wait_ms": 30_000}
+            eventually(
+                lambda: caller.ask((source, target), **job).json().get("outcome") == "success",
+                "it does a job",
+            )
+        finally:
+            caller.close()
+            node.terminate()
+            node.wait(timeout=PATIENCE_SECONDS)
