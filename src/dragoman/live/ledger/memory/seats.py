@@ -34,7 +34,6 @@ class Attempt(msgspec.Struct, kw_only=True, gc=False):
     """An attempt that holds a slot, or an ended one that its job has not taken yet.
 
     It is part of no cycle, so the garbage collector need not look at it; the same goes for jobs.
-    With a fleet's worth of them alive, its looking would be a third of an allocation's cost.
     """
 
     attempt_id: AttemptId

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 import msgspec
-from redis.exceptions import AskError, MovedError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import AskError, NoScriptError, RedisError, ResponseError
 
 from dragoman.errors import DependencyDown
 from dragoman.live.ledger.redis.scripts import Script
@@ -70,7 +70,7 @@ class Line:
                 # A restart, a failover or SCRIPT FLUSH: running it in full makes it known again.
                 command = call.in_full()
                 reply = (await self._servers.exchange(lane, [command]))[0]
-            elif isinstance(reply, AskError | MovedError):
+            elif isinstance(reply, AskError):
                 # A server that takes the keys over need not know the script yet.
                 command = call.in_full()
                 reply = await self._servers.follow(reply, command)

@@ -42,20 +42,24 @@ _PIECES: dict[Kind, tuple[str, ...]] = {
 """What the operations of a kind share, in the order they build on each other."""
 
 
+def _text(folder: str, name: str) -> str:
+    return (_LUA / folder / f"{name}.lua").read_text("utf-8")
+
+
 def _assemble(kind: Kind) -> Script:
-    folder = _LUA / kind.value
     shared = _PIECES[kind]
     operations = sorted(
         entry.name.removesuffix(".lua")
-        for entry in folder.iterdir()
+        for entry in (_LUA / kind).iterdir()
         if entry.name.endswith(".lua") and entry.name.removesuffix(".lua") not in shared
     )
-    parts = [
-        _LUA / "shared" / "now.lua",
-        *(folder / f"{name}.lua" for name in (*shared, *operations)),
-        _LUA / "shared" / "batch.lua",
-    ]
-    source = "\n".join(part.read_text("utf-8") for part in parts)
+    source = "\n".join(
+        (
+            _text("shared", "now"),
+            *(_text(kind, name) for name in (*shared, *operations)),
+            _text("shared", "batch"),
+        )
+    )
     return Script(source, sha1(source.encode(), usedforsecurity=False).hexdigest(), _KEYS[kind])
 
 

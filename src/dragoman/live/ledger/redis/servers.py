@@ -41,8 +41,8 @@ class Servers(Protocol):
         """Send commands in one go and read their replies in order."""
         ...
 
-    async def follow(self, error: AskError | MovedError, command: Command) -> Reply:
-        """Send a command where the server said it belongs."""
+    async def follow(self, error: AskError, command: Command) -> Reply:
+        """Send a command where the server said it belongs; a MovedError is an AskError too."""
         ...
 
     async def close(self) -> None: ...
@@ -70,7 +70,7 @@ class SingleServer:
         finally:
             self._idle.append(connection)
 
-    async def follow(self, error: AskError | MovedError, command: Command) -> Reply:
+    async def follow(self, error: AskError, command: Command) -> Reply:
         return error
 
     async def close(self) -> None:
@@ -113,13 +113,13 @@ class ClusterServers:
         node = self._client.get_node(node_name=lane) if lane else self._client.get_default_node()
         return await self._exchange(node, commands)
 
-    async def follow(self, error: AskError | MovedError, command: Command) -> Reply:
-        node = self._client.get_node(host=error.host, port=error.port)
-        if isinstance(error, AskError):
-            # ASKING counts for the next command of the same connection only.
-            return (await self._exchange(node, (("ASKING",), command)))[1]
-        self._learn()
-        return (await self._exchange(node, (command,)))[0]
+    async def follow(self, error: AskError, command: Command) -> Reply:
+        node: ClusterNode | None = self._client.get_node(host=error.host, port=error.port)
+        if isinstance(error, MovedError):
+            self._learn()
+            return (await self._exchange(node, (command,)))[0]
+        # ASKING counts for the next command of the same connection only.
+        return (await self._exchange(node, (("ASKING",), command)))[1]
 
     async def close(self) -> None:
         if self._learning is not None:

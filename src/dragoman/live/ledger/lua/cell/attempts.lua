@@ -21,6 +21,13 @@ local function read(key, attempt_id)
   return packed and cmsgpack.unpack(packed) or nil
 end
 
+-- The packed record of an attempt that ended or holds a slot, and its result.
+local function stored(attempt_id)
+  local ended = redis.call('HGET', ENDED, attempt_id)
+  if ended then return ended, redis.call('HGET', OUTPUTS, attempt_id) or '' end
+  return redis.call('HGET', HELD, attempt_id), ''
+end
+
 local function write_held(attempt_id, attempt)
   hset(HELD, attempt_id, cmsgpack.pack(attempt))
 end

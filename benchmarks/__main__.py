@@ -1,0 +1,51 @@
+"""Runs benchmarks by name and prints their tables."""
+
+from __future__ import annotations
+
+import argparse
+import platform
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import ledger
+from benchmarks.full_job import run as full_job
+
+BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
+    "ledger": lambda chosen: ledger.run(chosen.quick),
+    "full_job": lambda chosen: full_job.run(
+        full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument(
+        "names", nargs="*", metavar="name", help=f"one of: {', '.join(BENCHMARKS)} (default: all)"
+    )
+    parser.add_argument("--quick", action="store_true", help="small fleets, few jobs: a smoke test")
+    parser.add_argument(
+        "--peers",
+        action=argparse.BooleanOptionalAction,
+        default=True,
+        help="full_job: install task queues under .bench and measure them too (default: yes)",
+    )
+    parser.add_argument("--ray", action="store_true", help="full_job: and Ray, which is large")
+    parser.add_argument(
+        "--record", action="store_true", help="full_job: write the figures to docs/performance.md"
+    )
+    chosen = parser.parse_args()
+    unknown = [name for name in chosen.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark is called {unknown[0]}; there are: {', '.join(BENCHMARKS)}")
+    console = Console(width=110)
+    console.print(f"Python {platform.python_version()}, {platform.machine()}")
+    for name in chosen.names or BENCHMARKS:
+        for table in BENCHMARKS[name](chosen):
+            console.print(table)
+
+
+if __name__ == "__main__":
+    main()

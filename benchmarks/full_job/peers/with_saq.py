@@ -1,0 +1,30 @@
+"""SAQ: an asyncio queue on Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from typing import Any
+
+from saq import Queue  # type: ignore[import-not-found]
+
+from benchmarks.full_job.peers.measuring import IN_FLIGHT, produce
+
+queue = Queue.from_url(os.environ["BENCH_REDIS_URL"])
+
+
+async def noop(context: dict[str, Any]) -> None:
+    """Nothing."""
+
+
+settings = {"queue": queue, "functions": [noop], "concurrency": IN_FLIGHT}
+
+
+async def main() -> None:
+    await queue.connect()
+    await produce(lambda: queue.apply("noop"))
+    await queue.disconnect()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

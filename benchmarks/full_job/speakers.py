@@ -1,0 +1,79 @@
+"""Clients whose audio comes in small chunks, at the pace of speech."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from benchmarks.full_job.frames import DragomanFrames
+from benchmarks.full_job.tally import Tally
+from benchmarks.full_job.websocket import Socket, connect
+
+PCM_BYTES_PER_MS = 32
+UTTERANCE_MS = 3000
+
+
+class Speaker:
+    """One client that never stops talking, in utterances of three seconds."""
+
+    def __init__(
+        self, number: int, chunk_ms: int, socket: Socket, frames: DragomanFrames, tally: Tally
+    ) -> None:
+        self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._chunks_per_utterance = UTTERANCE_MS // chunk_ms
+        # Each began at another time, so that they do not all end at once.
+        self._spoken = number % self._chunks_per_utterance
+        self._seq = 0
+        self._chunk: msgspec.Raw = frames.audio(chunk_ms * PCM_BYTES_PER_MS)
+        self._socket = socket
+        self._frames = frames
+        self._tally = tally
+        socket.on_frame = self._received
+        socket.send(frames.session_init())
+
+    def speak(self) -> None:
+        """Say the next chunk."""
+        self._spoken += 1
+        is_final = self._spoken % self._chunks_per_utterance == 0
+        self._socket.send(self._frames.audio_chunk(self._seq, self._chunk, is_final=is_final))
+        self._seq += 1
+
+    def _received(self, payload: bytes) -> None:
+        told = self._frames.read(payload)
+        if told.kind == "translation_result":
+            self._tally.jobs += 1
+            self._socket.send(self._frames.client_heartbeat(told.delivery_seq))
+        elif told.kind == "session_init_ack":
+            self.opened.set_result(None)
+        elif told.kind in ("error", "missing_result"):
+            self._tally.failed(told)
+
+
+async def open_speakers(
+    port: int, count: int, chunk_ms: int, frames: DragomanFrames, tally: Tally
+) -> list[Speaker]:
+    """Connect all speakers; they wait to be let speak."""
+    speakers = []
+    for number in range(count):
+        socket = await connect(port, "/ws/session", frames.sub, binary=frames.binary)
+        tally.watch(socket)
+        speaker = Speaker(number, chunk_ms, socket, frames, tally)
+        async with asyncio.timeout(30):
+            await speaker.opened
+        speakers.append(speaker)
+    return speakers
+
+
+async def talk(speakers: list[Speaker], chunk_ms: int) -> None:
+    """Let all of them speak, spread evenly over the time of a chunk."""
+    loop = asyncio.get_running_loop()
+    step_seconds = chunk_ms / 1000 / len(speakers)
+    due = loop.time()
+    while True:
+        for speaker in speakers:
+            speaker.speak()
+            due += step_seconds
+            ahead_seconds = due - loop.time()
+            if ahead_seconds > 0.001:
+                await asyncio.sleep(ahead_seconds)

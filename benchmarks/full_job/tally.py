@@ -1,0 +1,48 @@
+"""What a driver counts."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from benchmarks.full_job.frames import Told
+from benchmarks.full_job.load import FrameSizes
+from benchmarks.full_job.websocket import Socket
+
+
+class Tally:
+    """Jobs that came back, the frames of their lives, and the first thing that went wrong."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._problem: str | None = None
+        self._frames: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+        self._sockets: list[Socket] = []
+
+    def saw(self, kind: str, payload: bytes) -> None:
+        """A frame came or went."""
+        self._frames[kind] += 1
+        self._bytes[kind] += len(payload)
+
+    def watch(self, socket: Socket) -> None:
+        """A socket that ends is a failure."""
+        self._sockets.append(socket)
+
+    def failed(self, told: Told) -> None:
+        self._problem = self._problem or f"{told.kind} {told.code} {told.message}"
+
+    def problem(self) -> str | None:
+        """What went wrong, if anything did."""
+        lost = (socket.closed_because for socket in self._sockets if socket.closed_because)
+        return self._problem or next(lost, None)
+
+    def sizes(self) -> FrameSizes | None:
+        """The average frames; None when not every kind was seen."""
+        kinds = FrameSizes.__struct_fields__
+        if not all(self._frames[kind] for kind in kinds):
+            return None
+        return FrameSizes(*(self._bytes[kind] // self._frames[kind] for kind in kinds))
+
+    def close(self) -> None:
+        for socket in self._sockets:
+            socket.close()
