@@ -1,0 +1,30 @@
+"""Ledgers on real Redis servers, with keys of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import count
+from random import Random
+
+import pytest
+
+from dragoman.live.ledger import RedisLedger
+
+OpenLedger = Callable[..., RedisLedger]
+
+_prefixes = count()
+
+
+@pytest.fixture
+def key_prefix() -> str:
+    return f"ledger-redis-{next(_prefixes)}"
+
+
+@pytest.fixture
+def open_ledger(key_prefix: str) -> OpenLedger:
+    """Open a ledger on a server; whoever opens it closes it."""
+
+    def opened(url: str, **options: object) -> RedisLedger:
+        return RedisLedger(url, Random(7), **{"key_prefix": key_prefix, **options})  # type: ignore[arg-type]
+
+    return opened
