@@ -9,11 +9,12 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import ledger
+from benchmarks import fleet, ledger
 from benchmarks.full_job import run as full_job
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "ledger": lambda chosen: ledger.run(chosen.quick),
+    "fleet": lambda chosen: fleet.run(chosen.quick),
     "full_job": lambda chosen: full_job.run(
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),

@@ -30,7 +30,9 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "DRAGOMAN_TOKEN": "The key a node or a client shows, where it is not given `--token`.",
     "DRAGOMAN_TRACEBACK": "Set to 1, a failing command shows where in the program it failed.",
     "DRAGOMAN_FUZZ_FRAMES": "How many frames the fuzz tests send.",
+    "DRAGOMAN_FUZZ_SEED": "Which frames they send.",
     "DRAGOMAN_CHAOS_SCHEDULES": "How many fault schedules the chaos tests try.",
+    "DRAGOMAN_CHAOS_SEED": "The one schedule they try.",
 }
 """Variables that begin like settings and are none."""
 

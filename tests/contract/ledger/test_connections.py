@@ -270,6 +270,18 @@ def test_a_node_whose_heartbeats_come_is_not_lost_for_silence(bench: Bench) -> N
     assert isinstance(bench(silent), NodeLost)
 
 
+def test_a_node_given_up_while_its_connection_lived_is_placed_again_before_it_gets_slots(
+    bench: Bench,
+) -> None:
+    node = bench.join("n-1")
+    bench(bench.ledger.lose(node.cell, node.sender))
+    assert bench.try_beat(node) == NotSeated(node.node_id)
+    placement = Placement(node.node_id, node.owner, 1, LEASE_MS)
+    bench(bench.ledger.place(node.cell, placement))
+    bench.beat(node)
+    bench.dispatch(node)
+
+
 def test_a_removed_node_gives_up_its_seat_to_the_next(bench: Bench) -> None:
     first, second = bench.join("n-1"), bench.join("n-2")
     gone = bench(bench.ledger.remove(first.cell, first.sender))

@@ -174,6 +174,9 @@ class Cell:
         seat = self._seat_of(Sender(heartbeat.node_id, heartbeat.epoch))
         if not isinstance(seat, Seat):
             return seat
+        if not seat.online:
+            # It was given up while its connection lived: it takes its seat again by being placed.
+            return a.NotSeated(seat.node_id)
         seat.alive_until_ms = now_ms + heartbeat.lease_ms
         self._refresh(seat, now_ms)
         if not seat.held and not heartbeat.running:

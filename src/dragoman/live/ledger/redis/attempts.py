@@ -83,7 +83,7 @@ class AttemptOperations:
         answer = await self._tags.ask_cell(cell, "drop", (attempt_id,))
         if answer[0] != b"dropped":
             return _stale_or_cold(cell, answer)
-        self._where.forget(attempt_id)
+        self._where.forget(attempt_id, cell)
         return a.Dropped(self._freed(cell, answer[1], answer[2]))
 
     async def mark_asked(
@@ -114,7 +114,7 @@ class AttemptOperations:
 
     async def settle(self, cell: int, attempt_ids: Sequence[AttemptId]) -> None:
         for attempt_id in attempt_ids:
-            self._where.forget(attempt_id)
+            self._where.forget(attempt_id, cell)
         await self._tags.ask_cell(cell, "settle", attempt_ids)
 
     async def read_attempt(self, cell: int, attempt_id: AttemptId) -> AttemptRecord | None:

@@ -27,8 +27,10 @@ class Whereabouts:
         if len(self._cells) > _REMEMBERED:
             self._cells.popitem(last=False)
 
-    def forget(self, attempt_id: AttemptId) -> None:
-        self._cells.pop(attempt_id, None)
+    def forget(self, attempt_id: AttemptId, cell: int) -> None:
+        """The attempt is over in this cell; what is known of another one stays."""
+        if self._cells.get(attempt_id) == cell:
+            del self._cells[attempt_id]
 
     def cell_of(self, attempt_id: AttemptId) -> int | None:
         return self._cells.get(attempt_id)

@@ -20,7 +20,7 @@ local function free(seat, attempt_id, attempt, freed)
       return
     end
   end
-  freed.slots = freed.slots + 1
+  if takes(seat) then freed.slots = freed.slots + 1 end
   write_seat(seat)
 end
 
