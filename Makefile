@@ -47,6 +47,9 @@ chaos: setup ## Break nodes, network and ledger on schedules (CHAOS_SCHEDULES=10
 	DRAGOMAN_CHAOS_SCHEDULES=$(CHAOS_SCHEDULES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/simulation/test_chaos.py
 
+bench: setup ## Measure it, beside a bare relay and other task queues
+	$(BIN)/python -m benchmarks
+
 lock: setup ## Compile requirements/*.txt anew from pyproject.toml
 	$(COMPILE) --extra cluster --group dev --output-file requirements/dev.txt
 	$(COMPILE) --extra all --output-file requirements/all.txt

@@ -26,9 +26,6 @@ from dragoman.live.dispatch.refusal import as_info, with_job
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.sightings import Sightings
 from dragoman.live.ledger import (
-    NO_ACK,
-    OUT_OF_TIME,
-    RAN_TOO_LONG,
     AttemptRecord,
     Bound,
     Ending,
@@ -86,7 +83,7 @@ class Course:
             clock=clock,
         )
         self._inheritances = Inheritances(ledger, settlement, terms, self, clock)
-        self._deadlines = Deadlines(clock, self._due)
+        self._deadlines = Deadlines(ledger, settlement, terms, self, clock)
         self._ledger = ledger
         self._allocator = allocator
         self._settlement = settlement
@@ -247,7 +244,7 @@ class Course:
             return True
         return record.current is not None
 
-    async def _catch_up(self, job: LiveJob) -> None:
+    async def catch_up(self, job: LiveJob) -> None:
         """An attempt could not be won back: take over what the ledger knows of the job."""
         attempt = job.attempt
         if attempt is not None:
@@ -275,38 +272,7 @@ class Course:
         if freed.slots:
             self.reception.wake()
 
-    # --- deadlines -------------------------------------------------------------------------------
-
-    def _due(self, job: LiveJob) -> None:
-        if not job.ended:
-            self.spawn(self._look_at(job))
-
-    async def _look_at(self, job: LiveJob) -> None:
-        try:
-            await self._act_on_time(job, self._clock.monotonic())
-        finally:
-            if not job.ended:
-                self._deadlines.arm_again(job)
-
-    async def _act_on_time(self, job: LiveJob, now: float) -> None:
-        attempt = job.attempt
-        if job.deadline is not None and now >= job.deadline:
-            await self._out_of_time(job)
-        elif attempt is not None and now >= attempt.deadline:
-            await self._attempt_overdue(job, attempt)
-        elif job.inheritance is not None and now >= job.inheritance.until:
-            await self._inheritances.overdue(job)
-        elif job.waiting and job.pending_until is not None and now >= job.pending_until:
-            await self._stop_waiting(job)
-
-    async def _attempt_overdue(self, job: LiveJob, attempt: LiveAttempt) -> None:
-        if not attempt.accepted_ms:
-            # A heartbeat that lists the attempt is as good as an acknowledgement.
-            known = await self._ledger.read_attempt(attempt.cell, attempt.attempt_id)
-            if known is not None and known.times.accepted_ms:
-                attempt.accepted(known.times.accepted_ms, self._clock, self._terms.run_ms)
-                return
-        await self.give_up(attempt.record(job), RAN_TOO_LONG if attempt.accepted_ms else NO_ACK)
+    # --- giving up -------------------------------------------------------------------------------
 
     async def give_up(self, attempt: AttemptRecord, error: ErrorInfo) -> None:
         """Win the attempt back from its node and go on without it."""
@@ -315,12 +281,22 @@ class Course:
             return
         job = self.attempts.get(attempt.attempt_id)
         if job is not None:
-            await self._catch_up(job)
+            await self.catch_up(job)
 
     async def end_by_force(self, attempt: AttemptRecord, ending: Ending, reason: ErrorInfo) -> None:
         """End a job whose attempt is still out: the attempt is won back first."""
         if await self._win_back(attempt, reason):
             await self.follow(await self._settlement.end(attempt, ending))
+
+    async def stop_waiting(self, job: LiveJob) -> None:
+        """The job has waited long enough, unless a slot is being tried for it right now."""
+        if not job.allocating:
+            self.reception.leave(job)
+            await self.refuse(job, job.refusal or errors.NoCapacity())
+
+    async def stop_expecting(self, job: LiveJob) -> None:
+        """The slot the job was to inherit did not come in time."""
+        await self._inheritances.overdue(job)
 
     async def _win_back(self, attempt: AttemptRecord, reason: ErrorInfo) -> bool:
         won = await self._settlement.cancel(attempt, reason)
@@ -330,21 +306,6 @@ class Course:
         running = RunningJob(attempt.job_id, attempt.attempt_id)
         self.tell_cancel(running, won.node_id, won.owner, reason.code)
         return True
-
-    async def _out_of_time(self, job: LiveJob) -> None:
-        ending = Ending(Outcome.FAILED, error=OUT_OF_TIME)
-        if job.attempt is not None:
-            await self.end_by_force(job.attempt.record(job), ending, OUT_OF_TIME)
-        else:
-            await self.follow(await self._settlement.end_without_attempt(job.job_id, ending))
-        if not job.ended:
-            await self._catch_up(job)
-
-    async def _stop_waiting(self, job: LiveJob) -> None:
-        if job.allocating:
-            return
-        self.reception.leave(job)
-        await self.refuse(job, job.refusal or errors.NoCapacity())
 
     # --- coming to an end ------------------------------------------------------------------------
 

@@ -1,23 +1,55 @@
-"""One timer for each job: somebody looks at it at its next deadline."""
+"""When a job's time is up: for an acknowledgement, for a run, for waiting, for all of it."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from dragoman.clock import Clock
-from dragoman.live.dispatch.live_job import LiveJob
+from dragoman.live.dispatch.live_job import LiveAttempt, LiveJob
+from dragoman.live.ledger import (
+    NO_ACK,
+    OUT_OF_TIME,
+    RAN_TOO_LONG,
+    AttemptRecord,
+    Ending,
+    Ledger,
+    Settlement,
+    Step,
+    Terms,
+)
+from dragoman.live.protocol import ErrorInfo, Outcome
 
 _SOONEST_AGAIN_SECONDS = 0.1
 """A look that changed nothing is not repeated at once: what it waits for is on its way."""
 
 
-class Deadlines:
-    """Arms the timers. Moving a deadline later costs nothing: the timer finds it moved."""
+class Timed(Protocol):
+    """What becomes of a job when time is up."""
 
-    def __init__(self, clock: Clock, due: Callable[[LiveJob], None]) -> None:
+    async def give_up(self, attempt: AttemptRecord, error: ErrorInfo) -> None: ...
+    async def end_by_force(
+        self, attempt: AttemptRecord, ending: Ending, reason: ErrorInfo
+    ) -> None: ...
+    async def stop_waiting(self, job: LiveJob) -> None: ...
+    async def stop_expecting(self, job: LiveJob) -> None: ...
+    async def follow(self, step: Step) -> None: ...
+    async def catch_up(self, job: LiveJob) -> None: ...
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
+
+
+class Deadlines:
+    """One timer for each job. Moving a deadline later costs nothing: the timer finds it moved."""
+
+    def __init__(
+        self, ledger: Ledger, settlement: Settlement, terms: Terms, timed: Timed, clock: Clock
+    ) -> None:
+        self._ledger = ledger
+        self._settlement = settlement
+        self._run_ms = terms.run_ms
+        self._timed = timed
         self._clock = clock
-        self._due = due
 
     def arm(self, job: LiveJob) -> None:
         """Look at the job at its next deadline, if no earlier look is planned."""
@@ -26,16 +58,15 @@ class Deadlines:
             return
         self._set(job, at)
 
-    def arm_again(self, job: LiveJob) -> None:
-        """Plan the next look, after one."""
-        at = job.next_deadline()
-        if at is not None and job.timer is None:
-            self._set(job, max(at, self._clock.monotonic() + _SOONEST_AGAIN_SECONDS))
-
     def disarm(self, job: LiveJob) -> None:
         if job.timer is not None:
             job.timer.cancel()
             job.timer = None
+
+    def _arm_again(self, job: LiveJob) -> None:
+        at = job.next_deadline()
+        if at is not None and job.timer is None:
+            self._set(job, max(at, self._clock.monotonic() + _SOONEST_AGAIN_SECONDS))
 
     def _set(self, job: LiveJob, at: float) -> None:
         self.disarm(job)
@@ -45,4 +76,43 @@ class Deadlines:
 
     def _fire(self, job: LiveJob) -> None:
         job.timer = None
-        self._due(job)
+        if not job.ended:
+            self._timed.spawn(self._look_at(job))
+
+    async def _look_at(self, job: LiveJob) -> None:
+        try:
+            await self._act(job, self._clock.monotonic())
+        finally:
+            if not job.ended:
+                self._arm_again(job)
+
+    async def _act(self, job: LiveJob, now: float) -> None:
+        attempt = job.attempt
+        if job.deadline is not None and now >= job.deadline:
+            await self._out_of_time(job)
+        elif attempt is not None and now >= attempt.deadline:
+            await self._attempt_overdue(job, attempt)
+        elif job.inheritance is not None and now >= job.inheritance.until:
+            await self._timed.stop_expecting(job)
+        elif job.waiting and job.pending_until is not None and now >= job.pending_until:
+            await self._timed.stop_waiting(job)
+
+    async def _attempt_overdue(self, job: LiveJob, attempt: LiveAttempt) -> None:
+        if not attempt.accepted_ms:
+            # A heartbeat that lists the attempt is as good as an acknowledgement.
+            known = await self._ledger.read_attempt(attempt.cell, attempt.attempt_id)
+            if known is not None and known.times.accepted_ms:
+                attempt.accepted(known.times.accepted_ms, self._clock, self._run_ms)
+                return
+        error = RAN_TOO_LONG if attempt.accepted_ms else NO_ACK
+        await self._timed.give_up(attempt.record(job), error)
+
+    async def _out_of_time(self, job: LiveJob) -> None:
+        ending = Ending(Outcome.FAILED, error=OUT_OF_TIME)
+        if job.attempt is not None:
+            await self._timed.end_by_force(job.attempt.record(job), ending, OUT_OF_TIME)
+        else:
+            step = await self._settlement.end_without_attempt(job.job_id, ending)
+            await self._timed.follow(step)
+        if not job.ended:
+            await self._timed.catch_up(job)

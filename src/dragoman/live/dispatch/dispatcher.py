@@ -213,6 +213,10 @@ class Dispatcher:
 
     # --- neighbours ------------------------------------------------------------------------------
 
+    def drives(self, job_id: JobId) -> bool:
+        """Whether this instance sees to the job's end."""
+        return job_id in self._course.jobs
+
     def counts(self) -> dict[str, int]:
         """How many jobs this instance drives, and how many of them wait."""
         return {

@@ -207,6 +207,11 @@ class Registry:
             raise errors.NotFound(f"There is no node {node_id}.")
         return found
 
+    @property
+    def timeout_seconds(self) -> float:
+        """How long a node may be silent."""
+        return self._rules.timeout_seconds
+
     def nodes(self) -> Iterator[Node]:
         return iter(self._nodes.values())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dragoman.errors import (
     DragomanError,
     FleetFull,
@@ -89,9 +91,14 @@ class NodeHandler:
         self._events = events
         self._connection: Connection | None = None
         self._node: Node | None = None
+        self._patience: asyncio.TimerHandle | None = None
 
     async def opened(self, connection: Connection) -> None:
         self._connection = connection
+        # Whoever has not registered has no heartbeats that could time out.
+        self._patience = asyncio.get_running_loop().call_later(
+            self._registry.timeout_seconds, ConnectionLink(connection).timed_out
+        )
 
     async def received(self, message: NodeToScheduler) -> None:
         node = self._node
@@ -107,6 +114,7 @@ class NodeHandler:
             self._registry.invalid_beat(self._node)
 
     async def closed(self, code: int, reason: str) -> None:
+        self._stop_waiting()
         if self._node is not None:
             await self._registry.disconnected(self._node)
 
@@ -148,7 +156,13 @@ class NodeHandler:
             connection.close(_CLOSES.get(type(error), CloseCode.POLICY), error.message)
             return
         self._node = node
+        self._stop_waiting()
         connection.send(ack)
+
+    def _stop_waiting(self) -> None:
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
 
     def _refuse_first(self) -> InvalidMessage:
         error = InvalidMessage("The first message of a node is node_register; send that.")

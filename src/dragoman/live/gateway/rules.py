@@ -88,7 +88,7 @@ def session_rules(settings: Settings) -> SessionRules:
         queue_messages=limits.session_queue,
         queue_bytes=limits.session_queue_bytes,
         max_sessions=limits.max_sessions,
-        buffered_bytes=limits.buffered_bytes,
+        sessions_per_tenant=limits.sessions_per_tenant,
         semantic=PoolRule(scheduler.pools.rule) is not PoolRule.ASR_TTS,
     )
 

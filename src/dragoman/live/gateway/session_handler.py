@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.auth import Principal, effective_tenant
-from dragoman.errors import DragomanError, InvalidMessage, RateLimited
+from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
 from dragoman.ids import ConnectionId
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
@@ -19,6 +19,13 @@ from dragoman.live.protocol import (
     Utterance,
 )
 from dragoman.live.sessions import Session, Sessions
+
+_CLOSE_CODES: dict[type[DragomanError], CloseCode] = {
+    InvalidMessage: CloseCode.BAD_FIRST_MESSAGE,
+    Forbidden: CloseCode.FORBIDDEN,
+    RateLimited: CloseCode.TOO_MANY,
+    ServerDraining: CloseCode.DRAINING,
+}
 
 
 class SessionLink:
@@ -100,16 +107,19 @@ class SessionHandler:
             self._session = await self._sessions.open(message, tenant, link)
         except DragomanError as error:
             connection.send(_error(error))
-            code = (
-                CloseCode.TOO_MANY
-                if isinstance(error, RateLimited)
-                else CloseCode.BAD_FIRST_MESSAGE
-            )
-            connection.close(code, error.message)
+            connection.close(_close_code(error), error.message)
 
     def _refuse_utterance(self, message: Utterance, error: DragomanError) -> None:
         if self._connection is not None:
             self._connection.send(_error(error, message.utterance_index, message.request_id))
+
+
+def _close_code(error: DragomanError) -> CloseCode:
+    """How a connection ends that could not have a session."""
+    for kind, code in _CLOSE_CODES.items():
+        if isinstance(error, kind):
+            return code
+    return CloseCode.INTERNAL_ERROR
 
 
 def _error(

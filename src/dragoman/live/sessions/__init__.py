@@ -11,8 +11,9 @@ from dragoman.live.sessions.record import (
 )
 from dragoman.live.sessions.rules import Budget, SessionRules
 from dragoman.live.sessions.segments import SegmentRules
-from dragoman.live.sessions.session import Session, SessionState, Tools
+from dragoman.live.sessions.session import Session, SessionState
 from dragoman.live.sessions.sessions import Sessions
+from dragoman.live.sessions.tools import Tools
 
 __all__ = [
     "Budget",

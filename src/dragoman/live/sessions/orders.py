@@ -23,11 +23,11 @@ class Speech(msgspec.Struct, frozen=True):
     """One utterance, however it came."""
 
     index: int
+    targets: tuple[str, ...]
     input: JobInput
     cut: Cut = Cut.NONE
     request_id: RequestId | None = None
     src_lang: str | None = None
-    tgt_lang: str | None = None
     pipeline: Pipeline | None = None
     features: tuple[str, ...] | None = None
     next_chunk_seq: int = 0
@@ -35,17 +35,18 @@ class Speech(msgspec.Struct, frozen=True):
 
     @property
     def size_bytes(self) -> int:
+        """What it takes in memory while it is in flight."""
         return len(self.input.audio or b"") + len(self.input.text or "")
 
 
-def whole_utterance(message: Utterance) -> Speech:
+def whole_utterance(init: SessionInit, message: Utterance) -> Speech:
     """An utterance the client cut itself."""
     return Speech(
         message.utterance_index,
+        targets_for(init, message),
         JobInput(message.audio, message.text),
         request_id=message.request_id,
         src_lang=message.src_lang,
-        tgt_lang=message.tgt_lang,
         pipeline=message.pipeline,
         features=message.features,
     )
@@ -54,6 +55,13 @@ def whole_utterance(message: Utterance) -> Speech:
 def targets_of(init: SessionInit) -> tuple[str, ...]:
     """The orders results come in: one for each target, or a single one for two ways."""
     return (AUTO_TARGET,) if init.mode is Mode.TWO_WAY_AUTO else init.targets
+
+
+def targets_for(init: SessionInit, message: Utterance) -> tuple[str, ...]:
+    """The orders an utterance belongs to; two ways have one, whatever the utterance names."""
+    if message.tgt_lang is None or init.mode is Mode.TWO_WAY_AUTO:
+        return targets_of(init)
+    return (message.tgt_lang,)
 
 
 def job_spec(

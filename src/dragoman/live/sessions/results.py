@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.ids import SessionId
+from dragoman.ids import JobId, SessionId
+from dragoman.live.dispatch import AUTO_TARGET
 from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import (
     Error,
@@ -43,7 +44,7 @@ def translation_result(
         delivery_seq=delivery_seq,
         session_id=session_id,
         utterance_index=index,
-        tgt_lang=(output.tgt_lang if output else None) or target,
+        tgt_lang=_language(record, target),
         job_id=record.job_id,
         request_id=record.spec.request_id,
         scheduling=scheduling_of(record),
@@ -59,12 +60,20 @@ def translation_result(
     )
 
 
+def _language(record: JobRecord, target: str) -> str:
+    """What was translated into: of two ways, the node says which one it was."""
+    if target != AUTO_TARGET:
+        return target
+    said = record.output.tgt_lang if record.output else None
+    return said or record.spec.lang_b or target
+
+
 def missing_result(
     session_id: SessionId,
     delivery_seq: int,
     index: int,
-    target: str | None,
-    record: JobRecord | None,
+    target: str,
+    job_id: JobId | None,
     reason: str,
 ) -> MissingResult:
     """An utterance that has no result, in its place."""
@@ -73,8 +82,8 @@ def missing_result(
         session_id=session_id,
         utterance_index=index,
         reason=reason,
-        tgt_lang=target,
-        job_id=record.job_id if record else None,
+        tgt_lang=None if target == AUTO_TARGET else target,
+        job_id=job_id,
     )
 
 
@@ -85,8 +94,13 @@ def failure(record: JobRecord) -> ErrorInfo | None:
     return record.error or ErrorInfo("INTERNAL_ERROR", "The job failed without saying why.")
 
 
-def error_message(info: ErrorInfo, index: int, request_id: str | None) -> Error:
+def error_message(
+    info: ErrorInfo, index: int, request_id: str | None, job_id: JobId | None = None
+) -> Error:
+    """Why an utterance has no result; what it names can be looked up."""
     details: dict[str, object] = dict(info.details or {})
+    if job_id is not None:
+        details.setdefault("job_id", job_id)
     after = details.get("retry_after_ms")
     return Error(
         code=info.code,

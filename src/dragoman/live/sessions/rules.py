@@ -23,8 +23,8 @@ class SessionRules(msgspec.Struct, frozen=True):
     queue_messages: int
     queue_bytes: int
     max_sessions: int
-    buffered_bytes: int
-    """For the whole process."""
+    sessions_per_tenant: int
+    """0: as many as the server has room for."""
     semantic: bool
     """The pool rule asks for semantic repair."""
 
@@ -41,6 +41,10 @@ class Budget:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self.used = 0
+
+    def has_room(self, size_bytes: int) -> bool:
+        """Whether so much more may be kept."""
+        return self.used + size_bytes <= self._limit
 
     def change(self, delta_bytes: int) -> bool:
         """Count bytes kept or let go; False when the limit is passed."""

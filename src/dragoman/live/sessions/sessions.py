@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from hashlib import sha256
 from hmac import compare_digest
@@ -21,13 +21,16 @@ from dragoman.live.protocol import (
 )
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionOwner, SessionRecord
-from dragoman.live.sessions.session import Session, Tools
-from dragoman.observability import get_logger
+from dragoman.live.sessions.session import Session, SessionState
+from dragoman.live.sessions.tools import Tools
+from dragoman.observability import get_logger, yielding
 
 log = get_logger("dragoman.sessions")
 
 TICK_SECONDS = 0.5
+CHECK_SECONDS = 5.0
 _SECRET_BITS = 256
+_RETRY_MS = 1000
 
 
 class Sessions:
@@ -38,10 +41,13 @@ class Sessions:
         self._instance_id = instance_id
         self._random = random
         self._open: dict[SessionId, Session] = {}
+        self._by_tenant: Counter[TenantId] = Counter()
         self._by_heard: OrderedDict[SessionId, Session] = OrderedDict()
         """Connected sessions, the one not heard of for longest first."""
         self._gone: OrderedDict[SessionId, float] = OrderedDict()
         """Disconnected ones, and since when."""
+        self._to_forget: dict[SessionId, int] = {}
+        """Sessions that are over and whose records are still kept, with their epochs."""
 
     def __len__(self) -> int:
         return len(self._open)
@@ -59,27 +65,28 @@ class Sessions:
             if resumed is not None:
                 return resumed
         check_session_init(init)
-        if len(self._open) >= self._tools.rules.max_sessions:
-            raise errors.RateLimited(
-                "This server has as many sessions as it may; try again later, or another server.",
-                retry_after_ms=1000,
-            )
+        self._check_room(tenant)
         session_id = SessionId(new_id(self._random, "s"))
         secret = f"{self._random.getrandbits(_SECRET_BITS):064x}"
         session = Session(session_id, tenant, init, self._tools, self._over)
         owner = SessionOwner(self._instance_id, link.id, 1)
-        await self._tools.records.create(
-            SessionRecord(session_id, tenant, _hash(secret), _without_token(init), owner)
-        )
-        self._open[session_id] = session
-        self._tools.metrics.sessions.set(len(self._open))
-        await session.attach(link, owner.epoch, 0)
+        self._enter(session)
+        try:
+            await self._tools.records.create(
+                SessionRecord(session_id, tenant, _hash(secret), _without_token(init), owner)
+            )
+        except BaseException:
+            self._over(session)
+            raise
+        session.attach(link, owner.epoch)
         self.heard(session)
         self._ack(session, f"{session_id}.{secret}", resumed=False)
         return session
 
     def heard(self, session: Session) -> None:
         """Something came from the client."""
+        if session.state is SessionState.OVER:
+            return
         session.last_heard = self._tools.clock.monotonic()
         self._by_heard[session.session_id] = session
         self._by_heard.move_to_end(session.session_id)
@@ -92,15 +99,19 @@ class Sessions:
 
     async def run(self) -> None:
         """Find clients that fell silent, and end sessions whose client did not come back."""
-        while True:
-            await asyncio.sleep(TICK_SECONDS)
-            self._time_out_silent()
-            await self._end_gone()
-
-    async def close_all(self) -> None:
-        """End every session at once."""
-        for session in self:
-            await session.abandon()
+        checked_at = self._tools.clock.monotonic()
+        try:
+            while True:
+                await asyncio.sleep(TICK_SECONDS)
+                self._time_out_silent()
+                await self._end_gone()
+                await self._forget_records()
+                if self._tools.clock.monotonic() - checked_at >= CHECK_SECONDS:
+                    checked_at = self._tools.clock.monotonic()
+                    await self._look_for_lost_jobs()
+        finally:
+            for session in self:
+                session.stop()
 
     def _time_out_silent(self) -> None:
         limit = self._tools.clock.monotonic() - self._tools.rules.heartbeat_timeout_seconds
@@ -111,6 +122,15 @@ class Sessions:
             if session.link is not None:
                 session.link.timed_out()
 
+    async def _look_for_lost_jobs(self) -> None:
+        try:
+            async for session in yielding(self, self._tools.clock):
+                await session.look_for_lost_jobs()
+        except errors.DependencyDown as error:
+            log.warning_limited(
+                "lost_jobs_not_looked_for", key="lost", every_seconds=10, error=error.message
+            )
+
     async def _end_gone(self) -> None:
         limit = self._tools.clock.monotonic() - self._tools.rules.resume_grace_seconds
         for session_id, since in list(self._gone.items()):
@@ -120,10 +140,27 @@ class Sessions:
             self._gone.pop(session_id, None)
             if session is not None and session.link is None:
                 log.info("session_abandoned", session_id=session_id)
-                try:
-                    await session.abandon()
-                except errors.DependencyDown:
-                    self._gone[session_id] = since
+                await session.abandon()
+
+    async def _forget_records(self) -> None:
+        """Forget sessions that are over; those that cannot be forgotten now, at the next tick."""
+        while self._to_forget:
+            session_id, epoch = self._to_forget.popitem()
+            try:
+                if not await self._tools.records.forget(session_id, epoch):
+                    await self._forget_unheard_take(session_id)
+            except errors.DependencyDown as down:
+                self._to_forget[session_id] = epoch
+                log.warning_limited(
+                    "session_not_forgotten", key="forget", every_seconds=10, error=down.message
+                )
+                return
+
+    async def _forget_unheard_take(self, session_id: SessionId) -> None:
+        """A resume raised the epoch, and the answer was lost: the record is still this one's."""
+        record = await self._tools.records.read(session_id)
+        if record is not None and record.owner.instance_id == self._instance_id:
+            await self._tools.records.forget(session_id, record.owner.epoch)
 
     async def _resume(
         self, init: SessionInit, tenant: TenantId, link: ClientLink
@@ -137,17 +174,32 @@ class Sessions:
         if not compare_digest(record.secret_hash, _hash(secret)):
             return None
         taken = await self._tools.records.take(session.session_id, self._instance_id, link.id)
-        if taken is None:
+        if taken is None or session.state is SessionState.OVER:
             return None
-        await session.attach(link, taken.owner.epoch, init.last_delivery_seq)
         self._gone.pop(session.session_id, None)
+        session.attach(link, taken.owner.epoch)
         self.heard(session)
         self._ack(session, token, resumed=True)
-        session.send_again(init.last_delivery_seq)
+        await session.go_on(init.last_delivery_seq)
         return session
 
+    def _check_room(self, tenant: TenantId) -> None:
+        rules = self._tools.rules
+        if len(self._open) >= rules.max_sessions:
+            raise errors.RateLimited(
+                "This server has as many sessions as it may; try again later, or another server.",
+                retry_after_ms=_RETRY_MS,
+            )
+        if rules.sessions_per_tenant and self._by_tenant[tenant] >= rules.sessions_per_tenant:
+            raise errors.RateLimited(
+                f"Tenant {tenant!r} has as many sessions as it may; close one, or try again later.",
+                retry_after_ms=_RETRY_MS,
+            )
+
     def _ack(self, session: Session, token: str, *, resumed: bool) -> None:
-        session.send(
+        if session.link is None:
+            return
+        session.link.send(
             SessionInitAck(
                 session_id=session.session_id,
                 resume_token=token,
@@ -160,11 +212,22 @@ class Sessions:
             )
         )
 
+    def _enter(self, session: Session) -> None:
+        self._open[session.session_id] = session
+        self._by_tenant[session.tenant] += 1
+        self._tools.metrics.sessions.set(len(self._open))
+
     def _over(self, session: Session) -> None:
-        self._open.pop(session.session_id, None)
+        if self._open.pop(session.session_id, None) is None:
+            return
+        self._by_tenant[session.tenant] -= 1
+        if not self._by_tenant[session.tenant]:
+            del self._by_tenant[session.tenant]
         self._by_heard.pop(session.session_id, None)
         self._gone.pop(session.session_id, None)
         self._tools.dispatcher.routes.forget(session.session_id)
+        self._to_forget[session.session_id] = session.epoch
+        self._tools.dispatcher.spawn(self._forget_records())
         self._tools.metrics.sessions.set(len(self._open))
 
 

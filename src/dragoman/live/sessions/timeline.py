@@ -27,6 +27,11 @@ class Timeline:
         self._send = send
         self._clock = clock
         self._started: dict[int, float] = {}
+        self._ends_left: dict[int, int] = {}
+
+    def expect(self, index: int, ends: int) -> None:
+        """The utterance will be delivered or announced so many times."""
+        self._ends_left[index] = ends
 
     def tell(
         self,
@@ -50,6 +55,10 @@ class Timeline:
             )
         )
 
-    def over(self, index: int) -> None:
-        """Nothing more will happen to the utterance."""
-        self._started.pop(index, None)
+    def ended(self, index: int) -> None:
+        """The utterance was delivered or announced once; after the last time it is over."""
+        left = self._ends_left.pop(index, 1) - 1
+        if left:
+            self._ends_left[index] = left
+        else:
+            self._started.pop(index, None)

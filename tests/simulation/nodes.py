@@ -1,0 +1,352 @@
+"""Nodes for tests: honest ones that count for themselves, and every kind of misbehaviour."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from enum import Enum
+from random import Random
+from typing import Any
+
+from dragoman.auth import ApiKey
+from dragoman.ids import AttemptId, NodeId
+from dragoman.live.gateway import ConnectionClosed, Endpoint, MemoryClient, MemoryNetwork
+from dragoman.live.protocol import (
+    TO_NODE,
+    Command,
+    Device,
+    Error,
+    ErrorInfo,
+    Hardware,
+    JobAck,
+    JobAssign,
+    JobCancel,
+    JobResult,
+    JobStarted,
+    Languages,
+    Message,
+    ModelNotAvailable,
+    NodeControl,
+    NodeHealth,
+    NodeHeartbeat,
+    NodeRegister,
+    NodeRegisterAck,
+    NodeStatus,
+    NodeToScheduler,
+    ResourceUsage,
+    RunningJob,
+    SchedulerToNode,
+    Service,
+    ServiceStatus,
+    ServiceType,
+)
+
+CALM = ResourceUsage(cpu_percent=1.0, mem_percent=1.0)
+OVERLOADED = ErrorInfo("NODE_OVERLOADED", "every slot is taken")
+STOPPED = ErrorInfo("JOB_CANCELLED", "stopped as asked")
+
+
+class Answer(Enum):
+    """How a node ends its jobs."""
+
+    WELL = "well"
+    RETRYABLE = "retryable"
+    FINAL = "final"
+    OVERLOADED = "overloaded"
+    MODEL_MISSING = "model_missing"
+    NEVER = "never"
+
+
+@dataclass
+class Manner:
+    """How a node behaves; may be changed while it runs."""
+
+    slots: int | None = 4
+    service: Callable[[Random], float] = lambda _: 1.0
+    answer: Answer = Answer.WELL
+    acks: bool = True
+    lists: bool = True
+    """Whether its heartbeats tell what it works on."""
+    obeys_cancel: bool = True
+    cancel_seconds: float = 0.0
+    beats: bool = True
+    public: bool = True
+    asr: tuple[str, ...] = ("zh", "en")
+    nmt: tuple[str, ...] = ("zh", "en")
+    tts: tuple[str, ...] = ("zh", "en")
+    features: tuple[str, ...] = ()
+
+
+def seconds(value: float) -> Callable[[Random], float]:
+    """Every job takes this long."""
+    return lambda _: value
+
+
+def exponential(mean: float) -> Callable[[Random], float]:
+    """Jobs take any time, so long on average."""
+    return lambda random: random.expovariate(1 / mean)
+
+
+def service(kind: ServiceType, status: ServiceStatus = ServiceStatus.RUNNING) -> Service:
+    return Service(f"{kind.value}-1", kind, Device.CPU, status)
+
+
+SERVICES = tuple(service(kind) for kind in (ServiceType.ASR, ServiceType.NMT, ServiceType.TTS))
+
+
+class ScriptedNode:
+    """A node program: its work goes on while its connection is gone, until it is restarted."""
+
+    def __init__(
+        self,
+        node_id: str,
+        network: MemoryNetwork,
+        endpoint: Endpoint[NodeToScheduler],
+        random: Random,
+        manner: Manner,
+        key: ApiKey | None = None,
+    ) -> None:
+        self.node_id = NodeId(node_id)
+        self.manner = manner
+        self.working: dict[AttemptId, RunningJob] = {}
+        """What it works on, by its own count."""
+        self.high_water = 0
+        self.over_limit = 0
+        """Jobs it was given while every slot was taken, by its own count.
+
+        Not counted while it still has work from an earlier connection: such work is adopted,
+        over the limit if need be.
+        """
+        self.assigned: list[JobAssign] = []
+        self.heard: list[SchedulerToNode] = []
+        self.status: NodeHealth | None = None
+        self.token: str | None = None
+        self.close_code: int | None = None
+        self.ack: NodeRegisterAck | None = None
+        self._network = network
+        self._endpoint = endpoint
+        self._random = random
+        self._key = key
+        self._client: MemoryClient[SchedulerToNode] | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._jobs: dict[AttemptId, asyncio.Task[None]] = {}
+        self._brought: set[AttemptId] = set()
+        self._unsent: dict[AttemptId, JobResult] = {}
+        self._ear: asyncio.Task[None] | None = None
+        self._pulse: asyncio.Task[None] | None = None
+
+    # --- the connection --------------------------------------------------------------------------
+
+    @property
+    def connected(self) -> bool:
+        return self._client is not None
+
+    @property
+    def client(self) -> MemoryClient[SchedulerToNode]:
+        assert self._client is not None, f"{self.node_id} is not connected"
+        return self._client
+
+    async def connect(self, *, key: ApiKey | None = None, token: str | None = None) -> None:
+        """Open a connection and register over it, with the work in hand."""
+        client = await self._network.connect(self._endpoint, TO_NODE, key=key or self._key)
+        self._client, self.ack, self.close_code = client, None, None
+        self._brought = set(self.working)
+        self._ear = self._spawn(self._listen(client))
+        await client.send(
+            NodeRegister(
+                version="1",
+                schema_version="2.0",
+                platform="test",
+                hardware=Hardware(4, 8.0),
+                services=SERVICES,
+                languages=Languages(self.manner.asr, (), self.manner.nmt, self.manner.tts),
+                node_id=self.node_id,
+                registration_token=token,
+                features=self.manner.features,
+                max_concurrent_jobs=self.manner.slots,
+                accept_public_jobs=self.manner.public,
+                running=tuple(self.working.values()),
+            )
+        )
+
+    def cut(self, *, server_notices_after: float | None = 0.0) -> None:
+        """The network breaks; the node's work goes on."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.link.cut(server_notices_after=server_notices_after)
+
+    def pause(self) -> None:
+        """Nothing gets in or out, as when the process is stopped."""
+        self.client.link.to_server.pause()
+        self.client.link.to_client.pause()
+
+    def resume(self) -> None:
+        """What was held back goes through."""
+        self.client.link.to_client.resume()
+        self.client.link.to_server.resume()
+
+    def restart(self) -> None:
+        """The process dies, with all its work."""
+        self.cut()
+        for task in self._jobs.values():
+            task.cancel()
+        self._jobs.clear()
+        self.working.clear()
+        self._unsent.clear()
+
+    async def stop(self) -> None:
+        """End everything the node does."""
+        self.restart()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # --- speaking --------------------------------------------------------------------------------
+
+    async def say(self, message: Message) -> bool:
+        """Send a message, if there is a connection."""
+        if self._client is None:
+            return False
+        try:
+            await self._client.send(message)
+        except ConnectionClosed:
+            return False
+        return True
+
+    async def beat(
+        self,
+        usage: ResourceUsage = CALM,
+        *,
+        slots: int | None = None,
+        services: tuple[Service, ...] | None = None,
+    ) -> None:
+        await self.say(
+            NodeHeartbeat(
+                usage,
+                tuple(self.working.values()) if self.manner.lists else (),
+                services=services,
+                max_concurrent_jobs=slots,
+            )
+        )
+
+    async def finish(self, running: RunningJob, result: JobResult) -> None:
+        """Send a result; while there is no connection it is kept."""
+        if not await self.say(result):
+            self._unsent[running.attempt_id] = result
+            return
+        self.working.pop(running.attempt_id, None)
+
+    # --- listening -------------------------------------------------------------------------------
+
+    async def _listen(self, client: MemoryClient[SchedulerToNode]) -> None:
+        try:
+            while True:
+                message = await client.receive()
+                if client is self._client:
+                    self.heard.append(message)
+                    await self._hear(message)
+        except ConnectionClosed as closed:
+            if client is self._client:
+                self._client = None
+                self.close_code = closed.code
+
+    async def _hear(self, message: SchedulerToNode) -> None:
+        match message:
+            case NodeRegisterAck():
+                await self._registered(message)
+            case NodeStatus():
+                self.status = message.status
+            case JobAssign():
+                self._take(message)
+            case JobCancel():
+                await self._cancelled(RunningJob(message.job_id, message.attempt_id))
+            case NodeControl(command=Command.REPORT):
+                if self.manner.beats:
+                    await self.beat()
+            case NodeControl() | Error():
+                pass
+
+    async def _registered(self, ack: NodeRegisterAck) -> None:
+        self.ack, self.token, self.status = ack, ack.registration_token, ack.status
+        for running in ack.cancel:
+            await self._cancelled(running)
+        for attempt_id, result in list(self._unsent.items()):
+            if await self.say(result):
+                self._unsent.pop(attempt_id, None)
+                self.working.pop(attempt_id, None)
+        if self._pulse is not None:
+            self._pulse.cancel()
+        self._pulse = self._spawn(self._beat_forever(ack.heartbeat_interval_ms / 1000))
+
+    async def _beat_forever(self, interval: float) -> None:
+        while self.connected:
+            if self.manner.beats:
+                await self.beat()
+            await asyncio.sleep(interval)
+
+    # --- working ---------------------------------------------------------------------------------
+
+    def _take(self, assign: JobAssign) -> None:
+        self.assigned.append(assign)
+        running = RunningJob(assign.job_id, assign.attempt_id)
+        limit = self.manner.slots
+        if limit is not None and len(self.working) >= limit:
+            self.over_limit += not self._brought & self.working.keys()
+            self._spawn(self._refuse(running))
+            return
+        self.working[assign.attempt_id] = running
+        self.high_water = max(self.high_water, len(self.working))
+        task = self._spawn(self._work(running))
+        self._jobs[assign.attempt_id] = task
+        task.add_done_callback(lambda _: self._jobs.pop(assign.attempt_id, None))
+
+    async def _refuse(self, running: RunningJob) -> None:
+        await self.say(JobResult(running.job_id, running.attempt_id, False, error=OVERLOADED))
+
+    async def _work(self, running: RunningJob) -> None:
+        job_id, attempt_id = running.job_id, running.attempt_id
+        answer = self.manner.answer
+        if answer is Answer.OVERLOADED:
+            result = JobResult(job_id, attempt_id, False, error=OVERLOADED)
+            await self.finish(running, result)
+            return
+        if self.manner.acks:
+            await self.say(JobAck(job_id, attempt_id))
+            await self.say(JobStarted(job_id, attempt_id))
+        if answer is Answer.NEVER:
+            await asyncio.Event().wait()
+        await asyncio.sleep(self.manner.service(self._random))
+        match answer:
+            case Answer.WELL:
+                result = JobResult(job_id, attempt_id, True, text_translated=str(self.node_id))
+            case Answer.MODEL_MISSING:
+                await self.say(
+                    ModelNotAvailable("nmt-1", "not loaded", job_id=job_id, attempt_id=attempt_id)
+                )
+                self.working.pop(attempt_id, None)
+                return
+            case _:
+                error = ErrorInfo("MODEL_CRASHED", "no luck", answer is Answer.RETRYABLE)
+                result = JobResult(job_id, attempt_id, False, error=error)
+        await self.finish(running, result)
+
+    async def _cancelled(self, running: RunningJob) -> None:
+        if not self.manner.obeys_cancel:
+            return
+        task = self._jobs.pop(running.attempt_id, None)
+        if task is not None:
+            task.cancel()
+        self._spawn(self._stop(running))
+
+    async def _stop(self, running: RunningJob) -> None:
+        await asyncio.sleep(self.manner.cancel_seconds)
+        self._unsent.pop(running.attempt_id, None)
+        result = JobResult(running.job_id, running.attempt_id, False, error=STOPPED)
+        await self.finish(running, result)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task

@@ -1,0 +1,125 @@
+"""Fleets for tests of the snapshot: any node hypothesis can think of, and a naive reading."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from dragoman.ids import NodeId
+from dragoman.live.protocol import (
+    Capability,
+    Device,
+    ExclusionReason,
+    Languages,
+    Pipeline,
+    Service,
+    ServiceStatus,
+    ServiceType,
+)
+from dragoman.live.snapshot import NodeFacts, Pair, PoolRule, Requirement
+
+LANGUAGES = ("de", "en", "zh")
+FEATURES = ("emotion_detection", "speaker_identification", "voice_cloning")
+RULES = (PoolRule.ASR_TTS, PoolRule.SEMANTIC_F2F, PoolRule.SEMANTIC_ONE_WAY)
+
+language = st.sampled_from(LANGUAGES)
+languages = st.lists(language, unique=True).map(tuple)
+pairs = st.lists(st.tuples(language, language), min_size=1, max_size=2, unique=True).map(tuple)
+features = st.lists(st.sampled_from(FEATURES), unique=True, max_size=2).map(tuple)
+pipelines = st.builds(
+    Pipeline, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans()
+)
+rules = st.sampled_from(RULES)
+requirements = st.builds(Requirement, rules, pairs, pipelines, features)
+
+
+@st.composite
+def services(draw: st.DrawFn) -> tuple[Service, ...]:
+    kinds = draw(st.lists(st.sampled_from(ServiceType), max_size=6))
+    return tuple(
+        Service(f"s{number}", kind, Device.CPU, draw(st.sampled_from(ServiceStatus)))
+        for number, kind in enumerate(kinds)
+    )
+
+
+@st.composite
+def nodes(draw: st.DrawFn, index: int, cell: int = 0) -> NodeFacts:
+    offered = draw(services())
+    unready = draw(st.lists(st.sampled_from(ServiceType), unique=True, max_size=1))
+    return NodeFacts(
+        node_id=NodeId(f"n{cell}-{index}"),
+        cell=cell,
+        index=index,
+        languages=Languages(*(draw(languages) for _ in range(4))),
+        services=offered,
+        capabilities=tuple(Capability(kind, False) for kind in unready),
+        features=frozenset(draw(features)),
+        ready=draw(st.booleans()),
+        public=draw(st.integers(0, 3)) > 0,
+        over_threshold=draw(st.integers(0, 3)) == 0,
+        marked=frozenset(service.service_id for service in offered if draw(st.integers(0, 4)) == 0),
+    )
+
+
+# --- the naive reading: one node, one question, no masks ------------------------------------------
+
+
+def in_pool(rule: PoolRule, facts: NodeFacts, pair: Pair) -> bool:
+    source, target = pair
+    known = facts.languages
+    match rule:
+        case PoolRule.ASR_TTS:
+            return source in known.asr_langs and target in known.tts_langs
+        case PoolRule.TEXT:
+            return source in known.nmt_langs and target in known.nmt_langs
+        case PoolRule.SEMANTIC_F2F:
+            both = source in known.semantic_langs and target in known.semantic_langs
+            return both and source != target
+        case PoolRule.SEMANTIC_ONE_WAY:
+            speaks = target in known.nmt_langs and target in known.tts_langs
+            return source in known.semantic_langs and speaks and source != target
+
+
+def knows_stages(facts: NodeFacts, pipeline: Pipeline, pair: Pair) -> bool:
+    source, target = pair
+    known = facts.languages
+    return (
+        (not pipeline.use_asr or source in known.asr_langs)
+        and (not pipeline.use_semantic or source in known.semantic_langs)
+        and (not pipeline.use_nmt or {source, target} <= set(known.nmt_langs))
+        and (not pipeline.use_tts or target in known.tts_langs)
+    )
+
+
+def first_reason(
+    facts: NodeFacts, requirement: Requirement, pipeline: Pipeline
+) -> ExclusionReason | None:
+    """Why the node may not carry the job: the first of the protocol's reasons that holds."""
+
+    def met(kind: ServiceType, *, marks: bool) -> bool:
+        unready = {capability.type for capability in facts.capabilities if not capability.ready}
+        return kind not in unready and any(
+            service.type is kind
+            and service.status is ServiceStatus.RUNNING
+            and not (marks and service.service_id in facts.marked)
+            for service in facts.services
+        )
+
+    present = {service.type for service in facts.services}
+    holds = {
+        ExclusionReason.NOT_READY: not facts.ready,
+        ExclusionReason.NOT_PUBLIC: not facts.public,
+        ExclusionReason.PAIR_UNSUPPORTED: not all(
+            in_pool(requirement.rule, facts, pair) and knows_stages(facts, pipeline, pair)
+            for pair in requirement.pairs
+        ),
+        ExclusionReason.SERVICE_MISSING: not set(requirement.types) <= present,
+        ExclusionReason.SERVICE_NOT_READY: not all(
+            met(kind, marks=False) for kind in requirement.types
+        ),
+        ExclusionReason.FEATURE_UNSUPPORTED: not set(requirement.features) <= facts.features,
+        ExclusionReason.MODEL_UNAVAILABLE: not all(
+            met(kind, marks=True) for kind in requirement.types
+        ),
+        ExclusionReason.RESOURCE_THRESHOLD: facts.over_threshold,
+    }
+    return next((reason for reason in ExclusionReason if holds.get(reason)), None)
