@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import subprocess
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +58,7 @@ PEERS = (
             *("--without-gossip", "--without-mingle", "--without-heartbeat"),
         ),
     ),
-    Peer("saq", ("saq[redis]",), ("saq", f"{_SCRIPTS}.with_saq.settings")),
+    Peer("saq", ("saq[redis]", "typing_extensions"), ("saq", f"{_SCRIPTS}.with_saq.settings")),
 )
 RAY = Peer("ray", ("ray",), ())
 
@@ -71,7 +72,7 @@ def install(peer: Peer) -> None:
     if uv is None:
         raise NotInstalled("uv is not on the path; install it to measure peers")
     for command in (
-        [uv, "venv", "--quiet", "--clear", str(FOLDER / peer.name)],
+        [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(FOLDER / peer.name)],
         [uv, "pip", "install", "--quiet", "--python", str(peer.python), *peer.packages],
     ):
         try:

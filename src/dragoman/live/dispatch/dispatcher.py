@@ -105,6 +105,7 @@ class Dispatcher:
         self.events = NodeEvents(ledger, settlement, self._course, sightings, terms, clock)
         self.upkeep = Upkeep(ledger, self._course, nodes, terms, instance_id)
         self._draining = False
+        metrics.pending_jobs.set_function(lambda: len(self._course.reception))
 
     # --- jobs ------------------------------------------------------------------------------------
 
@@ -150,7 +151,8 @@ class Dispatcher:
                 )
         if not batch:
             job.deadline = job.started + self._terms.total_ms / 1000
-        job.may_wait = order.may_wait
+        # Batch work waits for slots, but not for a pair or a feature nobody has.
+        job.may_wait = order.may_wait and not batch
         job.on_partial = order.on_partial
         job.on_progress = order.on_progress
         if spec.exclude_node_id is not None:
@@ -226,8 +228,14 @@ class Dispatcher:
         }
 
     def drain(self) -> None:
-        """Take no new work; what is under way goes on."""
+        """Take no new work; what is under way goes on.
+
+        Batch jobs that wait are let go of: their claims run out, and another instance, if there
+        is one, takes them up.
+        """
         self._draining = True
+        for job in self._course.reception.waiting_batch():
+            self._course.abandon(job)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Run something beside, for as long as the dispatcher lives."""

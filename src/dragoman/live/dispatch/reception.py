@@ -56,6 +56,8 @@ class Reception:
         still looking is not missed.
         """
         if waits_forever(job.spec):
+            if isinstance(error, NEVER_WAITS) and not job.may_wait:
+                return False
             self._batch.join(job)
         elif not job.may_wait or isinstance(error, NEVER_WAITS) or not self._live.join(job):
             return False
@@ -66,6 +68,10 @@ class Reception:
         if self.wakes != wakes:
             self.wake()
         return True
+
+    def waiting_batch(self) -> list[LiveJob]:
+        """Batch jobs in line."""
+        return list(self._batch)
 
     def leave(self, job: LiveJob) -> None:
         """The job waits no more."""

@@ -23,6 +23,9 @@ M = TypeVar("M")
 ABORT_KEY = "dragoman.abort"
 """Where `SocketProtocol` puts, in the ASGI scope, the call that drops the socket."""
 
+WRITE_KEY = "dragoman.write"
+"""Where it puts the call that writes a message without the way through ASGI."""
+
 _LINGER_SECONDS = 15.0
 """How long a socket may take to say goodbye after its connection has ended here."""
 
@@ -53,7 +56,10 @@ class WebSocketApp(Generic[M]):
         abort = scope.get(ABORT_KEY, _cannot_abort)
         try:
             await serve_connection(
-                self._endpoint, handshake, AsgiWire(send, abort), _frames(receive)
+                self._endpoint,
+                handshake,
+                AsgiWire(send, abort, scope.get(WRITE_KEY, _cannot_write)),
+                _frames(receive),
             )
         finally:
             # A peer that no longer reads would otherwise hold its socket for ever.
@@ -96,19 +102,27 @@ def _closed(code: int, reason: str | None) -> Closed:
 
 
 class AsgiWire:
-    """Writes through an ASGI `send`, without a task of its own.
+    """Writes at once where the server can, else through an ASGI `send`, without a task of its own.
 
     uvicorn's `send` only waits while its write buffer is full. So it is started right here, and
     becomes something to await in the rare case that it has to wait.
     """
 
-    __slots__ = ("_send", "abort")
+    __slots__ = ("_send", "_write_now", "abort")
 
-    def __init__(self, send: AsgiSend, abort: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        send: AsgiSend,
+        abort: Callable[[], None],
+        write_now: Callable[[Frame], bool],
+    ) -> None:
         self._send = send
+        self._write_now = write_now
         self.abort = abort
 
     def write(self, frame: Frame) -> Awaitable[None] | None:
+        if self._write_now(frame):
+            return None
         kind = "text" if isinstance(frame, str) else "bytes"
         return _begin(self._send({"type": "websocket.send", kind: frame}))
 
@@ -146,3 +160,8 @@ class _Rest:
 
 def _cannot_abort() -> None:
     """Under another server than ours the socket ends when that server sees fit."""
+
+
+def _cannot_write(frame: Frame) -> bool:
+    """Under another server than ours everything goes through ASGI."""
+    return False

@@ -157,6 +157,8 @@ class Departures:
 
     async def _store(self, speech: Speech) -> None:
         next_chunk_seq = max(self.next_chunk_seq, speech.next_chunk_seq)
+        is_open = self._arrivals.is_open
+        self._unstored = [job for job in self._unstored if is_open(job.utterance_index, job.target)]
         try:
             await self._tools.records.opened(
                 self._session_id,

@@ -88,7 +88,7 @@ class SessionRecords(Protocol):
     async def delivered(
         self, session_id: SessionId, epoch: int, entries: Sequence[Delivered]
     ) -> bool:
-        """These have their delivery numbers now, and are no longer open."""
+        """These have their delivery numbers now, and are no longer open; told twice, it is once."""
         ...
 
     async def acknowledged(self, session_id: SessionId, epoch: int, upto: int) -> bool:
@@ -154,7 +154,8 @@ class MemoryRecords:
         if record is None:
             return False
         done = {(entry.utterance_index, entry.target) for entry in entries}
-        kept = (*record.unacknowledged, *entries)[-self._keep_delivered :]
+        new = [entry for entry in entries if entry.delivery_seq >= record.next_delivery_seq]
+        kept = (*record.unacknowledged, *new)[-self._keep_delivered :]
         last = max((entry.delivery_seq for entry in entries), default=0)
         self._records[session_id] = msgspec.structs.replace(
             record,

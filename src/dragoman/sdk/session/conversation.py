@@ -26,12 +26,12 @@ from dragoman.live.protocol import (
 )
 from dragoman.observability import get_logger
 from dragoman.sdk.node.link import LinkClosed
+from dragoman.sdk.session.dialogue import Dialogue
 from dragoman.sdk.session.ending import Ending
 from dragoman.sdk.session.events import SessionEvent
 from dragoman.sdk.session.link import SessionLink
 from dragoman.sdk.session.pace import Pace
 from dragoman.sdk.session.pulse import Pulse
-from dragoman.sdk.session.talk import Talk
 
 _log = get_logger(__name__)
 
@@ -45,7 +45,7 @@ class Conversation:
     def __init__(
         self,
         link: SessionLink,
-        talk: Talk,
+        dialogue: Dialogue,
         pace: Pace,
         clock: Clock,
         *,
@@ -54,11 +54,11 @@ class Conversation:
         tell: Callable[[SessionEvent], None],
     ) -> None:
         self._link = link
-        self._talk = talk
+        self._dialogue = dialogue
         self._pace = pace
         self._acknowledged = acknowledged
         self._tell = tell
-        self._pulse = Pulse(talk, clock, keep_bytes)
+        self._pulse = Pulse(dialogue, clock, keep_bytes)
         self._close_sent = False
         self._refusal: Error | None = None
         self._unpausing: asyncio.TimerHandle | None = None
@@ -96,7 +96,7 @@ class Conversation:
                 if isinstance(message, SessionCloseAck):
                     return Ending("the session is closed", in_peace=True)
                 self._hear(message)
-                self._talk.bell.ring()
+                self._dialogue.bell.ring()
         except LinkClosed as closed:
             if self._pulse.is_lost:
                 return Ending("the scheduler did not answer a heartbeat")
@@ -121,32 +121,32 @@ class Conversation:
     async def _speak(self) -> None:
         try:
             while True:
-                await self._talk.bell.until(self._has_something_to_say)
+                await self._dialogue.bell.until(self._has_something_to_say)
                 await self._pace.turn()
                 message = self._next_message()
                 if message is not None:
                     await self._link.send(message)
-                    self._talk.bell.ring()
+                    self._dialogue.bell.ring()
         except LinkClosed:
             return  # the hearing side learns of it too, and with the reason
 
     def _has_something_to_say(self) -> bool:
-        talk = self._talk
-        unsent = talk.speech is not None and not talk.speech.all_sent
+        dialogue = self._dialogue
+        unsent = dialogue.speech is not None and not dialogue.speech.all_sent
         return (
             self._pulse.is_due
-            or (unsent and not talk.paused)
-            or (talk.may_close and not self._close_sent)
+            or (unsent and not dialogue.paused)
+            or (dialogue.may_close and not self._close_sent)
         )
 
     def _next_message(self) -> Message | None:
-        talk = self._talk
+        dialogue = self._dialogue
         if self._pulse.is_due:
             self._pulse.beaten()
-            return ClientHeartbeat(talk.results.last_delivery_seq)
-        if talk.speech is not None and not talk.speech.all_sent:
-            return None if talk.paused else talk.speech.next_unsent()
-        if talk.may_close and not self._close_sent:
+            return ClientHeartbeat(dialogue.results.last_delivery_seq)
+        if dialogue.speech is not None and not dialogue.speech.all_sent:
+            return None if dialogue.paused else dialogue.speech.next_unsent()
+        if dialogue.may_close and not self._close_sent:
             self._close_sent = True
             return SessionClose()
         return None
@@ -159,21 +159,21 @@ class Conversation:
     # --- hearing ---------------------------------------------------------------------------------
 
     def _hear(self, message: SchedulerToClient) -> None:
-        talk = self._talk
+        dialogue = self._dialogue
         match message:
             case TranslationResult() | MissingResult():
-                if talk.speech is not None:
-                    talk.results.arrived(message, talk.speech)
+                if dialogue.speech is not None:
+                    dialogue.results.arrived(message, dialogue.speech)
                     self._pulse.has_news()
             case ServerHeartbeat(next_chunk_seq=next_chunk_seq):
                 self._pulse.answered()
-                if talk.speech is not None:
-                    talk.speech.stored(next_chunk_seq)
+                if dialogue.speech is not None:
+                    dialogue.speech.stored(next_chunk_seq)
             case Backpressure():
                 self._press(message.action, message.resume_after_ms)
                 self._tell(message)
             case Error():
-                talk.results.explain(message)
+                dialogue.results.explain(message)
                 self._tell(message)
             case AsrPartial() | UiEvent():
                 self._tell(message)
@@ -181,16 +181,16 @@ class Conversation:
                 _log.debug("acknowledgement_ignored")
 
     def _press(self, action: BackpressureAction, resume_after_ms: int | None = None) -> None:
-        self._talk.paused = action is BackpressureAction.PAUSE
+        self._dialogue.paused = action is BackpressureAction.PAUSE
         self._pace.slowed = action is not BackpressureAction.RESUME
         if self._unpausing is not None:
             self._unpausing.cancel()
             self._unpausing = None
-        if self._talk.paused and resume_after_ms is not None:
+        if self._dialogue.paused and resume_after_ms is not None:
             self._unpausing = asyncio.get_running_loop().call_later(
                 resume_after_ms / 1000, self._resume
             )
 
     def _resume(self) -> None:
         self._press(BackpressureAction.RESUME)
-        self._talk.bell.ring()
+        self._dialogue.bell.ring()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.clock import Clock
-from dragoman.sdk.session.talk import Talk
+from dragoman.sdk.session.dialogue import Dialogue
 
 _TICK_SECONDS = 0.25
 """Also the longest that a result stays unacknowledged."""
@@ -21,11 +21,11 @@ class Pulse:
     Each heartbeat tells the scheduler what it may forget, and the answer tells the client.
     """
 
-    def __init__(self, talk: Talk, clock: Clock, keep_bytes: int) -> None:
+    def __init__(self, dialogue: Dialogue, clock: Clock, keep_bytes: int) -> None:
         self.is_due = False
         self.is_lost = False
-        """A heartbeat was not answered: nobody hears us."""
-        self._talk = talk
+        """A heartbeat was not answered: nobody hears the client."""
+        self._dialogue = dialogue
         self._clock = clock
         self._keep_bytes = keep_bytes
         self._beaten_at = clock.monotonic()
@@ -44,28 +44,29 @@ class Pulse:
     def beaten(self) -> None:
         """A heartbeat goes out now, and acknowledges all that has come."""
         self.is_due = False
-        self._talk.results.unacknowledged = 0
+        self._dialogue.results.unacknowledged = 0
         self._beaten_at = self._clock.monotonic()
-        if self._waiting_since is None:
-            self._waiting_since = self._beaten_at
 
     def answered(self) -> None:
         self._waiting_since = None
 
     def has_news(self) -> None:
         """A result has come; after many, the scheduler need not wait for the next tick."""
-        if self._talk.results.unacknowledged >= _MOST_UNACKNOWLEDGED:
+        if self._dialogue.results.unacknowledged >= _MOST_UNACKNOWLEDGED:
             self._now_due()
 
     def _wanted(self, since_seconds: float, interval_seconds: float) -> bool:
-        speech = self._talk.speech
+        speech = self._dialogue.speech
         keeps_much = speech is not None and speech.kept_bytes * 2 > self._keep_bytes
         return (
-            self._talk.results.unacknowledged > 0
+            self._dialogue.results.unacknowledged > 0
             or since_seconds >= interval_seconds
             or (keeps_much and since_seconds >= _FORGET_SECONDS)
         )
 
     def _now_due(self) -> None:
         self.is_due = True
-        self._talk.bell.ring()
+        if self._waiting_since is None:
+            # Counted from here, because on a dead connection it may not even be possible to send.
+            self._waiting_since = self._clock.monotonic()
+        self._dialogue.bell.ring()

@@ -51,20 +51,16 @@ class Utterances:
         return len(self._pending)
 
     @property
-    def next_index(self) -> int:
-        """The number that the next utterance will have."""
-        return self._next_index
-
-    @property
     def all_sent(self) -> bool:
         return self._sent >= len(self._said_again) + self._next_index - self._new_from
 
-    def add(self, message: Utterance) -> None:
-        """Take the next utterance."""
+    def add(self, message: Utterance) -> int:
+        """Take the next utterance; its number."""
         pending = _Pending(message, self._targets if message.tgt_lang is None else 1)
         self._pending[self._next_index] = pending
         self._kept_bytes += pending.size_bytes
         self._next_index += 1
+        return self._next_index - 1
 
     def next_unsent(self) -> Utterance | None:
         if self.all_sent:
