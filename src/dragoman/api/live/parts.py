@@ -6,6 +6,7 @@ from dragoman.api.live.jobs import jobs_router
 from dragoman.api.live.ledgers import open_ledger
 from dragoman.api.live.nodes import nodes_router
 from dragoman.api.live.pools import pools_router
+from dragoman.api.live.sessions import sessions_router
 from dragoman.api.parts import Parts
 from dragoman.api.services import Services
 from dragoman.live.gateway import LivePlane, WebSocketApp
@@ -17,7 +18,7 @@ def live_parts(services: Services) -> Parts:
     """The plane, which lives and drains with the server, its routes, and its sockets."""
     plane = LivePlane(
         settings=services.settings,
-        ledger=open_ledger(services.settings, services.clock, services.randomness),
+        ledger=open_ledger(services),
         authenticator=services.authenticator,
         connections=services.connections,
         metrics=services.metrics,
@@ -31,6 +32,7 @@ def live_parts(services: Services) -> Parts:
             jobs_router(PREFIX, plane, services),
             nodes_router(PREFIX, plane),
             pools_router(PREFIX, plane, services.clock),
+            sessions_router(PREFIX, plane, services.instance_id),
         ],
         sockets={
             "/ws/node": WebSocketApp(plane.node_endpoint),
