@@ -1,0 +1,123 @@
+"""``dragoman say`` as a user types it, against a real server with a simulated fleet."""
+
+from __future__ import annotations
+
+import json
+import socket
+import wave
+from pathlib import Path
+
+import pytest
+from tests.integration.serve.server_process import ServerProcess, run
+
+from dragoman.cli import main
+
+
+def recording(path: Path, seconds: float = 1.0) -> Path:
+    with wave.open(str(path), "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(16_000)
+        sound.writeframes(bytes(int(seconds * 32_000)))
+    return path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def test_a_text_comes_back_translated_with_its_times(demo: ServerProcess) -> None:
+    url = demo.url.replace("http", "ws", 1)
+    code, out, err = run(
+        "say", "--text", "good morning", "--from", "en", "--to", "es", "--url", url
+    )
+    assert (code, err) == (0, "")
+    assert "[es] good morning" in out
+    assert "queued" in out
+    assert "dispatch" in out
+    assert "node" in out
+
+
+def test_a_recording_is_heard_and_its_translations_are_written(
+    demo: ServerProcess, tmp_path: Path
+) -> None:
+    file = recording(tmp_path / "in.wav")
+    out_file = tmp_path / "out.wav"
+    arguments = ("say", file, "--from", "en", "--to", "es,zh", "--out", out_file)
+    code, out, err = run(*arguments, "--data-dir", demo.data_dir)
+    assert code == 0, err
+    assert "heard" in out
+    for language in ("es", "zh"):
+        with wave.open(str(tmp_path / f"out.{language}.wav")) as sound:
+            assert sound.getnframes() > 0
+
+
+def test_results_can_be_had_as_json(demo: ServerProcess) -> None:
+    arguments = ("say", "--text", "hello", "--from", "en", "--to", "es", "--json")
+    code, out, _ = run(*arguments, "--url", demo.url)
+    [result] = map(json.loads, out.splitlines())
+    assert code == 0
+    assert result["text_translated"] == "[es] hello"
+    assert result["scheduling"]["attempts"] >= 1
+
+
+def test_a_pair_nobody_serves_fails_with_the_reasons(demo: ServerProcess) -> None:
+    arguments = ("say", "--text", "hello", "--from", "en", "--to", "sv", "--url", demo.url)
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    assert "PAIR_UNSUPPORTED" in err
+    assert "Traceback" not in err
+
+
+def test_a_server_that_is_not_there_fails_with_the_remedy(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = f"ws://127.0.0.1:{free_port()}"
+    assert main(["say", "--text", "hello", "--from", "en", "--to", "es", "--url", url]) == 1
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert url in err
+    assert "dragoman demo" in err
+
+
+def test_a_folder_without_a_server_fails_with_the_remedy(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(tmp_path)
+    assert main(["say", "--text", "hi", "--from", "en", "--to", "es", "--data-dir", folder]) == 1
+    err = capsys.readouterr().err
+    assert folder in err
+    assert "dragoman demo" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("--text", "hi", "--to", "es"), "--from"),
+        (("--text", "hi", "--from", "en"), "--to"),
+        (("--text", "hi", "--from", "en", "--to", "es,"), "list of languages"),
+        (("--text", "hi", "--from", "e", "--to", "es"), "src_lang"),
+        (("--from", "en", "--to", "es"), "either"),
+        (("missing.wav", "--from", "en", "--to", "es"), "missing.wav"),
+        (("--text", "hi", "--from", "en", "--to", "es", "--url", "nowhere"), "nowhere"),
+    ],
+)
+def test_bad_usage_is_told_before_anything_is_connected(
+    arguments: tuple[str, ...], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["say", *arguments]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert says in err
+
+
+def test_a_file_that_is_no_recording_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "notes.wav"
+    file.write_text("these are not samples")
+    assert main(["say", str(file), "--from", "en", "--to", "es"]) == 2
+    assert "notes.wav" in capsys.readouterr().err

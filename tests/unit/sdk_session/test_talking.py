@@ -1,0 +1,238 @@
+"""A session over one good connection."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.unit.sdk_session.scene import Scene, play
+
+from dragoman.errors import InvalidMessage, RateLimited, SessionClosed
+from dragoman.live.protocol import (
+    AsrPartial,
+    Backpressure,
+    BackpressureAction,
+    ClientHeartbeat,
+    TranslationResult,
+)
+from dragoman.sdk import Missing, SessionClient, SessionInterrupted, SessionOptions
+from dragoman.sdk.session import client as client_module
+
+
+def test_texts_come_back_translated_and_in_order() -> None:
+    async def script(scene: Scene) -> None:
+        scene.work_seconds = lambda random: random.uniform(0.1, 3.0)
+        async with scene.client() as session:
+            for number in range(10):
+                assert await session.say(f"word {number}") == number
+            await session.close()
+            results = [result async for result in session.results()]
+        assert [result.utterance_index for result in results] == list(range(10))
+        texts = [r.text_translated for r in results if isinstance(r, TranslationResult)]
+        assert texts == [f"WORD {number}" for number in range(10)]
+
+    play(script)
+
+
+def test_audio_is_sent_in_pieces_and_arrives_whole() -> None:
+    async def script(scene: Scene) -> None:
+        speech = scene.random.randbytes(32_000)
+        async with scene.client(chunk_ms=20) as session:
+            await session.feed(speech, final=True)
+            result = await session.next_result()
+            assert isinstance(result, TranslationResult)
+            assert result.tts_audio == speech
+        [job] = scene.jobs
+        assert (job.audio_format, job.sample_rate) == ("pcm16", 16_000)
+        assert any(isinstance(event, AsrPartial) for event in scene.events)
+
+    play(script)
+
+
+def test_each_target_language_gets_its_own_result() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client(tgt_langs=["es", "fr"]) as session:
+            await session.say("one")
+            await session.utter(text="two", tgt_lang="fr")
+            await session.close()
+            ends = [(r.utterance_index, r.tgt_lang) async for r in session.results()]
+        assert sorted(ends) == [(0, "es"), (0, "fr"), (1, "fr")]
+
+    play(script)
+
+
+def test_two_people_who_talk_each_hear_the_other_language() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client(lang_a="en", lang_b="es") as session:
+            await session.utter(audio=bytes(3200))
+            result = await session.next_result()
+            assert isinstance(result, TranslationResult)
+
+    play(script)
+
+
+def test_a_pair_nobody_serves_is_missing_with_the_reasons() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client(tgt_lang="sv") as session:
+            await session.say("hello")
+            result = await session.next_result()
+        assert isinstance(result, Missing)
+        assert (result.reason, result.tgt_lang) == ("PAIR_UNSUPPORTED", "sv")
+        assert result.error is not None
+        assert result.error.code == "PAIR_UNSUPPORTED"
+
+    play(script)
+
+
+def test_a_quiet_client_stays_connected_by_its_heartbeats() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            first = scene.link
+            await asyncio.sleep(600)
+            assert scene.link is first
+            await session.say("still here")
+            assert isinstance(await session.next_result(), TranslationResult)
+
+    play(script)
+
+
+def test_results_are_acknowledged_soon_so_that_the_server_can_forget_them() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            await session.say("hello")
+            await session.next_result()
+            await asyncio.sleep(1.0)
+            assert scene.sent[-1] == ClientHeartbeat(last_delivery_seq=1)
+
+    play(script)
+
+
+def test_a_client_that_is_told_to_pause_waits_and_nothing_is_refused() -> None:
+    async def script(scene: Scene) -> None:
+        scene.work_seconds = lambda _: 2.0
+        async with scene.client(max_in_flight=1000) as session:
+            for number in range(40):
+                await session.say(f"word {number}")
+            await session.close()
+            results = [result async for result in session.results()]
+        assert len(results) == 40
+        actions = [event.action for event in scene.events if isinstance(event, Backpressure)]
+        assert BackpressureAction.SLOW_DOWN in actions
+        # What was under way when the server said so may be refused, and is then told as missing.
+        refused = [result for result in results if isinstance(result, Missing)]
+        assert all(result.reason == "RATE_LIMITED" for result in refused)
+
+    play(script, limits__max_inflight_per_session=8, delay=lambda _: 0.01)
+
+
+def test_a_client_keeps_its_own_bound_on_utterances_in_flight() -> None:
+    async def script(scene: Scene) -> None:
+        most = 0
+        scene.work_seconds = lambda _: 2.0
+        async with scene.client(max_in_flight=3) as session:
+            for number in range(12):
+                await session.say(f"word {number}")
+                [served] = scene.plane.sessions
+                most = max(most, served.in_flight)
+            await session.close()
+            results = [result async for result in session.results()]
+        assert most <= 3
+        assert all(isinstance(result, TranslationResult) for result in results)
+
+    play(script)
+
+
+def test_audio_waits_while_the_server_has_enough() -> None:
+    async def script(scene: Scene) -> None:
+        scene.work_seconds = lambda _: 5.0
+        async with scene.client() as session:
+            for _ in range(20):
+                await session.feed(scene.random.randbytes(3200), final=True)
+            await session.close()
+            results = [result async for result in session.results()]
+        assert [result.utterance_index for result in results] == list(range(20))
+        assert all(isinstance(result, TranslationResult) for result in results)
+        actions = [event.action for event in scene.events if isinstance(event, Backpressure)]
+        assert BackpressureAction.PAUSE in actions
+        assert actions[-1] is BackpressureAction.RESUME
+
+    play(script, limits__max_inflight_per_session=4)
+
+
+def test_a_long_recording_is_fed_without_being_too_fast_for_the_server() -> None:
+    async def script(scene: Scene) -> None:
+        recording = scene.random.randbytes(120 * 32_000)
+        async with scene.client(keep_bytes=1_000_000) as session:
+            await session.feed(recording, final=True)
+            await session.close()
+            heard = [r.tts_audio async for r in session.results() if not isinstance(r, Missing)]
+        assert b"".join(audio or b"" for audio in heard) == recording
+        assert not any(isinstance(event, SessionInterrupted) for event in scene.events)
+
+    play(script)
+
+
+def test_who_never_reads_results_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client_module, "_MOST_UNREAD", 5)
+
+    async def script(scene: Scene) -> None:
+        async def never_stop(session: SessionClient) -> None:
+            while True:
+                await session.say("word after word")
+
+        async with scene.client() as session:
+            with pytest.raises(RateLimited, match="read results"):
+                await never_stop(session)
+
+    play(script)
+
+
+def test_chunks_and_whole_utterances_do_not_mix() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            await session.say("hello")
+            with pytest.raises(InvalidMessage, match="whole utterances"):
+                await session.feed(b"\0\0")
+
+    play(script)
+
+
+def test_nothing_can_be_said_in_a_closed_session() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            await session.say("hello")
+            await session.close()
+            with pytest.raises(SessionClosed):
+                await session.say("one more thing")
+
+    play(script)
+
+
+def test_an_utterance_that_makes_no_sense_is_refused_where_it_is_said() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            with pytest.raises(InvalidMessage, match="text"):
+                await session.say("")
+            with pytest.raises(InvalidMessage, match="Unicode"):
+                await session.say("\ud800")
+            await session.say("the session goes on")
+            assert isinstance(await session.next_result(), TranslationResult)
+
+    play(script)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "src_lang"),
+        ({"src_lang": "en"}, "tgt_lang"),
+        ({"src_lang": "e", "tgt_lang": "es"}, "src_lang"),
+        ({"src_lang": "en", "tgt_lang": "es", "audio_format": "mp3"}, "audio_format"),
+        ({"lang_a": "en"}, "lang_b"),
+    ],
+)
+def test_a_session_that_makes_no_sense_is_refused_before_it_is_opened(
+    options: SessionOptions, says: str
+) -> None:
+    with pytest.raises(InvalidMessage, match=says):
+        SessionClient("ws://127.0.0.1:1", **options)
