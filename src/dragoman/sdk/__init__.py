@@ -14,6 +14,13 @@ with talk("ws://127.0.0.1:8080", src_lang="en", tgt_lang="es") as session:
     print(session.next_result())
 """
 
+from dragoman.sdk.node.connecting import (
+    MemoryConnect,
+    NodeConnect,
+    NodeLink,
+    WebSocketConnect,
+    node_url,
+)
 from dragoman.sdk.node.events import (
     Accepted,
     Commanded,
@@ -25,42 +32,43 @@ from dragoman.sdk.node.events import (
     Registered,
 )
 from dragoman.sdk.node.job import Answer, Job, JobFailed, ModelMissing
-from dragoman.sdk.node.link import Connect, Link, LinkClosed, Unreachable
 from dragoman.sdk.node.machine import MachineUsage, this_machine
-from dragoman.sdk.node.memory import MemoryConnect, MemoryLink
 from dragoman.sdk.node.node import Node
-from dragoman.sdk.node.websocket import WebSocketConnect, node_url
 from dragoman.sdk.node.work import WorkFunction
 from dragoman.sdk.session.client import SessionClient
+from dragoman.sdk.session.connecting import (
+    MemorySessionConnect,
+    SessionConnect,
+    SessionLink,
+    WebSocketSessionConnect,
+    session_url,
+)
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
-from dragoman.sdk.session.link import SessionConnect, SessionLink
-from dragoman.sdk.session.memory import MemorySessionConnect, MemorySessionLink
 from dragoman.sdk.session.options import SessionOptions
 from dragoman.sdk.session.results import Missing, Result
 from dragoman.sdk.session.sync import SyncSession, talk
-from dragoman.sdk.session.websocket import WebSocketSessionConnect, session_url
+from dragoman.sdk.transport import LinkClosed, MemoryLink, Unreachable
 
 __all__ = [
     "Accepted",
     "Answer",
     "Commanded",
-    "Connect",
     "Disconnected",
     "Ended",
     "Event",
     "HealthChanged",
     "Job",
     "JobFailed",
-    "Link",
     "LinkClosed",
     "MachineUsage",
     "MemoryConnect",
     "MemoryLink",
     "MemorySessionConnect",
-    "MemorySessionLink",
     "Missing",
     "ModelMissing",
     "Node",
+    "NodeConnect",
+    "NodeLink",
     "Refused",
     "Registered",
     "Result",

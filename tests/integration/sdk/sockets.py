@@ -19,7 +19,7 @@ from tests.unit.sdk.scheduler import LIMITS, FakeScheduler
 
 from dragoman.clock import SystemClock
 from dragoman.live.gateway import WebSocketApp, uvicorn_options
-from dragoman.sdk.node.websocket import NODE_PATH
+from dragoman.sdk.transport import NODE_DOOR
 
 PATIENCE_SECONDS = 60.0
 """A test that waits longer than this has failed; on a busy machine a process starts slowly."""
@@ -32,7 +32,7 @@ async def scheduling(
     """A scheduler and its URL, without a path; the test may take PATIENCE_SECONDS with it."""
     scheduler = FakeScheduler(SystemClock(), keys_required=keys_required)
     app = FastAPI()
-    app.router.routes.append(WebSocketRoute(NODE_PATH, WebSocketApp(scheduler.endpoint)))
+    app.router.routes.append(WebSocketRoute(NODE_DOOR.path, WebSocketApp(scheduler.endpoint)))
     listening = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(
         app, lifespan="off", **uvicorn_options(max_frame_bytes=LIMITS.max_frame_bytes)

@@ -54,7 +54,7 @@ def test_an_address_without_a_path_means_the_door_for_nodes(given: str, meant: s
 
 
 @pytest.mark.parametrize(
-    "given", ["localhost:8080", "http://localhost", "ws://", "ws://[::1", "ws://host:ninety"]
+    "given", ["localhost:8080", "ftp://localhost", "ws://", "ws://[::1", "ws://host:ninety"]
 )
 def test_what_is_no_address_of_a_scheduler_is_refused(given: str) -> None:
     with pytest.raises(SettingsError, match="write it like ws://"):

@@ -26,10 +26,10 @@ from dragoman.live.protocol import (
     NodeRegister,
 )
 from dragoman.sdk import Disconnected, Registered, Unreachable
-from dragoman.sdk.node.backoff import FIRST_SECONDS, LONGEST_SECONDS, REFUSED_SECONDS, Backoff
 from dragoman.sdk.node.ending import FINAL_CODES, Ending, final_error, has_no_place
 from dragoman.sdk.node.identity import Identity, recall, remember
-from dragoman.sdk.node.link import NO_GOODBYE
+from dragoman.sdk.transport import NO_GOODBYE
+from dragoman.sdk.transport.backoff import FIRST_SECONDS, LONGEST_SECONDS, REFUSED_SECONDS, Backoff
 
 
 async def back_again(scene: Scene) -> None:

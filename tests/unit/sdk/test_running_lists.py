@@ -23,7 +23,7 @@ from dragoman.live.protocol import (
     NodeRegisterAck,
     SchedulerToNode,
 )
-from dragoman.sdk import Accepted, Connect, Link
+from dragoman.sdk import Accepted, NodeConnect, NodeLink
 
 Step = tuple[str, int]
 
@@ -42,7 +42,7 @@ DELAYS: st.SearchStrategy[Delay] = st.sampled_from([instant, fixed(0.01), unifor
 class RecordedLink:
     """A link that writes down what was sent, once it was."""
 
-    def __init__(self, link: Link, transcript: list[Message]) -> None:
+    def __init__(self, link: NodeLink, transcript: list[Message]) -> None:
         self._link = link
         self._transcript = transcript
 
@@ -60,8 +60,8 @@ class RecordedLink:
         await self._link.close()
 
 
-def recorded(connect: Connect, transcripts: list[list[Message]]) -> Connect:
-    async def connect_and_record() -> Link:
+def recorded(connect: NodeConnect, transcripts: list[list[Message]]) -> NodeConnect:
+    async def connect_and_record() -> NodeLink:
         transcripts.append([])
         return RecordedLink(await connect(), transcripts[-1])
 

@@ -29,8 +29,8 @@ from dragoman.sdk import (
     Answer,
     Job,
     MemoryConnect,
+    MemoryLink,
     MemorySessionConnect,
-    MemorySessionLink,
     Node,
     SessionClient,
     SessionEvent,
@@ -103,7 +103,7 @@ class Scene:
         await self._stop_plane()
         await self._node_network.close()
 
-    async def _connect(self) -> MemorySessionLink:
+    async def _connect(self) -> MemoryLink[SchedulerToClient]:
         if not self.reachable:
             raise Unreachable("the network is down")
         connect = MemorySessionConnect(self.clients, self.plane.session_endpoint)
@@ -150,7 +150,7 @@ class Scene:
         return Answer(text_translated=(job.text or "").upper(), tts_audio=job.audio)
 
 
-class _Overheard(MemorySessionLink):
+class _Overheard(MemoryLink[SchedulerToClient]):
     """A link that notes what is sent over it."""
 
     def __init__(self, client: MemoryClient[SchedulerToClient], sent: list[Message]) -> None:

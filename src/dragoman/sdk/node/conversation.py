@@ -18,11 +18,12 @@ from dragoman.live.protocol import (
     SchedulerToNode,
 )
 from dragoman.observability import get_logger
+from dragoman.sdk.node.connecting import NodeLink
 from dragoman.sdk.node.ending import Ending
-from dragoman.sdk.node.link import Link, LinkClosed
 from dragoman.sdk.node.outbox import Outbox
 from dragoman.sdk.node.outcomes import cancelled
 from dragoman.sdk.node.workbench import Workbench
+from dragoman.sdk.transport import LinkClosed
 
 _log = get_logger(__name__)
 
@@ -35,7 +36,7 @@ class Conversation:
 
     def __init__(
         self,
-        link: Link,
+        link: NodeLink,
         outbox: Outbox,
         workbench: Workbench,
         *,

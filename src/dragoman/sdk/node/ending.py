@@ -14,7 +14,7 @@ from dragoman.errors import (
     Unauthorized,
 )
 from dragoman.live.protocol import Error
-from dragoman.sdk.node.link import NO_GOODBYE
+from dragoman.sdk.transport import NO_GOODBYE
 
 
 class Ending(msgspec.Struct, frozen=True):

@@ -27,22 +27,21 @@ from dragoman.live.protocol import (
     RunningJob,
     Service,
 )
-from dragoman.sdk.node.backoff import Backoff
+from dragoman.sdk.node.connecting import NodeConnect, WebSocketConnect
 from dragoman.sdk.node.conversation import Conversation
 from dragoman.sdk.node.ending import Ending, final_error, has_no_place, wait_asked_for_seconds
 from dragoman.sdk.node.events import Commanded, Disconnected, Event, HealthChanged, Registered
 from dragoman.sdk.node.hand import Hand
 from dragoman.sdk.node.identity import Identity, recall, remember
-from dragoman.sdk.node.link import Connect, Unreachable
 from dragoman.sdk.node.machine import MachineUsage, this_machine
 from dragoman.sdk.node.offer import Offer, checked, languages_of, services_for
 from dragoman.sdk.node.outbox import Outbox
 from dragoman.sdk.node.outcomes import LEAVING
 from dragoman.sdk.node.signals import serve_until_signalled
 from dragoman.sdk.node.stages import pipeline_of
-from dragoman.sdk.node.websocket import WebSocketConnect
 from dragoman.sdk.node.work import Work, WorkFunction, as_work
 from dragoman.sdk.node.workbench import Workbench
+from dragoman.sdk.transport import Backoff, Unreachable
 
 _STEADY_SECONDS = 10.0
 """A connection that lasted so long was a good one: the next wait is short again."""
@@ -53,14 +52,14 @@ _GOODBYE_SECONDS = 2.0
 class Node:
     """One node of the fleet: ``Node(url, nmt=["en", "es"], work=translate).run()``.
 
-    `url` is the scheduler's, or a `Connect` of your own. Give one function for whole jobs as
+    `url` is the scheduler's, or a `NodeConnect` of your own. Give one function for whole jobs as
     `work`, or one per service as `services`; async functions run on the event loop, plain ones in
     threads. `asr`, `semantic`, `nmt` and `tts` list the languages of each service.
     """
 
     def __init__(
         self,
-        url: str | Connect,
+        url: str | NodeConnect,
         *,
         work: WorkFunction | None = None,
         services: Mapping[str, WorkFunction] | None = None,

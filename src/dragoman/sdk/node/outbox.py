@@ -10,9 +10,10 @@ from typing import Final
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import Message, NodeHeartbeat
 from dragoman.observability import get_logger
+from dragoman.sdk.node.connecting import NodeLink
 from dragoman.sdk.node.hand import Attempt, Hand
-from dragoman.sdk.node.link import Link, LinkClosed
 from dragoman.sdk.node.outcomes import unsendable
+from dragoman.sdk.transport import LinkClosed
 
 _log = get_logger(__name__)
 
@@ -64,7 +65,7 @@ class Outbox:
             self._beat_is_due = True
             self._put(_BEAT)
 
-    async def deliver(self, link: Link) -> None:
+    async def deliver(self, link: NodeLink) -> None:
         """Send what there is and what comes, until the link ends."""
         try:
             while True:
@@ -80,7 +81,7 @@ class Outbox:
             self._queue.append(item)
             self._filled.set()
 
-    async def _send(self, link: Link, item: Message | Attempt | _Beat) -> None:
+    async def _send(self, link: NodeLink, item: Message | Attempt | _Beat) -> None:
         if isinstance(item, Attempt):
             await self._send_outcome(link, item)
         elif isinstance(item, _Beat):
@@ -92,7 +93,7 @@ class Outbox:
             except InvalidMessage as error:
                 _log.warning("message_not_sent", problem=error.message)
 
-    async def _send_outcome(self, link: Link, attempt: Attempt) -> None:
+    async def _send_outcome(self, link: NodeLink, attempt: Attempt) -> None:
         assert attempt.outcome is not None
         try:
             await link.send(attempt.outcome)

@@ -24,18 +24,16 @@ from dragoman.live.protocol import (
     check_utterance,
     encode,
 )
-from dragoman.sdk.node.backoff import Backoff
-from dragoman.sdk.node.link import Unreachable
 from dragoman.sdk.session.chunks import pieces
+from dragoman.sdk.session.connecting import SessionConnect, WebSocketSessionConnect
 from dragoman.sdk.session.conversation import Conversation
 from dragoman.sdk.session.dialogue import Dialogue
 from dragoman.sdk.session.ending import TOO_MUCH, Ending, final_error, wait_asked_for_seconds
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
-from dragoman.sdk.session.link import SessionConnect
 from dragoman.sdk.session.options import SessionOptions, opening
 from dragoman.sdk.session.pace import Pace
 from dragoman.sdk.session.results import Result
-from dragoman.sdk.session.websocket import WebSocketSessionConnect
+from dragoman.sdk.transport import Backoff, Unreachable
 
 _CHUNK_MS = 100
 _KEEP_BYTES = 8 * 1024 * 1024

@@ -25,13 +25,13 @@ from dragoman.live.protocol import (
     UiEvent,
 )
 from dragoman.observability import get_logger
-from dragoman.sdk.node.link import LinkClosed
+from dragoman.sdk.session.connecting import SessionLink
 from dragoman.sdk.session.dialogue import Dialogue
 from dragoman.sdk.session.ending import Ending
 from dragoman.sdk.session.events import SessionEvent
-from dragoman.sdk.session.link import SessionLink
 from dragoman.sdk.session.pace import Pace
 from dragoman.sdk.session.pulse import Pulse
+from dragoman.sdk.transport import LinkClosed
 
 _log = get_logger(__name__)
 

@@ -16,7 +16,7 @@ from dragoman.errors import (
     Unauthorized,
 )
 from dragoman.live.protocol import Error
-from dragoman.sdk.node.link import NO_GOODBYE
+from dragoman.sdk.transport import NO_GOODBYE
 
 TOO_MUCH = 4429
 

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from dragoman.ids import SessionId
 from dragoman.sdk.session.client import SessionClient
-from dragoman.sdk.session.link import SessionConnect
+from dragoman.sdk.session.connecting import SessionConnect
 from dragoman.sdk.session.options import SessionOptions
 from dragoman.sdk.session.results import Result
 

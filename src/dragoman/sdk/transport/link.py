@@ -1,10 +1,12 @@
-"""How a node reaches its scheduler: one connection after another, over whatever transport."""
+"""One connection after another to a scheduler, over whatever transport."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Protocol, TypeVar
 
-from dragoman.live.protocol import Message, SchedulerToNode
+from dragoman.live.protocol import Message
+
+M_co = TypeVar("M_co", covariant=True)
 
 NO_GOODBYE = 1006
 """The code that stands for a connection that broke without a close frame."""
@@ -23,14 +25,14 @@ class Unreachable(ConnectionError):
     """Raised when no connection could be made; the message says why."""
 
 
-class Link(Protocol):
+class Link(Protocol[M_co]):
     """One connection to a scheduler."""
 
     async def send(self, message: Message) -> None:
         """Send a message; LinkClosed when the connection has ended."""
         ...
 
-    async def receive(self) -> SchedulerToNode:
+    async def receive(self) -> M_co:
         """The next message; LinkClosed when there will be none, InvalidMessage for nonsense."""
         ...
 
@@ -39,7 +41,7 @@ class Link(Protocol):
         ...
 
 
-class Connect(Protocol):
+class Connect(Protocol[M_co]):
     """Makes a new link to the scheduler, or raises Unreachable."""
 
-    async def __call__(self) -> Link: ...
+    async def __call__(self) -> Link[M_co]: ...

@@ -1,25 +1,29 @@
-"""Links through the in-memory network, so that thousands of nodes run on a virtual clock."""
+"""Links through the in-memory network, so that thousands of callers run on a virtual clock."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dragoman.live.protocol import TO_NODE, Message, SchedulerToNode, SubProtocol
-from dragoman.sdk.node.link import LinkClosed
+from dragoman.live.protocol import Message, SubProtocol
+from dragoman.sdk.transport.doors import Door
+from dragoman.sdk.transport.link import LinkClosed
 
 if TYPE_CHECKING:
-    # A node in earnest does without the gateway, and without the server it brings along.
+    # In earnest, one does without the gateway, and without the server it brings along.
     from dragoman.auth import ApiKey
     from dragoman.live.gateway import Delay, Endpoint, MemoryClient, MemoryNetwork
 
+M = TypeVar("M", bound=Message)
 
-class MemoryConnect:
+
+class MemoryDoorConnect(Generic[M]):
     """Connects to an endpoint through a network in memory."""
 
     def __init__(
         self,
         network: MemoryNetwork,
         endpoint: Endpoint[Any],
+        door: Door[M],
         *,
         key: ApiKey | None = None,
         sub: SubProtocol = SubProtocol.MSGPACK,
@@ -27,14 +31,15 @@ class MemoryConnect:
     ) -> None:
         self._network = network
         self._endpoint = endpoint
+        self._door = door
         self._key = key
         self._sub = sub
         self._delay = delay
 
-    async def __call__(self) -> MemoryLink:
+    async def __call__(self) -> MemoryLink[M]:
         client = await self._network.connect(
             self._endpoint,
-            TO_NODE,
+            self._door.decoder,
             offered=[self._sub.value],
             key=self._key,
             delay=self._delay,
@@ -42,10 +47,10 @@ class MemoryConnect:
         return MemoryLink(client)
 
 
-class MemoryLink:
+class MemoryLink(Generic[M]):
     """A link in memory; its `client` is where faults are made."""
 
-    def __init__(self, client: MemoryClient[SchedulerToNode]) -> None:
+    def __init__(self, client: MemoryClient[M]) -> None:
         # Whoever has a client has the gateway already.
         from dragoman.live.gateway import ConnectionClosed
 
@@ -58,7 +63,7 @@ class MemoryLink:
         except self._closed as closed:
             raise LinkClosed(closed.code, closed.reason) from closed
 
-    async def receive(self) -> SchedulerToNode:
+    async def receive(self) -> M:
         try:
             return await self.client.receive()
         except self._closed as closed:
