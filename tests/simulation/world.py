@@ -19,7 +19,7 @@ from dragoman.live.gateway import Connections, LivePlane, MemoryNetwork
 from dragoman.live.gateway.memory import Delay, instant
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec, Ledger, MemoryLedger
 from dragoman.live.protocol import JobClass, JobPartial, NodeHealth, Outcome, Pipeline
-from dragoman.observability import Metrics
+from dragoman.observability import Metrics, Tracing
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings, load_settings
 from dragoman.virtual import VirtualClock, run_virtual
@@ -97,6 +97,7 @@ class World:
         authenticator: Authenticator | None = None,
         delay: Delay = instant,
         wrap: Callable[[Ledger], Ledger] = lambda ledger: ledger,
+        tracing: Callable[[Clock], Tracing | None] = lambda clock: None,
     ) -> None:
         self.seed = seed
         self.clock = clock
@@ -117,6 +118,7 @@ class World:
             instance_id=InstanceId("here"),
             clock=clock,
             randomness=Randomness(seed),
+            tracing=tracing(clock),
         )
         self.network = MemoryNetwork(Random(seed + 2), delay=delay)
         self.nodes: dict[str, ScriptedNode] = {}
@@ -246,7 +248,7 @@ class World:
 
 def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1, **options: Any) -> None:
     """Act a story out on the virtual clock. Options are the world's, or settings if unknown."""
-    known = {"ledger", "authenticator", "delay", "wrap"}
+    known = {"ledger", "authenticator", "delay", "wrap", "tracing"}
     overrides = {key: value for key, value in options.items() if key not in known}
     given = {key: value for key, value in options.items() if key in known}
 

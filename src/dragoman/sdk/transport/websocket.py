@@ -47,7 +47,7 @@ class WebSocketDoorConnect(Generic[M]):
             )
         except InvalidURI as error:
             raise SettingsError(f"`{self.url}` cannot be used: {error}; check --url") from error
-        except (OSError, TimeoutError, InvalidHandshake) as error:
+        except (OSError, TimeoutError, InvalidHandshake, ConnectionClosed) as error:
             reason = str(error) or type(error).__name__
             raise Unreachable(f"{self.url} cannot be reached: {reason}") from error
         return WebSocketLink(socket, self._door.decoder)

@@ -1,0 +1,139 @@
+"""Sessions over HTTP and over a real socket: what is shown of them, and to whom."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from tests.integration.live_api.manual_node import Caller, problem
+from tests.integration.serve.server_process import ServerProcess, environment, run
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import ClientConnection, connect
+
+FIELDS = {
+    "session_id",
+    "tenant_id",
+    "src_lang",
+    "tgt_langs",
+    "state",
+    "instance_id",
+    "utterances",
+    "in_flight",
+}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    env = environment(DRAGOMAN_AUTH__MODE="keys")
+    with ServerProcess(tmp_path_factory.mktemp("sessions") / "data", env=env) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def keys(server: ServerProcess) -> dict[str, str]:
+    """An operator's key, and one for a client of each of two tenants."""
+    wanted = {
+        "operator": ("--role", "operator"),
+        "red": ("--role", "client", "--tenant", "red"),
+        "blue": ("--role", "client", "--tenant", "blue"),
+        "node": ("--role", "node"),
+    }
+    made = {}
+    for name, options in wanted.items():
+        code, output, errors = run("keys", "create", *options, "--data-dir", server.data_dir)
+        assert code == 0, errors
+        made[name] = output.splitlines()[-1]
+    return made
+
+
+@pytest.fixture
+def callers(server: ServerProcess, keys: dict[str, str]) -> Iterator[dict[str, Caller]]:
+    made = {name: Caller(server, key) for name, key in keys.items()}
+    yield made
+    for caller in made.values():
+        caller.close()
+
+
+@contextmanager
+def session(server: ServerProcess, key: str, **init: Any) -> Iterator[tuple[ClientConnection, str]]:
+    """An open session's socket and id."""
+    url = server.url.replace("http", "ws") + f"/ws/session?token={key}"
+    with connect(url, compression=None) as socket:
+        socket.send(json.dumps({"type": "session_init", **init}))
+        ack = json.loads(socket.recv(timeout=10))
+        assert ack["type"] == "session_init_ack", ack
+        yield socket, ack["session_id"]
+
+
+def ids(caller: Caller) -> list[str]:
+    return [item["session_id"] for item in caller.get("/sessions").json()["items"]]
+
+
+def test_a_session_is_shown_without_what_was_said(
+    server: ServerProcess, keys: dict[str, str], callers: dict[str, Caller]
+) -> None:
+    with session(server, keys["red"], src_lang="zh", tgt_langs=["en", "fr"]) as (socket, found):
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "a secret"}))
+        for _ in range(4):  # an error and a missing_result for each target
+            socket.recv(timeout=10)
+        shown = callers["red"].get(f"/sessions/{found}")
+        assert shown.status_code == 200
+        body = shown.json()
+        assert set(body) == FIELDS
+        assert body["session_id"] == found
+        assert (body["tenant_id"], body["state"]) == ("red", "active")
+        assert (body["src_lang"], body["tgt_langs"]) == ("zh", ["en", "fr"])
+        assert (body["utterances"], body["in_flight"]) == (1, 0)
+        assert "secret" not in shown.text
+        assert body in callers["red"].get("/sessions").json()["items"]
+
+
+def test_another_tenants_session_does_not_exist(
+    server: ServerProcess, keys: dict[str, str], callers: dict[str, Caller]
+) -> None:
+    with session(server, keys["red"], src_lang="zh", tgt_lang="en") as (_, found):
+        assert problem(callers["blue"].get(f"/sessions/{found}")) == (404, "NOT_FOUND")
+        assert problem(callers["blue"].get("/sessions/s-nobody")) == (404, "NOT_FOUND")
+        assert found not in ids(callers["blue"])
+        assert found in ids(callers["operator"])
+        assert callers["operator"].get(f"/sessions/{found}").status_code == 200
+        assert problem(callers["node"].get("/sessions")) == (403, "FORBIDDEN")
+
+
+def test_an_operator_sees_every_session_page_by_page(
+    server: ServerProcess, keys: dict[str, str], callers: dict[str, Caller]
+) -> None:
+    two_ways = {"mode": "two_way_auto", "lang_a": "zh", "lang_b": "en"}
+    with (
+        session(server, keys["red"], src_lang="zh", tgt_lang="en") as (_, one),
+        session(server, keys["blue"], **two_ways) as (_, other),
+    ):
+        found: list[str] = []
+        cursor: str | None = None
+        while not found or cursor is not None:
+            query = {"cursor": cursor} if cursor else {}
+            page = callers["operator"].get("/sessions", limit=1, **query).json()
+            found += [item["session_id"] for item in page["items"]]
+            cursor = page["next"]
+        assert {one, other} <= set(found)
+        assert found == sorted(set(found))
+        shown = callers["operator"].get(f"/sessions/{other}").json()
+        assert (shown["src_lang"], shown["tgt_langs"]) == ("auto", ["zh", "en"])
+        assert problem(callers["operator"].get("/sessions", cursor="x")) == (422, "INVALID_MESSAGE")
+
+
+def test_an_init_for_another_tenant_is_closed_as_forbidden(
+    server: ServerProcess, keys: dict[str, str]
+) -> None:
+    url = server.url.replace("http", "ws") + f"/ws/session?token={keys['red']}"
+    with connect(url, compression=None) as socket:
+        init = {"type": "session_init", "src_lang": "zh", "tgt_lang": "en", "tenant_id": "blue"}
+        socket.send(json.dumps(init))
+        assert json.loads(socket.recv(timeout=10))["code"] == "FORBIDDEN"
+        with pytest.raises(ConnectionClosed) as closed:
+            socket.recv(timeout=10)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 4403

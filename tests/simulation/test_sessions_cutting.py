@@ -1,0 +1,101 @@
+"""Where a speaker's audio is cut, and what becomes of every chunk."""
+
+from __future__ import annotations
+
+from tests.simulation.speakers import BYTES_PER_MS, open_speaker
+from tests.simulation.world import World, play
+
+from dragoman.live.protocol import (
+    AudioChunk,
+    Cut,
+    ServerHeartbeat,
+    SessionClose,
+    UiEvent,
+    UiEventName,
+)
+
+
+def test_every_cut_has_its_name_and_its_padding() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", slots=9)
+        speaker = await open_speaker(world)
+        await speaker.speak(100, final=True)
+        await speaker.speak(100)
+        await world.pass_time(1.1)
+        for _ in range(4):
+            await speaker.speak(400)
+        await speaker.send(SessionClose())
+        await world.until(lambda: not speaker.connected)
+        assert [(assign.cut, assign.padding_ms) for assign in node.assigned] == [
+            (Cut.FINAL, 280),
+            (Cut.PAUSE, 220),
+            (Cut.MAX_DURATION, 220),
+            (Cut.CLOSE, 220),
+        ]
+
+    play(story, scheduler__web_task_segmentation__max_duration_ms=1200)
+
+
+def test_the_rest_of_a_sentence_that_was_too_long_is_seen_to_begin() -> None:
+    async def story(world: World) -> None:
+        await world.node("n", slots=9)
+        speaker = await open_speaker(world, ui_events=True)
+        for _ in range(3):
+            await speaker.speak(100)
+        await speaker.close()
+        inputs = (UiEventName.INPUT_STARTED, UiEventName.INPUT_ENDED)
+        seen = [(e.utterance_index, e.event) for e in speaker.told(UiEvent) if e.event in inputs]
+        assert seen == [(index, event) for index in (0, 1) for event in inputs]
+
+    play(story, scheduler__web_task_segmentation__max_duration_ms=200)
+
+
+def test_bytes_cut_as_well_and_no_audio_is_lost() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", slots=9)
+        speaker = await open_speaker(world)
+        for _ in range(3):
+            await speaker.speak(100)
+        assert await speaker.close() == 1000
+        assert [assign.cut for assign in node.assigned] == [Cut.MAX_BYTES, Cut.CLOSE]
+        assert [len(assign.audio or b"") for assign in node.assigned] == [6400, 3200]
+
+    play(story, scheduler__web_task_segmentation__max_bytes=7000)
+
+
+def test_the_chunk_after_a_pause_begins_an_utterance() -> None:
+    """The chunk after a pause once joined the utterance before it."""
+
+    async def story(world: World) -> None:
+        node = await world.node("n")
+        speaker = await open_speaker(world)
+        await speaker.speak(100)
+        await world.pass_time(1.5)
+        await speaker.speak(200, final=True)
+        await speaker.until_ended(2)
+        assert [len(assign.audio or b"") for assign in node.assigned] == [
+            100 * BYTES_PER_MS,
+            200 * BYTES_PER_MS,
+        ]
+
+    play(story)
+
+
+def test_repeated_and_late_chunks_are_ignored_and_counted() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n")
+        speaker = await open_speaker(world)
+        for seq, final in ((0, False), (0, False), (2, True)):
+            await speaker.send(AudioChunk(seq, final, bytes([seq])))
+        await world.until(lambda: bool(node.assigned))
+        await speaker.send(AudioChunk(1, False, b"late"))
+        await speaker.send(AudioChunk(3, True))
+        await speaker.until_ended(1)
+        await speaker.beat()
+        await world.until(lambda: bool(speaker.told(ServerHeartbeat)))
+        assert node.assigned[0].audio == b"\0\2"
+        ignored = world.metrics.audio_ignored
+        for reason in ("repeated_seq", "out_of_order", "empty_final"):
+            assert ignored.labels(reason)._value.get() == 1, reason
+
+    play(story)
