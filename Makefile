@@ -4,12 +4,13 @@ BIN := .venv/bin
 WORKERS ?= 2
 FUZZ_FRAMES ?= 1000000
 CHAOS_SCHEDULES ?= 10000
+LEDGER_LIVES ?= 300
 UV := $(shell command -v uv || echo $(BIN)/uv)
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format fuzz chaos lock
+.PHONY: help setup demo test check format fuzz chaos bench lock
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -26,7 +27,7 @@ test: setup ## Run every test
 check: setup ## Lint, format, types, architecture, documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src tests $(wildcard benchmarks/*.py)
+	$(BIN)/mypy src tests benchmarks
 	$(BIN)/lint-imports
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
 		NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"
@@ -45,11 +46,13 @@ fuzz: setup ## Throw broken frames at the decoders and the endpoints (FUZZ_FRAME
 
 chaos: setup ## Break nodes, network and ledger on schedules (CHAOS_SCHEDULES=10000)
 	DRAGOMAN_CHAOS_SCHEDULES=$(CHAOS_SCHEDULES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
-		tests/simulation/test_chaos.py
+		tests/simulation/test_chaos.py tests/simulation/test_sessions_laws.py
+	DRAGOMAN_CHAOS_SCHEDULES=$(LEDGER_LIVES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
+		tests/contract/ledger/test_laws.py
 
 bench: setup ## Measure it, beside a bare relay and other task queues
 	$(BIN)/python -m benchmarks
 
 lock: setup ## Compile requirements/*.txt anew from pyproject.toml
-	$(COMPILE) --extra cluster --group dev --output-file requirements/dev.txt
+	$(COMPILE) --extra cluster --extra tracing --group dev --output-file requirements/dev.txt
 	$(COMPILE) --extra all --output-file requirements/all.txt

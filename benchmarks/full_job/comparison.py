@@ -32,7 +32,7 @@ class Effort:
     warm_up_seconds: float
 
 
-FULL = Effort(rounds=5, seconds=3.0, warm_up_seconds=1.0)
+FULL = Effort(rounds=3, seconds=2.0, warm_up_seconds=0.8)
 QUICK = Effort(rounds=1, seconds=1.0, warm_up_seconds=0.5)
 
 

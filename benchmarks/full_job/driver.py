@@ -44,11 +44,17 @@ async def drive_speech(load: SpeechLoad, tally: Tally) -> Outcome:
 async def measure(load: JobLoad | SpeechLoad, tally: Tally) -> Outcome:
     """What the server did and used in the seconds after the warm-up."""
     await asyncio.sleep(load.warm_up_seconds)
-    jobs, started = tally.jobs, time.monotonic()
+    jobs, chunks, started = tally.jobs, tally.chunks, time.monotonic()
     cpu_before = cpu_seconds(load.server.pid)
     await asyncio.sleep(load.seconds)
     cpu_used = cpu_seconds(load.server.pid) - cpu_before
-    return Outcome(tally.jobs - jobs, time.monotonic() - started, cpu_used, tally.sizes())
+    return Outcome(
+        tally.jobs - jobs,
+        time.monotonic() - started,
+        cpu_used,
+        tally.sizes(),
+        tally.chunks - chunks,
+    )
 
 
 async def drive(load: JobLoad | SpeechLoad) -> Outcome:

@@ -12,7 +12,7 @@ import msgspec
 NODES = 20
 SESSIONS = 50
 SLOTS_PER_NODE = 8
-IN_FLIGHT_PER_SESSION = 2
+IN_FLIGHT_PER_SESSION = 1
 """Enough that the server always has something to do, and never so much that jobs wait for slots."""
 
 TEXT = "Could you tell me where the station is, please?"
@@ -70,6 +70,8 @@ class Outcome(msgspec.Struct, frozen=True):
     seconds: float
     cpu_seconds: float
     sizes: FrameSizes | None = None
+    chunks: int = 0
+    """Of audio, that speakers sent."""
 
     @property
     def cpu_us_per_job(self) -> float:

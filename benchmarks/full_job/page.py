@@ -22,7 +22,8 @@ def record(tables: list[Figures], today: date) -> None:
     if not (begin and end):
         raise ValueError(f"{PAGE} has no place for them; put in two lines: {BEGIN} and {END}")
     machine = f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores"
+    busy = f"load average {os.getloadavg()[1]:.1f} over the last five minutes"
     said = "\n".join(table.markdown() for table in tables)
     PAGE.write_text(
-        f"{before}{BEGIN}\nTaken on {today}, {machine}.\n\n{said.strip()}\n{END}{after}"
+        f"{before}{BEGIN}\nTaken on {today}, {machine}, {busy}.\n\n{said.strip()}\n{END}{after}"
     )

@@ -12,6 +12,7 @@ from benchmarks.full_job.websocket import Socket, connect
 
 PCM_BYTES_PER_MS = 32
 UTTERANCE_MS = 3000
+_STRIDE = 37
 
 
 class Speaker:
@@ -22,8 +23,8 @@ class Speaker:
     ) -> None:
         self.opened: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._chunks_per_utterance = UTTERANCE_MS // chunk_ms
-        # Each began at another time, so that they do not all end at once.
-        self._spoken = number % self._chunks_per_utterance
+        # Each began at another time, so that they do not end at once, nor one after another.
+        self._spoken = number * _STRIDE % self._chunks_per_utterance
         self._seq = 0
         self._chunk: msgspec.Raw = frames.audio(chunk_ms * PCM_BYTES_PER_MS)
         self._socket = socket
@@ -38,6 +39,7 @@ class Speaker:
         is_final = self._spoken % self._chunks_per_utterance == 0
         self._socket.send(self._frames.audio_chunk(self._seq, self._chunk, is_final=is_final))
         self._seq += 1
+        self._tally.chunks += 1
 
     def _received(self, payload: bytes) -> None:
         told = self._frames.read(payload)
@@ -77,3 +79,5 @@ async def talk(speakers: list[Speaker], chunk_ms: int) -> None:
             ahead_seconds = due - loop.time()
             if ahead_seconds > 0.001:
                 await asyncio.sleep(ahead_seconds)
+        # Also when it is late, what came in must be read.
+        await asyncio.sleep(0)

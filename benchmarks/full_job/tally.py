@@ -14,6 +14,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.jobs = 0
+        self.chunks = 0
         self._problem: str | None = None
         self._frames: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()

@@ -42,29 +42,37 @@ def test_a_sentence_cut_for_its_length_stays_with_its_node_until_it_ends() -> No
     play(story, scheduler__web_task_segmentation__max_duration_ms=1000)
 
 
-def test_the_hold_of_a_node_on_a_sentence_ends_with_time() -> None:
+def test_long_speech_stays_with_one_node_at_the_default_times() -> None:
+    async def story(world: World) -> None:
+        for number in range(20):
+            await world.node(f"n{number}")
+        speaker = await open_speaker(world)
+        for _ in range(34):
+            await speaker.speak(1000)
+            await world.pass_time(1)
+        await speaker.speak(1000, final=True)
+        await speaker.until_ended(4)
+        assert len({result.node_id for result in speaker.results}) == 1
+
+    play(story, scheduler__web_task_segmentation__pause_ms=3000)
+
+
+def test_a_node_holds_a_sentence_for_a_while_only_when_its_rest_does_not_come() -> None:
     async def story(world: World) -> None:
         for number in range(20):
             await world.node(f"n{number}")
         moved = 0
         for _ in range(12):
             speaker = await open_speaker(world)
-            await speaker.speak(600)
-            await speaker.speak(600)
+            await speaker.speak(1200)
             await speaker.until_ended(1)
-            speaker.cut()
             await world.pass_time(11)
-            await speaker.come_back()
             await speaker.speak(10, final=True)
             await speaker.until_ended(2)
             moved += speaker.results[0].node_id != speaker.results[1].node_id
         assert moved > 0
 
-    play(
-        story,
-        scheduler__web_task_segmentation__max_duration_ms=1000,
-        scheduler__web_task_segmentation__pause_ms=5000,
-    )
+    play(story, scheduler__web_task_segmentation__max_duration_ms=1000)
 
 
 def test_a_spread_conversation_is_not_heard_by_one_node_twice_in_a_row() -> None:

@@ -35,7 +35,7 @@ def names(span: ReadableSpan) -> list[str]:
 
 
 def trace_id(span: ReadableSpan) -> str:
-    return f"{span.get_span_context().trace_id:032x}"
+    return f"{span.context.trace_id:032x}"
 
 
 def code(span: ReadableSpan) -> object:
@@ -58,7 +58,7 @@ def test_a_spoken_utterance_is_told_from_its_first_sound_to_its_delivery() -> No
     assert (utterance.name, names(utterance)) == ("utterance", ["received", "cut", "delivered"])
     assert (job.name, names(job)) == ("job", JOB)
     assert utterance.parent is None
-    assert job.parent == utterance.get_span_context()
+    assert job.parent == utterance.context
     assert trace_id(job) == trace_id(utterance) == TRACE
     times = [event.timestamp for event in (*utterance.events[:2], *job.events)]
     assert times == sorted(times)
@@ -103,7 +103,7 @@ def test_an_utterance_for_two_targets_is_over_when_both_have_theirs() -> None:
 
     *jobs, utterance = traced(story)
     assert [job.name for job in jobs] == ["job", "job"]
-    assert [job.parent for job in jobs] == [utterance.get_span_context()] * 2
+    assert [job.parent for job in jobs] == [utterance.context] * 2
     assert names(utterance) == ["received", "delivered", "delivered"]
 
 

@@ -46,26 +46,34 @@ class PeerFigures:
         return self.broker_us + self.producer_us
 
 
-def measure_peers(effort: Effort, say: Callable[[str], None], *, ray: bool) -> list[PeerFigures]:
-    """All that can be installed; those that cannot are named and left out."""
+@dataclass(frozen=True)
+class Field:
+    """The peers that were measured, and why others were not."""
+
+    measured: list[PeerFigures]
+    left_out: list[str]
+
+
+def measure_peers(effort: Effort, say: Callable[[str], None], *, ray: bool) -> Field:
+    """All that can be installed and bring their jobs to an end."""
     if shutil.which("redis-server") is None:
-        say("peers are left out: redis-server is not on the path")
-        return []
-    found = []
+        return Field([], ["All peers are left out: redis-server is not on the path."])
+    field = Field([], [])
     for peer in (*PEERS, RAY) if ray else PEERS:
         try:
             install(peer)
             rounds = [_measure(peer, effort) for _ in range(effort.rounds)]
         except (NotInstalled, PeerFailed) as problem:
-            say(f"{peer.name} is left out: {problem}")
+            field.left_out.append(f"{peer.name} is left out: {problem}.")
+            say(field.left_out[-1])
             continue
         row = PeerFigures(
             peer.name,
             *(median(getattr(one, part) for one in rounds) for part in _PARTS),
         )
-        found.append(row)
+        field.measured.append(row)
         say(f"{row.name}: {row.scheduling_us:.0f} us, {row.jobs_per_second:,.0f} jobs/s")
-    return found
+    return field
 
 
 _PARTS = ("broker_us", "producer_us", "worker_us", "jobs_per_second")
@@ -129,13 +137,13 @@ def _redis(folder: Path) -> Iterator[tuple[str, int]]:
         yield f"redis://127.0.0.1:{port}", process.pid
 
 
-def peer_figures(found: list[PeerFigures], dragoman_us: float) -> Figures:
+def peer_figures(field: Field, dragoman_us: float) -> Figures:
     figures = Figures(
         "No-op job with its result, one worker process: CPU microseconds a job",
         ("", "scheduler + broker", "of it broker", "of it producer", "worker", "jobs/s", "factor"),
     )
     figures.rows.append(("Dragoman, text", f"{dragoman_us:.0f}", "", "", "", "", "1"))
-    for row in sorted(found, key=lambda row: row.scheduling_us):
+    for row in sorted(field.measured, key=lambda row: row.scheduling_us):
         figures.rows.append(
             (
                 row.name,
@@ -147,7 +155,7 @@ def peer_figures(found: list[PeerFigures], dragoman_us: float) -> Figures:
                 f"{row.scheduling_us / dragoman_us:.1f}",
             )
         )
-    queues = [row for row in found if row.name != RAY.name]
+    queues = [row for row in field.measured if row.name != RAY.name]
     if queues:
         best = min(queues, key=lambda row: row.scheduling_us)
         factor = best.scheduling_us / dragoman_us
@@ -156,6 +164,7 @@ def peer_figures(found: list[PeerFigures], dragoman_us: float) -> Figures:
             f"To hold: the best task queue takes at least {HOLD_FACTOR} x as much. "
             f"{verdict.capitalize()} here ({best.name}, {factor:.1f} x)."
         )
+    figures.notes += field.left_out
     figures.notes.append(
         "A task queue has no scheduler process: its client library and its broker do that work, so "
         "the producer, which sends jobs and awaits results, counts with the broker. Worker "

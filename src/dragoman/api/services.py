@@ -15,7 +15,7 @@ from dragoman.auth import Authenticator, KeyAuthenticator, KeyStore, OpenAuthent
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, new_id
 from dragoman.live.gateway import Connections
-from dragoman.observability import LoopLag, Metrics, Watch
+from dragoman.observability import LoopLag, Metrics, Tracing, Watch, open_tracing
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
 from dragoman.store import Connection, Store, open_store, upgrade
@@ -38,6 +38,8 @@ class Services:
     connections: Connections
     lifecycle: Lifecycle
     readiness: Readiness
+    tracing: Tracing | None = None
+    """None: off."""
 
 
 @asynccontextmanager
@@ -46,6 +48,11 @@ async def open_services(
 ) -> AsyncIterator[Services]:
     """Open the database, brought up to date, and what stands on it; closed again at the end."""
     async with AsyncExitStack() as stack:
+        instance_id = _instance_id(settings, randomness)
+        tracing = None
+        if settings.tracing.enabled:
+            tracing = open_tracing(settings.tracing.endpoint, instance_id, clock)
+            stack.push_async_callback(tracing.close)
         database_url = settings.store.database_url
         await asyncio.to_thread(upgrade, database_url)
         store = await stack.enter_async_context(await open_store(database_url))
@@ -61,7 +68,7 @@ async def open_services(
             settings=settings,
             clock=clock,
             randomness=randomness,
-            instance_id=_instance_id(settings, randomness),
+            instance_id=instance_id,
             store=store,
             authenticator=await stack.enter_async_context(
                 _authenticator(settings, store, clock, randomness)
@@ -76,6 +83,7 @@ async def open_services(
             connections=Connections(),
             lifecycle=lifecycle,
             readiness=readiness,
+            tracing=tracing,
         )
 
 

@@ -35,8 +35,13 @@ class Command:
 
 COMMANDS = (
     Command("serve", "serve", "serve", "Run the scheduler and its API until it is told to stop."),
-    Command("demo", "demo", "demo", "Run a server with a simulated fleet, to look around in."),
-    Command("node", "node", "node", "Run one node, which does the jobs it is given."),
+    Command(
+        "demo",
+        "demo",
+        "demo",
+        "Run a server with a simulated fleet and live traffic.",
+    ),
+    Command("node", "node", "node", "Join a scheduler's fleet and do its jobs until told to stop."),
     Command("say", "say", "say", "Say one utterance, and print what becomes of it."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Make, list and revoke API keys."),

@@ -6,6 +6,12 @@ from dragoman.observability.labels import OTHER, Labelled, normal_name, normal_r
 from dragoman.observability.metrics import EXPOSITION_CONTENT_TYPE, Metrics
 from dragoman.observability.redaction import REDACTED, RedactionFilter, redact_fields, redact_text
 from dragoman.observability.top import KeyCount, TopK
+from dragoman.observability.tracing import (
+    Trace,
+    Tracing,
+    open_tracing,
+    read_traceparent,
+)
 from dragoman.observability.watch import Watch, WatchedLock
 
 __all__ = [
@@ -20,12 +26,16 @@ __all__ = [
     "Metrics",
     "RedactionFilter",
     "TopK",
+    "Trace",
+    "Tracing",
     "Watch",
     "WatchedLock",
     "configure_logging",
     "get_logger",
     "normal_name",
     "normal_reason",
+    "open_tracing",
+    "read_traceparent",
     "redact_fields",
     "redact_text",
     "yielding",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
+from typing import Any
 
 import pytest
 from tests.contract.ledger.bench import Bench
@@ -34,7 +35,7 @@ class ShiftedTime:
 
 
 def open_bench(
-    request: pytest.FixtureRequest, runner: asyncio.Runner, random: Random, **options: int
+    request: pytest.FixtureRequest, runner: asyncio.Runner, random: Random, **options: Any
 ) -> Bench:
     """A bench for the backend that the test is run for; options go to the ledger."""
     if request.param == "memory":
@@ -46,7 +47,7 @@ def open_bench(
 
 
 async def _open_redis(
-    request: pytest.FixtureRequest, random: Random, shifted: ShiftedTime, options: dict[str, int]
+    request: pytest.FixtureRequest, random: Random, shifted: ShiftedTime, options: dict[str, Any]
 ) -> Ledger:
     if request.param == "redis":
         server: RedisProcess | RedisCluster = request.getfixturevalue("redis_server")

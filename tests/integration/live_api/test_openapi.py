@@ -20,6 +20,9 @@ ROUTES = {
     "/api/v1/nodes/{node_id}/drain": {"post"},
     "/api/v1/nodes/{node_id}/resume": {"post"},
     "/api/v1/pools": {"get"},
+    "/api/v1/sessions": {"get"},
+    "/api/v1/sessions/{session_id}": {"get"},
+    "/api/v1/catalog": {"get"},
 }
 
 

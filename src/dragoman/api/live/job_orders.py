@@ -9,8 +9,10 @@ from dragoman.live.dispatch import JobOrder
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import JobRequest, check_job_request, decode_body, default_pipeline
 from dragoman.live.snapshot import PoolRule
+from dragoman.observability import read_traceparent
 
 _SEMANTIC_RULES = (PoolRule.SEMANTIC_F2F, PoolRule.SEMANTIC_ONE_WAY)
+_TRACE_BITS = 128
 
 
 def read_request(body: bytes) -> JobRequest:
@@ -20,8 +22,15 @@ def read_request(body: bytes) -> JobRequest:
     return request
 
 
-def order_of(request: JobRequest, tenant: TenantId, rule: PoolRule, random: Random) -> JobOrder:
+def order_of(
+    request: JobRequest,
+    tenant: TenantId,
+    rule: PoolRule,
+    random: Random,
+    traceparent: str | None = None,
+) -> JobOrder:
     """The job that a request asks for. One with wait_ms may wait in line for its slot."""
+    caller = read_traceparent(traceparent)
     audio = request.audio is not None
     pipeline = request.pipeline or default_pipeline(
         audio, request.src_lang, request.tgt_lang, rule in _SEMANTIC_RULES
@@ -39,10 +48,11 @@ def order_of(request: JobRequest, tenant: TenantId, rule: PoolRule, random: Rand
         session_id=request.session_id,
         preferred_node_id=request.preferred_node_id,
         exclude_node_id=request.exclude_node_id,
-        trace_id=new_id(random, "t"),
+        trace_id=f"{caller.trace_id if caller else random.getrandbits(_TRACE_BITS):032x}",
     )
     return JobOrder(
         spec,
         JobInput(audio=request.audio, text=request.text),
         may_wait=request.wait_ms is not None,
+        parent_span=caller,
     )

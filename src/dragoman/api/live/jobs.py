@@ -57,7 +57,8 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services) -> APIRouter:
         openapi_extra=_BODY,
     )
     async def create(request: Request, client: Client) -> Response:
-        return await desk.create(await request.body(), client)
+        traceparent = request.headers.get("traceparent")
+        return await desk.create(await request.body(), client, traceparent)
 
     @router.get(
         "",
@@ -133,12 +134,12 @@ class JobDesk:
         self._rule = plane.snapshots.current.rule
         self._grace_seconds = services.settings.scheduler.job_timeout.cancel_grace_seconds
 
-    async def create(self, body: bytes, client: Principal) -> Response:
+    async def create(self, body: bytes, client: Principal, traceparent: str | None) -> Response:
         """Make or find the job of a request, and answer when the caller wants the answer."""
         self._lifecycle.check_takes_work()
         request = read_request(body)
         tenant = effective_tenant(client, request.tenant_id)
-        order = order_of(request, tenant, self._rule, self._random)
+        order = order_of(request, tenant, self._rule, self._random, traceparent)
         submitted = await self._plane.dispatcher.submit(order)
         waited = await self._wait(request, submitted.job_id)
         record = await self._plane.ledger.read(submitted.job_id)

@@ -26,6 +26,7 @@ def open_ledger(services: Services) -> ledgers.Ledger:
         cell_size=pools.cell_size,
         max_cells=pools.max_cells,
         cell_ttl_ms=int(kept_seconds * 1000),
+        on_answer=lambda name, seconds: services.metrics.redis_op.labels(name).observe(seconds),
     )
     services.readiness.add("Redis", ledger.cells)
     return ledger

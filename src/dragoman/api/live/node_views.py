@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.ids import NodeId
 from dragoman.live.fleet import Node
 from dragoman.live.ledger import Ledger, SeatRecord
-from dragoman.live.protocol import NodeSlots, NodeView, utc_time
+from dragoman.live.protocol import MarkView, NodeSlots, NodeView, utc_time
 from dragoman.live.snapshot import PoolRule, node_pairs
 
 Seats = dict[NodeId, SeatRecord]
@@ -40,7 +40,10 @@ def node_view(node: Node, seat: SeatRecord | None, rule: PoolRule) -> NodeView:
         services=node.services,
         languages=node.languages,
         features=tuple(sorted(node.features)),
-        marks=(),
+        marks=tuple(
+            MarkView(mark.service_id, mark.reason, utc_time(mark.expires_at_ms))
+            for mark in node.marks
+        ),
         last_seen=utc_time(node.last_seen_ms),
         instance_id=node.owner.instance_id,
     )

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dragoman.api.live.catalog import catalog_router
 from dragoman.api.live.jobs import jobs_router
 from dragoman.api.live.ledgers import open_ledger
+from dragoman.api.live.metrics import metrics_router
 from dragoman.api.live.nodes import nodes_router
 from dragoman.api.live.pools import pools_router
 from dragoman.api.live.sessions import sessions_router
+from dragoman.api.live.stats import stats_router
 from dragoman.api.parts import Parts
 from dragoman.api.services import Services
 from dragoman.live.gateway import LivePlane, WebSocketApp
@@ -25,6 +28,7 @@ def live_parts(services: Services) -> Parts:
         instance_id=services.instance_id,
         clock=services.clock,
         randomness=services.randomness,
+        tracing=services.tracing,
     )
     return Parts(
         planes=[plane],
@@ -32,7 +36,10 @@ def live_parts(services: Services) -> Parts:
             jobs_router(PREFIX, plane, services),
             nodes_router(PREFIX, plane),
             pools_router(PREFIX, plane, services.clock),
+            catalog_router(PREFIX, plane.catalog),
             sessions_router(PREFIX, plane, services.instance_id),
+            stats_router(PREFIX, plane, services.clock),
+            metrics_router(PREFIX, plane, services.metrics),
         ],
         sockets={
             "/ws/node": WebSocketApp(plane.node_endpoint),

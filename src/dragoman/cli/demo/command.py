@@ -46,8 +46,11 @@ def demo(
         Path | None,
         typer.Option(metavar="DIR", help="Keep everything there, instead of throwing it away."),
     ] = None,
+    log_level: Annotated[
+        str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
+    ] = "error",
 ) -> None:
-    """Run a server with a simulated fleet and live traffic, to look around in.
+    """Run a server with a simulated fleet and live traffic.
 
     It listens on this machine alone, asks for no keys, and leaves nothing behind.
     """
@@ -78,7 +81,7 @@ def demo(
             },
             "auth": {"mode": "open"},
             "cluster": {"enabled": False},
-            "log": {"level": "error"},
+            "log": {"level": log_level},
         }
         run_until_stopped(
             load_settings(None, flags).settings,

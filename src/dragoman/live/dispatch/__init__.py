@@ -3,10 +3,11 @@
 from dragoman.live.dispatch.allocation import DEFAULT_TENANT, Selection
 from dragoman.live.dispatch.dispatcher import CANCELLED, Dispatcher, Limits, Submitted
 from dragoman.live.dispatch.node_events import NodeEvents
-from dragoman.live.dispatch.orders import AUTO_TARGET, JobOrder, Progress
+from dragoman.live.dispatch.orders import AUTO_TARGET, JobOrder, Progress, utterance_request_id
 from dragoman.live.dispatch.ports import NodePort
 from dragoman.live.dispatch.refusal import as_error
 from dragoman.live.dispatch.routes import Route, Routes
+from dragoman.live.dispatch.tally import Tally
 
 __all__ = [
     "AUTO_TARGET",
@@ -22,5 +23,7 @@ __all__ = [
     "Routes",
     "Selection",
     "Submitted",
+    "Tally",
     "as_error",
+    "utterance_request_id",
 ]

@@ -247,7 +247,7 @@ class Allocator:
         if job.spec.preferred_node_id is not None:
             named.append(job.spec.preferred_node_id)
         if job.route is not None:
-            affinity = job.route.affinity(self._clock.monotonic())
+            affinity = job.route.affinity(job.began)
             if affinity is not None:
                 named.append(affinity)
         return named

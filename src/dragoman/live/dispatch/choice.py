@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -86,17 +86,21 @@ class Decision:
     def reasons(self) -> dict[ExclusionReason, tuple[int, list[NodeId]]]:
         """Each node left out, under the first reason that holds."""
         found: dict[ExclusionReason, tuple[int, list[NodeId]]] = {}
+        for view, reason, mask in self.left_out():
+            count, nodes = found.get(reason, (0, []))
+            if len(nodes) < MAX_NAMED:
+                nodes = nodes + view.node_ids(mask)[: MAX_NAMED - len(nodes)]
+            found[reason] = (count + mask.bit_count(), nodes)
+        return {reason: found[reason] for reason in ExclusionReason if reason in found}
+
+    def left_out(self) -> Iterator[tuple[CellView, ExclusionReason, int]]:
+        """Cell by cell, the bits of the nodes left out for each reason."""
         cells = self.snapshot.cells
         for number in sorted(cells) if self.whole else self.looked_at:
             view = cells.get(number)
-            if view is None:
-                continue
-            for reason, mask in self._left_out(view).items():
-                count, nodes = found.get(reason, (0, []))
-                if len(nodes) < MAX_NAMED:
-                    nodes = nodes + view.node_ids(mask)[: MAX_NAMED - len(nodes)]
-                found[reason] = (count + mask.bit_count(), nodes)
-        return {reason: found[reason] for reason in ExclusionReason if reason in found}
+            if view is not None:
+                for reason, mask in self._left_out(view).items():
+                    yield view, reason, mask
 
     def looks_at(self, cells: Iterable[int]) -> None:
         """Remember which cells were asked, the last one last."""

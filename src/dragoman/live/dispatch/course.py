@@ -25,6 +25,7 @@ from dragoman.live.dispatch.reception import Reception
 from dragoman.live.dispatch.refusal import as_info, with_job
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.sightings import Sightings
+from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.ledger import (
     AttemptRecord,
     Bound,
@@ -43,7 +44,7 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import ErrorInfo, JobCancel, JobState, Outcome, RunningJob
 from dragoman.live.snapshot import Requirements
-from dragoman.observability import get_logger
+from dragoman.observability import Watch, get_logger
 
 log = get_logger("dragoman.dispatch")
 
@@ -67,6 +68,8 @@ class Course:
         routes: Routes,
         explanations: Explanations,
         sightings: Sightings,
+        tenants: TenantJobs,
+        watch: Watch,
         terms: Terms,
         pending_seconds: float,
         pending_per_pair: int,
@@ -75,6 +78,7 @@ class Course:
     ) -> None:
         self.jobs: dict[JobId, LiveJob] = {}
         self.attempts: dict[AttemptId, LiveJob] = {}
+        self.tenants = tenants
         self.reception = Reception(
             place=self._place,
             spawn=self.spawn,
@@ -92,6 +96,7 @@ class Course:
         self._routes = routes
         self._explanations = explanations
         self._sightings = sightings
+        self._watch = watch
         self._terms = terms
         self._instance_id = instance_id
         self._clock = clock
@@ -104,8 +109,13 @@ class Course:
 
     async def begin(self, job: LiveJob) -> errors.DragomanError | None:
         """Look for the job's slot; answers the refusal when there is none and it cannot wait."""
+        if job.job_id not in self.jobs:
+            self.tenants.entered(job.tenant)
         self.jobs[job.job_id] = job
         self.idle.clear()
+        if self.reception.stand_behind(job):
+            self._deadlines.arm(job)
+            return None
         wakes = self.reception.wakes
         error = await self._place(job)
         if self.jobs.get(job.job_id) is not job:
@@ -161,26 +171,37 @@ class Course:
 
     def abandon(self, job: LiveJob) -> None:
         """Drive the job no more. Its claim runs out, and a sweep takes it up or ends it."""
-        self.jobs.pop(job.job_id, None)
+        if self.jobs.pop(job.job_id, None) is not None:
+            self.tenants.left(job.tenant)
+            if job.trace is not None:
+                job.trace.end("ABANDONED")
         self._forget(job)
 
     async def _place(self, job: LiveJob) -> errors.DragomanError | None:
         """Hold a slot, bind it and tell its node; the refusal when no slot is free."""
         if job.allocating:
+            # The slot that is being found may be lost already: whoever finds it looks again.
+            job.look_again = True
             return None
         job.allocating = True
+        job.look_again = False
         try:
             while not job.ended:
-                outcome = await self._allocator.allocate(job)
+                with self._watch.path("allocation"):
+                    outcome = await self._allocator.allocate(job)
                 self._explanations.keep(job.job_id, outcome.decisions)
                 if isinstance(outcome, Inheriting):
                     self._inheritances.expect(job, outcome)
                     self._deadlines.arm(job)
                     return None
                 if not isinstance(outcome, Allocated):
+                    self._sightings.found_nobody(outcome.decisions[0], outcome.error)
                     self._nodes.report(outcome.cold)
                     return outcome.error
-                if await self.hand_over(job, outcome.attempt_id, outcome.granted):
+                self._sightings.chose(outcome.decisions)
+                placed = await self.hand_over(job, outcome.attempt_id, outcome.granted)
+                again, job.look_again = job.look_again, False
+                if placed and not (again and job.attempt is None):
                     return None
         finally:
             job.allocating = False
@@ -189,6 +210,8 @@ class Course:
     async def hand_over(self, job: LiveJob, attempt_id: AttemptId, granted: Granted) -> bool:
         """Bind the slot to the job and tell the node; False when another slot must be found."""
         batch = waits_forever(job.spec)
+        if job.trace is not None:
+            job.trace.event("reserved", node_id=granted.node_id, attempt_id=attempt_id)
         bound = await self._ledger.bind(
             job.job_id,
             attempt_id,
@@ -270,7 +293,7 @@ class Course:
             if job is not None:
                 self._inheritances.came(job, inherited)
         if freed.slots:
-            self.reception.wake()
+            self.reception.wake(freed.slots)
 
     # --- giving up -------------------------------------------------------------------------------
 
@@ -290,9 +313,15 @@ class Course:
 
     async def stop_waiting(self, job: LiveJob) -> None:
         """The job has waited long enough, unless a slot is being tried for it right now."""
-        if not job.allocating:
-            self.reception.leave(job)
-            await self.refuse(job, job.refusal or errors.NoCapacity())
+        if job.allocating:
+            return
+        self.reception.leave(job)
+        try:
+            error = await self._place(job)
+        except errors.DependencyDown as down:
+            error = job.refusal or down
+        if error is not None:
+            await self.refuse(job, error)
 
     async def stop_expecting(self, job: LiveJob) -> None:
         """The slot the job was to inherit did not come in time."""
@@ -327,6 +356,7 @@ class Course:
         job = self.jobs.pop(record.job_id, None)
         if job is None:
             return
+        self.tenants.left(job.tenant)
         self._forget(job)
         self._inheritances.renounce(job)
         self._sightings.ended(job, record)

@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import InstanceId, JobId
+from dragoman.ids import InstanceId, JobId, TenantId
 from dragoman.live.dispatch.allocation import Allocator, Selection
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.explanations import Explanations
@@ -20,8 +20,12 @@ from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.dispatch.node_events import NodeEvents
 from dragoman.live.dispatch.orders import JobOrder, body_hash, pairs_of, waits_forever
 from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.refusal import as_info, with_job
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.sightings import Sightings
+from dragoman.live.dispatch.spans import begin_span
+from dragoman.live.dispatch.tally import Tally
+from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.dispatch.upkeep import Upkeep
 from dragoman.live.ledger import (
     BodyConflict,
@@ -37,7 +41,7 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import AttemptState, ErrorInfo, ExplainView, JobState, Outcome
 from dragoman.live.snapshot import Requirements, SnapshotHolder
-from dragoman.observability import Metrics
+from dragoman.observability import Metrics, Tracing, Watch
 
 CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
 _CANCEL_TRIES = 20
@@ -55,6 +59,8 @@ class Limits(msgspec.Struct, frozen=True):
 
     pending_seconds: float
     pending_per_pair: int
+    inflight_per_tenant: int
+    """0: no limit."""
     explain_max: int
     routes: int
 
@@ -72,19 +78,24 @@ class Dispatcher:
         selection: Selection,
         limits: Limits,
         metrics: Metrics,
+        watch: Watch,
+        on_ended: Callable[[Outcome], None],
         instance_id: InstanceId,
         clock: Clock,
         random: Random,
+        tracing: Tracing | None = None,
     ) -> None:
         self._ledger = ledger
         self._terms = terms
         self._instance_id = instance_id
         self._clock = clock
         self._random = random
+        self._tracing = tracing
         self.routes = Routes(limits.routes)
         self._requirements = Requirements(snapshots.current.rule)
         self._explanations = Explanations(limits.explain_max)
-        sightings = Sightings(metrics, clock)
+        self.tally = Tally(metrics, clock)
+        sightings = Sightings(metrics, self.tally, clock, on_ended)
         settlement = Settlement(ledger, terms, instance_id)
         self._settlement = settlement
         self._course = Course(
@@ -96,6 +107,8 @@ class Dispatcher:
             routes=self.routes,
             explanations=self._explanations,
             sightings=sightings,
+            tenants=TenantJobs(limits.inflight_per_tenant),
+            watch=watch,
             terms=terms,
             pending_seconds=limits.pending_seconds,
             pending_per_pair=limits.pending_per_pair,
@@ -103,7 +116,7 @@ class Dispatcher:
             clock=clock,
         )
         self.events = NodeEvents(ledger, settlement, self._course, sightings, terms, clock)
-        self.upkeep = Upkeep(ledger, self._course, nodes, terms, instance_id)
+        self.upkeep = Upkeep(ledger, self._course, nodes, terms, instance_id, watch)
         self._draining = False
         metrics.pending_jobs.set_function(lambda: len(self._course.reception))
 
@@ -117,9 +130,11 @@ class Dispatcher:
         """
         if self._draining:
             raise errors.ServerDraining("This server is shutting down; ask another one.")
+        self.tally.asked()
         spec = order.spec
         requirement = self._requirements.of(pairs_of(spec), spec.pipeline, spec.features)
         batch = waits_forever(spec)
+        began = self._clock.monotonic() if self._tracing is not None else 0.0
         answer = await self._ledger.claim(
             Claim(
                 spec=spec,
@@ -141,6 +156,8 @@ class Dispatcher:
                 self._attach(answer.job, order.on_end)
                 return Submitted(answer.job.job_id, created=False)
             case Claimed():
+                await self._check_tenant(answer.job_id, spec.tenant)
+                self.tally.created += 1
                 job = LiveJob(
                     answer.job_id,
                     spec,
@@ -153,10 +170,14 @@ class Dispatcher:
             job.deadline = job.started + self._terms.total_ms / 1000
         # Batch work waits for slots, but not for a pair or a feature nobody has.
         job.may_wait = order.may_wait and not batch
+        if order.began is not None:
+            job.began = order.began
         job.on_partial = order.on_partial
         job.on_progress = order.on_progress
         if spec.exclude_node_id is not None:
             job.excluded = frozenset((spec.exclude_node_id,))
+        if self._tracing is not None:
+            job.trace = begin_span(self._tracing, order, job.job_id, began)
         await self._look_for_slot(job)
         if order.on_end is not None:
             await self._listen(job, order.on_end)
@@ -249,6 +270,16 @@ class Dispatcher:
         await self._course.stop()
 
     # --- inside ----------------------------------------------------------------------------------
+
+    async def _check_tenant(self, job_id: JobId, tenant: TenantId) -> None:
+        """Refuse a tenant's job too many. Only a new one is: a repeated request finds its job."""
+        error = self._course.tenants.refusal(tenant)
+        if error is not None:
+            with_job(error, job_id)
+            await self._settlement.end_without_attempt(
+                job_id, Ending(Outcome.FAILED, error=as_info(error))
+            )
+            raise error
 
     async def _look_for_slot(self, job: LiveJob) -> None:
         try:

@@ -10,6 +10,7 @@ from dragoman.errors import DragomanError
 from dragoman.ids import AttemptId, JobId, NodeId, TenantId
 from dragoman.live.dispatch.orders import Progress
 from dragoman.live.dispatch.routes import Route
+from dragoman.live.dispatch.spans import STEP_NAMES
 from dragoman.live.dispatch.waiting import Demand
 from dragoman.live.ledger import (
     AttemptRecord,
@@ -23,6 +24,7 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import AttemptState, JobPartial
 from dragoman.live.snapshot import Requirement
+from dragoman.observability import Trace
 
 
 class LiveAttempt:
@@ -93,6 +95,7 @@ class LiveJob:
     __slots__ = (
         "allocating",
         "attempt",
+        "began",
         "deadline",
         "demand",
         "ended",
@@ -100,6 +103,7 @@ class LiveJob:
         "inheritance",
         "input",
         "job_id",
+        "look_again",
         "may_wait",
         "on_end",
         "on_partial",
@@ -114,6 +118,7 @@ class LiveJob:
         "started",
         "timer",
         "timer_at",
+        "trace",
         "waiting",
     )
 
@@ -133,6 +138,7 @@ class LiveJob:
         self.demand: Demand = (requirement, spec.preferred_node_id)
         self.route = route
         self.started = started
+        self.began = started
         self.deadline: float | None = None
         """The end of its total time; None for batch work between attempts."""
         self.may_wait = False
@@ -143,6 +149,8 @@ class LiveJob:
         """Why it waits."""
         self.inheritance: Inheritance | None = None
         self.attempt: LiveAttempt | None = None
+        self.look_again = False
+        """Somebody else wanted a slot for it meanwhile."""
         self.allocating = False
         """Somebody is looking for a slot for it."""
         self.ended = False
@@ -154,13 +162,27 @@ class LiveJob:
         self.on_partial: Callable[[JobPartial], None] | None = None
         self.on_placed: list[Callable[[], None]] = []
         """Called once, when a node was told of the job or the job ended without one."""
+        self.trace: Trace | None = None
         self.timer: TimerHandle | None = None
         self.timer_at = 0.0
 
     def progressed(self, progress: Progress) -> None:
         """Tell whoever watches that the job took a step."""
+        if self.trace is not None:
+            self.trace.event(STEP_NAMES[progress])
         if self.on_progress is not None:
             self.on_progress(progress, self.job_id)
+
+    @property
+    def adrift(self) -> bool:
+        """Nothing is under way for it: no attempt, no search, no waiting."""
+        return not (
+            self.ended
+            or self.allocating
+            or self.waiting
+            or self.attempt is not None
+            or self.inheritance is not None
+        )
 
     @property
     def tenant(self) -> TenantId:

@@ -7,8 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId
+from dragoman.errors import DependencyDown
+from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.course import Course
+from dragoman.live.dispatch.leftovers import why_dropped
 from dragoman.live.dispatch.orders import Progress
 from dragoman.live.dispatch.sightings import Sightings
 from dragoman.live.ledger import (
@@ -87,7 +89,7 @@ class NodeEvents:
 
     async def result(self, cell: int, sender: Sender, result: JobResult) -> None:
         """The attempt is over, well or not."""
-        await self._finish(cell, sender, result.attempt_id, ending_of(result))
+        await self._finish(cell, sender, result.attempt_id, ending_of(result), result.job_id)
 
     async def model_not_available(
         self, cell: int, sender: Sender, message: ModelNotAvailable
@@ -96,7 +98,8 @@ class NodeEvents:
         if message.attempt_id is None:
             return
         error = ErrorInfo("MODEL_NOT_AVAILABLE", f"{message.service_id}: {message.reason}")
-        await self._finish(cell, sender, message.attempt_id, Ending(Outcome.FAILED, error=error))
+        ending = Ending(Outcome.FAILED, error=error)
+        await self._finish(cell, sender, message.attempt_id, ending, message.job_id)
 
     async def partial(self, sender: Sender, partial: JobPartial) -> None:
         """What the node has recognised so far; only of its own, current attempt."""
@@ -150,7 +153,12 @@ class NodeEvents:
         return tuple(unwanted)
 
     async def _finish(
-        self, cell: int, sender: Sender, attempt_id: AttemptId, ending: Ending
+        self,
+        cell: int,
+        sender: Sender,
+        attempt_id: AttemptId,
+        ending: Ending,
+        job_id: JobId | None,
     ) -> None:
         answer = await self._ledger.finish(
             cell, attempt_id, sender, ending, due_ms=self._terms.grace_ms
@@ -164,10 +172,20 @@ class NodeEvents:
             case LateFinish():
                 self._sightings.dropped(StaleReason.LATE)
                 self._course.freed(answer.freed)
+            case Stale(StaleReason.UNKNOWN) if job_id is not None:
+                await self._count_leftover(job_id, attempt_id, sender)
             case Stale():
                 self._sightings.dropped(answer.reason)
             case Cold():
                 self._sightings.dropped(StaleReason.UNKNOWN)
+
+    async def _count_leftover(self, job_id: JobId, attempt_id: AttemptId, sender: Sender) -> None:
+        """The attempt is gone from its cell: the job may remember what became of it."""
+        try:
+            job = await self._ledger.read(job_id)
+        except DependencyDown:
+            job = None
+        self._sightings.dropped(why_dropped(job, attempt_id, sender.node_id))
 
     async def _attempt(
         self, cell: int, attempt_id: AttemptId, ending: Ending, finished: Finished

@@ -7,8 +7,9 @@ from enum import StrEnum
 from hashlib import blake2b
 
 import msgspec
+from opentelemetry.trace import SpanContext
 
-from dragoman.ids import JobId
+from dragoman.ids import JobId, RequestId, SessionId
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
 from dragoman.live.protocol import JobClass, JobPartial, Mode
 from dragoman.live.snapshot import Pair
@@ -35,12 +36,17 @@ class JobOrder(msgspec.Struct, frozen=True):
     input: JobInput
     may_wait: bool = False
     """Wait in line when no slot is free. Batch work always does."""
+    began: float | None = None
+    """When its input began, in monotonic seconds: a sentence that goes on stays with its node,
+    however long its rest is."""
     on_end: Callable[[JobRecord], None] | None = None
     """Called once, when the job has its end."""
     on_partial: Callable[[JobPartial], None] | None = None
     """Called with what the node has recognised so far."""
     on_progress: Callable[[Progress, JobId], None] | None = None
     """Called when the job takes a step."""
+    parent_span: SpanContext | None = None
+    """The span the job is a part of, for tracing."""
 
 
 def pairs_of(spec: JobSpec) -> tuple[Pair, ...]:
@@ -52,8 +58,20 @@ def pairs_of(spec: JobSpec) -> tuple[Pair, ...]:
     return ((spec.src_lang, spec.tgt_lang),)
 
 
+def utterance_request_id(session_id: SessionId, utterance_index: int) -> RequestId:
+    """The request_id of an utterance whose client gave none."""
+    return RequestId(f"{session_id}/{utterance_index}")
+
+
 def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
     """What must be the same for a repeated request_id to be the same request."""
+    # A session sends an utterance under this name once, and always with the same input. Hashing
+    # seconds of audio would cost about half as much as a whole job of text, and prove nothing.
+    named_here = (
+        spec.session_id is not None
+        and spec.utterance_index is not None
+        and spec.request_id == utterance_request_id(spec.session_id, spec.utterance_index)
+    )
     body = (
         spec.src_lang,
         spec.pipeline,
@@ -63,7 +81,7 @@ def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
         spec.lang_a,
         spec.lang_b,
         spec.auto_langs,
-        job_input,
+        None if named_here else job_input,
     )
     return blake2b(_encoder.encode(body), digest_size=16).digest()
 

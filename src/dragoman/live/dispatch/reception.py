@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
+from math import inf
 from typing import Any
 
 from dragoman import errors
@@ -35,6 +36,8 @@ class Reception:
         self._live = WaitingRoom[LiveJob](pending_per_pair)
         self._batch = WaitingRoom[LiveJob](None)
         self._calling = False
+        self._slots = 0.0
+        """How many who wait may be served before there is nothing left to find."""
         self.wakes = 0
         """How often slots or nodes came. Who looked for a slot before the last time may have
         missed one."""
@@ -42,12 +45,19 @@ class Reception:
     def __len__(self) -> int:
         return len(self._live) + len(self._batch)
 
-    def wake(self) -> None:
-        """Slots or nodes came: let those who wait try again."""
+    def wake(self, slots: float = inf) -> None:
+        """Slots or nodes came: let those who wait try again, as many as there are slots."""
         self.wakes += 1
+        self._slots += slots
         if not self._calling and len(self):
             self._calling = True
             self._spawn(self._call())
+
+    def stand_behind(self, job: LiveJob) -> bool:
+        """Stand in line without looking, where others already wait for the same."""
+        if waits_forever(job.spec):
+            return self._batch.has_line(job.demand) and self._stand(job, self._batch)
+        return job.may_wait and self._live.has_line(job.demand) and self._stand(job, self._live)
 
     def wait(self, job: LiveJob, error: errors.DragomanError, *, wakes: int) -> bool:
         """Put the job in line, if it may wait and waiting can help.
@@ -55,18 +65,24 @@ class Reception:
         wakes is their number from before the job looked: a slot that came free while it was
         still looking is not missed.
         """
-        if waits_forever(job.spec):
-            if isinstance(error, NEVER_WAITS) and not job.may_wait:
-                return False
-            self._batch.join(job)
-        elif not job.may_wait or isinstance(error, NEVER_WAITS) or not self._live.join(job):
+        batch = waits_forever(job.spec)
+        if isinstance(error, NEVER_WAITS) and not (batch and job.may_wait):
             return False
-        elif job.pending_until is None:
-            job.pending_until = self._clock.monotonic() + self._pending_seconds
-        job.waiting = True
+        if not (batch or job.may_wait):
+            return False
+        if not self._stand(job, self._batch if batch else self._live):
+            return False
         job.refusal = error
         if self.wakes != wakes:
             self.wake()
+        return True
+
+    def _stand(self, job: LiveJob, room: WaitingRoom[LiveJob]) -> bool:
+        if not room.join(job):
+            return False
+        if room is self._live and job.pending_until is None:
+            job.pending_until = self._clock.monotonic() + self._pending_seconds
+        job.waiting = True
         return True
 
     def waiting_batch(self) -> list[LiveJob]:
@@ -84,8 +100,9 @@ class Reception:
             seen = -1
             while seen != self.wakes:
                 seen = self.wakes
-                await self._call_in(self._live)
-                await self._call_in(self._batch)
+                slots, self._slots = self._slots, 0.0
+                slots = await self._call_in(self._live, slots)
+                await self._call_in(self._batch, slots)
         except errors.DependencyDown as down:
             log.warning_limited(
                 "waiting_jobs_not_served", key="rooms", every_seconds=10, error=down.message
@@ -93,9 +110,10 @@ class Reception:
         finally:
             self._calling = False
 
-    async def _call_in(self, room: WaitingRoom[LiveJob]) -> None:
+    async def _call_in(self, room: WaitingRoom[LiveJob], slots: float) -> float:
+        """Serve those who wait, as long as slots may be left; answers how many may be."""
         unmet: set[Demand] = set()
-        while (job := room.head(unmet)) is not None:
+        while slots > 0 and (job := room.head(unmet)) is not None:
             if job.allocating:
                 unmet.add(job.demand)
                 continue
@@ -106,3 +124,5 @@ class Reception:
             else:
                 room.served(job)
                 job.waiting = False
+                slots -= 1
+        return slots

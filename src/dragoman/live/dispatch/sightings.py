@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
+from dragoman.live.dispatch.choice import Decision
 from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.spans import end_span
+from dragoman.live.dispatch.tally import Tally
 from dragoman.live.ledger import Granted, JobRecord
 from dragoman.live.protocol import Outcome
 from dragoman.observability import Metrics, get_logger
@@ -22,9 +27,22 @@ _SELECTORS = {
 class Sightings:
     """Counts and logs what happens to jobs."""
 
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, metrics: Metrics, tally: Tally, clock: Clock, on_ended: Callable[[Outcome], None]
+    ) -> None:
         self._metrics = metrics
+        self._tally = tally
         self._clock = clock
+        self._on_ended = on_ended
+
+    def chose(self, tries: tuple[Decision, ...]) -> None:
+        """A node was chosen: those left out of the cells looked at are counted."""
+        for decision in tries:
+            self._tally.left_out(decision)
+
+    def found_nobody(self, decision: Decision, error: errors.DragomanError) -> None:
+        """Nobody was fit and free now. The job may yet wait: its refusal is what counts."""
+        self._tally.show_examples(decision, error.details.get("reasons", {}))
 
     def dispatched(self, job: LiveJob, granted: Granted, now: float) -> None:
         self._metrics.dispatch_latency.observe(now - job.started)
@@ -33,9 +51,10 @@ class Sightings:
     def refused(self, job: LiveJob, error: errors.DragomanError) -> None:
         reasons = error.details.get("reasons", {})
         selector = _SELECTORS.get(type(error), "models")
-        for reason, count in reasons.items():
+        for reason in reasons or (error.code,):
             self._metrics.no_available_node.labels(selector, reason).inc()
-            self._metrics.dispatch_exclude.labels(reason).inc(count)
+        for reason, count in reasons.items():
+            self._tally.count_left_out(reason, count)
         log.warning_limited(
             "no_available_node",
             key=error.code,
@@ -53,8 +72,12 @@ class Sightings:
 
     def ended(self, job: LiveJob, record: JobRecord) -> None:
         outcome = record.outcome or Outcome.FAILED
+        self._tally.ended[outcome] += 1
+        self._on_ended(outcome)
         self._metrics.jobs.labels(job.spec.job_class.value, outcome.value).inc()
         self._metrics.job_duration.observe(self._clock.monotonic() - job.started)
+        if job.trace is not None:
+            end_span(job.trace, record)
 
     def dropped(self, reason: str) -> None:
         """A result nobody waits for."""

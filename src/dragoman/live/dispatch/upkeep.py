@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from dragoman.errors import DependencyDown
-from dragoman.ids import JOB_SHARDS, InstanceId
+from dragoman.ids import JOB_SHARDS, InstanceId, JobId
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.ports import NodePort
 from dragoman.live.ledger import (
@@ -21,7 +21,7 @@ from dragoman.live.ledger import (
     Terms,
 )
 from dragoman.live.protocol import Command, NodeControl, RunningJob
-from dragoman.observability import get_logger
+from dragoman.observability import Watch, get_logger
 
 log = get_logger("dragoman.dispatch")
 
@@ -63,7 +63,10 @@ class Upkeep:
         nodes: NodePort,
         terms: Terms,
         instance_id: InstanceId,
+        watch: Watch,
     ) -> None:
+        self._watch = watch
+        self._adrift: set[JobId] = set()
         self._ledger = ledger
         self._course = course
         self._terms = terms
@@ -77,8 +80,9 @@ class Upkeep:
             group.create_task(self._every(self._terms.ack_ms / 3000, self._renew))
 
     async def sweep_once(self) -> int:
-        cells = await self._ledger.cells()
-        return await self._sweeper.sweep(cells, range(JOB_SHARDS))
+        with self._watch.path("sweep"):
+            cells = await self._ledger.cells()
+            return await self._sweeper.sweep(cells, range(JOB_SHARDS))
 
     async def _look_around(self) -> None:
         await self.sweep_once()
@@ -87,6 +91,7 @@ class Upkeep:
 
     async def _renew(self) -> None:
         """Go on promising to drive the jobs that have no attempt out."""
+        self._take_up_adrift()
         waiting = [job.job_id for job in self._course.jobs.values() if job.attempt is None]
         if not waiting:
             return
@@ -97,6 +102,15 @@ class Upkeep:
             record = await self._ledger.read(job_id)
             if record is not None and record.ended:
                 self._course.ended(record)
+
+    def _take_up_adrift(self) -> None:
+        """Look again for jobs that nobody has looked for since the last time."""
+        adrift = {job.job_id for job in self._course.jobs.values() if job.adrift}
+        for job_id in adrift & self._adrift:
+            job = self._course.jobs[job_id]
+            log.warning_limited("job_adrift", key="adrift", every_seconds=10, job_id=job_id)
+            self._course.spawn(self._course.look_again(job))
+        self._adrift = adrift
 
     async def _every(self, seconds: float, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Repeat something for as long as the instance lives, whatever befalls it."""

@@ -63,6 +63,7 @@ class WaitingRoom(Generic[W]):
         self._pairs: OrderedDict[Pair, OrderedDict[TenantId, Queue[W]]] = OrderedDict()
         self._waiting: dict[JobId, W] = {}
         self._by_pair: dict[Pair, int] = {}
+        self._by_demand: dict[Demand, int] = {}
         self._joined = 0
 
     def __len__(self) -> int:
@@ -86,7 +87,12 @@ class WaitingRoom(Generic[W]):
         tenants.setdefault(waiter.tenant, Queue()).join(waiter, self._joined)
         self._waiting[waiter.job_id] = waiter
         self._by_pair[pair] = self._by_pair.get(pair, 0) + 1
+        self._by_demand[waiter.demand] = self._by_demand.get(waiter.demand, 0) + 1
         return True
+
+    def has_line(self, demand: Demand) -> bool:
+        """Whether somebody waits for the same."""
+        return demand in self._by_demand
 
     def head(self, without: Collection[Demand] = ()) -> W | None:
         """Whose turn it is, among those whose demand can be met."""
@@ -125,3 +131,6 @@ class WaitingRoom(Generic[W]):
         self._by_pair[pair] -= 1
         if not self._by_pair[pair]:
             del self._by_pair[pair]
+        self._by_demand[waiter.demand] -= 1
+        if not self._by_demand[waiter.demand]:
+            del self._by_demand[waiter.demand]

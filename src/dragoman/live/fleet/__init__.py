@@ -1,19 +1,37 @@
 """The management domain: registration, heartbeats, health, drains; the writer of node facts."""
 
+from dragoman.live.fleet.catalog import CatalogRules, CatalogState, ServiceCatalog
+from dragoman.live.fleet.catalog_form import CatalogService
+from dragoman.live.fleet.catalog_source import CatalogSource, HttpCatalogSource
+from dragoman.live.fleet.census import Census
+from dragoman.live.fleet.feedback import Feedback, FeedbackRules
 from dragoman.live.fleet.health import MOVES, Health, HealthEvent, HealthRules
+from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.ports import AttemptPort, NodeLink
 from dragoman.live.fleet.registration import Applicant
 from dragoman.live.fleet.registry import Registry
+from dragoman.live.fleet.reports import FeedbackView
 
 __all__ = [
     "MOVES",
     "Applicant",
     "AttemptPort",
+    "CatalogRules",
+    "CatalogService",
+    "CatalogSource",
+    "CatalogState",
+    "Census",
+    "Feedback",
+    "FeedbackRules",
+    "FeedbackView",
     "Health",
     "HealthEvent",
     "HealthRules",
+    "HttpCatalogSource",
+    "Mark",
     "Node",
     "NodeLink",
     "Registry",
+    "ServiceCatalog",
 ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dragoman.ids import ConnectionId, InstanceId, NodeId, TenantId
+from dragoman.live.fleet.census import Headcount
 from dragoman.live.fleet.health import Health, HealthRules
+from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.ports import NodeLink
 from dragoman.live.ledger import Owner, Sender
 from dragoman.live.protocol import (
@@ -37,6 +39,7 @@ class Node:
         "last_seen_ms",
         "last_sign",
         "link",
+        "marks",
         "node_id",
         "over_threshold",
         "owner",
@@ -74,9 +77,10 @@ class Node:
         self.languages: Languages = register.languages
         self.features = frozenset(register.features)
         self.over_threshold = False
+        self.marks: tuple[Mark, ...] = ()
         self.health = Health(rules)
-        self.counted: NodeHealth | None = None
-        """The state it is counted under."""
+        self.counted: Headcount | None = None
+        """As what the census counts it."""
         self.last_seen_ms = 0
         self.last_beat = 0.0
         """Of a heartbeat that could be read; monotonic seconds."""
@@ -122,6 +126,7 @@ class Node:
             public=self.public,
             tenant=self.tenant,
             over_threshold=self.over_threshold,
+            marked=frozenset(mark.service_id for mark in self.marks),
         )
 
 

@@ -10,7 +10,9 @@ from random import Random
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, NodeId
+from dragoman.live.fleet.census import Census, Headcount
 from dragoman.live.fleet.health import HealthEvent, HealthRules
+from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.ports import AttemptPort, NodeLink
 from dragoman.live.fleet.registration import Applicant, choose_node_id, new_token
@@ -35,7 +37,7 @@ from dragoman.live.protocol import (
     check_register,
 )
 from dragoman.live.snapshot import CellView, SnapshotHolder, node_pairs
-from dragoman.observability import Metrics, get_logger
+from dragoman.observability import Metrics, Watch, get_logger
 
 log = get_logger("dragoman.fleet")
 
@@ -54,6 +56,7 @@ class Registry:
         default_slots: int,
         exclusive_names: bool,
         metrics: Metrics,
+        watch: Watch,
         instance_id: InstanceId,
         clock: Clock,
         random: Random,
@@ -65,7 +68,7 @@ class Registry:
         self._snapshots = snapshots
         self._rules = rules
         self._default_slots = default_slots
-        self._metrics = metrics
+        self._watch = watch
         self._instance_id = instance_id
         self._clock = clock
         self._random = random
@@ -73,7 +76,7 @@ class Registry:
         self._by_beat: OrderedDict[NodeId, Node] = OrderedDict()
         """Online nodes, the one not heard of for longest first."""
         self._offline: OrderedDict[NodeId, float] = OrderedDict()
-        self.by_status: Counter[NodeHealth] = Counter()
+        self.census = Census(metrics)
         self._attempts: AttemptPort | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -88,6 +91,12 @@ class Registry:
         self, register: NodeRegister, applicant: Applicant, link: NodeLink
     ) -> tuple[Node, NodeRegisterAck]:
         """Take a node in under a new connection."""
+        with self._watch.path("registration"):
+            return await self._register(register, applicant, link)
+
+    async def _register(
+        self, register: NodeRegister, applicant: Applicant, link: NodeLink
+    ) -> tuple[Node, NodeRegisterAck]:
         check_register(register)
         node_id = choose_node_id(register, applicant, self._random)
         if applicant.node_id is not None and node_id != applicant.node_id:
@@ -174,6 +183,17 @@ class Registry:
         if self._nodes.get(node.node_id) is node and self._count_beat(node, good=False):
             self._show(node)
 
+    def set_marks(self, node_id: NodeId, marks: tuple[Mark, ...]) -> bool:
+        """Which services of the node are left alone for now; False for a node nobody knows."""
+        node = self._nodes.get(node_id)
+        if node is None:
+            return False
+        before = node.facts()
+        node.marks = marks
+        if node.facts() != before:
+            self._show(node)
+        return True
+
     # --- drains ----------------------------------------------------------------------------------
 
     async def drain(self, node_id: NodeId, reason: str | None = None) -> None:
@@ -206,6 +226,11 @@ class Registry:
         if found is None:
             raise errors.NotFound(f"There is no node {node_id}.")
         return found
+
+    @property
+    def by_status(self) -> Counter[NodeHealth]:
+        """How many nodes are in each state."""
+        return self.census.by_status
 
     @property
     def timeout_seconds(self) -> float:
@@ -299,6 +324,7 @@ class Registry:
                 f"A newer connection registered node {node.node_id} at the same moment."
             )
         node.counted = before.counted
+        node.marks = before.marks
         if before.cell != node.cell:
             self._hide(before.cell, before.index)
         if before.online:
@@ -341,6 +367,8 @@ class Registry:
             # The next heartbeat that names its slots tries again.
             node.slots = before_slots
             raise
+        finally:
+            self._count(node)
         self._port.wake()
 
     def _show(self, node: Node) -> None:
@@ -357,15 +385,14 @@ class Registry:
             self._snapshots.replace(view.without_node(index))
 
     def _count(self, node: Node, gone: bool = False) -> None:
-        """Keep the number of nodes in each state, counted on change."""
-        before, after = node.counted, None if gone else node.health.state
-        if before is after:
-            return
+        """Keep the census, on change."""
+        after: Headcount | None = None
+        if not gone:
+            if self._nodes.get(node.node_id) is not node:
+                return  # Another connection speaks, and counts, for it.
+            after = Headcount(node.health.state, node.slots, node.facts().ready_types())
+        self.census.change(node.counted, after)
         node.counted = after
-        for status, step in ((before, -1), (after, 1)):
-            if status is not None:
-                self.by_status[status] += step
-                self._metrics.nodes.labels(status.value).set(self.by_status[status])
 
     async def _reconcile(self, node: Node, running: tuple[RunningJob, ...]) -> None:
         """Compare what the node says it runs with what it should; rebuild a seat that is gone."""

@@ -8,7 +8,7 @@ from dragoman.auth import Authenticator, Permission
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId
 from dragoman.live.dispatch import Dispatcher
-from dragoman.live.fleet import Registry
+from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.connections import Connections
 from dragoman.live.gateway.endpoint import Caller, Endpoint
@@ -27,7 +27,8 @@ from dragoman.live.sessions import (
     Tools,
 )
 from dragoman.live.snapshot import PoolRule, SnapshotHolder
-from dragoman.observability import Metrics
+from dragoman.live.stats import StatsCache, StatsSource
+from dragoman.observability import Metrics, Tracing, Watch
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
 
@@ -46,8 +47,16 @@ class LivePlane:
         instance_id: InstanceId,
         clock: Clock,
         randomness: Randomness,
+        tracing: Tracing | None = None,
     ) -> None:
         self.ledger = ledger
+        warn = settings.scheduler.observability
+        watch = Watch(
+            metrics,
+            clock,
+            path_warn_ms=warn.path_warn_ms,
+            lock_wait_warn_ms=warn.lock_wait_warn_ms,
+        )
         self.snapshots = SnapshotHolder(PoolRule(settings.scheduler.pools.rule))
         self.registry = Registry(
             ledger=ledger,
@@ -56,9 +65,24 @@ class LivePlane:
             default_slots=settings.scheduler.max_concurrent_jobs_per_node,
             exclusive_names=settings.auth.mode == "keys",
             metrics=metrics,
+            watch=watch,
             instance_id=instance_id,
             clock=clock,
             random=randomness.stream("registry"),
+        )
+        catalog = settings.scheduler.service_catalog
+        self.catalog = ServiceCatalog(
+            rules.catalog_rules(settings),
+            HttpCatalogSource(catalog.url, catalog.timeout_seconds) if catalog.url else None,
+            metrics,
+            clock,
+        )
+        self.feedback = Feedback(
+            rules.feedback_rules(settings),
+            nodes=self.registry,
+            follow_up=self.catalog.refresh_soon,
+            metrics=metrics,
+            clock=clock,
         )
         self.dispatcher = Dispatcher(
             ledger=ledger,
@@ -67,10 +91,13 @@ class LivePlane:
             terms=rules.terms(settings),
             selection=rules.selection(settings),
             limits=rules.dispatch_limits(settings),
+            on_ended=self.catalog.job_ended,
             metrics=metrics,
+            watch=watch,
             instance_id=instance_id,
             clock=clock,
             random=randomness.stream("dispatch"),
+            tracing=tracing,
         )
         self.registry.attach(self.dispatcher.events)
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
@@ -94,10 +121,21 @@ class LivePlane:
                 budget=Budget(settings.limits.buffered_bytes),
                 metrics=metrics,
                 clock=clock,
+                tracing=tracing,
             ),
             instance_id,
             randomness.stream("sessions"),
         )
+        source = StatsSource(
+            registry=self.registry,
+            sessions=self.sessions,
+            dispatcher=self.dispatcher,
+            ledger=ledger,
+            metrics=metrics,
+            clock=clock,
+            top_k=warn.top_k,
+        )
+        self.stats = StatsCache(source.take, settings.scheduler.stats, metrics, watch, clock)
         self.session_endpoint: Endpoint[ClientToScheduler] = Endpoint(
             name="session",
             decoder=FROM_CLIENT,
@@ -114,11 +152,15 @@ class LivePlane:
 
     async def start(self) -> None:
         """Begin the loops in the background."""
+        self.catalog.load_local_index()
         loop = asyncio.get_running_loop()
         self._loops = [
             loop.create_task(self.registry.run(), name="registry"),
+            loop.create_task(self.feedback.run(), name="feedback"),
+            loop.create_task(self.catalog.run(), name="catalog"),
             loop.create_task(self.dispatcher.upkeep.run(), name="upkeep"),
             loop.create_task(self.sessions.run(), name="sessions"),
+            loop.create_task(self.stats.run(), name="stats"),
         ]
 
     async def drain(self) -> None:
@@ -138,4 +180,4 @@ class LivePlane:
         return SessionHandler(caller, self.sessions)
 
     def _node_handler(self, caller: Caller) -> NodeHandler:
-        return NodeHandler(caller, self.registry, self.dispatcher.events)
+        return NodeHandler(caller, self.registry, self.dispatcher.events, self.feedback)

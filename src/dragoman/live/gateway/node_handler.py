@@ -13,7 +13,7 @@ from dragoman.errors import (
 )
 from dragoman.ids import ConnectionId
 from dragoman.live.dispatch import NodeEvents
-from dragoman.live.fleet import Applicant, Node, Registry
+from dragoman.live.fleet import Applicant, Feedback, Node, Registry
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
@@ -80,7 +80,9 @@ class ConnectionLink:
 class NodeHandler:
     """Handles one node's connection."""
 
-    def __init__(self, caller: Caller, registry: Registry, events: NodeEvents) -> None:
+    def __init__(
+        self, caller: Caller, registry: Registry, events: NodeEvents, feedback: Feedback
+    ) -> None:
         principal = caller.principal
         self._applicant = Applicant(
             tenant=principal.tenant,
@@ -89,6 +91,7 @@ class NodeHandler:
         )
         self._registry = registry
         self._events = events
+        self._feedback = feedback
         self._connection: Connection | None = None
         self._node: Node | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -135,6 +138,9 @@ class NodeHandler:
             case JobPartial():
                 await self._events.partial(node.sender, message)
             case ModelNotAvailable():
+                self._feedback.report(node.node_id, message)
+                # The service is marked in the background, best before its job looks for a node.
+                await asyncio.sleep(0)
                 await self._events.model_not_available(node.cell, node.sender, message)
             case NodeDrain():
                 self._registry.drained_itself(node, message.reason)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.live.dispatch import Limits, Selection
-from dragoman.live.fleet import HealthRules
+from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules
 from dragoman.live.gateway.limits import ConnectionLimits
 from dragoman.live.ledger import Keep, Strategy, Terms
 from dragoman.live.sessions import SegmentRules, SessionRules
@@ -65,6 +65,30 @@ def health_rules(settings: Settings) -> HealthRules:
     )
 
 
+def feedback_rules(settings: Settings) -> FeedbackRules:
+    """What becomes of reports that a model is not available."""
+    feedback = settings.scheduler.model_not_available
+    return FeedbackRules(
+        ttl_seconds=feedback.unavailable_ttl_seconds,
+        debounce_seconds=feedback.debounce_window_seconds,
+        node_window_seconds=feedback.node_ratelimit_window_seconds,
+        node_max=feedback.node_ratelimit_max,
+        queue_max=feedback.queue,
+        top_k=settings.scheduler.observability.top_k,
+    )
+
+
+def catalog_rules(settings: Settings) -> CatalogRules:
+    """How the service catalog is kept fresh."""
+    catalog = settings.scheduler.service_catalog
+    return CatalogRules(
+        refresh_seconds=catalog.refresh_seconds,
+        backoff_after=catalog.backoff_after,
+        max_refresh_seconds=catalog.max_refresh_seconds,
+        local_index=catalog.local_index,
+    )
+
+
 def session_rules(settings: Settings) -> SessionRules:
     """What a session may use, and how long it waits for what."""
     scheduler, limits = settings.scheduler, settings.limits
@@ -98,6 +122,7 @@ def dispatch_limits(settings: Settings) -> Limits:
     return Limits(
         pending_seconds=settings.scheduler.job_timeout.pending_seconds,
         pending_per_pair=settings.limits.pending_per_pair,
+        inflight_per_tenant=settings.limits.max_inflight_per_tenant,
         explain_max=settings.scheduler.explain_max,
         routes=settings.limits.max_sessions,
     )

@@ -270,6 +270,10 @@ class Ledger(Protocol):
         """
         ...
 
+    async def slots_held(self) -> int:
+        """How many slots are held now, over every cell."""
+        ...
+
     async def size(self) -> dict[str, int]:
         """How many things of each kind are kept, for tests and for operators."""
         ...

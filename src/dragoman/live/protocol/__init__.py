@@ -99,6 +99,7 @@ from dragoman.live.protocol.rest import (
     NodeView,
     PoolSlots,
     PoolView,
+    SessionView,
     ShardView,
     utc_time,
 )
@@ -118,6 +119,7 @@ from dragoman.live.protocol.vocabulary import (
     Outcome,
     ServiceStatus,
     ServiceType,
+    SessionState,
     UiEventName,
     UiStatus,
 )
@@ -204,6 +206,8 @@ __all__ = [
     "SessionCloseAck",
     "SessionInit",
     "SessionInitAck",
+    "SessionState",
+    "SessionView",
     "ShardView",
     "SubProtocol",
     "Timings",

@@ -12,7 +12,15 @@ from typing import Annotated, Generic, TypeVar
 import msgspec
 from msgspec import Meta
 
-from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, RequestId
+from dragoman.ids import (
+    AttemptId,
+    InstanceId,
+    JobId,
+    NodeId,
+    RequestId,
+    SessionId,
+    TenantId,
+)
 from dragoman.live.protocol.client_messages import FeatureNames
 from dragoman.live.protocol.fields import (
     FreeForm,
@@ -40,6 +48,7 @@ from dragoman.live.protocol.vocabulary import (
     JobState,
     NodeHealth,
     Outcome,
+    SessionState,
 )
 
 T = TypeVar("T")
@@ -224,3 +233,19 @@ class PoolView(View, frozen=True):
     nodes: int
     ready: int
     slots: PoolSlots
+
+
+class SessionView(View, frozen=True):
+    """A session, without anything that was said in it."""
+
+    session_id: SessionId
+    tenant_id: TenantId
+    src_lang: str
+    tgt_langs: tuple[str, ...]
+    """Both languages of two_way_auto."""
+    state: SessionState
+    instance_id: InstanceId
+    utterances: int
+    """How many there were so far."""
+    in_flight: int
+    """Of them, how many are not yet delivered or announced for every target."""

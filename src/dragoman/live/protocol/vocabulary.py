@@ -74,6 +74,17 @@ class Cut(StrEnum):
     NONE = "none"
 
 
+class SessionState(StrEnum):
+    """Where a session stands."""
+
+    ACTIVE = "active"
+    DISCONNECTED = "disconnected"
+    """Its client is gone, and may come back for a while."""
+    CLOSING = "closing"
+    """Its speaker is done; the last results are on their way."""
+    OVER = "over"
+
+
 class AudioFormat(StrEnum):
     """How a client's audio is coded."""
 

@@ -1,5 +1,6 @@
 """The session domain: segmentation, jobs for each target, results in order, resume."""
 
+from dragoman.live.sessions.languages import LanguageUsage
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import (
     Delivered,
@@ -11,7 +12,7 @@ from dragoman.live.sessions.record import (
 )
 from dragoman.live.sessions.rules import Budget, SessionRules
 from dragoman.live.sessions.segments import SegmentRules
-from dragoman.live.sessions.session import Session, SessionState
+from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.sessions import Sessions
 from dragoman.live.sessions.tools import Tools
 
@@ -19,6 +20,7 @@ __all__ = [
     "Budget",
     "ClientLink",
     "Delivered",
+    "LanguageUsage",
     "MemoryRecords",
     "OpenJob",
     "SegmentRules",
@@ -27,7 +29,6 @@ __all__ = [
     "SessionRecord",
     "SessionRecords",
     "SessionRules",
-    "SessionState",
     "Sessions",
     "Tools",
 ]

@@ -19,6 +19,7 @@ from dragoman.live.sessions.results import (
     translation_result,
     weight,
 )
+from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.timeline import PROGRESS, Timeline
 from dragoman.live.sessions.tools import Client, Tools
 from dragoman.observability import get_logger
@@ -43,6 +44,7 @@ class Arrivals:
         client: Client,
         timeline: Timeline | None,
         on_sent: Callable[[], Awaitable[None]],
+        spans: Spans | None = None,
     ) -> None:
         rules = tools.rules
         self._session_id = session_id
@@ -50,6 +52,7 @@ class Arrivals:
         self._client = client
         self._timeline = timeline
         self._on_sent = on_sent
+        self._spans = spans
         self._delivery: Delivery[JobRecord] = Delivery(
             targets,
             reorder_window=rules.reorder_window,
@@ -168,10 +171,10 @@ class Arrivals:
         if self._sending:
             return
         self._sending = True
+        self._retry_at = None
         try:
             while self._outbox:
                 await self._store_and_send(list(self._outbox))
-            self._retry_at = None
         except DependencyDown as down:
             self._retry_at = self._now() + RETRY_SECONDS
             log.warning_limited(
@@ -190,6 +193,8 @@ class Arrivals:
             self._client.send(self._message(ready))
             if self._timeline is not None:
                 self._tell_delivered(ready, self._timeline)
+            if self._spans is not None:
+                self._spans.delivered(ready.index, ready.target, _reason(ready))
 
     def _message(self, ready: Ready[JobRecord]) -> SchedulerToClient:
         record = ready.payload

@@ -13,6 +13,7 @@ from dragoman.live.protocol import ErrorInfo, Outcome, SessionInit
 from dragoman.live.sessions.arrivals import Arrivals
 from dragoman.live.sessions.orders import Speech, job_spec
 from dragoman.live.sessions.record import OpenJob
+from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.tools import Client, Tools
 from dragoman.observability import get_logger
 
@@ -36,6 +37,7 @@ class Departures:
         tools: Tools,
         client: Client,
         arrivals: Arrivals,
+        spans: Spans | None = None,
         *,
         watched: bool,
     ) -> None:
@@ -45,6 +47,7 @@ class Departures:
         self._tools = tools
         self._client = client
         self._arrivals = arrivals
+        self._spans = spans
         self._watched = watched
         """Somebody wants to see every step."""
         self.next_chunk_seq = 0
@@ -67,6 +70,8 @@ class Departures:
     def add(self, speech: Speech) -> None:
         """An utterance is complete; ``go`` sends it off in its turn."""
         self._arrivals.open(speech.index, speech.targets)
+        if self._spans is not None:
+            self._spans.begin(speech)
         self._waiting.append(speech)
         self.waiting_bytes += speech.size_bytes
 
@@ -143,9 +148,11 @@ class Departures:
             spec,
             speech.input,
             may_wait=True,
+            began=speech.began,
             on_end=partial(self._ended, (index, target)),
             on_partial=partial(arrivals.partial, index, target),
             on_progress=partial(arrivals.progress, index, target) if self._watched else None,
+            parent_span=self._spans.context(index) if self._spans is not None else None,
         )
         submitted = await self._tools.dispatcher.submit(order)
         if self._over:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.ids import RequestId, SessionId, TenantId
-from dragoman.live.dispatch import AUTO_TARGET
+from dragoman.live.dispatch import AUTO_TARGET, utterance_request_id
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
     AUTO,
@@ -30,6 +30,8 @@ class Speech(msgspec.Struct, frozen=True):
     src_lang: str | None = None
     pipeline: Pipeline | None = None
     features: tuple[str, ...] | None = None
+    began: float | None = None
+    """When its first audio came, in monotonic seconds."""
     next_chunk_seq: int = 0
     """The first chunk after it."""
 
@@ -64,6 +66,11 @@ def targets_for(init: SessionInit, message: Utterance) -> tuple[str, ...]:
     return (message.tgt_lang,)
 
 
+def trace_id_of(session_id: SessionId, init: SessionInit, index: int) -> str:
+    """The trace of an utterance: the client's, or one of its own, the same when it is resent."""
+    return init.trace_id or f"{session_id.removeprefix('s-')}{index:08x}"
+
+
 def job_spec(
     session_id: SessionId,
     tenant: TenantId,
@@ -83,7 +90,7 @@ def job_spec(
         pipeline = msgspec.structs.replace(pipeline, use_asr=False)
     return JobSpec(
         tenant=tenant,
-        request_id=speech.request_id or RequestId(f"{session_id}/{speech.index}"),
+        request_id=speech.request_id or utterance_request_id(session_id, speech.index),
         src_lang=source,
         tgt_lang=target,
         pipeline=pipeline,
@@ -99,5 +106,5 @@ def job_spec(
         session_id=session_id,
         utterance_index=speech.index,
         preferred_node_id=init.preferred_node_id,
-        trace_id=init.trace_id or "",
+        trace_id=trace_id_of(session_id, init, speech.index),
     )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from enum import StrEnum
 
 from dragoman import errors
 from dragoman.ids import SessionId, TenantId
@@ -20,6 +19,7 @@ from dragoman.live.protocol import (
     ServerHeartbeat,
     SessionCloseAck,
     SessionInit,
+    SessionState,
     UiEventName,
     Utterance,
     check_utterance,
@@ -31,20 +31,12 @@ from dragoman.live.sessions.orders import Speech, targets_for, targets_of, whole
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.pressure import Pressure
 from dragoman.live.sessions.segmenter import Segment, Segmenter
+from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.timeline import Timeline
 from dragoman.live.sessions.tools import Client, Tools
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.sessions")
-
-
-class SessionState(StrEnum):
-    """Where a session stands."""
-
-    ACTIVE = "active"
-    DISCONNECTED = "disconnected"
-    CLOSING = "closing"
-    OVER = "over"
 
 
 class Session:
@@ -69,15 +61,26 @@ class Session:
         self._targets = targets_of(init)
         timeline = Timeline(session_id, self._client.send, tools.clock) if init.ui_events else None
         self._timeline = timeline
+        spans = Spans(session_id, init, tools.tracing, tools.clock) if tools.tracing else None
+        self._spans = spans
         self._arrivals = Arrivals(
-            session_id, self._targets, tools, self._client, timeline, self._moved
+            session_id, self._targets, tools, self._client, timeline, self._moved, spans
         )
         self._departures = Departures(
-            session_id, tenant, init, tools, self._client, self._arrivals, watched=init.ui_events
+            session_id,
+            tenant,
+            init,
+            tools,
+            self._client,
+            self._arrivals,
+            spans,
+            watched=init.ui_events,
         )
         self._pressure = Pressure(tools.rules.max_inflight)
         self._meter = make_meter(init.audio_format, init.sample_rate)
         self._segmenter: Segmenter | None = None
+        self._began = 0.0
+        """When the utterance that is being spoken began."""
         self._by_utterance = False
         self._next_index = 0
         self._kept_bytes = 0
@@ -97,6 +100,12 @@ class Session:
     def next_chunk_seq(self) -> int:
         """The first chunk that is in no stored job."""
         return self._departures.next_chunk_seq
+
+    @property
+    def tgt_langs(self) -> tuple[str, ...]:
+        """The languages it is translated into; both, where it goes either way."""
+        two_ways = (self.init.lang_a, self.init.lang_b)
+        return self.init.targets or tuple(language for language in two_ways if language)
 
     @property
     def next_utterance_index(self) -> int:
@@ -152,13 +161,17 @@ class Session:
         segmenter = self._segmenter
         if segmenter is None:
             segmenter = self._segmenter = Segmenter(self._tools.rules.segments, self._meter)
-        begins = self._timeline is not None and not segmenter.buffered_bytes
         now = self._tools.clock.monotonic()
+        begins = not segmenter.buffered_bytes
+        if begins:
+            self._began = now
         segments = segmenter.push(chunk.seq, chunk.payload, chunk.is_final, now)
         if begins and self._timeline is not None and chunk.payload:
             self._timeline.tell(self._next_index, UiEventName.INPUT_STARTED)
         if segments or segmenter.ignored:
             await self._cut(segmenter, segments)
+        if self._spans is not None and segmenter.buffered_bytes:
+            self._spans.heard(self._next_index)
         within = self._keep_account()
         kept = segmenter.buffered_bytes + self._departures.waiting_bytes
         if self.link is not None and (not within or kept > self._tools.rules.queue_bytes):
@@ -250,8 +263,10 @@ class Session:
                 self._targets,
                 JobInput(audio=self._meter.join(segment.chunks)),
                 cut=segment.cut,
+                began=self._began,
                 next_chunk_seq=segment.next_seq,
             )
+            self._began = self._tools.clock.monotonic()
             self._next_index += 1
             if self._timeline is not None:
                 self._timeline.tell(speech.index, UiEventName.INPUT_ENDED)
@@ -259,6 +274,8 @@ class Session:
         for reason, count in segmenter.ignored.items():
             self._tools.metrics.audio_ignored.labels(reason).inc(count)
         segmenter.ignored.clear()
+        if segments and segmenter.buffered_bytes and self._timeline is not None:
+            self._timeline.tell(self._next_index, UiEventName.INPUT_STARTED)
         if segments:
             await self._departures.go()
             self._press()
@@ -376,4 +393,6 @@ class Session:
         self._tools.budget.change(-self._kept_bytes)
         self._kept_bytes = 0
         self._client.link = None
+        if self._spans is not None:
+            self._spans.close()
         self._on_over(self)

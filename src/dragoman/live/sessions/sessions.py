@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
 from hashlib import sha256
+from heapq import nsmallest
 from hmac import compare_digest
 from random import Random
 
@@ -17,11 +18,13 @@ from dragoman.live.protocol import (
     PROTOCOL_VERSION,
     SessionInit,
     SessionInitAck,
+    SessionState,
     check_session_init,
 )
+from dragoman.live.sessions.languages import LanguageUsage
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionOwner, SessionRecord
-from dragoman.live.sessions.session import Session, SessionState
+from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.tools import Tools
 from dragoman.observability import get_logger, yielding
 
@@ -42,6 +45,7 @@ class Sessions:
         self._random = random
         self._open: dict[SessionId, Session] = {}
         self._by_tenant: Counter[TenantId] = Counter()
+        self.languages = LanguageUsage()
         self._by_heard: OrderedDict[SessionId, Session] = OrderedDict()
         """Connected sessions, the one not heard of for longest first."""
         self._gone: OrderedDict[SessionId, float] = OrderedDict()
@@ -57,6 +61,18 @@ class Sessions:
 
     def find(self, session_id: SessionId) -> Session | None:
         return self._open.get(session_id)
+
+    def after(
+        self, session_id: SessionId | None, limit: int, tenant: TenantId | None = None
+    ) -> list[Session]:
+        """Some sessions, of one tenant or of all, in the order of their ids."""
+        found = (
+            session
+            for session in self._open.values()
+            if (session_id is None or session.session_id > session_id)
+            and (tenant is None or session.tenant == tenant)
+        )
+        return nsmallest(limit, found, key=lambda session: session.session_id)
 
     async def open(self, init: SessionInit, tenant: TenantId, link: ClientLink) -> Session:
         """Open a session, or go on with the one the resume_token is for."""
@@ -215,11 +231,13 @@ class Sessions:
     def _enter(self, session: Session) -> None:
         self._open[session.session_id] = session
         self._by_tenant[session.tenant] += 1
+        self.languages.opened(session.init)
         self._tools.metrics.sessions.set(len(self._open))
 
     def _over(self, session: Session) -> None:
         if self._open.pop(session.session_id, None) is None:
             return
+        self.languages.closed(session.init)
         self._by_tenant[session.tenant] -= 1
         if not self._by_tenant[session.tenant]:
             del self._by_tenant[session.tenant]

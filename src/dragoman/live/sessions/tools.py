@@ -11,7 +11,7 @@ from dragoman.live.protocol import SchedulerToClient
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionRecords
 from dragoman.live.sessions.rules import Budget, SessionRules
-from dragoman.observability import Metrics
+from dragoman.observability import Metrics, Tracing
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -24,6 +24,7 @@ class Tools(msgspec.Struct, frozen=True):
     budget: Budget
     metrics: Metrics
     clock: Clock
+    tracing: Tracing | None = None
 
 
 class Client:

@@ -435,6 +435,7 @@ class Cell:
 
     def _seat_attempt(self, seat: Seat, attempt: Attempt, now_ms: int) -> None:
         self.held[attempt.attempt_id] = attempt
+        self._whereabouts.held += 1
         self._whereabouts.cells[attempt.attempt_id] = self.number
         seat.held[attempt.attempt_id] = attempt
         if len(seat.held) >= seat.slots:
@@ -483,6 +484,7 @@ class Cell:
     def _free(self, attempt: Attempt, freed: _Freeing, now_ms: int) -> None:
         """Give the slot back once, to the heir if there is one and the seat still takes."""
         del self.held[attempt.attempt_id]
+        self._whereabouts.held -= 1
         seat = self.seats[attempt.node_id]
         del seat.held[attempt.attempt_id]
         if attempt.attempt_id not in self.ended:

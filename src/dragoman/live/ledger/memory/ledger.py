@@ -344,6 +344,9 @@ class MemoryLedger:
                 found += self._shards[number].due(now_ms, limit - len(found))
         return tuple(found)
 
+    async def slots_held(self) -> int:
+        return self._whereabouts.held
+
     async def size(self) -> dict[str, int]:
         cells = self._cells.values()
         return {

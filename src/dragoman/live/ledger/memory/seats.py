@@ -157,6 +157,8 @@ class Whereabouts:
 
     def __init__(self) -> None:
         self.cells: dict[AttemptId, int] = {}
+        self.held = 0
+        """Slots held, over all cells."""
         self.victims: dict[AttemptId, Attempt] = {}
         """The cancelled batch attempt that each waiting attempt is the heir of."""
 

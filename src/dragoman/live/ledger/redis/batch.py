@@ -47,14 +47,21 @@ class _Waiting(msgspec.Struct):
     arguments: Sequence[Any]
     blobs: tuple[bytes, ...]
     answer: asyncio.Future[Answer]
+    asked_at: float
 
 
 class Batcher:
     """Gathers operations and sends them, one call a tag, one exchange a server."""
 
-    def __init__(self, line: Line, time_shift_ms: Callable[[], int] | None) -> None:
+    def __init__(
+        self,
+        line: Line,
+        time_shift_ms: Callable[[], int] | None,
+        on_answer: Callable[[str, float], None] | None = None,
+    ) -> None:
         self._line = line
         self._time_shift_ms = time_shift_ms
+        self._on_answer = on_answer
         self._queues: dict[str, tuple[Tag, list[_Waiting]]] = {}
         self._flushing = False
         self._in_flight: Counter[str] = Counter()
@@ -74,7 +81,7 @@ class Batcher:
         """
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Answer] = loop.create_future()
-        waiting = _Waiting(name, arguments, blobs, future)
+        waiting = _Waiting(name, arguments, blobs, future, loop.time())
         self.operations[name] += 1
         queue = self._queues.get(tag.name)
         if queue is None:
@@ -126,11 +133,19 @@ class Batcher:
             raise
         else:
             for (_, queue), reply in zip(queues, replies, strict=True):
+                self._measure(queue)
                 _hand_out(queue, reply)
         finally:
             self._in_flight[lane] -= 1
             if self._queues and not self._flushing:
                 self._flush()
+
+    def _measure(self, queue: list[_Waiting]) -> None:
+        """Tell how long each operation took, its wait for the call included."""
+        if self._on_answer is not None:
+            now = asyncio.get_running_loop().time()
+            for waiting in queue:
+                self._on_answer(waiting.name, now - waiting.asked_at)
 
     def _call(self, tag: Tag, queue: list[_Waiting]) -> Call:
         shift_ms = self._time_shift_ms() if self._time_shift_ms else 0

@@ -43,15 +43,17 @@ class RedisLedger(
         cell_ttl_ms: int = 2 * 3_600_000,
         job_ttl_ms: int = 3_600_000,
         time_shift_ms: Callable[[], int] | None = None,
+        on_answer: Callable[[str, float], None] | None = None,
     ) -> None:
         """Nothing is sent until the first operation.
 
         cell_ttl_ms is how long a cell that nobody writes to is kept: longer than offline nodes
         are remembered. job_ttl_ms is how much longer than their last deadline jobs are kept when
-        nobody sweeps them. time_shift_ms is added to the server's time, for tests.
+        nobody sweeps them. time_shift_ms is added to the server's time, for tests. on_answer is
+        told the name of each operation that was answered, and its seconds.
         """
         servers = ClusterServers(url, timeout_ms) if cluster else SingleServer(url, timeout_ms)
-        self._batcher = Batcher(Line(servers, timeout_ms), time_shift_ms)
+        self._batcher = Batcher(Line(servers, timeout_ms), time_shift_ms, on_answer)
         self._where = Whereabouts()
         self._tags = Tags(
             self._batcher,
@@ -72,6 +74,11 @@ class RedisLedger(
     def exchanges(self) -> int:
         """How often commands went to a server and answers came back."""
         return self._batcher.exchanges
+
+    async def slots_held(self) -> int:
+        cells = await self.cells()
+        sizes = await asyncio.gather(*(self._tags.ask_cell(cell, "cell_size") for cell in cells))
+        return sum(held for _, held, _ in sizes)
 
     async def size(self) -> dict[str, int]:
         tags = self._tags

@@ -1,0 +1,92 @@
+"""What dispatch has done so far, in numbers that cost nothing to read."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Collection
+
+from dragoman.clock import Clock
+from dragoman.ids import NodeId
+from dragoman.live.dispatch.choice import Decision
+from dragoman.live.protocol import ExclusionReason, Outcome
+from dragoman.observability import Metrics
+
+RATE_WINDOW_SECONDS = 10
+"""Over how long the rate of requests is taken."""
+
+EXAMPLES = 5
+"""How many nodes are named for a reason."""
+
+_EXAMPLES_EVERY_SECONDS = 1.0
+
+
+class Rate:
+    """How often something happens a second, over the last whole seconds."""
+
+    def __init__(self, window_seconds: int = RATE_WINDOW_SECONDS) -> None:
+        self._window_seconds = window_seconds
+        self._seconds: deque[list[int]] = deque(maxlen=window_seconds + 1)
+        """A second, and how often it happened within it; the newest last."""
+
+    def add(self, now: float) -> None:
+        second = int(now)
+        if self._seconds and self._seconds[-1][0] == second:
+            self._seconds[-1][1] += 1
+        else:
+            self._seconds.append([second, 1])
+
+    def per_second(self, now: float) -> float:
+        """The second that is still going on counts, too, so that a first burst shows at once."""
+        after = int(now) - self._window_seconds
+        counted = sum(count for second, count in self._seconds if second > after)
+        return counted / self._window_seconds
+
+
+class Tally:
+    """Jobs made and ended, requests a second, and nodes left out with the reason."""
+
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._rate = Rate()
+        self._examples_due = 0.0
+        self.created = 0
+        self.ended: Counter[Outcome] = Counter()
+        self.times_left_out: Counter[str] = Counter()
+        """How often a node was left out, by reason."""
+        self.examples: dict[str, tuple[NodeId, ...]] = {}
+        """Some nodes that were left out lately, by reason."""
+
+    def asked(self) -> None:
+        """Somebody asked for a job."""
+        self._rate.add(self._clock.monotonic())
+
+    @property
+    def asked_per_second(self) -> float:
+        return self._rate.per_second(self._clock.monotonic())
+
+    def left_out(self, decision: Decision) -> None:
+        """Count the nodes that a decision left out."""
+        reasons = set()
+        for _, reason, mask in decision.left_out():
+            reasons.add(reason)
+            self.count_left_out(reason, mask.bit_count())
+        if reasons:
+            self.show_examples(decision, reasons)
+
+    def count_left_out(self, reason: str, count: int) -> None:
+        self.times_left_out[reason] += count
+        self._metrics.dispatch_exclude.labels(reason).inc(count)
+
+    def show_examples(self, decision: Decision, reasons: Collection[str]) -> None:
+        """Name some of the nodes a decision left out; once in a while, or for a new reason."""
+        now = self._clock.monotonic()
+        if now < self._examples_due and self.examples.keys() >= set(reasons):
+            return
+        self._examples_due = now + _EXAMPLES_EVERY_SECONDS
+        found: dict[ExclusionReason, list[NodeId]] = {}
+        for view, reason, mask in decision.left_out():
+            named = found.setdefault(reason, [])
+            if len(named) < EXAMPLES:
+                named += view.node_ids(mask)
+        self.examples |= {reason: tuple(named[:EXAMPLES]) for reason, named in found.items()}
