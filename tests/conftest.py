@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,8 +20,30 @@ settings.register_profile(
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=100)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.load_profile("dev")
+
+
+@pytest.fixture(autouse=True)
+def logging_as_it_was() -> Iterator[None]:
+    """A test may configure logging, which belongs to the process; the next one starts afresh."""
+    root = logging.getLogger()
+    known = [root, *_loggers()]
+    before = [(log, log.level, log.handlers[:], log.filters[:], log.disabled) for log in known]
+    yield
+    for log, level, handlers, filters, disabled in before:
+        log.handlers[:], log.filters[:], log.disabled = handlers, filters, disabled
+        if log.level != level:
+            log.setLevel(level)
+    for log in _loggers():
+        if log not in known:
+            log.handlers.clear()
+            log.filters.clear()
+            log.setLevel(logging.NOTSET)
+
+
+def _loggers() -> list[logging.Logger]:
+    found = logging.Logger.manager.loggerDict.values()
+    return [log for log in found if isinstance(log, logging.Logger)]
 
 
 @pytest.fixture(scope="session")

@@ -77,7 +77,7 @@ def test_a_bad_list_of_languages_is_bad_usage(languages: str) -> None:
 @pytest.mark.parametrize(
     ("flags", "says"),
     [
-        (["--url", "http://127.0.0.1:1"], "write it like ws://"),
+        (["--url", "ftp://127.0.0.1:1"], "write it like ws://"),
         (["--url", "ws://127.0.0.1:1", "--engine", "whisper"], "known are simulated"),
         (["--url", "ws://127.0.0.1:1", "--profile", "lazy"], "known are steady"),
     ],

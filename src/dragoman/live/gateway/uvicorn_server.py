@@ -11,8 +11,10 @@ from websockets.protocol import State
 
 from dragoman.live.gateway.websocket import ABORT_KEY, WRITE_KEY
 from dragoman.live.gateway.wire import Frame
+from dragoman.observability import RedactionFilter
 
 _LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
+_REDACTION = RedactionFilter()
 _QUERY_STRING = re.compile(r"\?[^\s\"']*")
 
 
@@ -90,8 +92,9 @@ class _KeepSecrets(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return False
-        record.msg = _QUERY_STRING.sub("", record.getMessage())
-        record.args = ()
+        # Before the arguments become text: what they hold is told by their types.
+        _REDACTION.filter(record)
+        record.msg = _QUERY_STRING.sub("", str(record.msg))
         return True
 
 
