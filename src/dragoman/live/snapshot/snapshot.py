@@ -12,21 +12,34 @@ from dragoman.live.snapshot.requirement import Pair, PoolRule, Requirement
 
 
 class Shards:
-    """The cells a pair has members in; immutable."""
+    """The cells a pair has members in; immutable.
 
-    __slots__ = ("_bounds", "cells", "members", "total")
+    The order for drawing is made when somebody draws: while nodes come in by the thousand, most
+    of these are replaced before anybody does.
+    """
 
-    def __init__(self, members: dict[int, int]) -> None:
-        self.members = dict(sorted(members.items()))
-        self.cells = tuple(self.members)
-        self._bounds = tuple(accumulate(self.members.values()))
-        self.total = self._bounds[-1] if self._bounds else 0
+    __slots__ = ("_bounds", "_cells", "members", "total")
+
+    def __init__(self, members: dict[int, int], total: int | None = None) -> None:
+        self.members = members
+        self.total = sum(members.values()) if total is None else total
+        self._cells: tuple[int, ...] | None = None
+        self._bounds: tuple[int, ...] = ()
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """The cells, lowest first."""
+        if self._cells is None:
+            self._cells = tuple(sorted(self.members))
+            self._bounds = tuple(accumulate(self.members[cell] for cell in self._cells))
+        return self._cells
 
     def draw(self, random: Random) -> int:
         """One cell, with weight by its members."""
-        if len(self.cells) == 1:
-            return self.cells[0]
-        return self.cells[bisect_right(self._bounds, int(random.random() * self.total))]
+        cells = self.cells
+        if len(cells) == 1:
+            return cells[0]
+        return cells[bisect_right(self._bounds, int(random.random() * self.total))]
 
 
 NO_SHARDS = Shards({})
@@ -94,12 +107,13 @@ def _membership_change(rule: PoolRule, before: CellView | None, after: CellView)
 def _reindexed(index: Index, rule: PoolRule, cell: int, change: dict[Pair, int]) -> Index:
     for pair, step in change.items():
         key = (rule, pair)
-        members = dict(index[key].members) if key in index else {}
+        before = index.get(key, NO_SHARDS)
+        members = dict(before.members)
         members[cell] = members.get(cell, 0) + step
         if not members[cell]:
             del members[cell]
         if members:
-            index[key] = Shards(members)
+            index[key] = Shards(members, before.total + step)
         else:
             index.pop(key, None)
     return index
