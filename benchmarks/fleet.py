@@ -177,8 +177,8 @@ async def measure(count: int, lag_seconds: float) -> list[str]:
         gc.collect()
         gc.freeze()
         beat_us = await beat_all(plane, nodes)
-        allocate_us = await allocate(plane, min(JOBS, count * SLOTS // 2))
         lags = await lag_under_heartbeats(plane, nodes, lag_seconds)
+        allocate_us = await allocate(plane, min(JOBS, count * SLOTS // 2))
         return [
             f"{count:,}",
             f"{register_us:.0f}",

@@ -6,6 +6,7 @@ processes may sweep the same things at once.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
@@ -27,6 +28,9 @@ from dragoman.live.ledger.settlement import (
     final_error,
 )
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome
+
+_AT_A_STRETCH = 10
+"""After so many of them everybody else on the event loop gets a turn."""
 
 SWEEP_LIMIT = 1_000
 """How many due things one pass takes on; the rest stay due."""
@@ -69,11 +73,13 @@ class Sweeper:
     async def sweep(self, cells: Sequence[int], shards: Sequence[int]) -> int:
         """Take on what is due in these cells and job shards; answers how much there was."""
         attempts = await self._ledger.due_attempts(cells, SWEEP_LIMIT)
-        for attempt in attempts:
+        for number, attempt in enumerate(attempts):
             await self._attempt_due(attempt)
+            await _let_others(number)
         jobs = await self._ledger.due_jobs(shards, SWEEP_LIMIT)
-        for job in jobs:
+        for number, job in enumerate(jobs):
             await self._job_due(job)
+            await _let_others(number)
         return len(attempts) + len(jobs)
 
     async def _attempt_due(self, attempt: AttemptRecord) -> None:
@@ -207,3 +213,9 @@ class Sweeper:
                     await self._hands.dispatch(job, job_input)
             case NothingToDo():
                 pass
+
+
+async def _let_others(number: int) -> None:
+    """A ledger in memory never waits, so a long pass must make room by itself."""
+    if number % _AT_A_STRETCH == _AT_A_STRETCH - 1:
+        await asyncio.sleep(0)
