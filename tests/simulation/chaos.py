@@ -174,8 +174,9 @@ class Schedule:
             await node.beat(slots=slots)
             return
         await node.beat(slots=slots)
-        # What was assigned before the scheduler heard of it is still taken.
-        await asyncio.sleep(1.0)
+        # What was assigned before the ledger heard of it is still taken. A ledger that does not
+        # answer hears of it with one of the next heartbeats.
+        await asyncio.sleep(5.0)
         node.manner.slots = slots
 
     # --- the end ---------------------------------------------------------------------------------
