@@ -9,7 +9,6 @@ import subprocess
 from pathlib import Path
 
 import httpx
-import pytest
 from tests.integration.live_api.manual_node import Caller, ManualNode
 from tests.integration.serve.server_process import (
     DRAGOMAN,
@@ -81,7 +80,6 @@ def test_a_node_of_ones_own_joins_the_demo(tmp_path: Path) -> None:
 GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "write-a-node.md"
 
 
-@pytest.mark.skipif(not GUIDE.exists(), reason="the guide is not written yet")
 def test_a_node_written_as_the_guide_says_joins_the_demo(tmp_path: Path) -> None:
     block = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
     assert block is not None
