@@ -1,7 +1,7 @@
 """A bare relay: what the frames of a job cost when nothing is decided about them.
 
-Runs on the same server stack as Dragoman. An utterance goes to the next node in turn, a result back
-to its session, the frames in between end here.
+Runs on uvicorn with the settings that Dragoman uses, and nothing of Dragoman. An utterance goes to
+the next node in turn, a result back to its session, the frames in between end here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ import uvloop
 
 from benchmarks.full_job.load import NODES
 from benchmarks.full_job.relay_frames import ADDED, KIND, RESULT, SESSION, UTTERANCE
-from dragoman.live.gateway import uvicorn_options
 
 MAX_FRAME_BYTES = 4 * 1024 * 1024
 FILLING = "." * 4096
@@ -62,7 +61,13 @@ async def serve() -> None:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         config = uvicorn.Config(
-            app, lifespan="off", **uvicorn_options(max_frame_bytes=MAX_FRAME_BYTES)
+            app,
+            lifespan="off",
+            ws="websockets-sansio",
+            ws_max_size=MAX_FRAME_BYTES,
+            ws_per_message_deflate=False,
+            access_log=False,
+            log_config=None,
         )
         print(f"http://127.0.0.1:{listener.getsockname()[1]}", flush=True)
         await uvicorn.Server(config).serve([listener])

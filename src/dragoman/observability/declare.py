@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from dragoman.observability.histogram import QuickHistogram
 from dragoman.observability.labels import Labelled
 
 SERIES_MAX = 200
@@ -30,8 +31,8 @@ class Declare:
     def gauges(self, name: str, meaning: str, *labels: str) -> Labelled[Gauge]:
         return Labelled(Gauge(name, meaning, labels, registry=self._registry), labels, SERIES_MAX)
 
-    def histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(name, meaning, registry=self._registry, buckets=buckets)
+    def histogram(self, name: str, meaning: str, buckets: Sequence[float]) -> QuickHistogram:
+        return QuickHistogram(name, meaning, buckets, self._registry)
 
     def histograms(
         self, name: str, meaning: str, buckets: Sequence[float], *labels: str

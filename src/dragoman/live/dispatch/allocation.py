@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 import msgspec
@@ -214,13 +214,16 @@ class Allocator:
         asked: _Asked,
     ) -> Granted | None:
         answer = await self._ledger.reserve(self._ask(job, attempt_id, cells))
-        numbers = [number for number, _ in cells]
-        if isinstance(answer, Granted):
+        if not isinstance(answer, Granted):
+            decision.looks_at([number for number, _ in cells])
+            asked.full(cells, answer)
+            return None
+        if len(cells) == 1:
+            decision.looks_at((answer.cell,))
+        else:
+            numbers = [number for number, _ in cells]
             decision.looks_at(numbers[: numbers.index(answer.cell) + 1])
-            return answer
-        decision.looks_at(numbers)
-        asked.full(cells, answer)
-        return None
+        return answer
 
     def _ask(self, job: LiveJob, attempt_id: AttemptId, cells: tuple[Mask, ...]) -> SlotAsk:
         terms, selection = self._terms, self._selection
@@ -242,7 +245,9 @@ class Allocator:
     def _candidates(self, view: CellView | None, job: LiveJob, wish: Wish) -> int:
         return candidates(view, job.requirement, wish) if view else 0
 
-    def _named(self, job: LiveJob) -> list[NodeId]:
+    def _named(self, job: LiveJob) -> Sequence[NodeId]:
+        if job.spec.preferred_node_id is None and (job.route is None or not job.route.bound):
+            return ()
         named = []
         if job.spec.preferred_node_id is not None:
             named.append(job.spec.preferred_node_id)

@@ -117,6 +117,14 @@ class Decision:
         """The bit of the tenant's own node, in its cell."""
         return self.own[1] if self.own is not None and self.own[0] == view.number else 0
 
+    @property
+    def left_nobody_out(self) -> bool:
+        """Whether, at a glance, every node of the cells looked at was fit and one was chosen."""
+        if self.chosen is None or self.wish or self.own is not None or len(self.looked_at) != 1:
+            return False
+        view = self.snapshot.cells.get(self.looked_at[0])
+        return view is None or not view.left_out(self.requirement)
+
     def counts(self) -> dict[str, int]:
         return {reason.value: count for reason, (count, _) in self.reasons().items()}
 

@@ -7,11 +7,12 @@ lock. Each takes a step in the ledger first, and goes on only if the ledger says
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
+from dragoman.eager import begin
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.dispatch.allocation import Allocated, Allocator, Inheriting
 from dragoman.live.dispatch.assignment import assignment
@@ -36,6 +37,7 @@ from dragoman.live.ledger import (
     JobInput,
     JobRecord,
     Ledger,
+    MemoryLedger,
     Owner,
     Settlement,
     Step,
@@ -87,7 +89,7 @@ class Course:
             clock=clock,
         )
         self._inheritances = Inheritances(ledger, settlement, terms, self, clock)
-        self._deadlines = Deadlines(ledger, settlement, terms, self, clock)
+        self._deadlines = Deadlines(self.jobs, ledger, settlement, terms, self, clock)
         self._ledger = ledger
         self._allocator = allocator
         self._settlement = settlement
@@ -100,6 +102,7 @@ class Course:
         self._terms = terms
         self._instance_id = instance_id
         self._clock = clock
+        self._at_once = isinstance(ledger, MemoryLedger)
         self._tasks: set[asyncio.Task[None]] = set()
         self.idle = asyncio.Event()
         """Set while no job is under way."""
@@ -187,8 +190,9 @@ class Course:
         job.look_again = False
         try:
             while not job.ended:
-                with self._watch.path("allocation"):
-                    outcome = await self._allocator.allocate(job)
+                began = self._clock.monotonic()
+                outcome = await self._allocator.allocate(job)
+                self._watch.path_took("allocation", self._clock.monotonic() - began)
                 self._explanations.keep(job.job_id, outcome.decisions)
                 if isinstance(outcome, Inheriting):
                     self._inheritances.expect(job, outcome)
@@ -367,8 +371,8 @@ class Course:
         job.ended = True
         job.placed()
         self._let_go(job)
-        self.reception.leave(job)
-        self._deadlines.disarm(job)
+        if job.waiting:
+            self.reception.leave(job)
         if not self.jobs:
             self.idle.set()
 
@@ -427,6 +431,19 @@ class Course:
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something at once as far as it gets, where the ledger answers at once."""
+        if not self._at_once:
+            self.spawn(work)
+            return
+        try:
+            rest = begin(work)
+        except Exception as error:
+            log.error("dispatch_task_failed", error=repr(error))
+            return
+        if rest is not None:
+            self.spawn(_awaited(rest))
+
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -436,5 +453,8 @@ class Course:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for job in self.jobs.values():
-            self._deadlines.disarm(job)
+        self._deadlines.stop()
+
+
+async def _awaited(rest: Awaitable[None]) -> None:
+    await rest

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping
+from heapq import heappop, heappush
+from math import inf
 from typing import Any, Protocol
 
 from dragoman.clock import Clock
+from dragoman.ids import JobId
 from dragoman.live.dispatch.live_job import LiveAttempt, LiveJob
 from dragoman.live.ledger import (
     NO_ACK,
@@ -40,44 +43,69 @@ class Timed(Protocol):
 
 
 class Deadlines:
-    """One timer for each job. Moving a deadline later costs nothing: the timer finds it moved."""
+    """One timer for all jobs. Moving a deadline later costs nothing: the look finds it moved."""
 
     def __init__(
-        self, ledger: Ledger, settlement: Settlement, terms: Terms, timed: Timed, clock: Clock
+        self,
+        jobs: Mapping[JobId, LiveJob],
+        ledger: Ledger,
+        settlement: Settlement,
+        terms: Terms,
+        timed: Timed,
+        clock: Clock,
     ) -> None:
+        self._jobs = jobs
         self._ledger = ledger
         self._settlement = settlement
         self._run_ms = terms.run_ms
         self._timed = timed
         self._clock = clock
+        self._looks: list[tuple[float, JobId]] = []
+        """When to look at which job; those that were planned anew meanwhile are passed over."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
 
     def arm(self, job: LiveJob) -> None:
         """Look at the job at its next deadline, if no earlier look is planned."""
         at = job.next_deadline()
-        if at is None or (job.timer is not None and job.timer_at <= at):
-            return
-        self._set(job, at)
+        if at < job.look_at:
+            self._plan(job, at)
 
-    def disarm(self, job: LiveJob) -> None:
-        if job.timer is not None:
-            job.timer.cancel()
-            job.timer = None
+    def stop(self) -> None:
+        """Look at nothing any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _arm_again(self, job: LiveJob) -> None:
         at = job.next_deadline()
-        if at is not None and job.timer is None:
-            self._set(job, max(at, self._clock.monotonic() + _SOONEST_AGAIN_SECONDS))
+        if at != inf and job.look_at == inf:
+            self._plan(job, max(at, self._clock.monotonic() + _SOONEST_AGAIN_SECONDS))
 
-    def _set(self, job: LiveJob, at: float) -> None:
-        self.disarm(job)
+    def _plan(self, job: LiveJob, at: float) -> None:
+        job.look_at = at
+        heappush(self._looks, (at, job.job_id))
+        if at < self._timer_at:
+            self._set_timer(at)
+
+    def _set_timer(self, at: float) -> None:
+        self.stop()
         delay = max(0.0, at - self._clock.monotonic())
-        job.timer = asyncio.get_running_loop().call_later(delay, self._fire, job)
-        job.timer_at = at
+        self._timer = asyncio.get_running_loop().call_later(delay, self._fire)
+        self._timer_at = at
 
-    def _fire(self, job: LiveJob) -> None:
-        job.timer = None
-        if not job.ended:
-            self._timed.spawn(self._look_at(job))
+    def _fire(self) -> None:
+        self._timer = None
+        self._timer_at = inf
+        now = self._clock.monotonic()
+        while self._looks and self._looks[0][0] <= now:
+            at, job_id = heappop(self._looks)
+            job = self._jobs.get(job_id)
+            if job is not None and job.look_at == at:
+                job.look_at = inf
+                self._timed.spawn(self._look_at(job))
+        if self._looks:
+            self._set_timer(self._looks[0][0])
 
     async def _look_at(self, job: LiveJob) -> None:
         try:

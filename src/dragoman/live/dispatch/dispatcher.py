@@ -262,6 +262,10 @@ class Dispatcher:
         """Run something beside, for as long as the dispatcher lives."""
         self._course.spawn(work)
 
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """The same, but at once where the ledger never waits; what is left goes on beside."""
+        self._course.run(work)
+
     async def wait_idle(self) -> None:
         """Wait until no job is under way."""
         await self._course.idle.wait()

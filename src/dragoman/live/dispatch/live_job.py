@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from asyncio import TimerHandle
 from collections.abc import Callable
+from math import inf
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError
@@ -104,6 +104,7 @@ class LiveJob:
         "input",
         "job_id",
         "look_again",
+        "look_at",
         "may_wait",
         "on_end",
         "on_partial",
@@ -116,8 +117,6 @@ class LiveJob:
         "route",
         "spec",
         "started",
-        "timer",
-        "timer_at",
         "trace",
         "waiting",
     )
@@ -163,8 +162,8 @@ class LiveJob:
         self.on_placed: list[Callable[[], None]] = []
         """Called once, when a node was told of the job or the job ended without one."""
         self.trace: Trace | None = None
-        self.timer: TimerHandle | None = None
-        self.timer_at = 0.0
+        self.look_at = inf
+        """When somebody will look at it next, in case nothing happens before."""
 
     def progressed(self, progress: Progress) -> None:
         """Tell whoever watches that the job took a step."""
@@ -188,19 +187,16 @@ class LiveJob:
     def tenant(self) -> TenantId:
         return self.spec.tenant
 
-    def next_deadline(self) -> float | None:
+    def next_deadline(self) -> float:
         """When somebody must look at the job, if nothing happens before."""
-        times = [
-            time
-            for time in (
-                self.deadline,
-                self.pending_until if self.waiting else None,
-                self.inheritance.until if self.inheritance else None,
-                self.attempt.deadline if self.attempt else None,
-            )
-            if time is not None
-        ]
-        return min(times, default=None)
+        at = inf if self.deadline is None else self.deadline
+        if self.attempt is not None and self.attempt.deadline < at:
+            at = self.attempt.deadline
+        if self.waiting and self.pending_until is not None and self.pending_until < at:
+            at = self.pending_until
+        if self.inheritance is not None and self.inheritance.until < at:
+            at = self.inheritance.until
+        return at
 
     def placed(self) -> None:
         """A node was told, or nobody will be."""

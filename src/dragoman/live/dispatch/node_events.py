@@ -16,7 +16,6 @@ from dragoman.live.dispatch.sightings import Sightings
 from dragoman.live.ledger import (
     Adopted,
     Adoption,
-    AttemptRecord,
     Cold,
     Ending,
     Finished,
@@ -165,9 +164,7 @@ class NodeEvents:
         )
         match answer:
             case Finished():
-                attempt = await self._attempt(cell, attempt_id, ending, answer)
-                if attempt is not None:
-                    await self._course.follow(await self._settlement.take(attempt))
+                await self._settle(cell, attempt_id, ending, answer.at_ms)
                 self._course.freed(answer.freed)
             case LateFinish():
                 self._sightings.dropped(StaleReason.LATE)
@@ -187,16 +184,22 @@ class NodeEvents:
             job = None
         self._sightings.dropped(why_dropped(job, attempt_id, sender.node_id))
 
-    async def _attempt(
-        self, cell: int, attempt_id: AttemptId, ending: Ending, finished: Finished
-    ) -> AttemptRecord | None:
-        """The finished attempt: as this instance knows it, or as the ledger does."""
+    async def _settle(
+        self, cell: int, attempt_id: AttemptId, ending: Ending, finished_ms: int
+    ) -> None:
+        """Take the finished attempt to its job: as this instance knows it, or the ledger does."""
         job = self._course.attempts.get(attempt_id)
         if job is None or job.attempt is None:
-            return await self._ledger.read_attempt(cell, attempt_id)
-        return msgspec.structs.replace(
-            job.attempt.record(job, finished.at_ms),
-            outcome=ending.outcome,
-            output=ending.output,
-            error=ending.error,
-        )
+            attempt = await self._ledger.read_attempt(cell, attempt_id)
+            step = await self._settlement.take(attempt) if attempt is not None else None
+        elif ending.outcome is Outcome.SUCCESS:
+            times = job.attempt.times(finished_ms)
+            step = await self._settlement.succeeded(cell, job.job_id, attempt_id, ending, times)
+        else:
+            step = await self._settlement.take(
+                msgspec.structs.replace(
+                    job.attempt.record(job, finished_ms), outcome=ending.outcome, error=ending.error
+                )
+            )
+        if step is not None:
+            await self._course.follow(step)

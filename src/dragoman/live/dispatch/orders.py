@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import StrEnum
+from functools import lru_cache
 from hashlib import blake2b
 
 import msgspec
@@ -72,7 +73,7 @@ def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
         and spec.utterance_index is not None
         and spec.request_id == utterance_request_id(spec.session_id, spec.utterance_index)
     )
-    body = (
+    demand = (
         spec.src_lang,
         spec.pipeline,
         spec.features,
@@ -81,9 +82,16 @@ def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
         spec.lang_a,
         spec.lang_b,
         spec.auto_langs,
-        None if named_here else job_input,
     )
+    return _hash_of(demand) if named_here else _hash((*demand, job_input))
+
+
+def _hash(body: tuple[object, ...]) -> bytes:
     return blake2b(_encoder.encode(body), digest_size=16).digest()
+
+
+_hash_of = lru_cache(maxsize=1024)(_hash)
+"""Most utterances ask for the same as the one before."""
 
 
 def waits_forever(spec: JobSpec) -> bool:

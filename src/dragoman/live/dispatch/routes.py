@@ -49,6 +49,11 @@ class Route:
         node, self._affinity = self._affinity, None
         return node
 
+    @property
+    def bound(self) -> bool:
+        """Whether there may be an affinity."""
+        return self._affinity is not None
+
     def affinity(self, now: float) -> NodeId | None:
         if self._affinity is not None and now >= self._affinity_until:
             self._affinity = None

@@ -38,7 +38,8 @@ class Sightings:
     def chose(self, tries: tuple[Decision, ...]) -> None:
         """A node was chosen: those left out of the cells looked at are counted."""
         for decision in tries:
-            self._tally.left_out(decision)
+            if not decision.left_nobody_out:
+                self._tally.left_out(decision)
 
     def found_nobody(self, decision: Decision, error: errors.DragomanError) -> None:
         """Nobody was fit and free now. The job may yet wait: its refusal is what counts."""
@@ -74,7 +75,7 @@ class Sightings:
         outcome = record.outcome or Outcome.FAILED
         self._tally.ended[outcome] += 1
         self._on_ended(outcome)
-        self._metrics.jobs.labels(job.spec.job_class.value, outcome.value).inc()
+        self._metrics.jobs.labels(job.spec.job_class, outcome).inc()
         self._metrics.job_duration.observe(self._clock.monotonic() - job.started)
         if job.trace is not None:
             end_span(job.trace, record)

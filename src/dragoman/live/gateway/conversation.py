@@ -1,13 +1,12 @@
 """One connection from its first frame to its last: decode, handle, reply.
 
-Written once, for every transport. A transport brings a handshake, a wire to write to and a way to
-read; what happens in between is the same everywhere.
+Written once, for every transport. A transport brings a handshake, a wire to write to and a feed
+of frames; what happens in between is the same everywhere.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from dragoman.errors import DragomanError, InternalError, InvalidMessage, RateLimited
 from dragoman.ids import ConnectionId, new_id
@@ -16,7 +15,7 @@ from dragoman.live.gateway.closing import CloseCode, Closed, fitting_reason
 from dragoman.live.gateway.connection import Connection, Encode
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
 from dragoman.live.gateway.limits import TokenBucket
-from dragoman.live.gateway.wire import Receive, Wire, is_larger
+from dragoman.live.gateway.wire import Feed, Frame, Wire, is_larger
 from dragoman.live.protocol import Error, encode
 from dragoman.observability import get_logger
 
@@ -24,15 +23,12 @@ _log = get_logger(__name__)
 
 M = TypeVar("M")
 
-_FRAMES_PER_TURN = 64
-"""After so many frames of one connection the others get a turn, however fast they come."""
-
 
 async def serve_connection(
     endpoint: Endpoint[M],
     handshake: Handshake,
     wire: Wire,
-    receive: Receive,
+    feed: Feed,
     *,
     encode: Encode = encode,
 ) -> None:
@@ -60,7 +56,7 @@ async def serve_connection(
     end = Closed(CloseCode.DRAINING, "the server stopped")
     try:
         await _open(connection, handler)
-        end = await _converse(endpoint, connection, handler, receive)
+        end = await feed(_Conversation(endpoint, connection, handler).handle)
     except BaseException:
         wire.abort()
         raise
@@ -92,37 +88,36 @@ async def _open(connection: Connection, handler: Handler[M]) -> None:
         connection.close(CloseCode.INTERNAL_ERROR, "the connection could not be set up")
 
 
-async def _converse(
-    endpoint: Endpoint[M], connection: Connection, handler: Handler[M], receive: Receive
-) -> Closed:
-    """Handle frame after frame, until the transport says that there are no more."""
-    bucket = TokenBucket(endpoint.limits.messages_per_second, endpoint.clock)
-    max_frame_bytes = endpoint.limits.max_frame_bytes
-    decode = endpoint.decoder.decode
-    frames = 0
-    while True:
-        frame = await receive()
-        if isinstance(frame, Closed):
-            return frame
-        frames += 1
-        if frames % _FRAMES_PER_TURN == 0:
-            await asyncio.sleep(0)
+class _Conversation(Generic[M]):
+    """The frames of one connection, and what becomes of each."""
+
+    def __init__(self, endpoint: Endpoint[M], connection: Connection, handler: Handler[M]) -> None:
+        self._connection = connection
+        self._handler = handler
+        self._bucket = TokenBucket(endpoint.limits.messages_per_second, endpoint.clock)
+        self._max_frame_bytes = endpoint.limits.max_frame_bytes
+        self._decode = endpoint.decoder.decode
+        self._first = True
+
+    async def handle(self, frame: Frame) -> None:
+        connection = self._connection
+        first, self._first = self._first, False
         if connection.closed:
-            continue
-        if is_larger(frame, max_frame_bytes):
-            connection.close(CloseCode.TOO_LARGE, f"a frame is over {max_frame_bytes} bytes")
-            continue
-        if not bucket.take():
+            return
+        if is_larger(frame, self._max_frame_bytes):
+            connection.close(CloseCode.TOO_LARGE, f"a frame is over {self._max_frame_bytes} bytes")
+            return
+        if not self._bucket.take():
             connection.send(_as_message(RateLimited("too many messages per second; send fewer")))
             connection.close(CloseCode.TOO_MANY, "too many messages per second")
-            continue
+            return
         try:
-            message = decode(frame, connection.sub)
+            message = self._decode(frame, connection.sub)
         except InvalidMessage as error:
-            await _malformed(connection, handler, error, first=frames == 1)
-            continue
+            await _malformed(connection, self._handler, error, first=first)
+            return
         try:
-            await handler.received(message)
+            await self._handler.received(message)
         except Exception as error:
             _reply_failure(connection, error)
 

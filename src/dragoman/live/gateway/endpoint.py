@@ -77,3 +77,5 @@ class Endpoint(Generic[M]):
     random: Random
     allowed_origins: frozenset[str] = frozenset()
     """Origins, besides the server's own, whose pages may connect."""
+    at_once: bool = False
+    """Its handlers seldom wait: frames are handled where they arrive."""

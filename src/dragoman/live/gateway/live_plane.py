@@ -14,7 +14,7 @@ from dragoman.live.gateway.connections import Connections
 from dragoman.live.gateway.endpoint import Caller, Endpoint
 from dragoman.live.gateway.node_handler import NodeDecoder, NodeHandler
 from dragoman.live.gateway.session_handler import SessionHandler
-from dragoman.live.ledger import Ledger
+from dragoman.live.ledger import Ledger, MemoryLedger
 from dragoman.live.protocol import (
     FROM_CLIENT,
     ClientToScheduler,
@@ -50,6 +50,8 @@ class LivePlane:
         tracing: Tracing | None = None,
     ) -> None:
         self.ledger = ledger
+        # In memory a step of the ledger never waits, and so a frame is handled where it arrives.
+        at_once = isinstance(ledger, MemoryLedger)
         warn = settings.scheduler.observability
         watch = Watch(
             metrics,
@@ -111,6 +113,7 @@ class LivePlane:
             clock=clock,
             random=randomness.stream("node connections"),
             allowed_origins=frozenset(settings.server.allowed_origins),
+            at_once=at_once,
         )
         self.sessions = Sessions(
             Tools(
@@ -147,6 +150,7 @@ class LivePlane:
             clock=clock,
             random=randomness.stream("session connections"),
             allowed_origins=frozenset(settings.server.allowed_origins),
+            at_once=at_once,
         )
         self._loops: list[asyncio.Task[None]] = []
 

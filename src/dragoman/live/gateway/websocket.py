@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from typing import Any, Generic, TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, Protocol, TypeVar
 
 from starlette.types import Receive as AsgiReceive
 from starlette.types import Scope
@@ -15,16 +15,14 @@ from dragoman.live.gateway.admission import Handshake
 from dragoman.live.gateway.closing import CloseCode, Closed
 from dragoman.live.gateway.conversation import serve_connection
 from dragoman.live.gateway.endpoint import Endpoint
-from dragoman.live.gateway.wire import Frame
+from dragoman.live.gateway.feeds import pulling
+from dragoman.live.gateway.wire import Feed, Frame, Receive
 from dragoman.live.protocol import SubProtocol
 
 M = TypeVar("M")
 
-ABORT_KEY = "dragoman.abort"
-"""Where `SocketProtocol` puts, in the ASGI scope, the call that drops the socket."""
-
-WRITE_KEY = "dragoman.write"
-"""Where it puts the call that writes a message without the way through ASGI."""
+SHORTCUT_KEY = "dragoman.shortcut"
+"""Where `SocketProtocol` puts itself in the ASGI scope."""
 
 _LINGER_SECONDS = 15.0
 """How long a socket may take to say goodbye after its connection has ended here."""
@@ -33,6 +31,26 @@ _NO_STATUS = 1005
 
 _GONE = (OSError, RuntimeError)
 """What `send` raises for a peer that is gone: lost, or, as a RuntimeError, already closed."""
+
+
+class Shortcut(Protocol):
+    """What `SocketProtocol` can do that ASGI cannot."""
+
+    def next_event(self) -> Awaitable[Any]:
+        """The next frame, or else an ASGI event."""
+        ...
+
+    def pushed(self, read: Callable[[Any], Frame | Closed]) -> Feed | None:
+        """Have everything handled as it comes, where that can be done."""
+        ...
+
+    def write(self, frame: Frame) -> bool:
+        """Send a message; False when it must go through ASGI."""
+        ...
+
+    def abort(self) -> None:
+        """Drop the socket at once."""
+        ...
 
 
 class WebSocketApp(Generic[M]):
@@ -53,17 +71,18 @@ class WebSocketApp(Generic[M]):
             await send({"type": "websocket.accept", "subprotocol": sub.value if sub else None})
         except OSError:  # gone before it was let in
             return
-        abort = scope.get(ABORT_KEY, _cannot_abort)
+        shortcut: Shortcut = scope.get(SHORTCUT_KEY) or _NoShortcut(receive)
         try:
+            feed = shortcut.pushed(_frame_of) if self._endpoint.at_once else None
             await serve_connection(
                 self._endpoint,
                 handshake,
-                AsgiWire(send, abort, scope.get(WRITE_KEY, _cannot_write)),
-                _frames(receive),
+                AsgiWire(send, shortcut),
+                feed or pulling(_frames(shortcut.next_event)),
             )
         finally:
             # A peer that no longer reads would otherwise hold its socket for ever.
-            asyncio.get_running_loop().call_later(_LINGER_SECONDS, abort)
+            asyncio.get_running_loop().call_later(_LINGER_SECONDS, shortcut.abort)
 
 
 def handshake_of(scope: Scope) -> Handshake:
@@ -78,16 +97,22 @@ def handshake_of(scope: Scope) -> Handshake:
     )
 
 
-def _frames(receive: AsgiReceive) -> Callable[[], Coroutine[Any, Any, Frame | Closed]]:
+def _frames(next_event: Callable[[], Awaitable[Any]]) -> Receive:
     async def next_frame() -> Frame | Closed:
-        event = await receive()
-        if event["type"] == "websocket.receive":
-            text: str | None = event.get("text")
-            data: Frame = event["bytes"] if text is None else text
-            return data
-        return _closed(event.get("code", _NO_STATUS), event.get("reason"))
+        return _frame_of(await next_event())
 
     return next_frame
+
+
+def _frame_of(event: Any) -> Frame | Closed:
+    """What came: a frame as it is, or what an ASGI event is about."""
+    if isinstance(event, bytes | str):
+        return event
+    if event["type"] == "websocket.receive":
+        text: str | None = event.get("text")
+        data: Frame = event["bytes"] if text is None else text
+        return data
+    return _closed(event.get("code", _NO_STATUS), event.get("reason"))
 
 
 def _closed(code: int, reason: str | None) -> Closed:
@@ -108,20 +133,15 @@ class AsgiWire:
     becomes something to await in the rare case that it has to wait.
     """
 
-    __slots__ = ("_send", "_write_now", "abort")
+    __slots__ = ("_send", "_write", "abort")
 
-    def __init__(
-        self,
-        send: AsgiSend,
-        abort: Callable[[], None],
-        write_now: Callable[[Frame], bool],
-    ) -> None:
+    def __init__(self, send: AsgiSend, shortcut: Shortcut) -> None:
         self._send = send
-        self._write_now = write_now
-        self.abort = abort
+        self._write = shortcut.write
+        self.abort = shortcut.abort
 
     def write(self, frame: Frame) -> Awaitable[None] | None:
-        if self._write_now(frame):
+        if self._write(frame):
             return None
         kind = "text" if isinstance(frame, str) else "bytes"
         return _begin(self._send({"type": "websocket.send", kind: frame}))
@@ -158,10 +178,17 @@ class _Rest:
             self._sending.close()
 
 
-def _cannot_abort() -> None:
-    """Under another server than ours the socket ends when that server sees fit."""
-
-
-def _cannot_write(frame: Frame) -> bool:
+class _NoShortcut:
     """Under another server than ours everything goes through ASGI."""
-    return False
+
+    def __init__(self, receive: AsgiReceive) -> None:
+        self.next_event = receive
+
+    def pushed(self, read: Callable[[Any], Frame | Closed]) -> Feed | None:
+        return None
+
+    def write(self, frame: Frame) -> bool:
+        return False
+
+    def abort(self) -> None:
+        """The socket ends when that server sees fit."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import Protocol, TypeAlias
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Protocol, TypeAlias
 
 from dragoman.live.gateway.closing import Closed
 
@@ -11,6 +11,12 @@ Frame: TypeAlias = bytes | str
 
 Receive: TypeAlias = Callable[[], Awaitable[Frame | Closed]]
 """Waits for the next frame, or for the end of the connection."""
+
+Handle: TypeAlias = Callable[[Frame], Coroutine[Any, Any, None]]
+"""Does what a frame calls for; never raises."""
+
+Feed: TypeAlias = Callable[[Handle], Awaitable[Closed]]
+"""Has frame after frame handled, each when the one before is done; answers what ended it all."""
 
 
 class Wire(Protocol):

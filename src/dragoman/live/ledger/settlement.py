@@ -80,14 +80,26 @@ class Settlement:
     async def take(self, attempt: AttemptRecord) -> Step:
         """Bring a FINISHED attempt's outcome to its job, then let the cell forget it."""
         if attempt.outcome is Outcome.SUCCESS:
-            step = await self.end(attempt, Ending(Outcome.SUCCESS, output=attempt.output))
-        else:
-            error = attempt.error or ErrorInfo(
-                code="INTERNAL_ERROR", message="The attempt failed without saying why."
+            ending = Ending(Outcome.SUCCESS, output=attempt.output)
+            return await self.succeeded(
+                attempt.cell, attempt.job_id, attempt.attempt_id, ending, attempt.times
             )
-            step = await self.failed(attempt, error)
+        error = attempt.error or ErrorInfo(
+            code="INTERNAL_ERROR", message="The attempt failed without saying why."
+        )
+        step = await self.failed(attempt, error)
         await self._ledger.settle(attempt.cell, (attempt.attempt_id,))
         return step
+
+    async def succeeded(
+        self, cell: int, job_id: JobId, attempt_id: AttemptId, ending: Ending, times: Times
+    ) -> Step:
+        """Bring a success to the job, then let the cell forget the attempt."""
+        answer = await self._ledger.end(
+            job_id, attempt_id, ending, times=times, keep=self._terms.keep
+        )
+        await self._ledger.settle(cell, (attempt_id,))
+        return JobDone(answer.job) if isinstance(answer, a.Ended) else NothingToDo()
 
     async def failed(self, attempt: AttemptRecord, error: ErrorInfo) -> Step:
         """The attempt brought nothing: try again, or end the job with the reason."""

@@ -201,7 +201,7 @@ class Departures:
     # --- the end of jobs -------------------------------------------------------------------------
 
     def _ended(self, key: Key, record: JobRecord) -> None:
-        self._tools.dispatcher.spawn(self._end(key, record))
+        self._tools.dispatcher.run(self._end(key, record))
 
     async def _end(self, key: Key, record: JobRecord) -> None:
         self._forget(key)

@@ -65,7 +65,7 @@ def stage_languages(pipeline: Pipeline, pair: Pair) -> tuple[Spoken, ...]:
 class Requirement:
     """One distinct demand; equal demands are the same object, so masks can be remembered by it."""
 
-    __slots__ = ("features", "impossible", "pairs", "pool", "rule", "spoken", "types")
+    __slots__ = ("features", "impossible", "pair", "pairs", "pool", "rule", "spoken", "types")
 
     def __init__(
         self,
@@ -76,6 +76,8 @@ class Requirement:
     ) -> None:
         self.rule = PoolRule.TEXT if not (pipeline.use_asr or pipeline.use_tts) else rule
         self.pairs = pairs
+        self.pair = pairs[0]
+        """The pair the job is filed under."""
         self.features = features
         self.types: tuple[ServiceType, ...] = tuple(sorted(required_types(pipeline, features)))
         pool: dict[Spoken, None] = {}
@@ -90,11 +92,6 @@ class Requirement:
             spoken.update(dict.fromkeys(stage_languages(pipeline, pair)))
         self.pool = tuple(pool)
         self.spoken = tuple(language for language in spoken if language not in pool)
-
-    @property
-    def pair(self) -> Pair:
-        """The pair the job is filed under."""
-        return self.pairs[0]
 
 
 class Requirements:

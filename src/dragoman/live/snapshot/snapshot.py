@@ -81,7 +81,10 @@ class RuntimeSnapshot:
         """Where the requirement's pool has members. For several pairs: the scarcest one's cells."""
         if requirement.impossible:
             return NO_SHARDS
-        found = [self._index.get((requirement.rule, pair), NO_SHARDS) for pair in requirement.pairs]
+        rule, pairs = requirement.rule, requirement.pairs
+        if len(pairs) == 1:
+            return self._index.get((rule, pairs[0]), NO_SHARDS)
+        found = [self._index.get((rule, pair), NO_SHARDS) for pair in pairs]
         return min(found, key=lambda shards: shards.total)
 
     def pools(self, rule: PoolRule | None = None) -> dict[Pair, Shards]:

@@ -12,6 +12,7 @@ from dragoman.auth import ApiKey
 from dragoman.live.gateway.admission import Handshake
 from dragoman.live.gateway.conversation import serve_connection
 from dragoman.live.gateway.endpoint import Decodes, Endpoint
+from dragoman.live.gateway.feeds import pulling
 from dragoman.live.gateway.memory.client import MemoryClient
 from dragoman.live.gateway.memory.delays import Delay, instant
 from dragoman.live.gateway.memory.link import Link, ServerWire
@@ -94,11 +95,11 @@ class MemoryNetwork:
         wire = ServerWire(link)
         try:
             if self._codec:
-                await serve_connection(endpoint, handshake, wire, link.to_server.get)
+                await serve_connection(endpoint, handshake, wire, pulling(link.to_server.get))
             else:
                 unwrapping = replace(endpoint, decoder=_Unwrap(endpoint.decoder))
                 await serve_connection(
-                    unwrapping, handshake, wire, link.to_server.get, encode=_uncoded
+                    unwrapping, handshake, wire, pulling(link.to_server.get), encode=_uncoded
                 )
         except BaseException:
             wire.abort()

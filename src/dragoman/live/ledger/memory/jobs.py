@@ -140,7 +140,8 @@ class JobShard:
         job.state = JobState.DISPATCHED
         if job.batch_time and total_ms is not None:
             job.total_until_ms = now_ms + total_ms
-        self._watch(job)
+            self._watch(job)
+        # Else what is due next, the end of its total time, is no sooner than before.
         return a.Bound(_counted(job.attempts))
 
     def retry(

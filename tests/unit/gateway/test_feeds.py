@@ -1,0 +1,114 @@
+"""Frames reach their handler one after another, whether it waits or not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from dragoman.live.gateway.arrivals import Arrivals
+from dragoman.live.gateway.closing import Closed
+from dragoman.live.gateway.feeds import FRAMES_PER_TURN, Pushing
+from dragoman.live.gateway.wire import Frame
+
+END = Closed(1000)
+
+
+def read(item: Any) -> Frame | Closed:
+    assert isinstance(item, str | Closed)
+    return item
+
+
+def run(main: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(main)
+
+
+def test_a_frame_that_need_not_wait_is_handled_where_it_arrives() -> None:
+    handled: list[Frame] = []
+
+    async def handle(frame: Frame) -> None:
+        handled.append(frame)
+
+    async def main() -> None:
+        arrivals = Arrivals(asyncio.get_running_loop())
+        feeding = asyncio.create_task(Pushing(arrivals, read, lambda: None).feed(handle))
+        await asyncio.sleep(0)
+        arrivals.put_nowait("one")
+        assert handled == ["one"]
+        arrivals.put_nowait(END)
+        assert await feeding == END
+
+    run(main())
+
+
+def test_frames_wait_for_the_one_that_waits_and_keep_their_order() -> None:
+    handled: list[Frame] = []
+
+    async def main() -> None:
+        gate = asyncio.Event()
+
+        async def handle(frame: Frame) -> None:
+            if frame == "slow":
+                await gate.wait()
+            handled.append(frame)
+
+        emptied: list[None] = []
+        arrivals = Arrivals(asyncio.get_running_loop())
+        pushing = Pushing(arrivals, read, lambda: emptied.append(None))
+        feeding = asyncio.create_task(pushing.feed(handle))
+        await asyncio.sleep(0)
+        emptied.clear()
+        for frame in ("one", "slow", "three", "four", END):
+            arrivals.put_nowait(frame)
+        assert handled == ["one"]
+        assert emptied == [None]  # after "one"; nobody reads on while one waits
+        gate.set()
+        assert await feeding == END
+        assert handled == ["one", "slow", "three", "four"]
+
+    run(main())
+
+
+def test_a_flood_of_one_connection_lets_others_have_their_turn() -> None:
+    handled: list[Frame] = []
+
+    async def handle(frame: Frame) -> None:
+        handled.append(frame)
+
+    async def main() -> None:
+        arrivals = Arrivals(asyncio.get_running_loop())
+        feeding = asyncio.create_task(Pushing(arrivals, read, lambda: None).feed(handle))
+        await asyncio.sleep(0)
+        arrivals.items.extend(str(number) for number in range(3 * FRAMES_PER_TURN))
+        arrivals.on_arrival()
+        assert len(handled) == FRAMES_PER_TURN
+        arrivals.put_nowait(END)
+        await feeding
+        assert handled == [str(number) for number in range(3 * FRAMES_PER_TURN)]
+
+    run(main())
+
+
+def test_a_feed_that_is_cancelled_takes_the_waiting_frame_with_it() -> None:
+    let_go: list[str] = []
+
+    async def handle(frame: Frame) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            let_go.append("let go")
+
+    async def main() -> None:
+        arrivals = Arrivals(asyncio.get_running_loop())
+        feeding = asyncio.create_task(Pushing(arrivals, read, lambda: None).feed(handle))
+        await asyncio.sleep(0)
+        arrivals.put_nowait("one")
+        await asyncio.sleep(0)
+        feeding.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await feeding
+        assert let_go == ["let go"]
+
+    run(main())
