@@ -24,6 +24,7 @@ from dragoman.live.ledger import (
     NotCurrent,
     Retrying,
     Sender,
+    StillHeld,
 )
 from dragoman.live.protocol import JobClass, JobState, Outcome
 
@@ -91,6 +92,17 @@ def test_after_a_failed_attempt_the_job_is_created_again_and_driven_by_the_asker
     past = answer.job.attempts[0]
     assert (past.outcome, past.error) == (Outcome.FAILED, FAILED)
     assert bench.bind(unheld(bench, attempt.job_id)) == Bound(2)
+
+
+def test_whoever_sees_an_attempt_fail_may_leave_the_job_to_its_driver(bench: Bench) -> None:
+    attempt = unheld(bench, bench.new_job())
+    bench.bind(attempt)
+    bench.advance(2 * CLAIM_MS / 1000)
+    answer = bench.retry(attempt, instance_id=None)
+    assert isinstance(answer, Retrying)
+    assert (answer.job.state, answer.job.claimed_by) == (JobState.CREATED, HERE)
+    taking_over = bench.ledger.take_over(attempt.job_id, THERE, claim_ms=CLAIM_MS)
+    assert bench(taking_over) == StillHeld(HERE), "its driver has time to go on with it"
 
 
 def test_an_attempt_that_failed_cannot_be_bound_again(bench: Bench) -> None:

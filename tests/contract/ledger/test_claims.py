@@ -121,8 +121,11 @@ def test_a_job_gets_one_end_and_repeats_tell_it(bench: Bench) -> None:
 
 def test_the_input_is_dropped_when_the_job_ends(bench: Bench) -> None:
     job_id = bench.new_job()
+    found = bench(bench.ledger.read_open(job_id))
+    assert found == (bench.job(job_id), bench(bench.ledger.read_input(job_id)))
     bench.end(job_id, None, failure())
     assert bench(bench.ledger.read_input(job_id)) is None
+    assert bench(bench.ledger.read_open(job_id)) is None
 
 
 @pytest.mark.parametrize("text", ["", "j-", "j-00" + "f" * 24, "not a job", "j-zz" + "0" * 24])
@@ -130,6 +133,7 @@ def test_a_job_nobody_knows_is_gone_whatever_is_asked_of_it(bench: Bench, text: 
     job_id = JobId(text)
     assert bench(bench.ledger.read(job_id)) is None
     assert bench(bench.ledger.read_input(job_id)) is None
+    assert bench(bench.ledger.read_open(job_id)) is None
     assert bench.end(job_id, None, failure()) == JobGone()
     assert bench(bench.ledger.take_over(job_id, HERE, claim_ms=1)) == JobGone()
     assert bench(bench.ledger.renew_claims([job_id], HERE, claim_ms=1)) == (job_id,)

@@ -11,7 +11,7 @@ from tests.integration.ledger_redis.fleet import ask, claim, granted_or_none, he
 from tests.servers import RedisCluster, RedisProcess
 
 from dragoman.live.ledger import Claimed, Full, Granted
-from dragoman.live.ledger.redis import servers
+from dragoman.redis_servers import servers
 
 pytestmark = pytest.mark.redis
 

@@ -213,12 +213,13 @@ class Ledger(Protocol):
         error: ErrorInfo,
         *,
         times: Times,
-        instance_id: InstanceId,
+        instance_id: InstanceId | None,
         claim_ms: int,
         preempted: bool = False,
     ) -> a.Retrying | a.NotCurrent | a.Ended | a.JobGone:
-        """The attempt is over without success: the job is CREATED again, driven by the asker.
+        """The attempt is over without success: the job is CREATED again, driven by instance_id.
 
+        None leaves it to whoever drove it before, who has claim_ms to go on with it.
         An attempt that was never bound is remembered, so that it can no longer be.
         """
         ...
@@ -255,6 +256,10 @@ class Ledger(Protocol):
 
     async def read_input(self, job_id: JobId) -> JobInput | None:
         """The job's input; None when it has ended or is gone."""
+        ...
+
+    async def read_open(self, job_id: JobId) -> tuple[JobRecord, JobInput] | None:
+        """The job and its input together; None when it has ended or is gone."""
         ...
 
     async def recent(

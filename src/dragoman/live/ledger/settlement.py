@@ -6,6 +6,8 @@ how many, come to it first: a job gets one end.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 
 from dragoman.ids import AttemptId, InstanceId, JobId
@@ -44,7 +46,7 @@ class JobDone(msgspec.Struct, frozen=True):
 
 
 class TryAgain(msgspec.Struct, frozen=True):
-    """The job is CREATED again, and the asker drives it."""
+    """The job is CREATED again, and its driver goes on with it."""
 
     job: JobRecord
 
@@ -72,10 +74,18 @@ def final_error(job: JobRecord, last: ErrorInfo, max_attempts: int) -> ErrorInfo
 class Settlement:
     """Carries ended attempts to their jobs."""
 
-    def __init__(self, ledger: Ledger, terms: Terms, instance_id: InstanceId) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        terms: Terms,
+        instance_id: InstanceId,
+        drives: Callable[[JobId], bool] | None = None,
+    ) -> None:
+        """drives tells which jobs this instance drives; None: all that come by."""
         self._ledger = ledger
         self._terms = terms
         self._instance_id = instance_id
+        self._drives = drives
 
     async def take(self, attempt: AttemptRecord) -> Step:
         """Bring a FINISHED attempt's outcome to its job, then let the cell forget it."""
@@ -132,12 +142,13 @@ class Settlement:
     async def _retry(
         self, job_id: JobId, attempt_id: AttemptId, error: ErrorInfo, times: Times
     ) -> Step:
+        ours = self._drives is None or self._drives(job_id)
         answer = await self._ledger.retry(
             job_id,
             attempt_id,
             error,
             times=times,
-            instance_id=self._instance_id,
+            instance_id=self._instance_id if ours else None,
             claim_ms=self._terms.ack_ms,
             preempted=error.code == PREEMPTED_CODE,
         )

@@ -48,7 +48,7 @@ class Hands(Protocol):
         ...
 
     async def dispatch(self, job: JobRecord, job_input: JobInput) -> None:
-        """Find the job a node; this instance drives it now."""
+        """Find the job a node, or have its driver do so."""
         ...
 
     async def ended(self, job: JobRecord) -> None:
@@ -63,12 +63,19 @@ class Hands(Protocol):
 class Sweeper:
     """One pass over due attempts and due jobs."""
 
-    def __init__(self, ledger: Ledger, hands: Hands, terms: Terms, instance_id: InstanceId) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        hands: Hands,
+        terms: Terms,
+        instance_id: InstanceId,
+        settlement: Settlement | None = None,
+    ) -> None:
         self._ledger = ledger
         self._hands = hands
         self._terms = terms
         self._instance_id = instance_id
-        self._settlement = Settlement(ledger, terms, instance_id)
+        self._settlement = settlement or Settlement(ledger, terms, instance_id)
 
     async def sweep(self, cells: Sequence[int], shards: Sequence[int]) -> int:
         """Take on what is due in these cells and job shards; answers how much there was."""
@@ -109,7 +116,7 @@ class Sweeper:
                 attempt.attempt_id,
                 NO_ACK,
                 times=attempt.times,
-                instance_id=self._instance_id,
+                instance_id=None,
                 claim_ms=self._terms.ack_ms,
             )
         answer = await self._ledger.drop(attempt.cell, attempt.attempt_id)

@@ -150,7 +150,7 @@ class JobShard:
         attempt_id: AttemptId,
         error: ErrorInfo,
         times: Times,
-        instance_id: InstanceId,
+        instance_id: InstanceId | None,
         claim_ms: int,
         preempted: bool,
         now_ms: int,
@@ -169,7 +169,7 @@ class JobShard:
         self._close_attempt(job, Ending(Outcome.FAILED, error=error), times, preempted)
         job.state = JobState.CREATED
         job.preemptions += preempted
-        job.claimed_by = instance_id
+        job.claimed_by = instance_id or job.claimed_by
         job.claim_until_ms = now_ms + claim_ms
         if job.batch_time:
             job.total_until_ms = None

@@ -263,7 +263,7 @@ class MemoryLedger:
         error: ErrorInfo,
         *,
         times: Times,
-        instance_id: InstanceId,
+        instance_id: InstanceId | None,
         claim_ms: int,
         preempted: bool = False,
     ) -> a.Retrying | a.NotCurrent | a.Ended | a.JobGone:
@@ -321,6 +321,10 @@ class MemoryLedger:
     async def read_input(self, job_id: JobId) -> JobInput | None:
         job = self._job(job_id)
         return job.input if job else None
+
+    async def read_open(self, job_id: JobId) -> tuple[JobRecord, JobInput] | None:
+        job = self._job(job_id)
+        return (job.record(), job.input) if job and job.input is not None else None
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None

@@ -10,9 +10,8 @@ from dragoman.live.ledger import answers as a
 from dragoman.live.ledger.asks import Adoption, Ending, Sender
 from dragoman.live.ledger.records import AttemptRecord
 from dragoman.live.ledger.redis import forms
-from dragoman.live.ledger.redis.batch import Answer
 from dragoman.live.ledger.redis.seats import refusal
-from dragoman.live.ledger.redis.tags import Tags
+from dragoman.live.ledger.redis.tags import Answer, Tags
 from dragoman.live.ledger.redis.whereabouts import Whereabouts
 from dragoman.live.protocol import AttemptState, ErrorInfo, Outcome
 

@@ -10,9 +10,8 @@ from dragoman.ids import AttemptId, JobId
 from dragoman.live.ledger import answers as a
 from dragoman.live.ledger.asks import SlotAsk
 from dragoman.live.ledger.redis import forms
-from dragoman.live.ledger.redis.batch import Answer
 from dragoman.live.ledger.redis.seats import candidate_bytes
-from dragoman.live.ledger.redis.tags import Tags
+from dragoman.live.ledger.redis.tags import Answer, Tags
 from dragoman.live.ledger.redis.whereabouts import Whereabouts
 from dragoman.live.ledger.states import Strategy
 from dragoman.live.protocol import RunningJob

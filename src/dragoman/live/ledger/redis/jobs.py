@@ -21,8 +21,7 @@ from dragoman.live.ledger import answers as a
 from dragoman.live.ledger.asks import Claim, Ending, Keep
 from dragoman.live.ledger.records import JobInput, JobRecord, JobSpec, Times
 from dragoman.live.ledger.redis import forms
-from dragoman.live.ledger.redis.batch import Answer
-from dragoman.live.ledger.redis.tags import Tags
+from dragoman.live.ledger.redis.tags import Answer, Tags
 from dragoman.live.protocol import ErrorInfo, JobResult
 
 _AFTER_ALL_TIMES = "\x01"
@@ -89,7 +88,7 @@ class JobOperations:
         error: ErrorInfo,
         *,
         times: Times,
-        instance_id: InstanceId,
+        instance_id: InstanceId | None,
         claim_ms: int,
         preempted: bool = False,
     ) -> a.Retrying | a.NotCurrent | a.Ended | a.JobGone:
@@ -104,7 +103,7 @@ class JobOperations:
                 attempt_id,
                 forms.error_text(error),
                 forms.times_list(times),
-                instance_id,
+                instance_id or "",
                 claim_ms,
                 preempted,
             ),
@@ -195,6 +194,16 @@ class JobOperations:
             return None
         answer = await self._tags.ask_shard(shard, "read_input", (job_id,))
         return forms.read_input(answer[0]) if answer else None
+
+    async def read_open(self, job_id: JobId) -> tuple[JobRecord, JobInput] | None:
+        shard = job_shard(job_id)
+        if shard is None:
+            return None
+        answer = await self._tags.ask_shard(shard, "read_open", (job_id,))
+        if not answer:
+            return None
+        packed, spec, job_input = answer
+        return forms.job_in(job_id, packed, spec, None), forms.read_input(job_input)
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None

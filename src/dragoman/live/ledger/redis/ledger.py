@@ -9,15 +9,13 @@ from random import Random
 
 from dragoman.ids import JOB_SHARDS
 from dragoman.live.ledger.redis.attempts import AttemptOperations
-from dragoman.live.ledger.redis.batch import Batcher
-from dragoman.live.ledger.redis.connection import Line
 from dragoman.live.ledger.redis.directory import DirectoryOperations
 from dragoman.live.ledger.redis.granting import GrantOperations
 from dragoman.live.ledger.redis.jobs import JobOperations
 from dragoman.live.ledger.redis.seats import SeatOperations
-from dragoman.live.ledger.redis.servers import ClusterServers, SingleServer
 from dragoman.live.ledger.redis.tags import Tags
 from dragoman.live.ledger.redis.whereabouts import Whereabouts
+from dragoman.redis_servers import Caller, Line, open_servers
 
 
 class RedisLedger(
@@ -52,28 +50,30 @@ class RedisLedger(
         nobody sweeps them. time_shift_ms is added to the server's time, for tests. on_answer is
         told the name of each operation that was answered, and its seconds.
         """
-        servers = ClusterServers(url, timeout_ms) if cluster else SingleServer(url, timeout_ms)
-        self._batcher = Batcher(Line(servers, timeout_ms), time_shift_ms, on_answer)
+        servers = open_servers(url, timeout_ms, cluster=cluster)
+        self.caller = Caller(Line(servers, timeout_ms), on_answer)
+        """For others who keep things on the same servers: what is asked together goes together."""
         self._where = Whereabouts()
         self._tags = Tags(
-            self._batcher,
+            self.caller,
             random,
             key_prefix=key_prefix,
             cell_size=cell_size,
             max_cells=max_cells,
             cell_ttl_ms=cell_ttl_ms,
             job_ttl_ms=job_ttl_ms,
+            time_shift_ms=time_shift_ms,
         )
 
     @property
     def operations(self) -> Counter[str]:
-        """How often each operation was asked for, before they were put together in calls."""
-        return self._batcher.operations
+        """How often each operation was asked for."""
+        return self._tags.operations
 
     @property
     def exchanges(self) -> int:
         """How often commands went to a server and answers came back."""
-        return self._batcher.exchanges
+        return self.caller.exchanges
 
     async def slots_held(self) -> int:
         cells = await self.cells()
@@ -101,4 +101,4 @@ class RedisLedger(
 
     async def close(self) -> None:
         """Let go of the servers; whoever still waits is refused."""
-        await self._batcher.close()
+        await self.caller.close()

@@ -11,8 +11,7 @@ from dragoman.live.ledger import answers as a
 from dragoman.live.ledger.asks import Heartbeat, Placement, Sender
 from dragoman.live.ledger.records import CellRecord
 from dragoman.live.ledger.redis import forms
-from dragoman.live.ledger.redis.batch import Answer
-from dragoman.live.ledger.redis.tags import Tags
+from dragoman.live.ledger.redis.tags import Answer, Tags
 
 _EPOCH_BITS = 32
 _VERSION_BITS = 20

@@ -1,7 +1,7 @@
 -- adopt: let an attempt the cell did not know hold a slot, over the limit if need be.
 -- arguments  job_id, attempt_id, node_id, epoch, class, wanted, lease_ms, run_ms
 -- answers    adopted | stale reason | not_seated | cold
-operations.adopt = function(arguments)
+local function operation(arguments)
   local job_id, attempt_id, node_id, epoch, class, wanted, lease_ms, run_ms = unpack(arguments)
   local seat, refused = seat_of(node_id, epoch)
   if not seat then return refused end

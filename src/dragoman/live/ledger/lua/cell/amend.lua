@@ -2,7 +2,7 @@
 -- arguments  node_id, epoch, slots (-1: as before), whether facts change
 -- blobs      facts
 -- answers    done | stale reason | not_seated | cold
-operations.amend = function(arguments, facts)
+local function operation(arguments, facts)
   local node_id, epoch, slots, new_facts = unpack(arguments)
   local seat, refused = seat_of(node_id, epoch)
   if not seat then return refused end

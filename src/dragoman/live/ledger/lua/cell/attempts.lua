@@ -29,7 +29,11 @@ local function stored(attempt_id)
 end
 
 local function write_held(attempt_id, attempt)
-  hset(HELD, attempt_id, cmsgpack.pack(attempt))
+  redis.call('HSET', HELD, attempt_id, cmsgpack.pack(attempt))
+end
+
+local function set_due(attempt_id, due_at_ms)
+  redis.call('ZADD', DUE, due_at_ms, attempt_id)
 end
 
 local function held_by(seat)
@@ -46,7 +50,7 @@ local function watch(attempt_id)
   end
   local due_at_ms = math.min(
     ended and ended[DUE_AT_MS] or math.huge, held and held[DUE_AT_MS] or math.huge)
-  zadd(DUE, due_at_ms, attempt_id)
+  set_due(attempt_id, due_at_ms)
 end
 
 -- The attempt, if the sender may speak for it; otherwise nil and the answer.
@@ -77,22 +81,25 @@ end
 
 -- The node says that it runs the attempt: that is as good as an acknowledgement.
 local function listed(attempt_id, attempt)
-  written[HOLDS] = true
   if attempt[STATE] == 'CANCELLING' then
     attempt[ACKED] = true
   else
     if attempt[STATE] == 'DISPATCHED' then attempt[STATE] = 'ACCEPTED' end
     accept(attempt)
-    zadd(DUE, attempt[DUE_AT_MS], attempt_id)
+    set_due(attempt_id, attempt[DUE_AT_MS])
   end
   write_held(attempt_id, attempt)
 end
 
--- Put an attempt on a seat. The caller writes the seat.
+-- Put an attempt on a seat. The caller writes the seat. While HELD knows an attempt, HOLDS and DUE
+-- know it too: the three are new together, or none of them is.
 local function seat_attempt(seat, attempt_id, attempt)
   write_held(attempt_id, attempt)
-  zadd(HOLDS, seat.index, attempt_id)
-  zadd(DUE, attempt[DUE_AT_MS], attempt_id)
+  redis.call('ZADD', HOLDS, seat.index, attempt_id)
+  set_due(attempt_id, attempt[DUE_AT_MS])
+  if redis.call('HLEN', HELD) == 1 then
+    written[HELD], written[HOLDS], written[DUE] = true, true, true
+  end
   seat.held = seat.held + 1
 end
 
@@ -115,5 +122,5 @@ local function cancel(attempt_id, attempt, problem, grace_ms)
   attempt[ERROR] = problem
   attempt[DUE_AT_MS] = now_ms + grace_ms
   write_held(attempt_id, attempt)
-  zadd(DUE, attempt[DUE_AT_MS], attempt_id)
+  set_due(attempt_id, attempt[DUE_AT_MS])
 end

@@ -2,14 +2,13 @@
 -- arguments  node_id, epoch, lease_ms, running
 -- answers    beat lost unknown cancelling freed inherited | beat | stale reason | not_seated | cold
 -- A beat never makes a seat: a node the cell does not know, or gave up, must be placed.
-operations.beat = function(arguments)
+local function operation(arguments)
   local node_id, epoch, lease_ms, running = unpack(arguments)
   local seat, refused = seat_of(node_id, epoch)
   if not seat then return refused end
   if not seat.online then return {'not_seated'} end
   seat.alive_until_ms = now_ms + lease_ms
   write_seat(seat)
-  written[SEATS] = true
   if seat.held == 0 and #running == 0 then return {'beat'} end
 
   local here, seen = names(running), {}

@@ -8,11 +8,8 @@ local RECORD_BYTES = 32
 local RECORD = '>HHHBBddd'
 local ONLINE, DRAINED, SEATED = 1, 2, 4
 
-local version
-do
-  local header = redis.call('GETRANGE', BOARD, 0, 7)
-  if #header == 8 then version = struct.unpack('>d', header) end
-end
+local header = redis.call('GETRANGE', BOARD, 0, 7)
+local version = #header == 8 and struct.unpack('>d', header) or nil
 
 local function set_version(value)
   version = value

@@ -1,7 +1,7 @@
 -- cancel: win the attempt back from its node; the slot stays held until the node lets go.
 -- arguments  attempt_id, error, grace_ms
 -- answers    won job_id owner | ended job_id outcome error | stale reason | cold
-operations.cancel = function(arguments)
+local function operation(arguments)
   if not version then return {'cold'} end
   local attempt_id, problem, grace_ms = unpack(arguments)
   local ended = read(ENDED, attempt_id)

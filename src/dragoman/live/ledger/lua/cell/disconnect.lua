@@ -1,7 +1,7 @@
 -- disconnect: the node's socket is lost; no slot is granted on it, what it holds is kept.
 -- arguments  node_id, epoch
 -- answers    done | stale reason | not_seated | cold
-operations.disconnect = function(arguments)
+local function operation(arguments)
   local seat, refused = seat_of(arguments[1], arguments[2])
   if not seat then return refused end
   seat.online = false

@@ -1,7 +1,7 @@
 -- drop: give back a slot whose node was never told; also ends waiting for an inheritance.
 -- arguments  attempt_id
 -- answers    dropped freed inherited | stale reason | cold
-operations.drop = function(arguments)
+local function operation(arguments)
   if not version then return {'cold'} end
   local attempt_id = arguments[1]
   disinherit(attempt_id)

@@ -1,7 +1,7 @@
 -- due_attempts: attempts somebody must look at now, the longest due first.
 -- arguments  limit
 -- answers    {attempt_id, packed, result}, ...
-operations.due_attempts = function(arguments)
+local function operation(arguments)
   local found = {}
   for _, attempt_id in ipairs(
     redis.call('ZRANGEBYSCORE', DUE, '-inf', now_ms, 'LIMIT', 0, arguments[1])) do

@@ -7,7 +7,7 @@
 -- How much the newest service time counts in a node's mean.
 local MEAN_WEIGHT = 0.2
 
-operations.finish = function(arguments, output)
+local function operation(arguments, output)
   if not version then return {'cold'} end
   local attempt_id, node_id, epoch, outcome, problem, due_ms = unpack(arguments)
   local attempt, refused = attempt_of(attempt_id, node_id, epoch)
@@ -25,7 +25,6 @@ operations.finish = function(arguments, output)
       or seat.mean_ms + MEAN_WEIGHT * (service_ms - seat.mean_ms)
   end
   attempt[BY_NODE] = true
-  finish(seat, attempt_id, attempt, outcome, problem, now_ms + due_ms, freed)
-  if #output > 0 then hset(OUTPUTS, attempt_id, output) end
+  finish(seat, attempt_id, attempt, outcome, problem, output, now_ms + due_ms, freed)
   return {'finished', attempt[JOB_ID], freed.slots, freed.inherited, now_ms}
 end

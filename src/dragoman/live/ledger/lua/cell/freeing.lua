@@ -34,8 +34,8 @@ local function disinherit(heir_id)
   write_held(victim_id, victim)
 end
 
--- Outcome stored, slot free: one step.
-local function finish(seat, attempt_id, attempt, outcome, problem, due_at_ms, freed)
+-- Outcome and result ('' for none) stored, slot free: one step.
+local function finish(seat, attempt_id, attempt, outcome, problem, output, due_at_ms, freed)
   free(seat, attempt_id, attempt, freed)
   attempt[STATE] = 'FINISHED'
   attempt[OUTCOME] = outcome
@@ -43,8 +43,12 @@ local function finish(seat, attempt_id, attempt, outcome, problem, due_at_ms, fr
   attempt[FINISHED_MS] = now_ms
   attempt[DUE_AT_MS] = due_at_ms
   hset(ENDED, attempt_id, cmsgpack.pack(attempt))
-  redis.call('HDEL', OUTPUTS, attempt_id)
-  zadd(DUE, due_at_ms, attempt_id)
+  if output ~= '' then
+    hset(OUTPUTS, attempt_id, output)
+  else
+    redis.call('HDEL', OUTPUTS, attempt_id)
+  end
+  set_due(attempt_id, due_at_ms)
 end
 
 -- The node no longer has the attempt: a cancelled one is gone, another one is lost.
@@ -53,7 +57,7 @@ local function give_up(seat, attempt_id, attempt, freed)
     free(seat, attempt_id, attempt, freed)
     watch(attempt_id)
   else
-    finish(seat, attempt_id, attempt, 'failed', LOST, now_ms + ENDED_DUE_MS, freed)
+    finish(seat, attempt_id, attempt, 'failed', LOST, '', now_ms + ENDED_DUE_MS, freed)
   end
 end
 

@@ -1,7 +1,7 @@
 -- mark_asked: the node was asked to report; its next heartbeat decides about the attempt.
 -- arguments  attempt_id, grace_ms
 -- answers    done | stale reason | cold
-operations.mark_asked = function(arguments)
+local function operation(arguments)
   if not version then return {'cold'} end
   local attempt_id = arguments[1]
   local attempt = read(HELD, attempt_id)

@@ -1,7 +1,7 @@
 -- outlook: slots, slots held, and slots that come free per millisecond, over the candidates.
 -- blobs      candidates: one byte, the seat's index, for each
 -- answers    outlook slots held rate | cold
-operations.outlook = function(_, candidates)
+local function operation(_, candidates)
   if not version then return {'cold'} end
   local board = redis.call('GET', BOARD)
   local slots, held, rate = 0, 0, 0

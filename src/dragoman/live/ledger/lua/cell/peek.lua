@@ -3,7 +3,7 @@
 -- blobs      candidates: one byte, the seat's index, for each
 -- answers    room | full | headroom | cold
 -- A cell that knows the attempt has room for it: asking there tells what it got.
-operations.peek = function(ask, candidates)
+local function operation(ask, candidates)
   if not version then return {'cold'} end
   if find(ask[ASK_ATTEMPT_ID]) then return {'room'} end
   local refused = refusal(ask, candidates)

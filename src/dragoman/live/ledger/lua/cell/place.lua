@@ -11,7 +11,7 @@ local function free_index(cell_size)
   end
 end
 
-operations.place = function(arguments, facts)
+local function operation(arguments, facts)
   local node_id, owner, epoch, slots, lease_ms, running, cell_size, first_version =
     unpack(arguments)
   if not version then

@@ -24,7 +24,7 @@ local function find_victim(candidates, max_preemptions)
   return victim_id, victim
 end
 
-operations.preempt = function(ask, candidates)
+local function operation(ask, candidates)
   if not version then return {'cold'} end
   local heir_id = ask[ASK_ATTEMPT_ID]
   local found = find(heir_id)

@@ -1,7 +1,7 @@
 -- remove: lose the node and give up its seat.
 -- arguments  node_id, epoch
 -- answers    lost attempts freed inherited | stale reason | not_seated | cold
-operations.remove = function(arguments)
+local function operation(arguments)
   local seat, refused = seat_of(arguments[1], arguments[2])
   if not seat then return refused end
   local answer = lose(seat)

@@ -3,7 +3,7 @@
 --            preemptions, chances
 -- blobs      candidates: one byte, the seat's index, for each
 -- answers    granted index owner at_ms | full | headroom | gone | cold
-operations.reserve = function(ask, candidates)
+local function operation(ask, candidates)
   if not version then return {'cold'} end
   return find(ask[ASK_ATTEMPT_ID]) or grant(ask, candidates)
 end

@@ -1,7 +1,7 @@
 -- set_drained: an operator's drain or resume; a drained seat is granted no slot.
 -- arguments  node_id, drained
 -- answers    done | not_seated | cold
-operations.set_drained = function(arguments)
+local function operation(arguments)
   if not version then return {'cold'} end
   local index = redis.call('HGET', SEATS, 'n' .. arguments[1])
   local seat = index and read_seat(tonumber(index))

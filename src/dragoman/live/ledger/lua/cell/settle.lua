@@ -1,7 +1,7 @@
 -- settle: forget finished attempts that their jobs have taken.
 -- arguments  attempt_id, ...
 -- answers    done
-operations.settle = function(attempt_ids)
+local function operation(attempt_ids)
   for _, attempt_id in ipairs(attempt_ids) do
     if redis.call('HDEL', ENDED, attempt_id) == 1 then
       redis.call('HDEL', OUTPUTS, attempt_id)

@@ -1,7 +1,7 @@
 -- transition: the node accepted the attempt, or runs it.
 -- arguments  attempt_id, node_id, epoch, state
 -- answers    moved job_id at_ms | repeat job_id | stale reason | cold
-operations.transition = function(arguments)
+local function operation(arguments)
   if not version then return {'cold'} end
   local attempt_id, node_id, epoch, state = unpack(arguments)
   local attempt, refused = attempt_of(attempt_id, node_id, epoch)
@@ -16,6 +16,6 @@ operations.transition = function(arguments)
   accept(attempt)
   if state == 'RUNNING' then attempt[RUNNING_MS] = now_ms end
   write_held(attempt_id, attempt)
-  zadd(DUE, attempt[DUE_AT_MS], attempt_id)
+  set_due(attempt_id, attempt[DUE_AT_MS])
   return {'moved', attempt[JOB_ID], now_ms}
 end

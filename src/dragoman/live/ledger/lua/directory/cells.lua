@@ -1,5 +1,5 @@
 -- cells: the cells that have members.
 -- answers    cell, ...
-operations.cells = function()
+local function operation()
   return redis.call('HKEYS', COUNTS)
 end

@@ -1,5 +1,5 @@
 -- directory_size: how many nodes are known.
 -- answers    nodes
-operations.directory_size = function()
+local function operation()
   return {redis.call('HLEN', ENTRIES)}
 end

@@ -1,7 +1,7 @@
 -- forget: take the node out of the directory, unless a newer connection owns it.
 -- arguments  node_id, epoch
 -- answers    done | stale reason
-operations.forget = function(arguments)
+local function operation(arguments)
   local node_id, epoch = unpack(arguments)
   local known = read(node_id)
   if known then

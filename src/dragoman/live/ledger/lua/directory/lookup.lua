@@ -1,6 +1,6 @@
 -- lookup: where a node lives.
 -- arguments  node_id
 -- answers    entry | nothing
-operations.lookup = function(arguments)
+local function operation(arguments)
   return {redis.call('HGET', ENTRIES, arguments[1]) or nil}
 end

@@ -2,7 +2,7 @@
 -- arguments  node_id, instance_id, connection_id, holder, exclusive, at_least_epoch, not_cells,
 --            cell_size, max_cells
 -- answers    registered entry previous_entry ('' for none) | conflict | full
-operations.register = function(arguments)
+local function operation(arguments)
   local node_id, instance_id, connection_id, holder, exclusive, at_least_epoch, not_cells,
     cell_size, max_cells = unpack(arguments)
   local known = read(node_id)

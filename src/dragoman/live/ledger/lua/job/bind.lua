@@ -1,7 +1,7 @@
 -- bind: make the attempt the job's current one, if it has none and has not ended.
 -- arguments  job_id, attempt_id, cell, node_id, total_ms (-1: as before)
 -- answers    bound attempt_no | not_bound ended | gone
-operations.bind = function(arguments)
+local function operation(arguments)
   local job_id, attempt_id, cell, node_id, total_ms = unpack(arguments)
   local job = read(job_id)
   if not job then return {'gone'} end

@@ -2,7 +2,7 @@
 -- arguments  job_id, instance_id, claim_ms, total_ms (-1: none), binding, body_hash, tenant
 -- blobs      what is asked, the input
 -- answers    claimed at_ms | existing job_id packed spec result | conflict job_id
-operations.claim = function(arguments, spec, input)
+local function operation(arguments, spec, input)
   local job_id, instance_id, claim_ms, total_ms, binding, body_hash, tenant = unpack(arguments)
   local known_id = redis.call('HGET', BINDINGS, binding)
   local known = known_id and read(known_id)
@@ -11,10 +11,10 @@ operations.claim = function(arguments, spec, input)
     return {'existing', known_id, record(known_id)}
   end
   local recent_name = tenant .. '\0' .. string.format('%015.0f', now_ms) .. '\0' .. job_id
-  hset(SPECS, job_id, spec)
+  redis.call('HSET', SPECS, job_id, spec)
+  redis.call('ZADD', RECENT, 0, recent_name)
   hset(INPUTS, job_id, input)
   hset(BINDINGS, binding, job_id)
-  zadd(RECENT, 0, recent_name)
   write(job_id, {
     'CREATED', instance_id, now_ms, now_ms + claim_ms,
     total_ms == NO_LIMIT and NO_LIMIT or now_ms + total_ms,

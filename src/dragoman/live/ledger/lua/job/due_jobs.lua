@@ -1,7 +1,7 @@
 -- due_jobs: jobs somebody must look at now; ended ones are released and forgotten on the way.
 -- arguments  limit
 -- answers    {job_id, packed, spec, result}, ...
-operations.due_jobs = function(arguments)
+local function operation(arguments)
   local found = {}
   for _, job_id in ipairs(
     redis.call('ZRANGEBYSCORE', DUE, '-inf', now_ms, 'LIMIT', 0, arguments[1])) do

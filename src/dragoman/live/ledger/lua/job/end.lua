@@ -3,7 +3,7 @@
 -- blobs      the result; empty for none
 -- answers    ended_now packed spec | ended packed spec result
 --            | not_current packed spec result | gone
-operations['end'] = function(arguments, output)
+local function operation(arguments, output)
   local job_id, attempt_id, outcome, problem, times, lease_ms, retention_ms = unpack(arguments)
   local job = read(job_id)
   if not job then return {'gone'} end

@@ -32,14 +32,13 @@ local function due_at_ms(job)
   return job[CURRENT] ~= '' and total or math.min(job[CLAIM_UNTIL_MS], total)
 end
 
--- Store the job and when somebody must look at it. The shard's keys live at least as long as its
--- job, plus what the call asks for; SPECS is kept along because nothing rewrites it.
+-- Store the job and when somebody must look at it. The shard lives at least as long as its jobs,
+-- plus what the call asks for. DUE, SPECS and RECENT know every job that JOBS knows, so that they
+-- come and go with it.
 local function write(job_id, job)
   local packed, due = cmsgpack.pack(job), due_at_ms(job)
   hset(JOBS, job_id, packed)
-  zadd(DUE, due, job_id)
-  written[SPECS], written[INPUTS], written[OUTPUTS] = true, true, true
-  written[BINDINGS], written[RECENT] = true, true
+  redis.call('ZADD', DUE, due, job_id)
   local needed_ms = math.max(due, job[FORGET_AT_MS]) - now_ms + terms[2]
   if needed_ms > keep_ms then keep_ms = needed_ms end
   return packed

@@ -1,7 +1,7 @@
 -- release: deliveries were acknowledged; payloads go, at once or when the binding's lease ends.
 -- arguments  job_id, ...
 -- answers    done
-operations.release = function(job_ids)
+local function operation(job_ids)
   for _, job_id in ipairs(job_ids) do
     local job = read(job_id)
     if job and job[STATE] == 'FINISHED' then

@@ -1,7 +1,7 @@
 -- renew: go on driving jobs that wait or retry.
 -- arguments  job_ids, instance_id, claim_ms
 -- answers    the job_ids that are no longer the asker's
-operations.renew = function(arguments)
+local function operation(arguments)
   local refused = {}
   for _, job_id in ipairs(arguments[1]) do
     local job = read(job_id)

@@ -1,9 +1,9 @@
--- retry: the attempt is over without success; the job is CREATED again, driven by the asker.
--- arguments  job_id, attempt_id, error, times, instance_id, claim_ms, preempted
+-- retry: the attempt is over without success; the job is CREATED again, driven by instance_id.
+-- arguments  job_id, attempt_id, error, times, instance_id ('': as before), claim_ms, preempted
 -- answers    retrying packed spec result | not_current packed spec result
 --            | ended packed spec result | gone
 -- An attempt that was never bound is remembered, so that it can no longer be.
-operations.retry = function(arguments)
+local function operation(arguments)
   local job_id, attempt_id, problem, times, instance_id, claim_ms, preempted = unpack(arguments)
   local job = read(job_id)
   if not job then return {'gone'} end
@@ -19,7 +19,7 @@ operations.retry = function(arguments)
   close_attempt(job, 'failed', problem, times, preempted)
   job[STATE] = 'CREATED'
   if preempted then job[PREEMPTIONS] = job[PREEMPTIONS] + 1 end
-  job[CLAIMED_BY] = instance_id
+  if instance_id ~= '' then job[CLAIMED_BY] = instance_id end
   job[CLAIM_UNTIL_MS] = now_ms + claim_ms
   if job[BATCH_TIME] then job[TOTAL_UNTIL_MS] = NO_LIMIT end
   return {'retrying', record(job_id, write(job_id, job))}

@@ -1,7 +1,7 @@
 -- take_over: drive a CREATED job whose claim ran out; one of many askers gets it.
 -- arguments  job_id, instance_id, claim_ms
 -- answers    taken packed spec input | held instance_id ('' when it has ended or runs) | gone
-operations.take_over = function(arguments)
+local function operation(arguments)
   local job_id, instance_id, claim_ms = unpack(arguments)
   local job = read(job_id)
   if not job then return {'gone'} end

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, Protocol, TypeAlias
 
+from hiredis import pack_command
 from redis.asyncio.cluster import ClusterNode, RedisCluster
 from redis.asyncio.connection import AbstractConnection, ConnectionPool
 from redis.asyncio.retry import Retry
@@ -25,6 +27,9 @@ Argument: TypeAlias = bytes | str | int
 Command: TypeAlias = tuple[Argument, ...]
 Reply: TypeAlias = Any
 """What the server answered, or the error it answered with."""
+
+_TAGS_KNOWN = 8_192
+"""Tags whose slots are remembered; tags of sessions and tenants come and go."""
 
 ANY_LANE = ""
 """For a tag whose server is not known yet: whichever is asked will say."""
@@ -45,7 +50,16 @@ class Servers(Protocol):
         """Send a command where the server said it belongs; a MovedError is an AskError too."""
         ...
 
+    async def own_connection(self) -> AbstractConnection:
+        """A connection that nobody else uses, to listen on; whoever asked for it cuts it."""
+        ...
+
     async def close(self) -> None: ...
+
+
+def open_servers(url: str, timeout_ms: int, *, cluster: bool) -> Servers:
+    """The server at a URL, or the Redis Cluster it belongs to. Nothing is sent yet."""
+    return ClusterServers(url, timeout_ms) if cluster else SingleServer(url, timeout_ms)
 
 
 class SingleServer:
@@ -73,6 +87,9 @@ class SingleServer:
     async def follow(self, error: AskError, command: Command) -> Reply:
         return error
 
+    async def own_connection(self) -> AbstractConnection:
+        return self._connect()
+
     async def close(self) -> None:
         await self._hang_up()
 
@@ -92,24 +109,19 @@ class ClusterServers:
         self._client = RedisCluster.from_url(
             url, **_options(timeout_ms), socket_timeout=timeout_ms / 1000
         )
-        self._slots: dict[str, int] = {}
         self._ready = False
+        self._listeners = 0
         self._learning: asyncio.Task[None] | None = None
 
     def lane(self, tag: str) -> str:
-        slot = self._slots.get(tag)
-        if slot is None:
-            slot = self._slots[tag] = key_slot(tag.encode())
         try:
-            name: str = self._client.nodes_manager.get_node_from_slot(slot).name
+            name: str = self._client.nodes_manager.get_node_from_slot(_slot(tag)).name
         except (KeyError, SlotNotCoveredError):
             return ANY_LANE
         return name
 
     async def exchange(self, lane: str, commands: Sequence[Command]) -> list[Reply]:
-        if not self._ready:
-            await self._client.initialize()
-            self._ready = True
+        await self._meet()
         node = self._client.get_node(node_name=lane) if lane else self._client.get_default_node()
         return await self._exchange(node, commands)
 
@@ -121,12 +133,26 @@ class ClusterServers:
         # ASKING counts for the next command of the same connection only.
         return (await self._exchange(node, (("ASKING",), command)))[1]
 
+    async def own_connection(self) -> AbstractConnection:
+        await self._meet()
+        primaries: list[ClusterNode] = self._client.get_primaries()
+        # The next one each time: whoever lost a connection is led to another server.
+        self._listeners += 1
+        node = primaries[self._listeners % len(primaries)]
+        connection: AbstractConnection = node.connection_class(**node.connection_kwargs)
+        return connection
+
     async def close(self) -> None:
         if self._learning is not None:
             self._learning.cancel()
             with suppress(asyncio.CancelledError):
                 await self._learning
         await self._client.aclose()
+
+    async def _meet(self) -> None:
+        if not self._ready:
+            await self._client.initialize()
+            self._ready = True
 
     async def _exchange(self, node: ClusterNode | None, commands: Sequence[Command]) -> list[Reply]:
         if node is None:
@@ -152,6 +178,11 @@ class ClusterServers:
             await self._client.nodes_manager.initialize()
 
 
+@lru_cache(_TAGS_KNOWN)
+def _slot(tag: str) -> int:
+    return key_slot(tag.encode())
+
+
 async def _converse(connection: AbstractConnection, commands: Sequence[Command]) -> list[Reply]:
     """Write all commands, then read all replies.
 
@@ -160,7 +191,9 @@ async def _converse(connection: AbstractConnection, commands: Sequence[Command])
     """
     replies: list[Reply] = []
     try:
-        await connection.send_packed_command(connection.pack_commands(commands))
+        # Its stub takes one word only; it takes any number.
+        packed = b"".join([pack_command(command) for command in commands])  # type: ignore[arg-type]
+        await connection.send_packed_command(packed, check_health=False)
         for _ in commands:
             try:
                 replies.append(await connection.read_response())
