@@ -5,6 +5,9 @@ WORKERS ?= 2
 FUZZ_FRAMES ?= 1000000
 CHAOS_SCHEDULES ?= 10000
 LEDGER_LIVES ?= 300
+CLUSTER_CHAOS_SECONDS ?= 300
+CLUSTER_CHAOS_RUNS ?= 1
+LAB_KILLS ?= 200
 UV := $(shell command -v uv || echo $(BIN)/uv)
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
@@ -44,15 +47,21 @@ fuzz: setup ## Throw broken frames at the decoders and the endpoints (FUZZ_FRAME
 		tests/integration/gateway/test_same_on_both_transports.py \
 		tests/integration/gateway/test_endpoints_under_fuzz.py
 
-chaos: setup ## Break nodes, network and ledger on schedules (CHAOS_SCHEDULES=10000)
+chaos: setup ## Break nodes, network, ledger and lab on schedules (CHAOS_SCHEDULES=10000)
 	DRAGOMAN_CHAOS_SCHEDULES=$(CHAOS_SCHEDULES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
-		tests/simulation/test_chaos.py tests/simulation/test_sessions_laws.py
+		tests/simulation/test_chaos.py tests/simulation/test_sessions_laws.py \
+		tests/simulation/test_cluster_chaos.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LEDGER_LIVES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/contract/ledger/test_laws.py
+	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
+		tests/integration/lab_engine/test_crashes.py
+	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) \
+		DRAGOMAN_CLUSTER_CHAOS_RUNS=$(CLUSTER_CHAOS_RUNS) $(BIN)/pytest --timeout 0 \
+		tests/integration/cluster_chaos
 
 bench: setup ## Measure it, beside a bare relay and other task queues
 	$(BIN)/python -m benchmarks
 
 lock: setup ## Compile requirements/*.txt anew from pyproject.toml
-	$(COMPILE) --extra cluster --extra tracing --group dev --output-file requirements/dev.txt
+	$(COMPILE) --extra cluster --extra postgres --extra tracing --group dev --output-file requirements/dev.txt
 	$(COMPILE) --extra all --output-file requirements/all.txt

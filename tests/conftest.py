@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.servers import RedisCluster, RedisProcess
+from tests.servers import PostgresProcess, RedisCluster, RedisProcess
 
 # The machine that runs the tests may be slow: no example is judged by its time. A failure prints
 # the blob that reproduces it, so no database of examples is needed.
@@ -66,5 +66,21 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
 def own_redis(tmp_path: Path) -> Iterator[RedisProcess]:
     """A Redis of the test's own, to be paused, killed or emptied."""
     server = RedisProcess(tmp_path / "redis")
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresProcess]:
+    """A PostgreSQL for the whole run. Use databases of your own, and leave it running."""
+    server = PostgresProcess()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_postgres() -> Iterator[PostgresProcess]:
+    """A PostgreSQL of the test's own, to be killed or cut off."""
+    server = PostgresProcess()
     yield server
     server.stop()

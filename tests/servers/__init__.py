@@ -1,7 +1,8 @@
 """Real servers for tests: started for the run, stopped with it, never shared with anyone."""
 
+from tests.servers.postgres import PostgresProcess
 from tests.servers.programs import require_program
 from tests.servers.redis_cluster import RedisCluster
 from tests.servers.redis_process import RedisProcess
 
-__all__ = ["RedisCluster", "RedisProcess", "require_program"]
+__all__ = ["PostgresProcess", "RedisCluster", "RedisProcess", "require_program"]

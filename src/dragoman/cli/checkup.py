@@ -18,10 +18,11 @@ from dragoman.api import CannotStart, find_server, listen
 from dragoman.clock import Clock, SystemClock
 from dragoman.errors import DragomanError, SettingsError
 from dragoman.settings import Settings, load_settings, masked
-from dragoman.store import SchemaStatus, check
+from dragoman.store import SchemaStatus, ask_server, check
 
 OLDEST_PYTHON = (3, 11)
 OLDEST_REDIS = 7
+OLDEST_POSTGRES = 13
 LITTLE_DISK_BYTES = 1 << 30
 NO_DISK_BYTES = 100 << 20
 SPARE_FILES = 1_000
@@ -63,7 +64,7 @@ def examine(config: Path | None, data_dir: Path | None, *, with_redis: bool) -> 
     findings.append(judge_open_files(_open_files_limit(), settings.limits.max_sessions))
     findings += _look_at_folder(settings.server.data_dir)
     findings.append(_look_at_address(settings))
-    findings.append(_look_at_database(settings))
+    findings += _look_at_database(settings, clock)
     if settings.cluster.enabled or with_redis:
         findings += _look_at_redis(settings, clock)
     return findings
@@ -168,7 +169,7 @@ _SCHEMAS: Mapping[SchemaStatus, tuple[Level, str, str]] = {
     SchemaStatus.OUTDATED: (
         Level.WARN,
         "its schema is older than this program",
-        "run `dragoman db backup`, then `dragoman db upgrade`; the server upgrades it too",
+        "back it up, then run `dragoman db upgrade`; the server upgrades it too",
     ),
     SchemaStatus.NEWER: (
         Level.FAIL,
@@ -178,12 +179,27 @@ _SCHEMAS: Mapping[SchemaStatus, tuple[Level, str, str]] = {
 }
 
 
-def _look_at_database(settings: Settings) -> Finding:
+def _look_at_database(settings: Settings, clock: Clock) -> Iterator[Finding]:
+    database_url = settings.store.database_url
     try:
-        level, found, remedy = _SCHEMAS[check(settings.store.database_url).state]
+        level, found, remedy = _SCHEMAS[check(database_url).state]
+        yield Finding("database", level, f"{masked(database_url)}: {found}", remedy)
+        asked_ms = clock.now_ms()
+        server = ask_server(database_url)
+        answered_ms = clock.now_ms()
     except DragomanError as error:
-        return _refused("database", error)
-    return Finding("database", level, f"{masked(settings.store.database_url)}: {found}", remedy)
+        yield _refused("database", error)
+        return
+    if server is not None:
+        yield judge_postgres_version(server.version)
+        yield _judge_skew("postgresql clock", server.now_ms - (asked_ms + answered_ms) // 2)
+
+
+def judge_postgres_version(version: str) -> Finding:
+    if _major(version) >= OLDEST_POSTGRES:
+        return Finding("postgresql", Level.OK, f"it answers, version {version}")
+    remedy = f"install PostgreSQL {OLDEST_POSTGRES} or newer"
+    return Finding("postgresql", Level.FAIL, f"version {version}", remedy)
 
 
 # --- Redis --------------------------------------------------------------------------------------
@@ -216,19 +232,31 @@ def _look_at_redis(settings: Settings, clock: Clock) -> Iterator[Finding]:
 
 
 def judge_redis_version(version: str) -> Finding:
-    major = version.partition(".")[0]
-    if major.isdecimal() and int(major) >= OLDEST_REDIS:
+    if _major(version) >= OLDEST_REDIS:
         return Finding("redis", Level.OK, f"it answers, version {version}")
     return Finding("redis", Level.FAIL, f"version {version}", f"install Redis {OLDEST_REDIS}")
 
 
 def judge_redis_clock(skew_ms: int) -> Finding:
     """How far Redis's clock is from ours; leases go by Redis's, people read ours."""
+    return _judge_skew("redis clock", skew_ms)
+
+
+# --- any server ---------------------------------------------------------------------------------
+
+
+def _major(version: str) -> int:
+    """The first number of a version; 0 when it is not a number."""
+    major = version.partition(".")[0]
+    return int(major) if major.isdecimal() else 0
+
+
+def _judge_skew(name: str, skew_ms: int) -> Finding:
     found = f"{skew_ms:+d} ms against this machine"
     if abs(skew_ms) < CLOCK_SKEW_WARN_MS:
-        return Finding("redis clock", Level.OK, found)
+        return Finding(name, Level.OK, found)
     level = Level.WARN if abs(skew_ms) < CLOCK_SKEW_FAIL_MS else Level.FAIL
-    return Finding("redis clock", level, found, "set both clocks, with chrony or systemd-timesyncd")
+    return Finding(name, level, found, "set both clocks, with chrony or systemd-timesyncd")
 
 
 def _refused(name: str, error: DragomanError) -> Finding:

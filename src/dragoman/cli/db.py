@@ -10,7 +10,15 @@ import typer
 
 from dragoman.clock import SystemClock
 from dragoman.settings import Settings, load_settings
-from dragoman.store import SchemaState, SchemaStatus, backup, check, find_damage, upgrade
+from dragoman.store import (
+    SchemaState,
+    SchemaStatus,
+    ask_server,
+    backup,
+    check,
+    find_damage,
+    upgrade,
+)
 
 app = typer.Typer(name="db", help="Upgrade, check and back up the database.", no_args_is_help=True)
 
@@ -62,7 +70,9 @@ def check_command(config: ConfigOption = None, data_dir: DataDirOption = None) -
         typer.echo(f"The file is damaged: {problem}. Restore a backup.", err=True)
     if damage or not fits:
         raise typer.Exit(1)
-    typer.echo("The file is sound.")
+    server = ask_server(database_url)
+    sound = "The file is sound." if server is None else f"PostgreSQL {server.version} answers."
+    typer.echo(sound)
 
 
 @app.command("backup")
@@ -74,7 +84,10 @@ def backup_command(
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
 ) -> None:
-    """Copy the database to a new file, consistent also while the server runs."""
+    """Copy the database to a new file, consistent also while the server runs.
+
+    A PostgreSQL database is backed up with pg_dump instead.
+    """
     settings = settings_for(config, data_dir)
     if target is None:
         target = settings.server.data_dir

@@ -1,7 +1,7 @@
-"""The SQL engine room: URLs, one writer, consistent readers, migrations, backups."""
+"""The SQL engine room: URLs, whole writes, consistent reads, migrations, backups."""
 
-from dragoman.store.interface import Connection, Store, Work
-from dragoman.store.opening import backup, find_damage, open_store
+from dragoman.store.interface import Connection, ServerFacts, Store, Work
+from dragoman.store.opening import ask_server, backup, find_damage, open_store
 from dragoman.store.schema import long_text, metadata, short_text, time_ms
 from dragoman.store.upgrades import SchemaState, SchemaStatus, check, upgrade
 
@@ -9,8 +9,10 @@ __all__ = [
     "Connection",
     "SchemaState",
     "SchemaStatus",
+    "ServerFacts",
     "Store",
     "Work",
+    "ask_server",
     "backup",
     "check",
     "find_damage",

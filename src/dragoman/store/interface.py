@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+import msgspec
 import sqlalchemy as sa
 
 Result = TypeVar("Result")
@@ -39,7 +41,11 @@ class Connection:
 
 
 Work = Callable[[Connection], Result]
-"""A plain function that runs its statements and returns plain values, never an open cursor."""
+"""A plain function that runs its statements and returns plain values, never an open cursor.
+
+It waits for nothing but its statements, and changes nothing outside the database: one that lost a
+race with another transaction is undone and called again.
+"""
 
 
 class Store(ABC):
@@ -71,3 +77,42 @@ class Store(ABC):
         traceback: TracebackType | None,
     ) -> None:
         await self.close()
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """What a database server says of itself."""
+
+    version: str
+    now_ms: int
+
+
+class Database(ABC):
+    """A database that may be set up, looked at and opened. It prints as messages name it."""
+
+    @abstractmethod
+    def inspect(self, look: Callable[[sa.Connection], Result]) -> Result | None:
+        """Run the function on a connection; None when there is no database to look at yet."""
+
+    @abstractmethod
+    def alter(self, change: Callable[[sa.Connection], Result]) -> Result:
+        """Run the function in one transaction while no other process alters the database."""
+
+    @abstractmethod
+    def copy_to(self, target: Path) -> None:
+        """Write a consistent copy to a new file, where the database is one."""
+
+    @abstractmethod
+    def find_damage(self) -> list[str]:
+        """What the database finds wrong with its own files."""
+
+    @abstractmethod
+    def ask_server(self) -> ServerFacts | None:
+        """What the server says of itself; None when the database is a file."""
+
+    @abstractmethod
+    def open(self) -> Store:
+        """Open it for work, on the running event loop."""
+
+    @abstractmethod
+    def __str__(self) -> str:
+        """The database as a person knows it, without passwords."""

@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from dragoman.store.interface import Store
-from dragoman.store.sqlite import SqliteStore, copy_database, integrity_problems
+from dragoman.store.databases import database_at
+from dragoman.store.interface import ServerFacts, Store
 from dragoman.store.upgrades import require_up_to_date
-from dragoman.store.urls import parse_database_url, sqlite_path
 
 
 async def open_store(database_url: str) -> Store:
@@ -16,16 +15,21 @@ async def open_store(database_url: str) -> Store:
 
     Close it with ``await store.close()``, or use it as ``async with await open_store(url)``.
     """
-    url = parse_database_url(database_url)
+    database = database_at(database_url)
     await asyncio.to_thread(require_up_to_date, database_url)
-    return SqliteStore(sqlite_path(url))
+    return database.open()
 
 
 def backup(database_url: str, to: Path) -> None:
     """Copy the database, consistent even while a server writes to it; never over another file."""
-    copy_database(sqlite_path(parse_database_url(database_url)), to)
+    database_at(database_url).copy_to(to)
 
 
 def find_damage(database_url: str) -> list[str]:
     """What the database finds wrong with its own files; nothing, when they are sound."""
-    return integrity_problems(sqlite_path(parse_database_url(database_url)))
+    return database_at(database_url).find_damage()
+
+
+def ask_server(database_url: str) -> ServerFacts | None:
+    """What the database's server says of itself; None, when there is no server but a file."""
+    return database_at(database_url).ask_server()

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
-from pathlib import Path
 
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy.exc import DBAPIError
 
 from dragoman.errors import SchemaTooNew, StoreError
-from dragoman.store.sqlite import cannot_use, when_free, writer_engine
-from dragoman.store.urls import parse_database_url, sqlite_path
+from dragoman.store.databases import database_at
+from dragoman.store.interface import Database
 
 
 class SchemaStatus(StrEnum):
@@ -40,11 +36,9 @@ class SchemaState:
 
 def check(database_url: str) -> SchemaState:
     """Tell which schema the database has; changes nothing, creates nothing."""
-    path = _path(database_url)
-    if not path.exists():
-        return SchemaState(None, _head(), SchemaStatus.EMPTY)
-    with _connected(path) as connection:
-        return _state(connection, path)
+    database = database_at(database_url)
+    found = database.inspect(lambda connection: _state(connection, database))
+    return found or SchemaState(None, _head(), SchemaStatus.EMPTY)
 
 
 def upgrade(database_url: str) -> SchemaState:
@@ -52,22 +46,19 @@ def upgrade(database_url: str) -> SchemaState:
 
     Several processes may do this at once: one migrates, the others wait and find it done.
     """
-    path = _path(database_url)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    except OSError as error:
-        raise cannot_use(path, error) from error
-    with _connected(path) as connection, connection.begin():
-        # SQLite's write lock is the exclusive lock: the revision is read and raised under it.
-        when_free(lambda: connection.exec_driver_sql("BEGIN IMMEDIATE"), path)
-        before = _state(connection, path)
+    database = database_at(database_url)
+
+    def migrate(connection: sa.Connection) -> SchemaState:
+        before = _state(connection, database)
         if before.state is SchemaStatus.NEWER:
-            raise _too_new(before, path)
+            raise _too_new(before, database)
         if before.state is not SchemaStatus.UP_TO_DATE:
             config = _alembic()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
-    return before
+        return before
+
+    return database.alter(migrate)
 
 
 def require_up_to_date(database_url: str) -> None:
@@ -75,21 +66,21 @@ def require_up_to_date(database_url: str) -> None:
     found = check(database_url)
     if found.state is SchemaStatus.UP_TO_DATE:
         return
-    path = _path(database_url)
+    database = database_at(database_url)
     if found.state is SchemaStatus.NEWER:
-        raise _too_new(found, path)
+        raise _too_new(found, database)
     condition = "is empty" if found.state is SchemaStatus.EMPTY else "has an older schema"
-    raise StoreError(f"The database {path} {condition}; run `dragoman db upgrade` first.")
+    raise StoreError(f"The database {database} {condition}; run `dragoman db upgrade` first.")
 
 
-def _state(connection: sa.Connection, path: Path) -> SchemaState:
+def _state(connection: sa.Connection, database: Database) -> SchemaState:
     head = _head()
     current = MigrationContext.configure(connection).get_current_revision()
     if current is None:
         if tables := sa.inspect(connection).get_table_names():
             raise StoreError(
-                f"The database {path} belongs to another program (it has a table "
-                f"{tables[0]!r} and no Dragoman schema); name another file."
+                f"The database {database} belongs to another program (it has a table "
+                f"{tables[0]!r} and no Dragoman schema); name another one."
             )
         return SchemaState(None, head, SchemaStatus.EMPTY)
     if current == head:
@@ -100,10 +91,10 @@ def _state(connection: sa.Connection, path: Path) -> SchemaState:
     )
 
 
-def _too_new(found: SchemaState, path: Path) -> SchemaTooNew:
+def _too_new(found: SchemaState, database: Database) -> SchemaTooNew:
     return SchemaTooNew(
-        f"The database {path} has schema {found.current}, written by a newer Dragoman than this "
-        f"one (which knows {found.head}); install the newer version, or restore a backup."
+        f"The database {database} has schema {found.current}, written by a newer Dragoman than "
+        f"this one (which knows {found.head}); install the newer version, or restore a backup."
     )
 
 
@@ -121,16 +112,3 @@ def _alembic() -> Config:
     config = Config()
     config.set_main_option("script_location", "dragoman.store:migrations")
     return config
-
-
-def _path(database_url: str) -> Path:
-    return sqlite_path(parse_database_url(database_url))
-
-
-@contextmanager
-def _connected(path: Path) -> Iterator[sa.Connection]:
-    try:
-        with writer_engine(path).connect() as connection:
-            yield connection
-    except DBAPIError as error:
-        raise cannot_use(path, error.orig or error) from error

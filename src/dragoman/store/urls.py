@@ -9,7 +9,14 @@ from sqlalchemy.exc import ArgumentError
 
 from dragoman.errors import SettingsError
 
-_REMEDY = "set store.database_url to something like sqlite:///data/dragoman.db"
+POSTGRES_OPTIONS = ("sslmode",)
+"""What may follow the question mark of a PostgreSQL URL."""
+
+_POSTGRES_DRIVERS = ("postgresql", "postgresql+asyncpg")
+_REMEDY = (
+    "set store.database_url to something like sqlite:///data/dragoman.db or "
+    "postgresql://user:password@host/dragoman"
+)
 
 
 def parse_database_url(database_url: str) -> URL:
@@ -19,10 +26,13 @@ def parse_database_url(database_url: str) -> URL:
     except ArgumentError:
         # The text is left out of the message: it may hold a password that cannot be told apart.
         raise SettingsError(f"The database URL cannot be read; {_REMEDY}.") from None
-    dialect = url.get_backend_name()
-    if dialect != "sqlite":
-        raise SettingsError(f"Dragoman cannot keep its data in {dialect!r}; {_REMEDY}.")
-    _check_sqlite(url)
+    match url.get_backend_name():
+        case "sqlite":
+            _check_sqlite(url)
+        case "postgresql":
+            _check_postgres(url)
+        case dialect:
+            raise SettingsError(f"Dragoman cannot keep its data in {dialect!r}; {_REMEDY}.")
     return url
 
 
@@ -46,4 +56,23 @@ def _check_sqlite(url: URL) -> None:
         raise SettingsError(
             "The database must be a file, because several connections and processes share it; "
             f"{_REMEDY}."
+        )
+
+
+def _check_postgres(url: URL) -> None:
+    if url.drivername not in _POSTGRES_DRIVERS:
+        raise SettingsError(
+            f"Dragoman speaks to PostgreSQL through asyncpg, not {url.get_driver_name()}; begin "
+            "the URL with postgresql://."
+        )
+    if not url.host or not url.database:
+        raise SettingsError(
+            "A PostgreSQL URL names a server and a database; write "
+            "postgresql://user:password@host/dragoman."
+        )
+    unknown = sorted(set(url.query) - set(POSTGRES_OPTIONS))
+    if unknown:
+        raise SettingsError(
+            f"The PostgreSQL URL has options ({', '.join(unknown)}) that Dragoman does not know; "
+            f"only {', '.join(POSTGRES_OPTIONS)} may follow the question mark."
         )

@@ -1,4 +1,4 @@
-"""A database with room for keys, and a clock that the test moves."""
+"""A database of each kind with room for keys, and a clock that the test moves."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
+from tests.servers import PostgresProcess
 
 from dragoman.auth import KeyStore
 from dragoman.clock import ManualClock
@@ -21,11 +22,22 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-def database_url(tmp_path: Path) -> str:
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "postgresql":
+        server: PostgresProcess = request.getfixturevalue("postgres_server")
+        return server.fresh_database()
     url = f"sqlite:///{tmp_path}/dragoman.db"
     upgrade(url)
     return url
+
+
+@pytest.fixture
+def settings_file(database_url: str, tmp_path: Path) -> Path:
+    """Settings that name the database, for commands."""
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f'[store]\ndatabase_url = "{database_url}"\n')
+    return file
 
 
 @pytest.fixture

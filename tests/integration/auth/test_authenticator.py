@@ -159,7 +159,7 @@ def test_every_socket_of_a_revoked_key_is_told_once_and_no_other(
 
 
 def test_a_key_revoked_by_another_process_closes_the_socket(
-    open_keys: OpenKeys, tmp_path: Path
+    open_keys: OpenKeys, settings_file: Path
 ) -> None:
     program = "import sys; from dragoman.cli.keys import app; app(sys.argv[1:])"
     command = [sys.executable, "-c", program]
@@ -175,7 +175,7 @@ def test_a_key_revoked_by_another_process_closes_the_socket(
                 authenticator.watch(principal, told.set)
                 await asyncio.to_thread(
                     subprocess.run,
-                    [*command, "revoke", record.key_id, "--data-dir", str(tmp_path)],
+                    [*command, "revoke", record.key_id, "--config", str(settings_file)],
                     check=True,
                     capture_output=True,
                 )

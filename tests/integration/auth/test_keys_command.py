@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from tests.integration.auth.conftest import OpenKeys
 from typer.testing import CliRunner, Result
 
 from dragoman.auth import ApiKey, Role
 from dragoman.cli.keys import app
 from dragoman.errors import NotFound, SchemaTooNew
+from dragoman.store import Connection, open_store
 
 
 @pytest.fixture(autouse=True)
@@ -34,12 +34,12 @@ def test_the_new_key_stands_alone_on_the_last_line(tmp_path: Path, role: str) ->
 
 
 def test_a_key_is_made_beside_an_open_store_and_works_there(
-    open_keys: OpenKeys, tmp_path: Path
+    open_keys: OpenKeys, settings_file: Path
 ) -> None:
     async def scenario() -> None:
         async with open_keys() as running:
             arguments = ("create", "--role", "node", "--tenant", "acme", "--node-id", "node-7")
-            made = await asyncio.to_thread(keys, *arguments, "--data-dir", tmp_path)
+            made = await asyncio.to_thread(keys, *arguments, "--config", settings_file)
             principal = await running.lookup(ApiKey(made.stdout.splitlines()[-1]))
             assert principal is not None
             assert (principal.tenant, principal.node_id) == ("acme", "node-7")
@@ -83,9 +83,14 @@ def test_revoking_an_unknown_id_fails_with_the_remedy(tmp_path: Path) -> None:
     assert "dragoman keys list" in str(refused.exception)
 
 
-def test_a_newer_database_is_refused(tmp_path: Path, database_url: str) -> None:
-    with closing(sqlite3.connect(database_url.removeprefix("sqlite:///"))) as connection:
-        connection.execute("UPDATE alembic_version SET version_num = '9999'")
-        connection.commit()
-    refused = keys("create", "--role", "client", "--data-dir", tmp_path)
+def test_a_newer_database_is_refused(settings_file: Path, database_url: str) -> None:
+    def age(connection: Connection) -> None:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+
+    async def become_newer() -> None:
+        async with await open_store(database_url) as store:
+            await store.write(age)
+
+    asyncio.run(become_newer())
+    refused = keys("create", "--role", "client", "--config", settings_file)
     assert isinstance(refused.exception, SchemaTooNew)

@@ -1,17 +1,54 @@
-"""A fresh database for each test of the store."""
+"""A fresh database for each test of the store, on each kind of database."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from tests.servers import PostgresProcess
 
 from dragoman.store import upgrade
 
+KINDS = ("sqlite", "postgresql")
+
+
+@pytest.fixture(params=KINDS)
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of each kind with nothing in it; the file of a SQLite one is not there yet."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/data/dragoman.db"
+    server: PostgresProcess = request.getfixturevalue("postgres_server")
+    return server.empty_database()
+
+
+@pytest.fixture(params=KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database of each kind that has Dragoman's schema and nothing in it."""
+    if request.param == "sqlite":
+        return _fresh_file(tmp_path)
+    server: PostgresProcess = request.getfixturevalue("postgres_server")
+    return server.fresh_database()
+
 
 @pytest.fixture
-def database_url(tmp_path: Path) -> str:
-    """A database that has Dragoman's schema and nothing in it."""
+def sqlite_url(tmp_path: Path) -> str:
+    """A SQLite file that has Dragoman's schema and nothing in it."""
+    return _fresh_file(tmp_path)
+
+
+@pytest.fixture
+def postgres_url(postgres_server: PostgresProcess) -> str:
+    """A PostgreSQL database that has Dragoman's schema and nothing in it."""
+    return postgres_server.fresh_database()
+
+
+@pytest.fixture
+def empty_postgres_url(postgres_server: PostgresProcess) -> str:
+    """A PostgreSQL database with nothing in it."""
+    return postgres_server.empty_database()
+
+
+def _fresh_file(tmp_path: Path) -> str:
     url = f"sqlite:///{tmp_path}/dragoman.db"
     upgrade(url)
     return url

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import sqlalchemy as sa
 
-from dragoman.store import Connection, Store
+from dragoman.store import Connection, Store, Work, open_store
 
 PARTS = 3
 """Rows that one submission writes."""
@@ -22,12 +24,15 @@ note = sa.Table(
 
 async def make_table(store: Store) -> None:
     def create(connection: Connection) -> None:
+        if connection.dialect == "postgresql":
+            # IF NOT EXISTS does not keep two that create it at the same moment apart.
+            connection.execute(sa.select(sa.func.pg_advisory_xact_lock(1)))
         connection.execute(sa.schema.CreateTable(note, if_not_exists=True))
 
     await store.write(create)
 
 
-def write_note(name: str) -> Callable[[Connection], str]:
+def write_note(name: str) -> Work[str]:
     """A function that writes all parts of a note, one statement each."""
 
     def work(connection: Connection) -> str:
@@ -38,12 +43,40 @@ def write_note(name: str) -> Callable[[Connection], str]:
     return work
 
 
-def write_note_and_fail(name: str) -> Callable[[Connection], str]:
+def write_note_and_fail(name: str) -> Work[str]:
     def work(connection: Connection) -> str:
         write_note(name)(connection)
         raise ValueError(name)
 
     return work
+
+
+def write_note_twice(name: str) -> Work[str]:
+    """A function that breaks the table's key."""
+
+    def work(connection: Connection) -> str:
+        write_note(name)(connection)
+        return write_note(name)(connection)
+
+    return work
+
+
+def forget_notes(connection: Connection) -> None:
+    connection.execute(sa.delete(note))
+
+
+@asynccontextmanager
+async def notes_store(database_url: str) -> AsyncIterator[Store]:
+    """The database opened, with a table for notes."""
+    async with await open_store(database_url) as store:
+        await make_table(store)
+        yield store
+
+
+async def until_queued() -> None:
+    """Let tasks that were just created reach their submission."""
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
 
 
 def _count(connection: Connection) -> Counter[str]:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.servers.postgres import PASSWORD
 from typer.testing import CliRunner, Result
 
+from dragoman.cli.checkup import Level, examine, judge_postgres_version
 from dragoman.cli.db import app
 from dragoman.errors import SchemaTooNew, SettingsError, StoreError
 
@@ -67,3 +70,40 @@ def test_a_database_that_cannot_be_used_is_a_settings_error(tmp_path: Path) -> N
     settings = tmp_path / "dragoman.toml"
     settings.write_text('[store]\ndatabase_url = "sqlite:///:memory:"\n')
     assert isinstance(db("check", "--config", settings).exception, SettingsError)
+
+
+@pytest.fixture
+def postgres_settings(empty_postgres_url: str, tmp_path: Path) -> Path:
+    settings = tmp_path / "dragoman.toml"
+    settings.write_text(f'[store]\ndatabase_url = "{empty_postgres_url}"\n')
+    return settings
+
+
+def test_a_postgresql_database_is_set_up_checked_and_left_to_pg_dump(
+    postgres_settings: Path,
+) -> None:
+    assert db("check", "--config", postgres_settings).exit_code == 1
+    assert "from nothing to" in db("upgrade", "--config", postgres_settings).stdout
+    approved = db("check", "--config", postgres_settings)
+    assert approved.exit_code == 0
+    assert re.fullmatch(r"PostgreSQL \d+\..* answers\.", approved.stdout.splitlines()[-1])
+    refused = db("backup", "--config", postgres_settings)
+    assert isinstance(refused.exception, StoreError)
+    assert "pg_dump" in refused.exception.message
+    assert PASSWORD not in refused.exception.message
+
+
+def test_the_doctor_looks_at_postgresql_and_at_its_clock(postgres_settings: Path) -> None:
+    findings = {
+        finding.check: finding for finding in examine(postgres_settings, None, with_redis=False)
+    }
+    assert PASSWORD not in repr(findings)
+    for check in ("database", "postgresql", "postgresql clock"):
+        assert findings[check].level is Level.OK, findings[check]
+
+
+@pytest.mark.parametrize(
+    ("version", "level"), [("15.18 (Debian)", Level.OK), ("9.6.24", Level.FAIL), ("", Level.FAIL)]
+)
+def test_an_old_postgresql_is_refused_by_the_doctor(version: str, level: Level) -> None:
+    assert judge_postgres_version(version).level is level

@@ -1,4 +1,4 @@
-"""Several processes on one file, and processes that are killed while they write."""
+"""Several processes on one database, and processes that are killed while they write."""
 
 from __future__ import annotations
 
@@ -39,14 +39,13 @@ def stored_notes(database_url: str) -> set[str]:
     return asyncio.run(look())
 
 
-def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
-    database_url = f"sqlite:///{tmp_path}/dragoman.db"
+def test_a_killed_writer_loses_nothing_that_it_acknowledged(empty_url: str) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")  # noqa: T201 - shown when the test fails
     dice = random.Random(seed)
     acknowledged: set[str] = set()
     for kill in range(KILLS):
-        with start_child(database_url, f"kill{kill}", SUBMITTERS, 10_000) as child:
+        with start_child(empty_url, f"kill{kill}", SUBMITTERS, 10_000) as child:
             assert child.stdout is not None
             for _ in range(dice.randint(1, 300)):
                 acknowledged.add(child.stdout.readline().strip())
@@ -54,18 +53,17 @@ def test_a_killed_writer_loses_nothing_that_it_acknowledged(tmp_path: Path) -> N
             # Lines that were on their way are acknowledgements too; the last may be cut short.
             rest = child.stdout.read()
             acknowledged.update(rest[: rest.rfind("\n") + 1].split())
-        stored = stored_notes(database_url)
+        stored = stored_notes(empty_url)
         assert "" not in acknowledged, "the child ended by itself"
         assert acknowledged <= stored, f"seed {seed}, kill {kill}"
-    assert find_damage(database_url) == []
+    assert find_damage(empty_url) == []
 
 
-def test_processes_that_start_together_on_a_new_file_all_write(tmp_path: Path) -> None:
+def test_processes_that_start_together_on_a_new_database_all_write(empty_url: str) -> None:
     """They race for the switch to WAL, for the migration, and then for every transaction."""
-    database_url = f"sqlite:///{tmp_path}/dragoman.db"
-    children = [start_child(database_url, f"child{number}", 5, 20) for number in range(3)]
+    children = [start_child(empty_url, f"child{number}", 5, 20) for number in range(3)]
     for child in children:
         _, errors = child.communicate(timeout=120)
         assert child.returncode == 0, errors
         assert "locked" not in errors
-    assert len(stored_notes(database_url)) == 3 * 5 * 20
+    assert len(stored_notes(empty_url)) == 3 * 5 * 20
