@@ -1,0 +1,145 @@
+"""Several instances that work as one: presence, notes to each other, news, shared limits.
+
+`Cluster` is the interface; `RedisPeers` is an instance's place in a cluster on a Redis server or
+Redis Cluster (it needs the extra `cluster`, and is loaded when it is first asked for).
+`MemoryHub` is a cluster within one process, for the virtual clock. `Membership` keeps an instance
+present, `Reader` reads its inbox, and `Pulse` tells it that it stood still.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import SettingsError
+from dragoman.live.cluster.answers import (
+    Acquired,
+    Burial,
+    Card,
+    CleanUp,
+    ClusterTerms,
+    Counted,
+    DeadLetter,
+    Delivery,
+    Drained,
+    Fenced,
+    Handed,
+    InboxFull,
+    InstanceGone,
+    InstanceView,
+    Joined,
+    Limited,
+    LimitReached,
+    NoSuchLetter,
+    Posted,
+    Renewed,
+    Standing,
+    Superseded,
+    TakenDown,
+)
+from dragoman.live.cluster.changes import (
+    CatalogStale,
+    Change,
+    InstanceStats,
+    Marked,
+    NodeChanged,
+    Progress,
+    SlotFreed,
+)
+from dragoman.live.cluster.interface import (
+    Cluster,
+    DeadLetters,
+    Feed,
+    Inbox,
+    Limits,
+    Presence,
+)
+from dragoman.live.cluster.membership import Fence, Membership, SocketHolder
+from dragoman.live.cluster.memory import Faults, MemoryHub, MemoryPeers
+from dragoman.live.cluster.notes import (
+    AskReportNote,
+    AssignNote,
+    CancelNote,
+    ControlNote,
+    EndedNote,
+    InheritedNote,
+    Note,
+    SessionTakenNote,
+    SupersededNote,
+    TryAgainNote,
+    decode_note,
+)
+from dragoman.live.cluster.pulse import Pulse
+from dragoman.live.cluster.reader import Reader
+
+if TYPE_CHECKING:
+    from dragoman.live.cluster.redis import RedisPeers
+
+__all__ = [
+    "Acquired",
+    "AskReportNote",
+    "AssignNote",
+    "Burial",
+    "CancelNote",
+    "Card",
+    "CatalogStale",
+    "Change",
+    "CleanUp",
+    "Cluster",
+    "ClusterTerms",
+    "ControlNote",
+    "Counted",
+    "DeadLetter",
+    "DeadLetters",
+    "Delivery",
+    "Drained",
+    "EndedNote",
+    "Faults",
+    "Feed",
+    "Fence",
+    "Fenced",
+    "Handed",
+    "Inbox",
+    "InboxFull",
+    "InheritedNote",
+    "InstanceGone",
+    "InstanceStats",
+    "InstanceView",
+    "Joined",
+    "LimitReached",
+    "Limited",
+    "Limits",
+    "Marked",
+    "Membership",
+    "MemoryHub",
+    "MemoryPeers",
+    "NoSuchLetter",
+    "NodeChanged",
+    "Note",
+    "Posted",
+    "Presence",
+    "Progress",
+    "Pulse",
+    "Reader",
+    "RedisPeers",
+    "Renewed",
+    "SessionTakenNote",
+    "SlotFreed",
+    "SocketHolder",
+    "Standing",
+    "Superseded",
+    "SupersededNote",
+    "TakenDown",
+    "TryAgainNote",
+    "decode_note",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RedisPeers":
+        try:
+            from dragoman.live.cluster.redis import RedisPeers
+        except ModuleNotFoundError as missing:
+            raise SettingsError(
+                f"A cluster on Redis needs the package {missing.name}; "
+                "install it with: pip install 'dragoman[cluster]'"
+            ) from missing
+        return RedisPeers
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,5 @@
+-- known: everybody on the roster.
+-- answers    instance_id, incarnation, ...
+local function operation()
+  return redis.call('HGETALL', KNOWN)
+end

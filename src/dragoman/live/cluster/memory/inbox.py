@@ -1,0 +1,114 @@
+"""Inboxes and dead letters in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+
+from dragoman.ids import InstanceId
+from dragoman.live.cluster.answers import (
+    Burial,
+    DeadLetter,
+    Delivery,
+    Handed,
+    InboxFull,
+    InstanceGone,
+    NoSuchLetter,
+    Posted,
+    Superseded,
+    TakenDown,
+)
+from dragoman.live.cluster.letters import letter_id_of
+from dragoman.live.cluster.memory.instance import Entry
+from dragoman.live.cluster.memory.seat import Seat
+from dragoman.live.cluster.notes import Note, decode_note, encode_note
+
+
+class MemoryInbox(Seat):
+    """Notes from one instance to another, and those that could not be handled."""
+
+    async def post(self, to: InstanceId, note: Note) -> Posted | InboxFull | InstanceGone:
+        await self._there()
+        answer = self._post(to, encode_note(note))
+        self._back()
+        return answer
+
+    async def take(
+        self, count: int, *, done: Collection[str] = (), in_hand: Collection[str] = ()
+    ) -> Handed | Superseded | TakenDown:
+        await self._there()
+        no = self._refusal()
+        if no is not None:
+            return no
+        instance = self._hub.instances.get(self._instance_id)
+        if instance is None:
+            return Handed()
+        terms, inbox = self._hub.terms, instance.inbox
+        inbox.strike_out(done)
+        deliveries, buried = [], []
+        for entry in inbox.hand_out(count, in_hand, terms.reclaim_idle_ms, self._now_ms):
+            note = decode_note(entry.written)
+            if note is None:
+                self._bury(entry, Burial.UNREADABLE)
+                buried.append(entry.entry_id)
+            elif entry.deliveries > terms.max_deliveries:
+                self._bury(entry, Burial.TOO_MANY_DELIVERIES)
+                buried.append(entry.entry_id)
+            else:
+                deliveries.append(Delivery(entry.entry_id, entry.deliveries, note))
+        inbox.strike_out(buried)
+        self._back()
+        return Handed(tuple(deliveries), len(inbox), len(buried))
+
+    async def wait(self, seconds: float) -> None:
+        await self._there()
+        instance = self._hub.instances.get(self._instance_id)
+        if instance is None:
+            await asyncio.sleep(seconds)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await instance.inbox.news.wait()
+
+    async def letters(self, count: int = 100, after: str = "") -> tuple[DeadLetter, ...]:
+        await self._there()
+        found = sorted(letter_id for letter_id in self._hub.letters if letter_id > after)
+        return tuple(self._hub.letters[letter_id] for letter_id in found[:count])
+
+    async def replay(self, letter_id: str) -> Posted | InboxFull | InstanceGone | NoSuchLetter:
+        await self._there()
+        letter = self._hub.letters.get(letter_id)
+        if letter is None:
+            return NoSuchLetter()
+        answer = self._post(letter.instance_id, letter.written)
+        if isinstance(answer, Posted):
+            del self._hub.letters[letter_id]
+        self._back()
+        return answer
+
+    async def drop(self, letter_ids: Sequence[str]) -> int:
+        await self._there()
+        dropped = [self._hub.letters.pop(letter_id, None) for letter_id in letter_ids]
+        self._back()
+        return sum(letter is not None for letter in dropped)
+
+    def _post(self, to: InstanceId, written: bytes) -> Posted | InboxFull | InstanceGone:
+        hub = self._hub
+        instance = hub.instances.get(to)
+        if instance is None or not instance.is_alive(self._now_ms):
+            return InstanceGone()
+        if len(instance.inbox) >= hub.terms.inbox_max:
+            return InboxFull()
+        inbox = instance.inbox
+        hub.faults.carry_note(lambda: inbox.add(written, self._now_ms))
+        return Posted()
+
+    def _bury(self, entry: Entry, reason: Burial) -> None:
+        letters = self._hub.letters
+        letter_id = letter_id_of(self._instance_id, entry.entry_id)
+        letters[letter_id] = DeadLetter(
+            letter_id, self._instance_id, reason, entry.deliveries, self._now_ms, entry.written
+        )
+        while len(letters) > self._hub.terms.dead_letters_max:
+            del letters[min(letters)]

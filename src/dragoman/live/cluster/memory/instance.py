@@ -1,0 +1,131 @@
+"""What the cluster keeps of one instance: where it stands, and its inbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Iterator
+
+import msgspec
+
+from dragoman.live.cluster.answers import Card, ClusterTerms, Standing, Superseded, TakenDown
+
+
+class Entry(msgspec.Struct):
+    """A note in an inbox."""
+
+    entry_id: str
+    written: bytes
+    handed_at_ms: int = 0
+    deliveries: int = 0
+    """How often it was handed out; 0 for a new one."""
+
+
+class Inbox:
+    """Notes in the order they came, those handed out included until they are done."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, Entry] = {}
+        self._posted = 0
+        self.news = asyncio.Event()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries.values())
+
+    @property
+    def pending(self) -> int:
+        return sum(entry.deliveries > 0 for entry in self)
+
+    def add(self, written: bytes, now_ms: int) -> None:
+        self._posted += 1
+        entry = Entry(f"{now_ms}-{self._posted}", written)
+        self._entries[entry.entry_id] = entry
+        self.news.set()
+
+    def strike_out(self, entry_ids: Collection[str]) -> None:
+        for entry_id in entry_ids:
+            self._entries.pop(entry_id, None)
+
+    def hand_out(
+        self, count: int, in_hand: Collection[str], reclaim_idle_ms: int, now_ms: int
+    ) -> list[Entry]:
+        """Notes left lying first, then new ones."""
+        for entry_id in in_hand:
+            if entry_id in self._entries:
+                self._entries[entry_id].handed_at_ms = now_ms
+        handed_out = [entry for entry in self if entry.deliveries]
+        left_lying = [
+            entry for entry in handed_out if now_ms - entry.handed_at_ms >= reclaim_idle_ms
+        ]
+        fresh = [entry for entry in self if not entry.deliveries]
+        handed = [*left_lying, *fresh][:count]
+        for entry in handed:
+            entry.deliveries += 1
+            entry.handed_at_ms = now_ms
+        if all(entry.deliveries for entry in fresh):
+            self.news.clear()
+        return handed
+
+    def drain(self, count: int) -> tuple[bytes, ...]:
+        entry_ids = list(self._entries)[:count]
+        return tuple(self._entries.pop(entry_id).written for entry_id in entry_ids)
+
+
+class Instance:
+    """An instance that has joined."""
+
+    def __init__(self, incarnation: str, until_ms: int, card: Card, inbox: Inbox) -> None:
+        self.incarnation = incarnation
+        self.until_ms = until_ms
+        self.card = card
+        self.inbox = inbox
+        self.standing = Standing.UP
+        self._suspected_at_ms: int | None = None
+        self._cleaner = ""
+        self._cleaner_until_ms = 0
+
+    def is_alive(self, now_ms: int) -> bool:
+        return self.standing is Standing.UP and self.until_ms > now_ms
+
+    def refusal(self, incarnation: str) -> Superseded | TakenDown | None:
+        """Why a process may not speak for the instance, or None when it may."""
+        if self.incarnation != incarnation:
+            return Superseded()
+        return None if self.standing is Standing.UP else TakenDown()
+
+    def renew(self, until_ms: int, card: Card) -> None:
+        self.until_ms = until_ms
+        self.card = card
+        self._suspected_at_ms = None
+
+    def take_down(self, token: str, terms: ClusterTerms, now_ms: int) -> bool:
+        """Suspect it, or take it down; True when the cleaner may clean up."""
+        if self.standing is Standing.UP:
+            if self.is_alive(now_ms):
+                return False
+            if self._suspected_at_ms is None:
+                self._suspected_at_ms = now_ms
+            if now_ms - self._suspected_at_ms < terms.suspicion_ms:
+                return False
+        elif (
+            self.standing is Standing.DOWN
+            and self._cleaner != token
+            and self._cleaner_until_ms > now_ms
+        ):
+            return False
+        self.standing = Standing.DOWN
+        self._cleaner = token
+        self._cleaner_until_ms = now_ms + terms.owner_ttl_ms
+        return True
+
+    def is_cleaner(self, token: str, incarnation: str) -> bool:
+        return (
+            self.standing is Standing.DOWN
+            and self.incarnation == incarnation
+            and self._cleaner == token
+        )
+
+    def extend_cleaner(self, until_ms: int) -> None:
+        self._cleaner_until_ms = until_ms

@@ -1,0 +1,129 @@
+"""What instances write to each other: pointers, never payloads.
+
+A note is a hint. Whoever gets it looks up the truth in the ledger and does nothing when the
+truth has moved on, so a note that comes twice, late or not at all does no harm.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from dragoman.ids import AttemptId, ConnectionId, JobId, NodeId, SessionId
+from dragoman.live.protocol import Command
+
+
+class AssignNote(msgspec.Struct, frozen=True, tag="assign"):
+    """Send an attempt to a node that is connected to you."""
+
+    job_id: JobId
+    attempt_id: AttemptId
+    cell: int
+    node_id: NodeId
+    connection_id: ConnectionId
+    epoch: int
+    watched: bool = False
+    """Somebody watches every step: those are to be called out to the job's driver."""
+
+
+class CancelNote(msgspec.Struct, frozen=True, tag="cancel"):
+    """Tell a node that is connected to you to stop an attempt."""
+
+    job_id: JobId
+    attempt_id: AttemptId
+    node_id: NodeId
+    connection_id: ConnectionId
+    epoch: int
+    reason: str
+
+
+class EndedNote(msgspec.Struct, frozen=True, tag="ended"):
+    """A job that you wait for, or whose session you hold, has ended."""
+
+    job_id: JobId
+
+
+class TryAgainNote(msgspec.Struct, frozen=True, tag="try_again"):
+    """A job that you hold lost its attempt and needs another."""
+
+    job_id: JobId
+
+
+class InheritedNote(msgspec.Struct, frozen=True, tag="inherited"):
+    """A slot passed to a job that you hold and that waits for it."""
+
+    job_id: JobId
+    attempt_id: AttemptId
+
+
+class SupersededNote(msgspec.Struct, frozen=True, tag="superseded"):
+    """A node came back through a newer connection: close the one you have."""
+
+    node_id: NodeId
+    connection_id: ConnectionId
+    epoch: int
+
+
+class SessionTakenNote(msgspec.Struct, frozen=True, tag="session_taken"):
+    """A session was resumed elsewhere: let go of it, unless yours is the newer connection."""
+
+    session_id: SessionId
+    connection_id: ConnectionId
+    epoch: int
+
+
+class ControlNote(msgspec.Struct, frozen=True, tag="control"):
+    """Pass a command on to a node that is connected to you."""
+
+    node_id: NodeId
+    connection_id: ConnectionId
+    epoch: int
+    command: Command
+    reason: str | None = None
+
+
+class AskReportNote(msgspec.Struct, frozen=True, tag="ask_report"):
+    """A cell forgot its slots: ask your nodes that live in it to report."""
+
+    cell: int
+
+
+Note: TypeAlias = (
+    AssignNote
+    | CancelNote
+    | EndedNote
+    | TryAgainNote
+    | InheritedNote
+    | SupersededNote
+    | SessionTakenNote
+    | ControlNote
+    | AskReportNote
+)
+"""Every kind of note. A new kind is a struct with a tag of its own, added here."""
+
+
+def subject_of(note: Note) -> str:
+    """What a note is about; notes about the same thing are handled in the order they came."""
+    match note:
+        case AssignNote() | CancelNote() | EndedNote() | TryAgainNote() | InheritedNote():
+            return note.job_id
+        case SupersededNote() | ControlNote():
+            return note.node_id
+        case SessionTakenNote():
+            return note.session_id
+        case AskReportNote():
+            return f"cell {note.cell}"
+
+
+encode_note = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(Note)
+
+
+def decode_note(written: bytes) -> Note | None:
+    """The note, or None for one that this version of Dragoman cannot read."""
+    try:
+        note: Note = _decoder.decode(written)
+    except msgspec.DecodeError:
+        return None
+    return note
