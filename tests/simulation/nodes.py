@@ -133,6 +133,8 @@ class ScriptedNode:
         self._jobs: dict[AttemptId, asyncio.Task[None]] = {}
         self._brought: set[AttemptId] = set()
         self._unsent: dict[AttemptId, JobResult] = {}
+        self.choose_instance: Callable[[], None] = lambda: None
+        """Called before each connection: the node may go to another instance."""
         self._ear: asyncio.Task[None] | None = None
         self._pulse: asyncio.Task[None] | None = None
 
@@ -149,6 +151,7 @@ class ScriptedNode:
 
     async def connect(self, *, key: ApiKey | None = None, token: str | None = None) -> None:
         """Open a connection and register over it, with the work in hand."""
+        self.choose_instance()
         client = await self._network.connect(self._endpoint, TO_NODE, key=key or self._key)
         self._client, self.ack, self.close_code = client, None, None
         self._brought = set(self.working)
@@ -169,6 +172,10 @@ class ScriptedNode:
                 running=tuple(self.working.values()),
             )
         )
+
+    def goes_to(self, network: MemoryNetwork, endpoint: Endpoint[NodeToScheduler]) -> None:
+        """Connect to another instance from the next time on."""
+        self._network, self._endpoint = network, endpoint
 
     def cut(self, *, server_notices_after: float | None = 0.0) -> None:
         """The network breaks; the node's work goes on."""

@@ -93,6 +93,36 @@ def test_the_job_that_found_the_model_missing_is_not_given_to_the_node_again() -
     play(story)
 
 
+def test_a_reason_as_long_as_a_frame_is_not_kept_whole() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", answer=Answer.NEVER)
+        job = await world.submit("r")
+        await world.until(lambda: len(node.assigned) == 1)
+        own = node.assigned[0]
+        await node.say(
+            ModelNotAvailable("nmt-1", "x" * 100_000, job_id=own.job_id, attempt_id=own.attempt_id)
+        )
+        record = await job.end()
+        assert record.error is not None
+        assert len(record.attempts[0].error.message if record.attempts[0].error else "") < 300
+
+    play(story)
+
+
+def test_a_job_does_not_wait_for_the_reports_that_came_before_it() -> None:
+    async def story(world: World) -> None:
+        await world.node("n")
+        for number in range(10_000):
+            sender = NodeId(f"bad{number % 50}")
+            world.plane.feedback.report(sender, ModelNotAvailable("nmt-1", "not loaded"))
+        job = await world.submit("r")
+        assert world.plane.feedback._queue.qsize() == 10_000, "none was handled before the job"
+        assert world.plane.dispatcher.counts()["attempts"] == 1
+        assert (await job.end()).outcome is Outcome.SUCCESS
+
+    play(story)
+
+
 def test_a_job_that_waits_is_carried_when_the_mark_ends() -> None:
     async def story(world: World) -> None:
         node = await world.node("n")

@@ -240,7 +240,9 @@ def test_a_client_that_never_acknowledges_costs_a_bounded_amount() -> None:
         for number in range(40):
             await speaker.say()
             await speaker.until_ended(number + 1)
-        (record,) = world.plane.sessions._tools.records._records.values()  # type: ignore[attr-defined]
+        (session,) = world.plane.sessions
+        record = await world.plane.sessions._tools.records.read(session.session_id)
+        assert record is not None
         assert len(record.unacknowledged) == 8
         speaker.cut()
         ends, speaker.ends = list(speaker.ends), []

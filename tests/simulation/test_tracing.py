@@ -8,15 +8,17 @@ from typing import Any
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanContext, TraceFlags
 from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import open_speaker
 from tests.simulation.world import World, play
 
-from dragoman.observability import Tracing
+from dragoman.observability import Tracing, read_traceparent
 from dragoman.observability.otlp import OtlpExit
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 MS = 1_000_000
+SAMPLED = TraceFlags(TraceFlags.SAMPLED)
 
 
 def traced(story: Callable[[World], Awaitable[None]], **options: Any) -> list[ReadableSpan]:
@@ -81,14 +83,22 @@ def test_nodes_learn_the_trace_of_a_job() -> None:
         await plain.say()
         await plain.until_ended(2)
         told = [assign.trace_id for assign in node.assigned]
+        parents.extend(assign.traceparent for assign in node.assigned)
         assert told[:2] == [TRACE, "my call 7"]
         assert [len(bytes.fromhex(trace)) for trace in told[2:]] == [16, 16]
         assert told[2] != told[3], "an utterance is a trace of its own"
         seen.extend(told)
 
     seen: list[str] = []
+    parents: list[str | None] = []
     spans = traced(story)
     jobs = [span for span in spans if span.name == "job"]
+    assert [read_traceparent(parent) for parent in parents] == [
+        SpanContext(
+            span.context.trace_id, span.context.span_id, is_remote=True, trace_flags=SAMPLED
+        )
+        for span in jobs
+    ], "a node's own spans belong under the job's"
     assert [(span.attributes or {})["dragoman.trace_id"] for span in jobs] == seen
     assert [trace_id(jobs[index]) for index in (0, 2, 3)] == [seen[0], seen[2], seen[3]]
 
@@ -105,6 +115,27 @@ def test_an_utterance_for_two_targets_is_over_when_both_have_theirs() -> None:
     assert [job.name for job in jobs] == ["job", "job"]
     assert [job.parent for job in jobs] == [utterance.context] * 2
     assert names(utterance) == ["received", "delivered", "delivered"]
+
+
+def test_an_utterance_that_has_no_result_for_one_of_its_targets_went_wrong() -> None:
+    async def story(world: World) -> None:
+        await world.node("n", service=seconds(1))
+        speaker = await open_speaker(world, tgt_langs=("xx", "en"))
+        await speaker.say()
+        await speaker.until_ended(2)
+
+    utterance = traced(story)[-1]
+    assert names(utterance) == ["received", "missing", "delivered"]
+    assert code(utterance) == "PAIR_UNSUPPORTED"
+
+
+def test_while_nothing_is_traced_nodes_are_told_of_no_span() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n")
+        await (await world.submit("r")).end()
+        assert [assign.traceparent for assign in node.assigned] == [None]
+
+    play(story)
 
 
 def test_a_failover_is_told() -> None:

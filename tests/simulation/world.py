@@ -14,11 +14,13 @@ from dragoman.auth import ApiKey, Authenticator, OpenAuthenticator
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, JobEnded, NotFound
 from dragoman.ids import InstanceId, JobId, NodeId, RequestId, SessionId, TenantId
+from dragoman.live.cluster import Cluster
 from dragoman.live.dispatch import JobOrder
 from dragoman.live.gateway import Connections, LivePlane, MemoryNetwork
 from dragoman.live.gateway.memory import Delay, instant
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec, Ledger, MemoryLedger
 from dragoman.live.protocol import JobClass, JobPartial, NodeHealth, Outcome, Pipeline
+from dragoman.live.sessions import SessionRecords
 from dragoman.observability import Metrics, Tracing
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings, load_settings
@@ -56,9 +58,13 @@ class Errand:
         self.partials: list[JobPartial] = []
         self.cancelled = False
         """A cancel of it was confirmed."""
+        self.asker_is_gone = False
+        """Its asker died: it can be told nothing."""
         self._ended = asyncio.Event()
 
     def told(self, record: JobRecord) -> None:
+        if self.asker_is_gone:
+            return
         self.ends.append(record)
         self.ended_at = self._clock.monotonic()
         self._ended.set()
@@ -98,6 +104,9 @@ class World:
         delay: Delay = instant,
         wrap: Callable[[Ledger], Ledger] = lambda ledger: ledger,
         tracing: Callable[[Clock], Tracing | None] = lambda clock: None,
+        instance_id: str = "here",
+        records: SessionRecords | None = None,
+        cluster: Cluster | None = None,
     ) -> None:
         self.seed = seed
         self.clock = clock
@@ -115,10 +124,12 @@ class World:
             authenticator=authenticator or OpenAuthenticator(),
             connections=self.connections,
             metrics=self.metrics,
-            instance_id=InstanceId("here"),
+            instance_id=InstanceId(instance_id),
             clock=clock,
             randomness=Randomness(seed),
             tracing=tracing(clock),
+            records=records,
+            cluster=cluster,
         )
         self.network = MemoryNetwork(Random(seed + 2), delay=delay)
         self.nodes: dict[str, ScriptedNode] = {}

@@ -7,9 +7,10 @@ passes over nodes, sessions or jobs.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from heapq import nlargest
+from typing import Protocol
 
 import msgspec
 
@@ -19,7 +20,8 @@ from dragoman.live.dispatch import Dispatcher
 from dragoman.live.fleet import Registry
 from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import NodeHealth, Outcome, ServiceType, utc_time
-from dragoman.live.sessions import LanguageUsage, Sessions
+from dragoman.live.sessions import Sessions
+from dragoman.live.stats_parts import StatsPart, sum_parts
 from dragoman.observability import Metrics, Watch, get_logger
 from dragoman.settings import StatsSettings
 
@@ -66,7 +68,7 @@ class NodeStats(msgspec.Struct, frozen=True):
 
 
 class JobStats(msgspec.Struct, frozen=True):
-    """Jobs since the server started, and those that nodes have now."""
+    """Jobs since the instances that are present started, and those that nodes have now."""
 
     created: int
     running: int
@@ -84,6 +86,18 @@ class Stats(msgspec.Struct, frozen=True):
     jobs: JobStats
 
 
+class StatsExchange(Protocol):
+    """Other instances, each with its part in the whole."""
+
+    def tell(self, part: StatsPart) -> None:
+        """This instance's part as it is now."""
+        ...
+
+    def others(self) -> Iterable[StatsPart]:
+        """What those that are present said last."""
+        ...
+
+
 class StatsSource:
     """Reads the counters of the rooms."""
 
@@ -97,7 +111,10 @@ class StatsSource:
         metrics: Metrics,
         clock: Clock,
         top_k: int,
+        exchange: StatsExchange | None = None,
     ) -> None:
+        """exchange: the other instances, told this one's numbers; None: there are none."""
+        self._exchange = exchange
         self._registry = registry
         self._sessions = sessions
         self._dispatcher = dispatcher
@@ -110,16 +127,21 @@ class StatsSource:
     async def take(self) -> Stats:
         """The numbers of this moment, at the cost of one look for each language and service."""
         used = await self._ledger.slots_held()
-        census, tally = self._registry.census, self._dispatcher.tally
+        census = self._registry.census
+        parts = [self._own_part()]
+        if self._exchange is not None:
+            self._exchange.tell(parts[0])
+            parts += self._exchange.others()
+        whole = sum_parts(parts)
         slots = SlotStats(total=census.slots, used=used)
         self._slots_used.set(used)
         self._slots_free.set(max(0, slots.total - used))
-        usage = language_usage(self._sessions.languages)
+        usage = language_usage(Counter(whole.as_source), Counter(whole.as_target))
         return Stats(
             generated_at=utc_time(self._clock.now_ms()),
             stale=False,
             sessions=SessionStats(
-                active=len(self._sessions),
+                active=whole.sessions,
                 top_languages=tuple(usage)[: self._top_k],
                 language_usage=usage,
             ),
@@ -130,17 +152,28 @@ class StatsSource:
                 slots=slots,
             ),
             jobs=JobStats(
-                created=tally.created,
-                running=self._dispatcher.counts()["attempts"],
-                success=tally.ended[Outcome.SUCCESS],
-                failed=tally.ended[Outcome.FAILED],
+                created=whole.jobs_created,
+                running=whole.jobs_running,
+                success=whole.jobs_success,
+                failed=whole.jobs_failed,
             ),
         )
 
+    def _own_part(self) -> StatsPart:
+        tally, usage = self._dispatcher.tally, self._sessions.languages
+        return StatsPart(
+            sessions=len(self._sessions),
+            as_source=dict(usage.as_source.most_common(LANGUAGES_SHOWN)),
+            as_target=dict(usage.as_target.most_common(LANGUAGES_SHOWN)),
+            jobs_created=tally.created,
+            jobs_running=self._dispatcher.counts()["attempts"],
+            jobs_success=tally.ended[Outcome.SUCCESS],
+            jobs_failed=tally.ended[Outcome.FAILED],
+        )
 
-def language_usage(usage: LanguageUsage) -> dict[str, LanguageCount]:
+
+def language_usage(spoken: Counter[str], heard: Counter[str]) -> dict[str, LanguageCount]:
     """The languages in use, most used first."""
-    spoken, heard = usage.as_source, usage.as_target
     most_used = nlargest(
         LANGUAGES_SHOWN,
         spoken.keys() | heard.keys(),

@@ -2,25 +2,67 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
+from tests.servers import RedisCluster, RedisProcess
 
-from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
+from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId, new_id
 from dragoman.live.protocol import SessionInit
 from dragoman.live.sessions import (
     Delivered,
     MemoryRecords,
     OpenJob,
+    RedisRecords,
     SessionOwner,
     SessionRecord,
     SessionRecords,
 )
+from dragoman.redis_servers import Caller, Line, open_servers
 
 KEEP_DELIVERED = 4
+TTL_MS = 60_000
 
-Open = Callable[[int], SessionRecords]
-BACKENDS = [pytest.param(MemoryRecords, id="memory")]
+BACKENDS = [
+    pytest.param("memory"),
+    pytest.param("redis", marks=pytest.mark.redis),
+    pytest.param("redis_cluster", marks=pytest.mark.redis),
+]
+
+
+@asynccontextmanager
+async def open_records(request: pytest.FixtureRequest) -> AsyncIterator[SessionRecords]:
+    """Records of the backend that the test is run for, with nothing in them."""
+    if request.param == "memory":
+        yield MemoryRecords(KEEP_DELIVERED)
+        return
+    if request.param == "redis":
+        server: RedisProcess | RedisCluster = request.getfixturevalue("redis_server")
+    else:
+        server = request.getfixturevalue("redis_cluster")
+    async with redis_records(server, cluster=request.param == "redis_cluster") as records:
+        yield records
+
+
+@asynccontextmanager
+async def redis_records(
+    server: RedisProcess | RedisCluster,
+    *,
+    cluster: bool = False,
+    ttl_ms: int = TTL_MS,
+    timeout_ms: int = 1_000,
+) -> AsyncIterator[RedisRecords]:
+    """Records under keys of their own."""
+    caller = Caller(Line(open_servers(server.url, timeout_ms, cluster=cluster), timeout_ms))
+    try:
+        yield RedisRecords(
+            caller, KEEP_DELIVERED, ttl_ms=ttl_ms, key_prefix=new_id(Random(), "test")
+        )
+    finally:
+        await caller.close()
+
 
 SESSION = SessionId("s-1")
 HERE, THERE = InstanceId("here"), InstanceId("there")

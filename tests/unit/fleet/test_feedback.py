@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from dragoman.clock import Clock
 from dragoman.ids import NodeId
 from dragoman.live.fleet import Feedback, FeedbackRules, Mark
 from dragoman.live.protocol import ModelNotAvailable
@@ -31,9 +32,11 @@ class Shown:
 class Scene:
     """Feedback at work, and everything that can be seen of it."""
 
-    def __init__(self, **rules: Any) -> None:
+    def __init__(
+        self, nodes: Shown | None = None, clock: Clock | None = None, **rules: Any
+    ) -> None:
         self.metrics = Metrics()
-        self.nodes = Shown(A, B)
+        self.nodes = nodes or Shown(A, B)
         self.follow_ups = 0
         self.follow_up_fails = False
         values = {
@@ -49,10 +52,10 @@ class Scene:
             nodes=self.nodes,
             follow_up=self.follow_up,
             metrics=self.metrics,
-            clock=VirtualClock(asyncio.get_running_loop()),
+            clock=clock or VirtualClock(asyncio.get_running_loop()),
         )
 
-    def follow_up(self) -> None:
+    def follow_up(self, service_id: str, version: str | None) -> None:
         self.follow_ups += 1
         if self.follow_up_fails:
             raise RuntimeError("on purpose")
@@ -103,6 +106,60 @@ def test_marks_end_by_themselves_at_their_time() -> None:
         assert scene.nodes.marks == {A: set(), B: set()}
 
     play(story)
+
+
+class CountingShown(Shown):
+    """Where marks are shown, and how many change within one turn of the event loop."""
+
+    def __init__(self, *known: NodeId) -> None:
+        super().__init__(*known)
+        self.in_this_turn = 0
+        self.most_in_a_turn = 0
+
+    def set_marks(self, node_id: NodeId, marks: tuple[Mark, ...]) -> bool:
+        if not self.in_this_turn:
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        self.in_this_turn += 1
+        self.most_in_a_turn = max(self.most_in_a_turn, self.in_this_turn)
+        return super().set_marks(node_id, marks)
+
+    def _next_turn(self) -> None:
+        self.in_this_turn = 0
+
+
+class BusyClock(VirtualClock):
+    """A clock that goes on by itself while somebody works: 50 us from one look to the next."""
+
+    looks = 0
+
+    def monotonic(self) -> float:
+        self.looks += 1
+        return super().monotonic() + self.looks * 50e-6
+
+
+def test_reports_and_the_ends_of_marks_are_handled_in_slices_between_which_others_work() -> None:
+    names = [NodeId(f"n{number}") for number in range(1_000)]
+
+    async def main() -> None:
+        shown = CountingShown(*names)
+        scene = Scene(
+            nodes=shown, clock=BusyClock(asyncio.get_running_loop()), queue_max=len(names)
+        )
+        worker = asyncio.create_task(scene.feedback.run())
+        for name in names:
+            scene.say(name, "asr")
+        await asyncio.sleep(1)
+        assert [shown.marks[name] for name in names] == [{"asr"}] * len(names)
+        assert shown.most_in_a_turn * 50e-6 <= 0.002, "two milliseconds of work"
+
+        shown.most_in_a_turn = 0
+        await asyncio.sleep(60)
+        assert not any(shown.marks.values())
+        assert 0 < shown.most_in_a_turn <= 20
+        worker.cancel()
+        await asyncio.wait([worker])
+
+    run_virtual(main, seed=1)
 
 
 def test_a_full_queue_drops_and_counts() -> None:

@@ -46,7 +46,7 @@ SCHEDULER_TO_NODE = {
     "node_status": "status reason?",
     "job_assign": "job_id attempt_id trace_id class src_lang tgt_lang mode lang_a? lang_b? "
     "auto_langs? pipeline features audio? audio_format? sample_rate? text? padding_ms cut "
-    "deadline_ms session_id? utterance_index?",
+    "deadline_ms session_id? utterance_index? traceparent?",
     "job_cancel": "job_id attempt_id reason",
     "node_control": "command reason?",
     "error": "code message retry_after_ms? details? utterance_index? request_id?",

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.api.live.job_orders import order_of, read_request
 from dragoman.api.live.job_views import view_job
+from dragoman.api.live.peers import Peers
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.api.services import Services
 from dragoman.auth import Permission, Principal, effective_tenant, may_see, require
@@ -39,7 +40,7 @@ _BODY = {
 }
 
 
-def jobs_router(prefix: str, plane: LivePlane, services: Services) -> APIRouter:
+def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers) -> APIRouter:
     """The routes of whoever wants something translated."""
     router = APIRouter(prefix=f"{prefix}/jobs", tags=["jobs"])
     desk = JobDesk(plane, services)
@@ -100,15 +101,22 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services) -> APIRouter:
         response_class=Response,
         responses={200: {"model": shown_as("Explain", ExplainView)}},
     )
-    async def explain(job_id: str, client: Client) -> Response:
+    async def explain(job_id: str, request: Request, client: Client) -> Response:
         record = await desk.job(job_id, client)
+        decided_by = record.claimed_by
+        alone = peers.answers_alone(request)
+        if not alone and decided_by != services.instance_id:
+            body = await peers.ask(decided_by, request)
+            if body is not None:
+                return Response(body, media_type="application/json")
         found = plane.dispatcher.explain(record.job_id)
-        if found is None:
-            raise NotFound(
-                f"The explanation of job {job_id} is no longer kept; "
-                "scheduler.explain_max says how many are."
-            )
-        return answer(found)
+        if found is not None:
+            return answer(found)
+        if alone or decided_by == services.instance_id or peers.is_present(decided_by):
+            why = "scheduler.explain_max says how many are"
+        else:
+            why = f"it went with instance {decided_by}, which decided it and is gone"
+        raise NotFound(f"The explanation of job {job_id} is no longer kept; {why}.")
 
     @router.delete(
         "/{job_id}",

@@ -1,32 +1,80 @@
-"""Which ledger a server keeps its slots and jobs in."""
+"""Where a server keeps its slots, jobs and sessions: in memory, or on Redis with others."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from dragoman.api.services import Services
+from dragoman.live import cluster as clusters
 from dragoman.live import ledger as ledgers
+from dragoman.live import sessions
+from dragoman.live.gateway import cluster_terms
+
+_RECORD_KEPT_FACTOR = 5
+"""A session's record outlives its grace by this: its owner renews it long before."""
 
 
-def open_ledger(services: Services) -> ledgers.Ledger:
-    """The ledger that the settings ask for; a server that is not ready without it says so."""
+@dataclass(frozen=True, slots=True)
+class Backends:
+    """What the live plane is kept in."""
+
+    ledger: ledgers.Ledger
+    records: sessions.SessionRecords
+    cluster: clusters.Cluster | None = None
+    """None: this server is alone."""
+
+
+def open_backends(services: Services) -> Backends:
+    """What the settings ask for; a server that is not ready without it says so."""
+    settings = services.settings
+    if settings.cluster.enabled:
+        return _on_redis(services)
+    pools = settings.scheduler.pools
+    random = services.randomness.stream("ledger")
+    return Backends(
+        ledgers.MemoryLedger(
+            services.clock, random, cell_size=pools.cell_size, max_cells=pools.max_cells
+        ),
+        sessions.MemoryRecords(settings.limits.session_queue),
+    )
+
+
+def _on_redis(services: Services) -> Backends:
     settings = services.settings
     pools, cluster = settings.scheduler.pools, settings.cluster
-    random = services.randomness.stream("ledger")
-    if not cluster.enabled:
-        return ledgers.MemoryLedger(
-            services.clock, random, cell_size=pools.cell_size, max_cells=pools.max_cells
-        )
+
+    def answered(name: str, seconds: float) -> None:
+        services.metrics.redis_op.labels(name).observe(seconds)
+
     kept_seconds = 2 * settings.scheduler.node_health.forget_offline_seconds
-    # Named only here: a server without the cluster extra installed never asks for it.
-    ledger: ledgers.Ledger = ledgers.RedisLedger(
+    # Named only here: a server without the cluster extra installed never asks for them.
+    ledger = ledgers.RedisLedger(
         cluster.redis_url,
-        random,
+        services.randomness.stream("ledger"),
         cluster=cluster.redis_cluster,
         key_prefix=cluster.key_prefix,
         timeout_ms=cluster.redis_timeout_ms,
         cell_size=pools.cell_size,
         max_cells=pools.max_cells,
         cell_ttl_ms=int(kept_seconds * 1000),
-        on_answer=lambda name, seconds: services.metrics.redis_op.labels(name).observe(seconds),
+        on_answer=answered,
     )
     services.readiness.add("Redis", ledger.cells)
-    return ledger
+    grace_seconds = settings.scheduler.delivery.resume_grace_seconds
+    records = sessions.RedisRecords(
+        ledger.caller,
+        settings.limits.session_queue,
+        ttl_ms=int(_RECORD_KEPT_FACTOR * grace_seconds * 1000),
+        key_prefix=cluster.key_prefix,
+    )
+    peers = clusters.RedisPeers(
+        cluster.redis_url,
+        services.instance_id,
+        services.randomness.stream("cluster"),
+        cluster_terms(settings),
+        cluster=cluster.redis_cluster,
+        key_prefix=cluster.key_prefix,
+        timeout_ms=cluster.redis_timeout_ms,
+        on_answer=answered,
+    )
+    return Backends(ledger, records, peers)

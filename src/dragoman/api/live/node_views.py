@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.ids import NodeId
-from dragoman.live.fleet import Node
+from dragoman.live.fleet import FarNode, Node
 from dragoman.live.ledger import Ledger, SeatRecord
 from dragoman.live.protocol import MarkView, NodeSlots, NodeView, utc_time
 from dragoman.live.snapshot import PoolRule, node_pairs
@@ -27,13 +27,13 @@ class Seating:
         return seats
 
 
-def node_view(node: Node, seat: SeatRecord | None, rule: PoolRule) -> NodeView:
+def node_view(node: Node | FarNode, seat: SeatRecord | None, rule: PoolRule) -> NodeView:
     """The node and its slots; one that has no seat holds none of them."""
     used = seat.held if seat else 0
     pairs = node_pairs(rule, node.facts())
     return NodeView(
         node_id=node.node_id,
-        status=node.health.state,
+        status=node.status,
         slots=NodeSlots(total=node.slots, used=used, free=max(0, node.slots - used)),
         pools=tuple(sorted(f"{source}:{target}" for source, target in pairs)),
         cell=node.cell,

@@ -13,7 +13,7 @@ from dragoman.api.live.node_views import Seating, node_view
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, require
 from dragoman.ids import NodeId
-from dragoman.live.fleet import Node
+from dragoman.live.fleet import FarNode, Node
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, NodeView
 from dragoman.live.snapshot import RuntimeSnapshot
@@ -38,12 +38,12 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
         dependencies=[Depends(require(Permission.NODES))],
     )
 
-    async def shown(node: Node, seating: Seating) -> NodeView:
+    async def shown(node: Node | FarNode, seating: Seating) -> NodeView:
         seats = await seating.of(node.cell)
         return node_view(node, seats.get(node.node_id), plane.snapshots.current.rule)
 
     async def answer_node(node_id: str) -> Response:
-        node = plane.registry.node(NodeId(node_id))
+        node = plane.registry.known(NodeId(node_id))
         return answer(await shown(node, Seating(plane.ledger)))
 
     @router.get(
@@ -55,11 +55,10 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
     async def known(page: Paging) -> Response:
         after = page.position(tuple[int, int]) or (-1, -1)
         places = list(islice(_places(plane.snapshots.current, after), page.limit + 1))
+        # All at once: while their seats are read, some may be forgotten.
+        nodes = [plane.registry.known(node_id) for _, node_id in places[: page.limit]]
         seating = Seating(plane.ledger)
-        items = [
-            await shown(plane.registry.node(node_id), seating)
-            for _, node_id in places[: page.limit]
-        ]
+        items = [await shown(node, seating) for node in nodes]
         more = len(places) > page.limit
         return answer(ListPage(items, encode_cursor(places[page.limit - 1][0]) if more else None))
 

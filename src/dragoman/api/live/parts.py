@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dragoman.api.live.catalog import catalog_router
+from dragoman.api.live.cluster import cluster_router
 from dragoman.api.live.jobs import jobs_router
-from dragoman.api.live.ledgers import open_ledger
+from dragoman.api.live.ledgers import open_backends
 from dragoman.api.live.metrics import metrics_router
 from dragoman.api.live.nodes import nodes_router
+from dragoman.api.live.peers import Peers
 from dragoman.api.live.pools import pools_router
 from dragoman.api.live.sessions import sessions_router
 from dragoman.api.live.stats import stats_router
@@ -19,9 +21,13 @@ PREFIX = "/api/v1"
 
 def live_parts(services: Services) -> Parts:
     """The plane, which lives and drains with the server, its routes, and its sockets."""
+    backends = open_backends(services)
     plane = LivePlane(
         settings=services.settings,
-        ledger=open_ledger(services),
+        ledger=backends.ledger,
+        records=backends.records,
+        cluster=backends.cluster,
+        url=services.peer_url,
         authenticator=services.authenticator,
         connections=services.connections,
         metrics=services.metrics,
@@ -30,14 +36,17 @@ def live_parts(services: Services) -> Parts:
         randomness=services.randomness,
         tracing=services.tracing,
     )
+    neighbours, instance_id = plane.neighbours, services.instance_id
+    peers = Peers(instance_id, neighbours.roster.addresses if neighbours is not None else None)
     return Parts(
-        planes=[plane],
+        planes=[peers, plane],
         routers=[
-            jobs_router(PREFIX, plane, services),
+            jobs_router(PREFIX, plane, services, peers),
             nodes_router(PREFIX, plane),
             pools_router(PREFIX, plane, services.clock),
             catalog_router(PREFIX, plane.catalog),
-            sessions_router(PREFIX, plane, services.instance_id),
+            sessions_router(PREFIX, plane, backends.records, peers, instance_id),
+            cluster_router(PREFIX, plane, instance_id),
             stats_router(PREFIX, plane, services.clock),
             metrics_router(PREFIX, plane, services.metrics),
         ],

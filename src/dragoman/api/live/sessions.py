@@ -2,43 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Response
+import msgspec
+from fastapi import APIRouter, Depends, Request, Response
 
 from dragoman.api.live.documents import answer, shown_as
-from dragoman.api.paging import Paging, encode_cursor
+from dragoman.api.live.peers import Peers
+from dragoman.api.paging import PageRequest, Paging, encode_cursor
 from dragoman.auth import Permission, Principal, Role, may_see, require
 from dragoman.errors import NotFound
 from dragoman.ids import InstanceId, SessionId
 from dragoman.live.gateway import LivePlane
-from dragoman.live.protocol import ListPage, SessionView
-from dragoman.live.sessions import Session
+from dragoman.live.protocol import ListPage, SessionState, SessionView
+from dragoman.live.sessions import Session, SessionRecord, SessionRecords
 
 Client = Annotated[Principal, Depends(require(Permission.SESSIONS))]
 
 
-def sessions_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> APIRouter:
+class SessionPage(ListPage[SessionView], frozen=True):
+    """Sessions of all instances, in the order of their ids."""
+
+    unreachable: tuple[InstanceId, ...] = ()
+    """Instances that are present and did not answer: their sessions are not among these."""
+
+
+def sessions_router(
+    prefix: str,
+    plane: LivePlane,
+    records: SessionRecords,
+    peers: Peers,
+    instance_id: InstanceId,
+) -> APIRouter:
     """The routes of whoever looks after conversations; nothing here tells what was said."""
     router = APIRouter(prefix=f"{prefix}/sessions", tags=["sessions"])
+
+    def our_page(client: Principal, page: PageRequest) -> SessionPage:
+        tenant = None if client.role is Role.OPERATOR else client.tenant
+        found = plane.sessions.after(page.position(SessionId), page.limit + 1, tenant)
+        return page_of((session_view(session, instance_id) for session in found), page.limit)
 
     @router.get(
         "",
         summary="The tenant's sessions; an operator sees everybody's",
         response_class=Response,
-        responses={200: {"model": shown_as("SessionPage", ListPage[SessionView])}},
+        responses={200: {"model": shown_as("SessionPage", SessionPage)}},
     )
-    async def known(client: Client, page: Paging) -> Response:
-        tenant = None if client.role is Role.OPERATOR else client.tenant
-        found = plane.sessions.after(page.position(SessionId), page.limit + 1, tenant)
-        shown = found[: page.limit]
-        more = len(found) > page.limit
-        return answer(
-            ListPage(
-                [session_view(session, instance_id) for session in shown],
-                encode_cursor(shown[-1].session_id) if more else None,
-            )
-        )
+    async def known(request: Request, client: Client, page: Paging) -> Response:
+        ours = our_page(client, page)
+        if peers.answers_alone(request):
+            return answer(ours)
+        theirs = {
+            name: None if body is None else msgspec.json.decode(body, type=SessionPage)
+            for name, body in (await peers.ask_all(request)).items()
+        }
+        answered = [ours, *(found for found in theirs.values() if found is not None)]
+        merged = merged_pages(answered, page.limit)
+        unreachable = tuple(name for name, found in theirs.items() if found is None)
+        return answer(msgspec.structs.replace(merged, unreachable=unreachable))
 
     @router.get(
         "/{session_id}",
@@ -46,13 +68,40 @@ def sessions_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> A
         response_class=Response,
         responses={200: {"model": shown_as("Session", SessionView)}},
     )
-    async def one(session_id: str, client: Client) -> Response:
+    async def one(session_id: str, request: Request, client: Client) -> Response:
         session = plane.sessions.find(SessionId(session_id))
-        if session is None or not may_see(client, session.tenant):
+        if session is not None and may_see(client, session.tenant):
+            return answer(session_view(session, instance_id))
+        record = None
+        if not peers.answers_alone(request):
+            record = await records.read(SessionId(session_id))
+        if record is None or not may_see(client, record.tenant):
             raise NotFound(f"There is no session {session_id}; it may have ended.")
-        return answer(session_view(session, instance_id))
+        owner = record.owner.instance_id
+        body = await peers.ask(owner, request)
+        if body is not None:
+            return Response(body, media_type="application/json")
+        return answer(recorded_view(record, owner_present=peers.is_present(owner)))
 
     return router
+
+
+def page_of(views: Iterable[SessionView], limit: int) -> SessionPage:
+    """The first sessions of those given, in order, and where the next ones begin."""
+    found = list(views)
+    shown = found[:limit]
+    more = len(found) > limit
+    return SessionPage(shown, encode_cursor(shown[-1].session_id) if more else None)
+
+
+def merged_pages(pages: Iterable[SessionPage], limit: int) -> SessionPage:
+    """One page of several instances' pages; a session that was moving is shown once."""
+    pages = list(pages)
+    views = {view.session_id: view for page in pages for view in page.items}
+    merged = page_of((views[session_id] for session_id in sorted(views)), limit)
+    if merged.next is None and any(page.next is not None for page in pages):
+        return msgspec.structs.replace(merged, next=encode_cursor(merged.items[-1].session_id))
+    return merged
 
 
 def session_view(session: Session, instance_id: InstanceId) -> SessionView:
@@ -66,4 +115,18 @@ def session_view(session: Session, instance_id: InstanceId) -> SessionView:
         instance_id=instance_id,
         utterances=session.next_utterance_index,
         in_flight=session.in_flight,
+    )
+
+
+def recorded_view(record: SessionRecord, *, owner_present: bool) -> SessionView:
+    """A session as its record has it, for when its instance cannot be asked."""
+    return SessionView(
+        session_id=record.session_id,
+        tenant_id=record.tenant,
+        src_lang=record.init.src_lang,
+        tgt_langs=record.init.heard,
+        state=SessionState.ACTIVE if owner_present else SessionState.DISCONNECTED,
+        instance_id=record.owner.instance_id,
+        utterances=record.next_utterance_index,
+        in_flight=len({job.utterance_index for job in record.open_jobs}),
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from random import Random
 
 import msgspec
@@ -115,13 +115,16 @@ class Allocator:
         selection: Selection,
         clock: Clock,
         random: Random,
+        cold: Callable[[], Collection[int]] | None = None,
     ) -> None:
+        """cold names the cells that are known to have lost their memory; None: we are alone."""
         self._ledger = ledger
         self._snapshots = snapshots
         self._terms = terms
         self._selection = selection
         self._clock = clock
         self._random = random
+        self._cold = cold
 
     async def allocate(self, job: LiveJob) -> Allocated | Inheriting | Refused:
         """A slot for the job: first with its exclusions, then without."""
@@ -155,7 +158,8 @@ class Allocator:
         outlook: Outlook | None = None
         if asked.cells:
             outlook = await self._ledger.outlook(asked.cells)
-        return Refused(refusal(first, outlook, cold=asked.cold), tries, asked.cold)
+        cold = asked.cold.union(self._cold() if self._cold is not None else ())
+        return Refused(refusal(first, outlook, cold=cold), tries, asked.cold)
 
     def served(self, job: LiveJob, node_id: NodeId, now: float) -> None:
         """Remember who serves the conversation; a sentence cut for its length stays there."""
@@ -214,6 +218,10 @@ class Allocator:
         asked: _Asked,
     ) -> Granted | None:
         answer = await self._ledger.reserve(self._ask(job, attempt_id, cells))
+        if self._cold is not None and isinstance(answer, Granted) and not decision.knows(answer):
+            # Another instance has seated somebody else there, who may speak other languages.
+            await self._ledger.drop(answer.cell, attempt_id)
+            answer = Full()
         if not isinstance(answer, Granted):
             decision.looks_at([number for number, _ in cells])
             asked.full(cells, answer)

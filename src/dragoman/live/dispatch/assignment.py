@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from dragoman.ids import AttemptId
+from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.live_job import LiveJob
+from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import JobAssign, Mode
 
 
 def assignment(job: LiveJob, attempt_id: AttemptId, deadline_ms: int) -> JobAssign:
-    """The message that gives an attempt of the job to a node."""
-    spec = job.spec
+    """The message that gives an attempt of a job this instance drives to a node."""
+    traceparent = job.trace.traceparent if job.trace is not None else None
+    return assignment_of(job.job_id, job.spec, job.input, attempt_id, deadline_ms, traceparent)
+
+
+def assignment_of(
+    job_id: JobId,
+    spec: JobSpec,
+    job_input: JobInput,
+    attempt_id: AttemptId,
+    deadline_ms: int,
+    traceparent: str | None = None,
+) -> JobAssign:
+    """The message that gives an attempt of any job to a node."""
     two_way = spec.mode is Mode.TWO_WAY_AUTO
     return JobAssign(
-        job_id=job.job_id,
+        job_id=job_id,
         attempt_id=attempt_id,
-        trace_id=spec.trace_id or job.job_id,
+        trace_id=spec.trace_id or job_id,
         job_class=spec.job_class,
         src_lang=spec.src_lang,
         tgt_lang=spec.lang_b if two_way and spec.lang_b else spec.tgt_lang,
@@ -27,10 +40,11 @@ def assignment(job: LiveJob, attempt_id: AttemptId, deadline_ms: int) -> JobAssi
         lang_a=spec.lang_a,
         lang_b=spec.lang_b,
         auto_langs=spec.auto_langs,
-        audio=job.input.audio,
+        audio=job_input.audio,
         audio_format=spec.audio_format,
         sample_rate=spec.sample_rate,
-        text=job.input.text,
+        text=job_input.text,
         session_id=spec.session_id,
         utterance_index=spec.utterance_index,
+        traceparent=traceparent,
     )

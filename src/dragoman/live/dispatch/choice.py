@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from dragoman.ids import NodeId, TenantId
+from dragoman.live.ledger import Granted
 from dragoman.live.protocol import AttemptExplanation, ExclusionReason, LeftOut
 from dragoman.live.snapshot import CellView, Requirement, RuntimeSnapshot
 
@@ -82,6 +83,12 @@ class Decision:
         self.headroom = False
         self.whole = False
         """The job was refused: every cell counts, not only those looked at."""
+
+    def knows(self, granted: Granted) -> bool:
+        """Whether the seat that was granted is the node's that was chosen."""
+        view = self.snapshot.cells.get(granted.cell)
+        facts = view.nodes.get(granted.index) if view is not None else None
+        return facts is not None and facts.node_id == granted.node_id
 
     def reasons(self) -> dict[ExclusionReason, tuple[int, list[NodeId]]]:
         """Each node left out, under the first reason that holds."""

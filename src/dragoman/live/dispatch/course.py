@@ -7,21 +7,21 @@ lock. Each takes a step in the ledger first, and goes on only if the ledger says
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Coroutine
-from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.eager import begin
-from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
+from dragoman.ids import AttemptId, InstanceId, JobId
 from dragoman.live.dispatch.allocation import Allocated, Allocator, Inheriting
 from dragoman.live.dispatch.assignment import assignment
+from dragoman.live.dispatch.background import Background
 from dragoman.live.dispatch.deadlines import Deadlines
 from dragoman.live.dispatch.explanations import Explanations
 from dragoman.live.dispatch.inheritance import Inheritances
 from dragoman.live.dispatch.live_job import LiveAttempt, LiveJob
+from dragoman.live.dispatch.lookout import Lookout
 from dragoman.live.dispatch.orders import pairs_of, waits_forever
-from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.ports import NodePort, PeerPort
+from dragoman.live.dispatch.reach import Reach
 from dragoman.live.dispatch.reception import Reception
 from dragoman.live.dispatch.refusal import as_info, with_job
 from dragoman.live.dispatch.routes import Routes
@@ -33,18 +33,23 @@ from dragoman.live.ledger import (
     Ending,
     Freed,
     Granted,
+    Inherited,
     JobDone,
     JobInput,
     JobRecord,
     Ledger,
     MemoryLedger,
-    Owner,
     Settlement,
     Step,
     Terms,
     TryAgain,
 )
-from dragoman.live.protocol import ErrorInfo, JobCancel, JobState, Outcome, RunningJob
+from dragoman.live.protocol import (
+    ErrorInfo,
+    JobState,
+    Outcome,
+    RunningJob,
+)
 from dragoman.live.snapshot import Requirements
 from dragoman.observability import Watch, get_logger
 
@@ -77,9 +82,16 @@ class Course:
         pending_per_pair: int,
         instance_id: InstanceId,
         clock: Clock,
+        peers: PeerPort | None = None,
     ) -> None:
+        """peers reach other instances; None: this one is alone."""
         self.jobs: dict[JobId, LiveJob] = {}
         self.attempts: dict[AttemptId, LiveJob] = {}
+        self.lookout = Lookout(ledger)
+        self.reach = Reach(nodes, peers, instance_id)
+        self._background = Background(at_once=isinstance(ledger, MemoryLedger) and peers is None)
+        self.spawn = self._background.spawn
+        self.run = self._background.run
         self.tenants = tenants
         self.reception = Reception(
             place=self._place,
@@ -88,7 +100,7 @@ class Course:
             pending_per_pair=pending_per_pair,
             clock=clock,
         )
-        self._inheritances = Inheritances(ledger, settlement, terms, self, clock)
+        self._inheritances = Inheritances(ledger, settlement, terms, self, self.reach, clock)
         self._deadlines = Deadlines(self.jobs, ledger, settlement, terms, self, clock)
         self._ledger = ledger
         self._allocator = allocator
@@ -102,8 +114,7 @@ class Course:
         self._terms = terms
         self._instance_id = instance_id
         self._clock = clock
-        self._at_once = isinstance(ledger, MemoryLedger)
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._peers = peers
         self.idle = asyncio.Event()
         """Set while no job is under way."""
         self.idle.set()
@@ -113,7 +124,7 @@ class Course:
     async def begin(self, job: LiveJob) -> errors.DragomanError | None:
         """Look for the job's slot; answers the refusal when there is none and it cannot wait."""
         if job.job_id not in self.jobs:
-            self.tenants.entered(job.tenant)
+            self.tenants.entered(job.tenant, job.job_id)
         self.jobs[job.job_id] = job
         self.idle.clear()
         if self.reception.stand_behind(job):
@@ -158,6 +169,13 @@ class Course:
         job.may_wait = True
         await self.look_again(job)
 
+    async def go_on(self, record: JobRecord, job_input: JobInput | None = None) -> None:
+        """A job needs another attempt: see to it, or have its driver do so."""
+        if self._peers is not None and record.claimed_by != self._instance_id:
+            self._peers.try_again(record.job_id, record.claimed_by)
+        else:
+            await self.resume(record, job_input)
+
     async def look_again(self, job: LiveJob) -> None:
         """Look for a slot for a job that was promised one, or had one."""
         if job.ended:
@@ -175,10 +193,16 @@ class Course:
     def abandon(self, job: LiveJob) -> None:
         """Drive the job no more. Its claim runs out, and a sweep takes it up or ends it."""
         if self.jobs.pop(job.job_id, None) is not None:
-            self.tenants.left(job.tenant)
+            self.tenants.abandoned(job.tenant, job.job_id)
             if job.trace is not None:
                 job.trace.end("ABANDONED")
         self._forget(job)
+
+    def hand_on(self, job: LiveJob) -> None:
+        """Another instance drives the job now; whoever waits here is still told of its end."""
+        for on_end in job.on_end:
+            self.lookout.expect(job.job_id, on_end)
+        self.abandon(job)
 
     async def _place(self, job: LiveJob) -> errors.DragomanError | None:
         """Hold a slot, bind it and tell its node; the refusal when no slot is free."""
@@ -200,7 +224,7 @@ class Course:
                     return None
                 if not isinstance(outcome, Allocated):
                     self._sightings.found_nobody(outcome.decisions[0], outcome.error)
-                    self._nodes.report(outcome.cold)
+                    self.reach.ask_cold(outcome.cold)
                     return outcome.error
                 self._sightings.chose(outcome.decisions)
                 placed = await self.hand_over(job, outcome.attempt_id, outcome.granted)
@@ -234,9 +258,17 @@ class Course:
         if batch:
             job.deadline = now + self._terms.total_ms / 1000
         left_ms = int((job.deadline - now) * 1000) if job.deadline is not None else 0
-        if not job.ended and self._nodes.send(
-            granted.node_id, granted.owner, assignment(job, attempt_id, max(0, left_ms))
-        ):
+        if job.ended:
+            told = False
+        elif self._peers is None or granted.owner.instance_id == self._instance_id:
+            told = self._nodes.send(
+                granted.node_id, granted.owner, assignment(job, attempt_id, max(0, left_ms))
+            )
+        else:
+            told = await self._peers.assign(
+                RunningJob(job.job_id, attempt_id), granted, watched=job.on_progress is not None
+            )
+        if told:
             job.pending_until = None
             job.placed()
             self._allocator.served(job, granted.node_id, now)
@@ -293,11 +325,25 @@ class Course:
         if freed is None:
             return
         for inherited in freed.inherited:
-            job = self.jobs.get(inherited.job_id)
-            if job is not None:
-                self._inheritances.came(job, inherited)
+            if not self.inherited(inherited) and self._peers is not None:
+                self.spawn(self._pass_on(inherited, self._peers))
         if freed.slots:
             self.reception.wake(freed.slots)
+            if self._peers is not None:
+                self._peers.freed(freed.slots)
+
+    def inherited(self, inherited: Inherited) -> bool:
+        """A slot passed to a job; False when this instance does not drive it."""
+        job = self.jobs.get(inherited.job_id)
+        if job is not None:
+            self._inheritances.came(job, inherited)
+        return job is not None
+
+    async def _pass_on(self, inherited: Inherited, peers: PeerPort) -> None:
+        """Tell the heir's driver; if it is not heard, the slot is given back unacknowledged."""
+        record = await self._ledger.read(inherited.job_id)
+        if record is not None and record.claimed_by != self._instance_id:
+            peers.inherited(inherited.job_id, inherited.attempt_id, record.claimed_by)
 
     # --- giving up -------------------------------------------------------------------------------
 
@@ -337,7 +383,7 @@ class Course:
             return False
         # The node may have come back over another connection since it was told of the attempt.
         running = RunningJob(attempt.job_id, attempt.attempt_id)
-        self.tell_cancel(running, won.node_id, won.owner, reason.code)
+        self.reach.cancel(running, won.node_id, won.owner, reason.code)
         return True
 
     # --- coming to an end ------------------------------------------------------------------------
@@ -353,14 +399,18 @@ class Course:
                 code = last.error.code if last.error else ""
                 if job is not None:
                     self._sightings.failed_over(job, last.node_id, code)
-                await self.resume(record)
+                await self.go_on(record)
 
     def ended(self, record: JobRecord) -> None:
         """The job has its end: everybody who waits for it is told, once."""
         job = self.jobs.pop(record.job_id, None)
+        if self.lookout:
+            self.lookout.told(record)
         if job is None:
+            if self._peers is not None and record.claimed_by != self._instance_id:
+                self._peers.ended(record.job_id, record.claimed_by)
             return
-        self.tenants.left(job.tenant)
+        self.tenants.ended(job.tenant, job.job_id)
         self._forget(job)
         self._inheritances.renounce(job)
         self._sightings.ended(job, record)
@@ -394,9 +444,6 @@ class Course:
             )
         )
 
-    def tell_cancel(self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str) -> None:
-        self._nodes.send(node_id, owner, JobCancel(running.job_id, running.attempt_id, reason))
-
     def _let_go(self, job: LiveJob) -> None:
         """The attempt that was out is over, whatever became of it."""
         if job.attempt is not None:
@@ -423,38 +470,6 @@ class Course:
             job.deadline = job.started + left_ms / 1000
         return job
 
-    # --- tasks -----------------------------------------------------------------------------------
-
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something beside; a failure is logged, and the sweep repairs what it left."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
-
-    def run(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something at once as far as it gets, where the ledger answers at once."""
-        if not self._at_once:
-            self.spawn(work)
-            return
-        try:
-            rest = begin(work)
-        except Exception as error:
-            log.error("dispatch_task_failed", error=repr(error))
-            return
-        if rest is not None:
-            self.spawn(_awaited(rest))
-
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
-            log.error("dispatch_task_failed", error=repr(error))
-
     async def stop(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._background.stop()
         self._deadlines.stop()
-
-
-async def _awaited(rest: Awaitable[None]) -> None:
-    await rest

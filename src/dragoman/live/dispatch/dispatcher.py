@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from random import Random
 from typing import Any
 
@@ -16,17 +16,19 @@ from dragoman.ids import InstanceId, JobId, TenantId
 from dragoman.live.dispatch.allocation import Allocator, Selection
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.explanations import Explanations
+from dragoman.live.dispatch.hosting import CancelledFirst, Hosting
 from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.dispatch.node_events import NodeEvents
 from dragoman.live.dispatch.orders import JobOrder, body_hash, pairs_of, waits_forever
-from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.peer_events import PeerEvents
+from dragoman.live.dispatch.ports import NodePort, PeerPort, TenantCounts
 from dragoman.live.dispatch.refusal import as_info, with_job
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.sightings import Sightings
 from dragoman.live.dispatch.spans import begin_span
 from dragoman.live.dispatch.tally import Tally
 from dragoman.live.dispatch.tenants import TenantJobs
-from dragoman.live.dispatch.upkeep import Upkeep
+from dragoman.live.dispatch.upkeep import Share, Upkeep
 from dragoman.live.ledger import (
     BodyConflict,
     Claim,
@@ -39,7 +41,7 @@ from dragoman.live.ledger import (
     Settlement,
     Terms,
 )
-from dragoman.live.protocol import AttemptState, ErrorInfo, ExplainView, JobState, Outcome
+from dragoman.live.protocol import AttemptState, ErrorInfo, ExplainView, Outcome
 from dragoman.live.snapshot import Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
 
@@ -84,7 +86,16 @@ class Dispatcher:
         clock: Clock,
         random: Random,
         tracing: Tracing | None = None,
+        peers: PeerPort | None = None,
+        share: Callable[[], Share] = Share,
+        cold: Callable[[], Collection[int]] | None = None,
+        tenant_jobs: TenantCounts[JobId] | None = None,
     ) -> None:
+        """peers reach other instances; share is what this one of them sweeps.
+
+        cold names the cells that are known to have lost their memory. tenant_jobs counts jobs
+        over all instances.
+        """
         self._ledger = ledger
         self._terms = terms
         self._instance_id = instance_id
@@ -96,27 +107,37 @@ class Dispatcher:
         self._explanations = Explanations(limits.explain_max)
         self.tally = Tally(metrics, clock)
         sightings = Sightings(metrics, self.tally, clock, on_ended)
-        settlement = Settlement(ledger, terms, instance_id)
+        drives = None
+        if peers is not None:
+            drives = self.drives
+            nodes = CancelledFirst(nodes)
+        settlement = Settlement(ledger, terms, instance_id, drives)
         self._settlement = settlement
         self._course = Course(
             ledger=ledger,
-            allocator=Allocator(ledger, snapshots, terms, selection, clock, random),
+            allocator=Allocator(ledger, snapshots, terms, selection, clock, random, cold),
             settlement=settlement,
             nodes=nodes,
             requirements=self._requirements,
             routes=self.routes,
             explanations=self._explanations,
             sightings=sightings,
-            tenants=TenantJobs(limits.inflight_per_tenant),
+            tenants=TenantJobs(limits.inflight_per_tenant, tenant_jobs),
             watch=watch,
             terms=terms,
             pending_seconds=limits.pending_seconds,
             pending_per_pair=limits.pending_per_pair,
             instance_id=instance_id,
             clock=clock,
+            peers=peers,
         )
-        self.events = NodeEvents(ledger, settlement, self._course, sightings, terms, clock)
-        self.upkeep = Upkeep(ledger, self._course, nodes, terms, instance_id, watch)
+        self.hosting = Hosting(ledger, self._course, nodes, peers, clock) if peers else None
+        """Looks after attempts of jobs that other instances drive."""
+        self.peer_events = PeerEvents(ledger, self._course, instance_id)
+        self.events = NodeEvents(
+            ledger, settlement, self._course, sightings, terms, clock, self.hosting
+        )
+        self.upkeep = Upkeep(ledger, self._course, settlement, terms, instance_id, watch, share)
         self._draining = False
         metrics.pending_jobs.set_function(lambda: len(self._course.reception))
 
@@ -156,7 +177,8 @@ class Dispatcher:
                 self._attach(answer.job, order.on_end)
                 return Submitted(answer.job.job_id, created=False)
             case Claimed():
-                await self._check_tenant(answer.job_id, spec.tenant)
+                if self._course.tenants.limited:
+                    await self._check_tenant(answer.job_id, spec.tenant)
                 self.tally.created += 1
                 job = LiveJob(
                     answer.job_id,
@@ -212,16 +234,38 @@ class Dispatcher:
 
     async def ended(self, job_id: JobId, seconds: float) -> JobRecord | None:
         """Wait for a job's end; None when it takes longer."""
+        end: asyncio.Future[JobRecord] = asyncio.get_running_loop().create_future()
+
+        def told(record: JobRecord) -> None:
+            if not end.done():
+                end.set_result(record)
+
+        if job_id not in self._course.jobs:
+            record = await self._ledger.read(job_id)
+            if record is None or record.ended:
+                return record
+        self.expect(job_id, told)
+        try:
+            return await asyncio.wait_for(end, seconds)
+        except TimeoutError:
+            return None
+        finally:
+            self.expect_no_more(job_id, told)
+
+    def expect(self, job_id: JobId, on_end: Callable[[JobRecord], None]) -> None:
+        """Call back, once, when a job has ended, whichever instance drives it."""
         job = self._course.jobs.get(job_id)
         if job is not None:
-            end: asyncio.Future[JobRecord] = asyncio.get_running_loop().create_future()
-            job.on_end.append(lambda record: None if end.done() else end.set_result(record))
-            try:
-                return await asyncio.wait_for(end, seconds)
-            except TimeoutError:
-                return None
-        record = await self._ledger.read(job_id)
-        return record if record is not None and record.ended else None
+            job.on_end.append(on_end)
+        else:
+            self._course.lookout.expect(job_id, on_end)
+
+    def expect_no_more(self, job_id: JobId, on_end: Callable[[JobRecord], None]) -> None:
+        """Call back no more."""
+        job = self._course.jobs.get(job_id)
+        if job is not None and on_end in job.on_end:
+            job.on_end.remove(on_end)
+        self._course.lookout.forget(job_id, on_end)
 
     async def placed(self, job_id: JobId, seconds: float) -> None:
         """Wait until a job that inherits a slot has its node, or has ended without one."""
@@ -246,6 +290,7 @@ class Dispatcher:
             "jobs": len(self._course.jobs),
             "attempts": len(self._course.attempts),
             "waiting": len(self._course.reception),
+            "looked_out_for": len(self._course.lookout),
         }
 
     def drain(self) -> None:
@@ -277,7 +322,7 @@ class Dispatcher:
 
     async def _check_tenant(self, job_id: JobId, tenant: TenantId) -> None:
         """Refuse a tenant's job too many. Only a new one is: a repeated request finds its job."""
-        error = self._course.tenants.refusal(tenant)
+        error = await self._course.tenants.refusal(tenant, job_id)
         if error is not None:
             with_job(error, job_id)
             await self._settlement.end_without_attempt(
@@ -333,11 +378,10 @@ class Dispatcher:
     def _attach(self, record: JobRecord, on_end: Callable[[JobRecord], None] | None) -> None:
         if on_end is None:
             return
-        job = self._course.jobs.get(record.job_id)
-        if job is not None:
-            job.on_end.append(on_end)
-        elif record.state in (JobState.FINISHED, JobState.RELEASED):
+        if record.ended and record.job_id not in self._course.jobs:
             on_end(record)
+        else:
+            self.expect(record.job_id, on_end)
 
     async def _listen(self, job: LiveJob, on_end: Callable[[JobRecord], None]) -> None:
         """Call back at the end, which may have come already."""
@@ -345,5 +389,5 @@ class Dispatcher:
             job.on_end.append(on_end)
             return
         record = await self._ledger.read(job.job_id)
-        if record is not None and record.ended:
-            on_end(record)
+        if record is not None:
+            self._attach(record, on_end)

@@ -12,21 +12,21 @@ from typing import Any, Protocol
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, NodeId
+from dragoman.ids import AttemptId
 from dragoman.live.dispatch.allocation import Inheriting
 from dragoman.live.dispatch.live_job import Inheritance, LiveJob
+from dragoman.live.dispatch.reach import Reach
 from dragoman.live.ledger import (
     Freed,
     Granted,
     Inherited,
     Ledger,
-    Owner,
     Preempting,
     Settlement,
     Step,
     Terms,
 )
-from dragoman.live.protocol import ErrorInfo, RunningJob
+from dragoman.live.protocol import ErrorInfo
 
 PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
 
@@ -37,9 +37,6 @@ class Placing(Protocol):
     async def hand_over(self, job: LiveJob, attempt_id: AttemptId, granted: Granted) -> bool: ...
     async def look_again(self, job: LiveJob) -> None: ...
     async def follow(self, step: Step) -> None: ...
-    def tell_cancel(
-        self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str
-    ) -> None: ...
     def freed(self, freed: Freed | None) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
 
@@ -48,12 +45,19 @@ class Inheritances:
     """Brings slots from batch attempts that give way to the live jobs that wait for them."""
 
     def __init__(
-        self, ledger: Ledger, settlement: Settlement, terms: Terms, placing: Placing, clock: Clock
+        self,
+        ledger: Ledger,
+        settlement: Settlement,
+        terms: Terms,
+        placing: Placing,
+        reach: Reach,
+        clock: Clock,
     ) -> None:
         self._ledger = ledger
         self._settlement = settlement
         self._grace_seconds = terms.grace_ms / 1000
         self._placing = placing
+        self._reach = reach
         self._clock = clock
 
     def expect(self, job: LiveJob, outcome: Inheriting) -> None:
@@ -92,9 +96,7 @@ class Inheritances:
     async def _evict(self, preempting: Preempting) -> None:
         victim = await self._ledger.read_attempt(preempting.cell, preempting.victim.attempt_id)
         if victim is not None:
-            self._placing.tell_cancel(
-                preempting.victim, victim.node_id, victim.owner, PREEMPTED.code
-            )
+            self._reach.cancel(preempting.victim, victim.node_id, victim.owner, PREEMPTED.code)
             await self._placing.follow(await self._settlement.failed(victim, PREEMPTED))
 
     async def _take(self, job: LiveJob, waits: Inheritance) -> None:

@@ -10,6 +10,7 @@ from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.course import Course
+from dragoman.live.dispatch.hosting import Hosting
 from dragoman.live.dispatch.leftovers import why_dropped
 from dragoman.live.dispatch.orders import Progress
 from dragoman.live.dispatch.sightings import Sightings
@@ -28,6 +29,7 @@ from dragoman.live.ledger import (
     Settlement,
     Stale,
     StaleReason,
+    Step,
     Terms,
 )
 from dragoman.live.protocol import (
@@ -40,6 +42,9 @@ from dragoman.live.protocol import (
     Outcome,
     RunningJob,
 )
+
+_REASON_MAX_CHARACTERS = 256
+"""Of a node's reason for a missing model: it is kept as long as the job is."""
 
 
 def ending_of(result: JobResult) -> Ending:
@@ -61,24 +66,31 @@ class NodeEvents:
         sightings: Sightings,
         terms: Terms,
         clock: Clock,
+        hosting: Hosting | None = None,
     ) -> None:
+        """hosting knows the attempts of jobs that other instances drive."""
         self._ledger = ledger
         self._settlement = settlement
         self._course = course
         self._sightings = sightings
         self._terms = terms
         self._clock = clock
+        self._hosting = hosting
 
     async def moved(
         self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState
     ) -> None:
         """The node accepted the attempt, or began to work on it."""
         answer = await self._ledger.transition(cell, attempt_id, sender, to)
-        job = self._course.attempts.get(attempt_id)
-        if job is None or job.attempt is None or not isinstance(answer, Moved | Repeat):
+        if not isinstance(answer, Moved | Repeat):
             return
         # A heartbeat that lists the attempt may have come first: then the ack is a repeat.
         at_ms = answer.at_ms if isinstance(answer, Moved) else self._clock.now_ms()
+        job = self._course.attempts.get(attempt_id)
+        if job is None or job.attempt is None:
+            if self._hosting is not None:
+                self._hosting.moved(attempt_id, to, at_ms)
+            return
         if not job.attempt.accepted_ms:
             job.progressed(Progress.ACCEPTED)
         job.attempt.accepted(at_ms, self._clock, self._terms.run_ms)
@@ -96,13 +108,16 @@ class NodeEvents:
         """A service is missing; the attempt it was needed for goes elsewhere."""
         if message.attempt_id is None:
             return
-        error = ErrorInfo("MODEL_NOT_AVAILABLE", f"{message.service_id}: {message.reason}")
+        reason = message.reason[:_REASON_MAX_CHARACTERS]
+        error = ErrorInfo("MODEL_NOT_AVAILABLE", f"{message.service_id}: {reason}")
         ending = Ending(Outcome.FAILED, error=error)
         await self._finish(cell, sender, message.attempt_id, ending, message.job_id)
 
     async def partial(self, sender: Sender, partial: JobPartial) -> None:
         """What the node has recognised so far; only of its own, current attempt."""
         job = self._course.attempts.get(partial.attempt_id)
+        if job is None and self._hosting is not None:
+            self._hosting.partial(sender.node_id, partial)
         if job is None or job.attempt is None or job.attempt.node_id != sender.node_id:
             return
         if job.on_partial is not None:
@@ -189,7 +204,13 @@ class NodeEvents:
     ) -> None:
         """Take the finished attempt to its job: as this instance knows it, or the ledger does."""
         job = self._course.attempts.get(attempt_id)
-        if job is None or job.attempt is None:
+        guest = self._hosting.guest(attempt_id) if self._hosting is not None else None
+        step: Step | None
+        if guest is not None and ending.outcome is Outcome.SUCCESS:
+            step = await self._settlement.succeeded(
+                cell, guest.running.job_id, attempt_id, ending, guest.times(finished_ms)
+            )
+        elif job is None or job.attempt is None:
             attempt = await self._ledger.read_attempt(cell, attempt_id)
             step = await self._settlement.take(attempt) if attempt is not None else None
         elif ending.outcome is Outcome.SUCCESS:

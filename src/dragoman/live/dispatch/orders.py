@@ -66,8 +66,9 @@ def utterance_request_id(session_id: SessionId, utterance_index: int) -> Request
 
 def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
     """What must be the same for a repeated request_id to be the same request."""
-    # A session sends an utterance under this name once, and always with the same input. Hashing
-    # seconds of audio would cost about half as much as a whole job of text, and prove nothing.
+    # A session sends an utterance under this name once, and always with the same input, unless
+    # another instance cuts its audio anew; the length tells. Hashing seconds of audio would cost
+    # about half as much as a whole job of text.
     named_here = (
         spec.session_id is not None
         and spec.utterance_index is not None
@@ -83,7 +84,9 @@ def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
         spec.lang_b,
         spec.auto_langs,
     )
-    return _hash_of(demand) if named_here else _hash((*demand, job_input))
+    if not named_here:
+        return _hash((*demand, job_input))
+    return _hash_of(demand if job_input.audio is None else (*demand, len(job_input.audio)))
 
 
 def _hash(body: tuple[object, ...]) -> bytes:

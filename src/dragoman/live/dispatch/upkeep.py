@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
+
+import msgspec
 
 from dragoman.errors import DependencyDown
 from dragoman.ids import JOB_SHARDS, InstanceId, JobId
 from dragoman.live.dispatch.course import Course
-from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.ledger import (
     AttemptRecord,
     CancelWon,
@@ -17,34 +19,51 @@ from dragoman.live.ledger import (
     JobInput,
     JobRecord,
     Ledger,
+    Settlement,
     Sweeper,
     Terms,
 )
-from dragoman.live.protocol import Command, NodeControl, RunningJob
+from dragoman.live.protocol import RunningJob
 from dragoman.observability import Watch, get_logger
 
 log = get_logger("dragoman.dispatch")
 
 SWEEP_SECONDS = 0.5
+SWEEP_ALL_EVERY = 10
+"""Passes; in the others an instance of several looks at its share alone."""
+
 WON_BACK_CODE = "JOB_TIMEOUT"
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One instance's part of what several look after."""
+
+    rank: int = 0
+    count: int = 1
+
+    def of(self, numbers: Sequence[int]) -> Sequence[int]:
+        """The numbers that are this instance's; every number is somebody's."""
+        return [number for number in numbers if number % self.count == self.rank]
+
+
+WHOLE = Share()
 
 
 class SweepingHands:
     """Lets the sweep act through dispatch."""
 
-    def __init__(self, course: Course, nodes: NodePort) -> None:
+    def __init__(self, course: Course) -> None:
         self._course = course
-        self._nodes = nodes
 
     async def tell_cancel(self, won: CancelWon, attempt: AttemptRecord) -> None:
         running = RunningJob(attempt.job_id, attempt.attempt_id)
-        self._course.tell_cancel(running, won.node_id, won.owner, WON_BACK_CODE)
+        self._course.reach.cancel(running, won.node_id, won.owner, WON_BACK_CODE)
 
     async def ask_report(self, attempt: AttemptRecord) -> None:
-        self._nodes.send(attempt.node_id, attempt.owner, NodeControl(Command.REPORT))
+        self._course.reach.ask_report(attempt.node_id, attempt.owner)
 
     async def dispatch(self, job: JobRecord, job_input: JobInput) -> None:
-        await self._course.resume(job, job_input)
+        await self._course.go_on(job, job_input)
 
     async def ended(self, job: JobRecord) -> None:
         self._course.ended(job)
@@ -60,10 +79,11 @@ class Upkeep:
         self,
         ledger: Ledger,
         course: Course,
-        nodes: NodePort,
+        settlement: Settlement,
         terms: Terms,
         instance_id: InstanceId,
         watch: Watch,
+        share: Callable[[], Share],
     ) -> None:
         self._watch = watch
         self._adrift: set[JobId] = set()
@@ -71,7 +91,9 @@ class Upkeep:
         self._course = course
         self._terms = terms
         self._instance_id = instance_id
-        self._sweeper = Sweeper(ledger, SweepingHands(course, nodes), terms, instance_id)
+        self._share = share
+        self._passes = 0
+        self._sweeper = Sweeper(ledger, SweepingHands(course), terms, instance_id, settlement)
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -82,10 +104,16 @@ class Upkeep:
     async def sweep_once(self) -> int:
         with self._watch.path("sweep"):
             cells = await self._ledger.cells()
-            return await self._sweeper.sweep(cells, range(JOB_SHARDS))
+            share = self._share()
+            if self._passes % SWEEP_ALL_EVERY == 0:
+                # Whoever has the rest may be gone, and nobody has noticed yet.
+                share = WHOLE
+            self._passes += 1
+            return await self._sweeper.sweep(share.of(cells), share.of(range(JOB_SHARDS)))
 
     async def _look_around(self) -> None:
         await self.sweep_once()
+        await self._course.lookout.look()
         # Slots come free unheard: on another instance, or while the ledger did not answer.
         self._course.wake()
 
@@ -100,8 +128,16 @@ class Upkeep:
         )
         for job_id in refused:
             record = await self._ledger.read(job_id)
+            job = self._course.jobs.get(job_id)
             if record is not None and record.ended:
                 self._course.ended(record)
+            elif record is not None and job is not None and job.attempt is None:
+                self._driven_by(record.claimed_by, job)
+
+    def _driven_by(self, instance_id: InstanceId, job: LiveJob) -> None:
+        """Whose claim stands drives the job; it may be another instance's since we were silent."""
+        if instance_id != self._instance_id:
+            self._course.hand_on(job)
 
     def _take_up_adrift(self) -> None:
         """Look again for jobs that nobody has looked for since the last time."""

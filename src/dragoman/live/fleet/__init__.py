@@ -4,11 +4,12 @@ from dragoman.live.fleet.catalog import CatalogRules, CatalogState, ServiceCatal
 from dragoman.live.fleet.catalog_form import CatalogService
 from dragoman.live.fleet.catalog_source import CatalogSource, HttpCatalogSource
 from dragoman.live.fleet.census import Census
+from dragoman.live.fleet.far_nodes import FarNode, FarNodes
 from dragoman.live.fleet.feedback import Feedback, FeedbackRules
 from dragoman.live.fleet.health import MOVES, Health, HealthEvent, HealthRules
 from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.node import Node
-from dragoman.live.fleet.ports import AttemptPort, NodeLink
+from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort
 from dragoman.live.fleet.registration import Applicant
 from dragoman.live.fleet.registry import Registry
 from dragoman.live.fleet.reports import FeedbackView
@@ -22,6 +23,8 @@ __all__ = [
     "CatalogSource",
     "CatalogState",
     "Census",
+    "FarNode",
+    "FarNodes",
     "Feedback",
     "FeedbackRules",
     "FeedbackView",
@@ -32,6 +35,7 @@ __all__ = [
     "Mark",
     "Node",
     "NodeLink",
+    "PeerPort",
     "Registry",
     "ServiceCatalog",
 ]

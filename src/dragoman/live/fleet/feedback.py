@@ -23,6 +23,9 @@ from dragoman.observability import Metrics, get_logger, normal_reason, yielding
 
 log = get_logger("dragoman.fleet")
 
+_ENDS_AT_ONCE = 20
+"""Marks that end in one turn of the event loop: a whole fleet may have been marked together."""
+
 _REASON_READ_CHARACTERS = 256
 """A reason is cut before it is normalised: a node may send one as long as a frame."""
 
@@ -54,7 +57,7 @@ class Feedback:
         rules: FeedbackRules,
         *,
         nodes: MarkPort,
-        follow_up: Callable[[], None],
+        follow_up: Callable[[str, str | None], None],
         metrics: Metrics,
         clock: Clock,
     ) -> None:
@@ -112,7 +115,7 @@ class Feedback:
                     node_id=report.node_id,
                     reason=report.reason,
                 )
-                self._follow_up()
+                self._follow_up(report.service_id, report.version)
         except Exception:
             # One report must not cost the ones after it.
             log.exception("report_failed", node_id=report.node_id)
@@ -133,6 +136,7 @@ class Feedback:
         self._alarm = asyncio.get_running_loop().call_later(seconds, self._expire)
 
     def _expire(self) -> None:
-        for node_id in self._marks.expire():
+        for node_id in self._marks.expire(at_most=_ENDS_AT_ONCE):
             self._nodes.set_marks(node_id, self._marks.of(node_id))
+        # Those that are left, if there are, have their turn after everybody else's.
         self._set_alarm()

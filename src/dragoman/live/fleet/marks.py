@@ -59,11 +59,13 @@ class Marks:
         """When the next mark ends, on the monotonic clock."""
         return next((mark.ends_at for mark in self._by_age.values()), None)
 
-    def expire(self) -> set[NodeId]:
-        """Drop the marks whose time is over; answers the nodes that lost one."""
+    def expire(self, at_most: int | None = None) -> set[NodeId]:
+        """Drop marks whose time is over, the oldest first; answers the nodes that lost one."""
         now = self._clock.monotonic()
         changed: set[NodeId] = set()
-        while (end := self.next_end) is not None and end <= now:
+        dropped = 0
+        while (end := self.next_end) is not None and end <= now and dropped != at_most:
+            dropped += 1
             (node_id, service_id), _ = self._by_age.popitem(last=False)
             marks = self._by_node[node_id]
             del marks[service_id]

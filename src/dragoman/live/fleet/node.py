@@ -45,6 +45,7 @@ class Node:
         "owner",
         "public",
         "services",
+        "shared",
         "slots",
         "tenant",
         "token",
@@ -81,6 +82,8 @@ class Node:
         self.health = Health(rules)
         self.counted: Headcount | None = None
         """As what the census counts it."""
+        self.shared = b""
+        """Its facts as they were last written for other instances."""
         self.last_seen_ms = 0
         self.last_beat = 0.0
         """Of a heartbeat that could be read; monotonic seconds."""
@@ -92,8 +95,18 @@ class Node:
         return Sender(self.node_id, self.owner.epoch)
 
     @property
+    def status(self) -> NodeHealth:
+        return self.health.state
+
+    @property
     def online(self) -> bool:
         return self.health.state is not NodeHealth.OFFLINE
+
+    def left_for(self, owner: Owner) -> bool:
+        """Whether another connection, a newer one, owns the node's seat."""
+        # A seat that its own connection took again has a newer epoch, too.
+        mine = self.owner
+        return owner.epoch > mine.epoch and owner.connection_id != mine.connection_id
 
     def take(self, heartbeat: NodeHeartbeat, threshold_percent: float) -> None:
         """Take over what a heartbeat says has changed."""

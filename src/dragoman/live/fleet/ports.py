@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Protocol
 
-from dragoman.ids import ConnectionId
-from dragoman.live.ledger import Freed, Sender
-from dragoman.live.protocol import RunningJob, SchedulerToNode
+from dragoman.ids import ConnectionId, NodeId
+from dragoman.live.ledger import Freed, Owner, Sender
+from dragoman.live.protocol import Command, RunningJob, SchedulerToNode
 
 
 class NodeLink(Protocol):
@@ -48,4 +48,22 @@ class AttemptPort(Protocol):
 
     def wake(self) -> None:
         """The fleet can do more than before."""
+        ...
+
+
+class PeerPort(Protocol):
+    """Tells other instances what concerns them. Nobody waits for it, and it may get lost."""
+
+    def changed(self, cell: int, node_id: NodeId) -> None:
+        """A node's facts are new."""
+        ...
+
+    def superseded(self, node_id: NodeId, owner: Owner) -> None:
+        """A node left another instance's connection for one of ours."""
+        ...
+
+    def control(
+        self, node_id: NodeId, owner: Owner, command: Command, reason: str | None = None
+    ) -> None:
+        """A command for a node that is connected to another instance."""
         ...

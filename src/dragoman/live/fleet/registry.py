@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator
+from itertools import islice
 from random import Random
+from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, NodeId
 from dragoman.live.fleet.census import Census, Headcount
+from dragoman.live.fleet.far_nodes import FarNode, FarNodes
 from dragoman.live.fleet.health import HealthEvent, HealthRules
 from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.node import Node
-from dragoman.live.fleet.ports import AttemptPort, NodeLink
+from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort
 from dragoman.live.fleet.registration import Applicant, choose_node_id, new_token
 from dragoman.live.fleet.seating import Seating
+from dragoman.live.fleet.sharing import Sharing
 from dragoman.live.ledger import (
     Beat,
+    CellRecord,
     Ledger,
     NodeLost,
     Owner,
@@ -37,11 +42,12 @@ from dragoman.live.protocol import (
     check_register,
 )
 from dragoman.live.snapshot import CellView, SnapshotHolder, node_pairs
-from dragoman.observability import Metrics, Watch, get_logger
+from dragoman.observability import Metrics, Watch, get_logger, yielding
 
 log = get_logger("dragoman.fleet")
 
 TICK_SECONDS = 0.5
+FORGOTTEN_A_TICK = 1_000
 
 
 class Registry:
@@ -60,11 +66,16 @@ class Registry:
         instance_id: InstanceId,
         clock: Clock,
         random: Random,
+        peers: PeerPort | None = None,
     ) -> None:
+        """peers are told what other instances need to know; None: there are none."""
         self._ledger = ledger
-        self._seating = Seating(
-            ledger, instance_id, exclusive_names, int(rules.timeout_seconds * 1000)
-        )
+        lease_ms = int(rules.timeout_seconds * 1000)
+        self._seating = Seating(ledger, instance_id, exclusive_names, lease_ms, peers)
+        self._peers = peers
+        self._sharing = Sharing(ledger, self._told_others, self._spawn) if peers else None
+        self.census = Census(metrics)
+        self.far = FarNodes(snapshots, self.census, instance_id, lease_ms)
         self._snapshots = snapshots
         self._rules = rules
         self._default_slots = default_slots
@@ -76,7 +87,6 @@ class Registry:
         self._by_beat: OrderedDict[NodeId, Node] = OrderedDict()
         """Online nodes, the one not heard of for longest first."""
         self._offline: OrderedDict[NodeId, float] = OrderedDict()
-        self.census = Census(metrics)
         self._attempts: AttemptPort | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -155,6 +165,7 @@ class Registry:
         """A node's socket is gone. One that came back over a newer socket is not touched."""
         if self._gone(node):
             await self._ledger.disconnect(node.cell, node.sender)
+            self._told_others(node)
 
     async def beat(self, node: Node, heartbeat: NodeHeartbeat) -> None:
         """A heartbeat came."""
@@ -198,10 +209,9 @@ class Registry:
 
     async def drain(self, node_id: NodeId, reason: str | None = None) -> None:
         """An operator's drain: no new jobs, also after a reconnect."""
-        node = self.node(node_id)
+        node = self.known(node_id)
         await self._ledger.set_drained(node.cell, node_id, True)
-        self.drained_itself(node, reason or "drained by an operator")
-        node.link.send(NodeControl(Command.DRAIN, reason))
+        self._control(node, Command.DRAIN, reason)
 
     def drained_itself(self, node: Node, reason: str | None) -> None:
         """The node wants no more jobs, on this connection."""
@@ -211,21 +221,43 @@ class Registry:
 
     async def resume(self, node_id: NodeId) -> None:
         """Undo a drain: the node proves itself anew."""
-        node = self.node(node_id)
+        node = self.known(node_id)
         await self._ledger.set_drained(node.cell, node_id, False)
-        if node.health.happened(HealthEvent.RESUME):
+        self._control(node, Command.RESUME)
+
+    def control(self, node_id: NodeId, owner: Owner, command: Command, reason: str | None) -> None:
+        """Pass on a command that came to another instance, if this connection still speaks."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.owner == owner and node.online:
+            self._control(node, command, reason)
+
+    def _control(self, node: Node | FarNode, command: Command, reason: str | None = None) -> None:
+        if isinstance(node, FarNode):
+            if self._peers is not None:
+                self._peers.control(node.node_id, node.owner, command, reason)
+                self._peers.changed(node.cell, node.node_id)
+            return
+        if command is Command.DRAIN:
+            self.drained_itself(node, reason or "drained by an operator")
+        if command is Command.RESUME and node.health.happened(HealthEvent.RESUME):
             self._show(node)
             node.link.send(NodeStatus(node.health.state, "resumed by an operator"))
-        node.link.send(NodeControl(Command.RESUME))
-        node.link.send(NodeControl(Command.REPORT))
+        node.link.send(NodeControl(command, reason))
+        if command is Command.RESUME:
+            node.link.send(NodeControl(Command.REPORT))
 
     # --- looking ----------------------------------------------------------------------------------
 
     def node(self, node_id: NodeId) -> Node:
+        """A node of this instance."""
         found = self._nodes.get(node_id)
         if found is None:
             raise errors.NotFound(f"There is no node {node_id}.")
         return found
+
+    def known(self, node_id: NodeId) -> Node | FarNode:
+        """A node, wherever it is connected."""
+        return self.far.get(node_id) or self.node(node_id)
 
     @property
     def by_status(self) -> Counter[NodeHealth]:
@@ -238,6 +270,7 @@ class Registry:
         return self._rules.timeout_seconds
 
     def nodes(self) -> Iterator[Node]:
+        """The nodes of this instance."""
         return iter(self._nodes.values())
 
     def __len__(self) -> int:
@@ -259,13 +292,35 @@ class Registry:
                 if node is not None and node.online:
                     node.link.send(NodeControl(Command.REPORT))
 
+    # --- other instances -------------------------------------------------------------------------
+
+    def take_cell(self, record: CellRecord) -> None:
+        """A cell was read: its nodes may be connected elsewhere, or changed there."""
+        ours: set[NodeId] = set()
+        for seat in record.seats:
+            node = self._nodes.get(seat.node_id)
+            if node is not None and node.left_for(seat.owner):
+                self._yield(node)
+            elif node is not None:
+                ours.add(seat.node_id)
+        if self.far.take(record, ours):
+            self._port.wake()
+
+    def superseded(self, node_id: NodeId, owner: Owner) -> None:
+        """A node left this connection for one of another instance."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.owner == owner:
+            self._yield(node)
+
     # --- upkeep ----------------------------------------------------------------------------------
 
     async def run(self) -> None:
         """Find nodes that fell silent, and forget those that are long gone."""
         while True:
             await asyncio.sleep(TICK_SECONDS)
-            self._time_out_silent()
+            await self._time_out_silent()
+            if self._sharing is not None:
+                self._sharing.go_on()
             try:
                 await self._forget_gone()
             except errors.DependencyDown as error:
@@ -280,20 +335,29 @@ class Registry:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _time_out_silent(self) -> None:
+    async def _time_out_silent(self) -> None:
+        """Let go of the silent; a whole fleet may be cut off at the same moment."""
+        async for node in yielding(self._silent(), self._clock):
+            node.link.timed_out()
+            self._gone(node)
+
+    def _silent(self) -> Iterator[Node]:
+        """Nodes that nothing was heard of for too long, as long as they are let go of."""
         limit = self._clock.monotonic() - self._rules.timeout_seconds
         while self._by_beat:
             node = next(iter(self._by_beat.values()))
             if node.last_beat > limit:
                 return
-            node.link.timed_out()
-            self._gone(node)
+            yield node
 
     async def _forget_gone(self) -> None:
         limit = self._clock.monotonic() - self._rules.forget_offline_seconds
-        for node_id, since in list(self._offline.items()):
+        oldest = list(islice(self._offline.items(), FORGOTTEN_A_TICK))
+        async for node_id, since in yielding(oldest, self._clock):
             if since > limit:
                 return
+            if self._offline.get(node_id) != since:
+                continue  # It came back while others were forgotten.
             node = self._nodes[node_id]
             gone = await self._ledger.remove(node.cell, node.sender)
             await self._ledger.forget(node_id, node.owner.epoch)
@@ -301,8 +365,9 @@ class Registry:
                 continue
             self._offline.pop(node_id, None)
             del self._nodes[node_id]
-            self._hide(node.cell, node.index)
+            self._hide(node_id, node.cell, node.index)
             self._count(node, gone=True)
+            self._told_others(node)
             if isinstance(gone, NodeLost):
                 await self._port.lost(node.cell, gone.lost)
                 self._port.freed(gone.freed)
@@ -326,9 +391,21 @@ class Registry:
         node.counted = before.counted
         node.marks = before.marks
         if before.cell != node.cell:
-            self._hide(before.cell, before.index)
+            self._hide(node.node_id, before.cell, before.index)
         if before.online:
             before.link.superseded()
+
+    def _yield(self, node: Node) -> None:
+        """A newer connection, of another instance, speaks for the node."""
+        node.link.superseded()
+        if self._nodes.get(node.node_id) is not node:
+            return
+        del self._nodes[node.node_id]
+        self._by_beat.pop(node.node_id, None)
+        self._offline.pop(node.node_id, None)
+        self._count(node, gone=True)
+        self.far.moved_away(node)
+        log.info("node_moved_away", node_id=node.node_id)
 
     def _gone(self, node: Node) -> bool:
         """The node's connection is lost; False when another one speaks for it."""
@@ -344,6 +421,7 @@ class Registry:
 
     def _enter(self, node: Node) -> None:
         self._nodes[node.node_id] = node
+        self.far.moved_in(node.node_id)
         self._offline.pop(node.node_id, None)
         self._heard_from(node)
         self._show(node)
@@ -376,12 +454,20 @@ class Registry:
         view = self._snapshots.current.cells.get(node.cell) or CellView(node.cell)
         self._snapshots.replace(view.with_node(node.facts()))
         self._count(node)
+        if self._sharing is not None:
+            self._sharing.changed(node)
         if node.health.state is NodeHealth.READY:
             self._port.wake()
 
-    def _hide(self, cell: int, index: int) -> None:
+    def _told_others(self, node: Node) -> None:
+        """Something new about the node is in its cell."""
+        if self._peers is not None:
+            self._peers.changed(node.cell, node.node_id)
+
+    def _hide(self, node_id: NodeId, cell: int, index: int) -> None:
+        """Take the node out of the snapshot, unless another one has its place by now."""
         view = self._snapshots.current.cells.get(cell)
-        if view is not None:
+        if view is not None and view.indexes.get(node_id) == index:
             self._snapshots.replace(view.without_node(index))
 
     def _count(self, node: Node, gone: bool = False) -> None:
@@ -397,13 +483,13 @@ class Registry:
     async def _reconcile(self, node: Node, running: tuple[RunningJob, ...]) -> None:
         """Compare what the node says it runs with what it should; rebuild a seat that is gone."""
         answer = await self._seating.beat(node, running)
-        if isinstance(answer, Stale):
-            node.link.superseded()
+        if isinstance(answer, Stale) and not await self._seating.owns_name(node):
+            self._yield(node)
         elif not isinstance(answer, Beat):
             before = (node.cell, node.index)
             if await self._seating.seat_again(node, running):
                 if before != (node.cell, node.index):
-                    self._hide(*before)
+                    self._hide(node.node_id, *before)
                 self._show(node)
 
     async def _lose_after(self, seconds: float, node: Node) -> None:
@@ -411,11 +497,15 @@ class Registry:
         await asyncio.sleep(seconds)
         answer = await self._ledger.lose(node.cell, node.sender)
         if isinstance(answer, NodeLost):
+            self._told_others(node)
             self._port.freed(answer.freed)
             await self._port.lost(node.cell, answer.lost)
 
     def _later(self, seconds: float, node: Node) -> None:
-        task = asyncio.get_running_loop().create_task(self._lose_after(seconds, node))
+        self._spawn(self._lose_after(seconds, node))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 

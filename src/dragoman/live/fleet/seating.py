@@ -5,8 +5,9 @@ from __future__ import annotations
 from dragoman import errors
 from dragoman.ids import InstanceId
 from dragoman.live.fleet.node import Node
-from dragoman.live.fleet.ports import AttemptPort
+from dragoman.live.fleet.ports import AttemptPort, PeerPort
 from dragoman.live.fleet.registration import Applicant, belongs, holder_of
+from dragoman.live.fleet.shared_facts import write_facts
 from dragoman.live.ledger import (
     Beat,
     CellFull,
@@ -16,6 +17,7 @@ from dragoman.live.ledger import (
     HolderConflict,
     Ledger,
     NotSeated,
+    Owner,
     Placed,
     Placement,
     Registered,
@@ -31,12 +33,18 @@ class Seating:
     """Speaks to the ledger about nodes, and to dispatch about what their attempts became."""
 
     def __init__(
-        self, ledger: Ledger, instance_id: InstanceId, exclusive_names: bool, lease_ms: int
+        self,
+        ledger: Ledger,
+        instance_id: InstanceId,
+        exclusive_names: bool,
+        lease_ms: int,
+        peers: PeerPort | None = None,
     ) -> None:
         self._ledger = ledger
         self._instance_id = instance_id
         self._exclusive_names = exclusive_names
         self._lease_ms = lease_ms
+        self._peers = peers
         self._attempts: AttemptPort | None = None
 
     def attach(self, attempts: AttemptPort) -> None:
@@ -58,9 +66,12 @@ class Seating:
                 node, applicant, shown_token, at_least_epoch, not_cells
             )
             node.owner = registered.owner
-            placed = await self._ledger.place(registered.cell, self._placement(node, running))
+            if registered.previous is not None:
+                self._tell_superseded(node, registered.previous)
+            placement = self._placement(node, running)
+            placed = await self._ledger.place(registered.cell, placement)
             if isinstance(placed, Placed):
-                node.cell, node.index = registered.cell, placed.index
+                self._seated(node, registered.cell, placed, placement)
                 return placed
             if not isinstance(placed, CellFull):
                 break
@@ -94,17 +105,23 @@ class Seating:
             await port.lost(node.cell, answer.lost)
         return answer
 
+    async def owns_name(self, node: Node) -> bool:
+        """Whether the node's own connection is its newest, though the ledger knows it by another
+        epoch: a seat was rebuilt, and the answer was lost.
+        """
+        entry = await self._ledger.lookup(node.node_id)
+        return entry is not None and entry.owner.connection_id == node.owner.connection_id
+
     async def seat_again(self, node: Node, running: tuple[RunningJob, ...]) -> bool:
         """The ledger lost the node's seat: rebuild it from what the node says."""
         applicant = Applicant(tenant=node.tenant, key_id=None)
         registered = await self._claim_name(node, applicant, None, node.owner.epoch, ())
-        placed = await self._ledger.place(
-            registered.cell, self._placement(node, running, registered)
-        )
+        placement = self._placement(node, running, registered)
+        placed = await self._ledger.place(registered.cell, placement)
         if not isinstance(placed, Placed):
             return False
         node.owner = registered.owner
-        node.cell, node.index = registered.cell, placed.index
+        self._seated(node, registered.cell, placed, placement)
         self._tell_cancel(node, await self.settle(node, placed))
         return True
 
@@ -152,7 +169,18 @@ class Seating:
         self, node: Node, running: tuple[RunningJob, ...], registered: Registered | None = None
     ) -> Placement:
         owner = registered.owner if registered else node.owner
-        return Placement(node.node_id, owner, node.slots, self._lease_ms, running)
+        facts = write_facts(node) if self._peers is not None else b""
+        return Placement(node.node_id, owner, node.slots, self._lease_ms, running, facts)
+
+    def _seated(self, node: Node, cell: int, placed: Placed, placement: Placement) -> None:
+        node.cell, node.index = cell, placed.index
+        if self._peers is not None:
+            node.shared = placement.facts
+            self._peers.changed(cell, node.node_id)
+
+    def _tell_superseded(self, node: Node, previous: Owner) -> None:
+        if self._peers is not None and previous.instance_id != self._instance_id:
+            self._peers.superseded(node.node_id, previous)
 
     def _tell_cancel(self, node: Node, unwanted: tuple[RunningJob, ...]) -> None:
         for entry in unwanted:

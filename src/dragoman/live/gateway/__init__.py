@@ -6,6 +6,7 @@ over a WebSocket or through memory on a virtual clock.
 
 from dragoman.live.gateway.admission import Handshake
 from dragoman.live.gateway.closing import CloseCode, Closed, ConnectionClosed
+from dragoman.live.gateway.cluster import cluster_terms
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.connections import Connections
 from dragoman.live.gateway.conversation import serve_connection
@@ -47,6 +48,7 @@ __all__ = [
     "Receive",
     "WebSocketApp",
     "Wire",
+    "cluster_terms",
     "fixed",
     "instant",
     "long_tailed",

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
+from typing import TypeVar
 
 from dragoman.auth import Authenticator, Permission
 from dragoman.clock import Clock
-from dragoman.ids import InstanceId
-from dragoman.live.dispatch import Dispatcher
+from dragoman.ids import InstanceId, JobId, SessionId
+from dragoman.live.cluster import Card, Cluster, Limited, Pulse
+from dragoman.live.dispatch import Dispatcher, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
+from dragoman.live.gateway.cluster import (
+    FencedHandler,
+    Neighbours,
+    OtherStats,
+    Outbox,
+    Roster,
+    SessionInbox,
+    SessionPost,
+    TenantLeases,
+    cluster_terms,
+)
 from dragoman.live.gateway.connections import Connections
-from dragoman.live.gateway.endpoint import Caller, Endpoint
+from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
 from dragoman.live.gateway.node_handler import NodeDecoder, NodeHandler
 from dragoman.live.gateway.session_handler import SessionHandler
 from dragoman.live.ledger import Ledger, MemoryLedger
@@ -23,6 +37,7 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions import (
     Budget,
     MemoryRecords,
+    SessionRecords,
     Sessions,
     Tools,
 )
@@ -31,6 +46,8 @@ from dragoman.live.stats import StatsCache, StatsSource
 from dragoman.observability import Metrics, Tracing, Watch
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
+
+M = TypeVar("M")
 
 
 class LivePlane:
@@ -48,10 +65,25 @@ class LivePlane:
         clock: Clock,
         randomness: Randomness,
         tracing: Tracing | None = None,
+        records: SessionRecords | None = None,
+        cluster: Cluster | None = None,
+        url: str = "",
     ) -> None:
+        """With a cluster, this is one instance of several over one ledger and one set of records;
+        url is where the others find it.
+        """
         self.ledger = ledger
+        self._instance_id = instance_id
+        self._clock = clock
+        self._url = url
+        self._started_at_ms = clock.now_ms()
+        self._draining = False
+        roster = Roster(cluster, instance_id) if cluster is not None else None
+        outbox = Outbox(cluster, roster) if cluster is not None and roster is not None else None
+        terms = cluster_terms(settings)
+        self._pulse = Pulse(terms.presence_ttl_ms / 1000, clock.monotonic())
         # In memory a step of the ledger never waits, and so a frame is handled where it arrives.
-        at_once = isinstance(ledger, MemoryLedger)
+        at_once = isinstance(ledger, MemoryLedger) and cluster is None
         warn = settings.scheduler.observability
         watch = Watch(
             metrics,
@@ -71,6 +103,7 @@ class LivePlane:
             instance_id=instance_id,
             clock=clock,
             random=randomness.stream("registry"),
+            peers=outbox,
         )
         catalog = settings.scheduler.service_catalog
         self.catalog = ServiceCatalog(
@@ -82,10 +115,19 @@ class LivePlane:
         self.feedback = Feedback(
             rules.feedback_rules(settings),
             nodes=self.registry,
-            follow_up=self.catalog.refresh_soon,
+            follow_up=self._model_missed,
             metrics=metrics,
             clock=clock,
         )
+        tenant_sessions: TenantLeases[SessionId] | None = None
+        tenant_jobs: TenantLeases[JobId] | None = None
+        if cluster is not None and settings.limits.sessions_per_tenant:
+            limit = settings.limits.sessions_per_tenant
+            tenant_sessions = TenantLeases(Limited.SESSIONS, cluster, limit)
+        if cluster is not None and settings.limits.max_inflight_per_tenant:
+            limit = settings.limits.max_inflight_per_tenant
+            tenant_jobs = TenantLeases(Limited.IN_FLIGHT, cluster, limit)
+        self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
         self.dispatcher = Dispatcher(
             ledger=ledger,
             snapshots=self.snapshots,
@@ -100,6 +142,10 @@ class LivePlane:
             clock=clock,
             random=randomness.stream("dispatch"),
             tracing=tracing,
+            peers=outbox,
+            share=roster.share if roster is not None else Share,
+            cold=self._cold_cells if cluster is not None else None,
+            tenant_jobs=tenant_jobs,
         )
         self.registry.attach(self.dispatcher.events)
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
@@ -119,16 +165,22 @@ class LivePlane:
             Tools(
                 dispatcher=self.dispatcher,
                 ledger=ledger,
-                records=MemoryRecords(settings.limits.session_queue),
+                records=records or MemoryRecords(settings.limits.session_queue),
                 rules=rules.session_rules(settings),
                 budget=Budget(settings.limits.buffered_bytes),
                 metrics=metrics,
+                watch=watch,
                 clock=clock,
                 tracing=tracing,
+                peers=SessionPost(outbox) if outbox is not None else None,
+                tenants=tenant_sessions,
             ),
             instance_id,
             randomness.stream("sessions"),
         )
+        other_stats: OtherStats | None = None
+        if outbox is not None and roster is not None:
+            other_stats = OtherStats(outbox, roster, instance_id)
         source = StatsSource(
             registry=self.registry,
             sessions=self.sessions,
@@ -137,6 +189,7 @@ class LivePlane:
             metrics=metrics,
             clock=clock,
             top_k=warn.top_k,
+            exchange=other_stats,
         )
         self.stats = StatsCache(source.take, settings.scheduler.stats, metrics, watch, clock)
         self.session_endpoint: Endpoint[ClientToScheduler] = Endpoint(
@@ -153,10 +206,36 @@ class LivePlane:
             at_once=at_once,
         )
         self._loops: list[asyncio.Task[None]] = []
+        self.neighbours: Neighbours | None = None
+        """The other instances; None: this one is alone."""
+        if cluster and roster and outbox and other_stats:
+            self.neighbours = Neighbours(
+                cluster=cluster,
+                terms=terms,
+                outbox=outbox,
+                roster=roster,
+                pulse=self._pulse,
+                ledger=ledger,
+                registry=self.registry,
+                dispatcher=self.dispatcher,
+                catalog=self.catalog,
+                connections=connections,
+                sessions=SessionInbox(self.sessions),
+                stats=other_stats,
+                card=self._card,
+                reconcile_seconds=settings.cluster.reconcile_seconds,
+                grace_seconds=settings.scheduler.node_health.reconnect_grace_seconds,
+                forget_seconds=settings.scheduler.node_health.forget_offline_seconds,
+                debounce_seconds=settings.scheduler.model_not_available.debounce_window_seconds,
+                metrics=metrics,
+                clock=clock,
+            )
 
     async def start(self) -> None:
         """Begin the loops in the background."""
         self.catalog.load_local_index()
+        if self.neighbours is not None:
+            await self.neighbours.start()
         loop = asyncio.get_running_loop()
         self._loops = [
             loop.create_task(self.registry.run(), name="registry"),
@@ -166,9 +245,15 @@ class LivePlane:
             loop.create_task(self.sessions.run(), name="sessions"),
             loop.create_task(self.stats.run(), name="stats"),
         ]
+        for leases in self._tenant_leases:
+            self._loops.append(loop.create_task(leases.run(), name="tenant leases"))
 
     async def drain(self) -> None:
         """Take no new work, and return when the work in hand has ended."""
+        self._draining = True
+        if self.neighbours is not None:
+            # What clients say from now on they say again to the instance that they go on with.
+            await self.sessions.drain()
         self.dispatcher.drain()
         await self.dispatcher.wait_idle()
 
@@ -178,10 +263,35 @@ class LivePlane:
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self.dispatcher.stop()
         await self.registry.stop()
+        if self.neighbours is not None:
+            await self.neighbours.stop()
         await self.ledger.close()
 
-    def _session_handler(self, caller: Caller) -> SessionHandler:
-        return SessionHandler(caller, self.sessions)
+    def _session_handler(self, caller: Caller) -> Handler[ClientToScheduler]:
+        handler = SessionHandler(caller, self.sessions)
+        return handler if self.neighbours is None else self._fenced(handler)
 
-    def _node_handler(self, caller: Caller) -> NodeHandler:
-        return NodeHandler(caller, self.registry, self.dispatcher.events, self.feedback)
+    def _node_handler(self, caller: Caller) -> Handler[NodeToScheduler]:
+        handler = NodeHandler(caller, self.registry, self.dispatcher.events, self.feedback)
+        return handler if self.neighbours is None else self._fenced(handler)
+
+    def _fenced(self, handler: Handler[M]) -> Handler[M]:
+        return FencedHandler(handler, self._pulse, self._clock)
+
+    def _model_missed(self, service_id: str, version: str | None) -> None:
+        if self.neighbours is None:
+            self.catalog.refresh_soon()
+        else:
+            self.neighbours.model_missed(service_id, version)
+
+    def _cold_cells(self) -> Collection[int]:
+        return self.registry.far.cold
+
+    def _card(self) -> Card:
+        return Card(
+            url=self._url,
+            started_at_ms=self._started_at_ms,
+            draining=self._draining,
+            nodes=len(self.registry),
+            sessions=len(self.sessions),
+        )

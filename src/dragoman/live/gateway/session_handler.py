@@ -53,6 +53,9 @@ class SessionLink:
     def finished(self) -> None:
         self._connection.close(CloseCode.NORMAL, "the session is closed")
 
+    def draining(self) -> None:
+        self._connection.close(CloseCode.DRAINING, "the server is shutting down; resume elsewhere")
+
 
 class SessionHandler:
     """Handles one client's connection."""

@@ -83,6 +83,11 @@ class SessionInit(Message, frozen=True):
             return ()
         return self.tgt_langs if self.tgt_lang is None else (self.tgt_lang,)
 
+    @property
+    def heard(self) -> tuple[str, ...]:
+        """The languages the session is translated into; both, where it goes either way."""
+        return self.targets or tuple(lang for lang in (self.lang_a, self.lang_b) if lang)
+
 
 class AudioChunk(Message, frozen=True):
     """A piece of the speaker's audio, which the scheduler cuts into utterances."""

@@ -216,6 +216,8 @@ class JobAssign(Message, frozen=True):
     text: str | None = None
     session_id: SessionId | None = None
     utterance_index: int | None = None
+    traceparent: str | None = None
+    """The job's span, as a W3C header; there while the scheduler traces."""
 
 
 class JobCancel(Message, frozen=True):

@@ -1,10 +1,15 @@
 """The session domain: segmentation, jobs for each target, results in order, resume."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from dragoman.errors import SettingsError
 from dragoman.live.sessions.languages import LanguageUsage
+from dragoman.live.sessions.memory_records import MemoryRecords
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import (
     Delivered,
-    MemoryRecords,
     OpenJob,
     SessionOwner,
     SessionRecord,
@@ -16,6 +21,9 @@ from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.sessions import Sessions
 from dragoman.live.sessions.tools import Tools
 
+if TYPE_CHECKING:
+    from dragoman.live.sessions.redis_records import RedisRecords
+
 __all__ = [
     "Budget",
     "ClientLink",
@@ -23,6 +31,7 @@ __all__ = [
     "LanguageUsage",
     "MemoryRecords",
     "OpenJob",
+    "RedisRecords",
     "SegmentRules",
     "Session",
     "SessionOwner",
@@ -32,3 +41,16 @@ __all__ = [
     "Sessions",
     "Tools",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RedisRecords":
+        try:
+            from dragoman.live.sessions.redis_records import RedisRecords
+        except ModuleNotFoundError as missing:
+            raise SettingsError(
+                f"Session records on Redis need the package {missing.name}; "
+                "install it with: pip install 'dragoman[cluster]'"
+            ) from missing
+        return RedisRecords
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

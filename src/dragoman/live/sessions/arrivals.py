@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+
+import msgspec
 
 from dragoman.errors import DependencyDown
-from dragoman.ids import JobId, SessionId
+from dragoman.ids import JobId
 from dragoman.live.dispatch import Progress
 from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import AsrPartial, ErrorInfo, JobPartial, SchedulerToClient, UiEventName
 from dragoman.live.sessions.delivery import GAP_TIMEOUT, Delivery, Ready
-from dragoman.live.sessions.record import Delivered
+from dragoman.live.sessions.hold import Hold
+from dragoman.live.sessions.orders import targets_of
+from dragoman.live.sessions.record import Delivered, OpenJob, SessionRecord
 from dragoman.live.sessions.results import (
     error_message,
     failure,
     missing_result,
+    sent_before,
     translation_result,
     weight,
 )
@@ -38,33 +43,43 @@ class Arrivals:
 
     def __init__(
         self,
-        session_id: SessionId,
-        targets: Sequence[str],
+        record: SessionRecord,
         tools: Tools,
         client: Client,
+        hold: Hold,
         timeline: Timeline | None,
         on_sent: Callable[[], Awaitable[None]],
         spans: Spans | None = None,
     ) -> None:
         rules = tools.rules
-        self._session_id = session_id
+        self._session_id = record.session_id
+        self._targets = targets_of(record.init)
         self._tools = tools
         self._client = client
+        self._hold = hold
         self._timeline = timeline
         self._on_sent = on_sent
         self._spans = spans
         self._delivery: Delivery[JobRecord] = Delivery(
-            targets,
+            self._targets,
             reorder_window=rules.reorder_window,
             gap_grace_seconds=rules.gap_grace_seconds,
             keep_messages=rules.queue_messages,
             keep_bytes=rules.queue_bytes,
+            next_delivery_seq=record.next_delivery_seq,
+            next_index=min(
+                (job.utterance_index for job in record.open_jobs),
+                default=record.next_utterance_index,
+            ),
         )
         self._outbox: deque[Ready[JobRecord]] = deque()
         """Numbered, and not yet sent."""
         self._sending = False
-        self._sent_seq = 0
+        self._sent_seq = record.next_delivery_seq - 1
+        self.stored_index = record.next_utterance_index
+        """Utterances below it are stored; of the others nothing is sent yet."""
         self._retry_at: float | None = None
+        self._stopped = False
 
     @property
     def in_flight(self) -> int:
@@ -74,7 +89,12 @@ class Arrivals:
     @property
     def all_sent(self) -> bool:
         """Whether every utterance so far has ended, and the client was told."""
-        return not (self._delivery.in_flight or self._outbox or self._sending)
+        return not self._delivery.in_flight and self.idle
+
+    @property
+    def idle(self) -> bool:
+        """Whether everything that has a number was sent."""
+        return not (self._outbox or self._sending)
 
     @property
     def buffered_bytes(self) -> int:
@@ -150,10 +170,12 @@ class Arrivals:
         if not done:
             return
         jobs = [ready.payload.job_id for ready in done if ready.payload is not None]
-        client = self._client
-        await self._tools.records.acknowledged(
-            self._session_id, client.epoch, done[-1].delivery_seq
-        )
+        while not await self._tools.records.acknowledged(
+            self._session_id, self._client.epoch, done[-1].delivery_seq
+        ):
+            if not await self._hold.regain():
+                # Whoever owns the session now hears of it from the client.
+                return
         await self._tools.ledger.release(jobs)
 
     def send_again(self, after: int) -> None:
@@ -162,11 +184,63 @@ class Arrivals:
             if ready.delivery_seq <= self._sent_seq:
                 self._client.send(self._message(ready))
 
+    # --- one owner after another -----------------------------------------------------------------
+
+    def take_up(
+        self, record: SessionRecord, found: Mapping[JobId, JobRecord], has_upto: int
+    ) -> None:
+        """Go on where an earlier owner left off, with a client that has so much."""
+        open_targets: defaultdict[int, list[str]] = defaultdict(list)
+        for job in record.open_jobs:
+            open_targets[job.utterance_index].append(job.target)
+        for index in range(self._delivery.next_index, record.next_utterance_index):
+            self.open(index, open_targets[index])
+        for entry in record.unacknowledged:
+            if entry.delivery_seq > has_upto:
+                payload = found.get(entry.job_id) if entry.job_id is not None else None
+                ready = sent_before(entry, payload)
+                self._delivery.restore(ready, weight(ready.payload) if ready.payload else 0)
+
+    def describe(
+        self, record: SessionRecord, job_of: Callable[[int, str], JobId | None]
+    ) -> SessionRecord:
+        """The record with all that is stored of the way back."""
+        unsent = [OpenJob(ready.index, ready.target, _job_id(ready)) for ready in self._outbox]
+        held = [
+            OpenJob(index, target, payload.job_id if payload is not None else job_of(index, target))
+            for index, target, payload in self._delivery.undelivered()
+            if index < record.next_utterance_index
+        ]
+        open_jobs = sorted([*unsent, *held], key=lambda job: (job.utterance_index, job.target))
+        ended = dict.fromkeys(self._targets, record.next_utterance_index - 1)
+        for job in reversed(open_jobs):
+            if job.target in ended:
+                ended[job.target] = job.utterance_index - 1
+        first = self._outbox[0].delivery_seq if self._outbox else self._delivery.next_delivery_seq
+        return msgspec.structs.replace(
+            record,
+            next_delivery_seq=first,
+            open_jobs=tuple(open_jobs),
+            unacknowledged=tuple(
+                _delivered(ready)
+                for ready in self._delivery.unacknowledged(0)
+                if ready.delivery_seq < first
+            ),
+            ended={target: index for target, index in ended.items() if index >= 0},
+        )
+
+    def stop(self) -> None:
+        """Send nothing any more: another instance holds the session, or it is over."""
+        self._stopped = True
+        self._outbox.clear()
+
     # --- sending ---------------------------------------------------------------------------------
 
     async def _send(self, ready: Sequence[Ready[JobRecord]]) -> None:
         """Store the delivery numbers, then send; one after another, whoever comes."""
         self._count_dropped()
+        if self._stopped:
+            return
         self._outbox.extend(ready)
         if self._sending:
             return
@@ -174,7 +248,9 @@ class Arrivals:
         self._retry_at = None
         try:
             while self._outbox:
-                await self._store_and_send(list(self._outbox))
+                if not await self._store_and_send(self._next_batch()):
+                    self._retry_at = self._now() + RETRY_SECONDS
+                    break
         except DependencyDown as down:
             self._retry_at = self._now() + RETRY_SECONDS
             log.warning_limited(
@@ -184,9 +260,27 @@ class Arrivals:
             self._sending = False
         await self._on_sent()
 
-    async def _store_and_send(self, batch: Sequence[Ready[JobRecord]]) -> None:
+    def _next_batch(self) -> Sequence[Ready[JobRecord]]:
+        """What may go out now: nothing of an utterance that the next owner would ask for again."""
+        batch = []
+        for ready in self._outbox:
+            if ready.index >= self.stored_index:
+                break
+            batch.append(ready)
+        return batch
+
+    async def _store_and_send(self, batch: Sequence[Ready[JobRecord]]) -> bool:
+        """False when nothing could be stored, and so nothing was sent."""
+        if not batch:
+            return False
         entries = [_delivered(ready) for ready in batch]
-        await self._tools.records.delivered(self._session_id, self._client.epoch, entries)
+        while not await self._tools.records.delivered(
+            self._session_id, self._client.epoch, entries
+        ):
+            if not await self._hold.regain():
+                return False
+        if self._stopped:
+            return False
         for ready in batch:
             self._outbox.popleft()
             self._sent_seq = ready.delivery_seq
@@ -195,6 +289,7 @@ class Arrivals:
                 self._tell_delivered(ready, self._timeline)
             if self._spans is not None:
                 self._spans.delivered(ready.index, ready.target, _reason(ready))
+        return True
 
     def _message(self, ready: Ready[JobRecord]) -> SchedulerToClient:
         record = ready.payload
@@ -242,11 +337,9 @@ def _reason(ready: Ready[JobRecord]) -> str | None:
     return info.code if info is not None else None
 
 
+def _job_id(ready: Ready[JobRecord]) -> JobId | None:
+    return ready.payload.job_id if ready.payload is not None else None
+
+
 def _delivered(ready: Ready[JobRecord]) -> Delivered:
-    return Delivered(
-        ready.delivery_seq,
-        ready.index,
-        ready.target,
-        ready.payload.job_id if ready.payload is not None else None,
-        _reason(ready),
-    )
+    return Delivered(ready.delivery_seq, ready.index, ready.target, _job_id(ready), _reason(ready))

@@ -8,7 +8,7 @@ Numbers are given when an end goes out, and stay with it until the client acknow
 from __future__ import annotations
 
 from collections import Counter, OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Generic, TypeVar
 
 from dragoman.live.sessions.lane import End, Lane
@@ -125,6 +125,12 @@ class Delivery(Generic[P]):
     def unacknowledged(self, after: int) -> list[Ready[P]]:
         """What a client that resumes after this number gets again, under the same numbers."""
         return self._sent.after(after)
+
+    def undelivered(self) -> Iterator[tuple[int, str, P | None]]:
+        """What has no number yet: utterance, target, and the result where that is held back."""
+        for target, lane in self._lanes.items():
+            for index, payload in lane:
+                yield index, target, payload
 
     def restore(self, ready: Ready[P], size_bytes: int) -> None:
         """Keep again what an earlier owner of the session sent; in the order of the numbers."""

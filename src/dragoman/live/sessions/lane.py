@@ -33,6 +33,12 @@ class Lane(Generic[P]):
     def __len__(self) -> int:
         return len(self._order)
 
+    def __iter__(self) -> Iterator[tuple[int, P | None]]:
+        """The utterances in their order, each with its result where that is held back."""
+        for index in self._order:
+            end = self._held.get(index)
+            yield index, end.payload if end is not None else None
+
     @property
     def held(self) -> int:
         """How many ends wait for one before them."""

@@ -10,6 +10,7 @@ from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
     AUTO,
     Cut,
+    ErrorInfo,
     Mode,
     Pipeline,
     SessionInit,
@@ -34,6 +35,8 @@ class Speech(msgspec.Struct, frozen=True):
     """When its first audio came, in monotonic seconds."""
     next_chunk_seq: int = 0
     """The first chunk after it."""
+    refusal: ErrorInfo | None = None
+    """Why no job is made of it."""
 
     @property
     def size_bytes(self) -> int:
@@ -51,6 +54,17 @@ def whole_utterance(init: SessionInit, message: Utterance) -> Speech:
         src_lang=message.src_lang,
         pipeline=message.pipeline,
         features=message.features,
+    )
+
+
+def refused_utterance(init: SessionInit, message: Utterance, refusal: ErrorInfo) -> Speech:
+    """An utterance that ends without a job, in its turn."""
+    return Speech(
+        message.utterance_index,
+        targets_for(init, message),
+        JobInput(),
+        request_id=message.request_id,
+        refusal=refusal,
     )
 
 

@@ -1,11 +1,12 @@
-"""What a session needs of its connection, so that it need not know transports."""
+"""What sessions need of connections and of other instances, so that they need not know them."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from dragoman.ids import ConnectionId
+from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId
 from dragoman.live.protocol import SchedulerToClient
+from dragoman.live.sessions.record import SessionOwner
 
 
 class ClientLink(Protocol):
@@ -32,4 +33,20 @@ class ClientLink(Protocol):
 
     def finished(self) -> None:
         """Close it: the session came to its regular end."""
+        ...
+
+    def draining(self) -> None:
+        """Close it: this server is about to stop, and the client may go on at another."""
+        ...
+
+
+class SessionPeers(Protocol):
+    """The other instances. What they are told is a hint that may be lost; nobody waits for it."""
+
+    def taken(self, session_id: SessionId, before: SessionOwner, now: SessionOwner) -> None:
+        """Tell the instance that held a session that it was resumed here."""
+        ...
+
+    def ended(self, job_id: JobId, to: InstanceId) -> None:
+        """Tell the instance that holds a session now that a job of it has ended."""
         ...

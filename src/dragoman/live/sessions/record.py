@@ -14,6 +14,9 @@ import msgspec
 from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
 from dragoman.live.protocol import SessionInit
 
+MOST_TARGETS_ENDED = 32
+"""How many targets' last ends are kept; utterances may name targets of their own without end."""
+
 
 class SessionOwner(msgspec.Struct, frozen=True):
     """The connection that speaks for the session; a newer one has a higher epoch."""
@@ -57,20 +60,48 @@ class SessionRecord(msgspec.Struct, frozen=True):
     next_utterance_index: int = 0
     next_delivery_seq: int = 1
     open_jobs: tuple[OpenJob, ...] = ()
+    """In the order of utterances, then of targets."""
     unacknowledged: tuple[Delivered, ...] = ()
+    """In the order of their numbers."""
+    ended: dict[str, int] = {}
+    """The last utterance that was delivered for a target; it and those before never open again."""
 
 
 class SessionRecords(Protocol):
-    """Keeps session records. Writes answer False when the writer is no longer the owner."""
+    """Keeps session records. Writes answer False when the writer is no longer the owner.
 
-    async def create(self, record: SessionRecord) -> None: ...
+    Every operation may be asked again when its answer was lost: the second time changes nothing.
+    A keeper that cannot be reached raises DependencyDown.
+    """
+
+    async def create(self, record: SessionRecord) -> None:
+        """A session was opened."""
+        ...
+
+    async def restore(self, record: SessionRecord) -> bool:
+        """Write a record that is gone, or that an earlier owner left, again.
+
+        What the same owner has already stored stays as it is. False when the session has a newer
+        owner, or another one of the same epoch.
+        """
+        ...
 
     async def read(self, session_id: SessionId) -> SessionRecord | None: ...
 
     async def take(
         self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
     ) -> SessionRecord | None:
-        """Become the owner: the epoch rises, and the record as it is now comes back."""
+        """Become the owner: the epoch rises, and the record as it is now comes back.
+
+        A connection that is the owner stays it under the same epoch.
+        """
+        ...
+
+    async def renew(self, owned: Sequence[tuple[SessionId, int]]) -> tuple[SessionId, ...]:
+        """Go on owning sessions, each named with its epoch; those that are not the asker's.
+
+        Records that nobody renews or writes are forgotten after a while.
+        """
         ...
 
     async def opened(
@@ -82,13 +113,20 @@ class SessionRecords(Protocol):
         next_chunk_seq: int,
         next_utterance_index: int,
     ) -> bool:
-        """An utterance has its jobs: its chunks need not be sent again."""
+        """An utterance has its jobs: its chunks need not be sent again.
+
+        A job of an utterance that was already delivered for its target stays closed, and neither
+        number goes back.
+        """
         ...
 
     async def delivered(
         self, session_id: SessionId, epoch: int, entries: Sequence[Delivered]
     ) -> bool:
-        """These have their delivery numbers now, and are no longer open; told twice, it is once."""
+        """These have their delivery numbers now, and are no longer open; told twice, it is once.
+
+        Each target's utterances are told in their order.
+        """
         ...
 
     async def acknowledged(self, session_id: SessionId, epoch: int, upto: int) -> bool:
@@ -100,94 +138,3 @@ class SessionRecords(Protocol):
         ...
 
     async def count(self) -> int: ...
-
-
-class MemoryRecords:
-    """Session records in one process's memory."""
-
-    def __init__(self, keep_delivered: int) -> None:
-        self._keep_delivered = keep_delivered
-        self._records: dict[SessionId, SessionRecord] = {}
-
-    async def create(self, record: SessionRecord) -> None:
-        self._records[record.session_id] = record
-
-    async def read(self, session_id: SessionId) -> SessionRecord | None:
-        return self._records.get(session_id)
-
-    async def take(
-        self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
-    ) -> SessionRecord | None:
-        record = self._records.get(session_id)
-        if record is None:
-            return None
-        owner = SessionOwner(instance_id, connection_id, record.owner.epoch + 1)
-        self._records[session_id] = taken = msgspec.structs.replace(record, owner=owner)
-        return taken
-
-    async def opened(
-        self,
-        session_id: SessionId,
-        epoch: int,
-        jobs: Sequence[OpenJob],
-        *,
-        next_chunk_seq: int,
-        next_utterance_index: int,
-    ) -> bool:
-        record = self._owned(session_id, epoch)
-        if record is None:
-            return False
-        known = {(job.utterance_index, job.target): job for job in record.open_jobs}
-        known.update({(job.utterance_index, job.target): job for job in jobs})
-        self._records[session_id] = msgspec.structs.replace(
-            record,
-            open_jobs=tuple(known.values()),
-            next_chunk_seq=next_chunk_seq,
-            next_utterance_index=next_utterance_index,
-        )
-        return True
-
-    async def delivered(
-        self, session_id: SessionId, epoch: int, entries: Sequence[Delivered]
-    ) -> bool:
-        record = self._owned(session_id, epoch)
-        if record is None:
-            return False
-        done = {(entry.utterance_index, entry.target) for entry in entries}
-        new = [entry for entry in entries if entry.delivery_seq >= record.next_delivery_seq]
-        kept = (*record.unacknowledged, *new)[-self._keep_delivered :]
-        last = max((entry.delivery_seq for entry in entries), default=0)
-        self._records[session_id] = msgspec.structs.replace(
-            record,
-            open_jobs=tuple(
-                job for job in record.open_jobs if (job.utterance_index, job.target) not in done
-            ),
-            unacknowledged=kept,
-            next_delivery_seq=max(record.next_delivery_seq, last + 1),
-        )
-        return True
-
-    async def acknowledged(self, session_id: SessionId, epoch: int, upto: int) -> bool:
-        record = self._owned(session_id, epoch)
-        if record is None:
-            return False
-        self._records[session_id] = msgspec.structs.replace(
-            record,
-            unacknowledged=tuple(
-                entry for entry in record.unacknowledged if entry.delivery_seq > upto
-            ),
-        )
-        return True
-
-    async def forget(self, session_id: SessionId, epoch: int) -> bool:
-        if self._owned(session_id, epoch) is None:
-            return False
-        del self._records[session_id]
-        return True
-
-    async def count(self) -> int:
-        return len(self._records)
-
-    def _owned(self, session_id: SessionId, epoch: int) -> SessionRecord | None:
-        record = self._records.get(session_id)
-        return record if record is not None and record.owner.epoch == epoch else None

@@ -13,6 +13,8 @@ from dragoman.live.protocol import (
     Scheduling,
     TranslationResult,
 )
+from dragoman.live.sessions.record import Delivered
+from dragoman.live.sessions.unacknowledged import DROPPED, Ready
 
 _ENVELOPE_BYTES = 512
 """What a result weighs beside its texts and audio."""
@@ -110,6 +112,18 @@ def error_message(
         utterance_index=index,
         request_id=request_id,
     )
+
+
+def sent_before(entry: Delivered, record: JobRecord | None) -> Ready[JobRecord]:
+    """What an earlier owner of the session sent, with its payload where the ledger still has it."""
+    info = failure(record) if record is not None else None
+    if entry.reason is not None:
+        kept = record if info is not None and info.code == entry.reason else None
+        reason = None if kept is not None else entry.reason
+    else:
+        kept = record if record is not None and record.output is not None else None
+        reason = None if kept is not None else DROPPED
+    return Ready(entry.delivery_seq, entry.utterance_index, entry.target, kept, reason)
 
 
 def weight(record: JobRecord) -> int:

@@ -7,30 +7,28 @@ messages are handled one after another, results arrive whenever they do.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
+
+import msgspec
 
 from dragoman import errors
-from dragoman.ids import SessionId, TenantId
-from dragoman.live.ledger import JobInput
+from dragoman.ids import ConnectionId, JobId
+from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import (
-    AUTO,
     AudioChunk,
-    ErrorInfo,
     ServerHeartbeat,
     SessionCloseAck,
-    SessionInit,
     SessionState,
-    UiEventName,
     Utterance,
-    check_utterance,
 )
 from dragoman.live.sessions.arrivals import Arrivals
-from dragoman.live.sessions.audio import make_meter
 from dragoman.live.sessions.departures import Departures
-from dragoman.live.sessions.orders import Speech, targets_for, targets_of, whole_utterance
+from dragoman.live.sessions.hold import Hold
+from dragoman.live.sessions.intake import Intake
+from dragoman.live.sessions.open_index import OpenIndex
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.pressure import Pressure
-from dragoman.live.sessions.segmenter import Segment, Segmenter
+from dragoman.live.sessions.record import SessionOwner, SessionRecord
 from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.timeline import Timeline
 from dragoman.live.sessions.tools import Client, Tools
@@ -44,45 +42,42 @@ class Session:
 
     def __init__(
         self,
-        session_id: SessionId,
-        tenant: TenantId,
-        init: SessionInit,
+        record: SessionRecord,
         tools: Tools,
         on_over: Callable[[Session], None],
     ) -> None:
-        self.session_id = session_id
-        self.tenant = tenant
-        self.init = init
+        """A session as its record says; `take_up` follows when an earlier owner wrote that."""
+        self.session_id = record.session_id
+        self.tenant = record.tenant
+        self.init = record.init
         self.state = SessionState.DISCONNECTED
+        self.handed_on = False
+        """Another instance holds the session, or may have it: it is over here, but only here."""
         self.last_heard = tools.clock.monotonic()
+        self._start = record
         self._tools = tools
         self._on_over = on_over
-        self._client = Client()
-        self._targets = targets_of(init)
-        timeline = Timeline(session_id, self._client.send, tools.clock) if init.ui_events else None
-        self._timeline = timeline
-        spans = Spans(session_id, init, tools.tracing, tools.clock) if tools.tracing else None
+        self._client = client = Client(record.owner)
+        init = record.init
+        timeline = Timeline(self.session_id, client.send, tools.clock) if init.ui_events else None
+        spans = Spans(self.session_id, init, tools.tracing, tools.clock) if tools.tracing else None
         self._spans = spans
-        self._arrivals = Arrivals(
-            session_id, self._targets, tools, self._client, timeline, self._moved, spans
+        self._hold = hold = Hold(
+            self.session_id,
+            tools.records,
+            client,
+            compose=self.describe,
+            on_lost=self._lost,
+            on_restored=self._restored,
         )
+        self._arrivals = Arrivals(record, tools, client, hold, timeline, self._moved, spans)
+        self._open_index = OpenIndex(record, tools, client, hold, self._arrivals)
         self._departures = Departures(
-            session_id,
-            tenant,
-            init,
-            tools,
-            self._client,
-            self._arrivals,
-            spans,
-            watched=init.ui_events,
+            record, tools, client, self._open_index, self._arrivals, spans
         )
+        self._intake = Intake(record, tools, self._departures, self._arrivals, timeline, spans)
         self._pressure = Pressure(tools.rules.max_inflight)
-        self._meter = make_meter(init.audio_format, init.sample_rate)
-        self._segmenter: Segmenter | None = None
-        self._began = 0.0
-        """When the utterance that is being spoken began."""
-        self._by_utterance = False
-        self._next_index = 0
+        self._draining = False
         self._kept_bytes = 0
         """What the process's budget was charged for this session."""
         self._timer: asyncio.TimerHandle | None = None
@@ -99,35 +94,54 @@ class Session:
     @property
     def next_chunk_seq(self) -> int:
         """The first chunk that is in no stored job."""
-        return self._departures.next_chunk_seq
+        return self._open_index.next_chunk_seq
 
     @property
     def tgt_langs(self) -> tuple[str, ...]:
         """The languages it is translated into; both, where it goes either way."""
-        two_ways = (self.init.lang_a, self.init.lang_b)
-        return self.init.targets or tuple(language for language in two_ways if language)
+        return self.init.heard
 
     @property
     def next_utterance_index(self) -> int:
-        return self._next_index
+        return self._intake.next_index
 
     @property
     def in_flight(self) -> int:
         """Utterances not yet delivered or announced for every target."""
         return self._arrivals.in_flight
 
+    def describe(self) -> SessionRecord:
+        """The session's record as it should be stored now."""
+        stored = msgspec.structs.replace(
+            self._start,
+            owner=self._client.owner,
+            next_chunk_seq=self._open_index.next_chunk_seq,
+            next_utterance_index=self._open_index.next_utterance_index,
+        )
+        return self._arrivals.describe(stored, self._departures.job_of)
+
     # --- its connection --------------------------------------------------------------------------
 
-    def attach(self, link: ClientLink, epoch: int) -> None:
+    def expect(self, connection_id: ConnectionId) -> None:
+        """A connection asks to speak for the session."""
+        self._client.connections.add(connection_id)
+
+    def was_held_by(self, owner: SessionOwner) -> bool:
+        """Whether such an owner is this very session, over some connection."""
+        mine = self._client.owner.instance_id == owner.instance_id
+        return mine and owner.connection_id in self._client.connections
+
+    def attach(self, link: ClientLink, owner: SessionOwner) -> None:
         """The client speaks over this connection from now on."""
-        before, self._client.link, self._client.epoch = self._client.link, link, epoch
+        before, self._client.link = self._client.link, link
+        self._client.own(owner)
+        self._client.connections = {owner.connection_id}
         if before is not None:
             before.superseded()
         if self.state is SessionState.DISCONNECTED:
             self.state = SessionState.ACTIVE
-        if self._segmenter is not None:
-            self._segmenter.resume(self._tools.clock.monotonic())
-            self._arm()
+        self._intake.resume()
+        self._arm()
 
     async def go_on(self, last_delivery_seq: int) -> None:
         """The client is back, and has everything up to a number."""
@@ -145,8 +159,7 @@ class Session:
         self._client.link = None
         if self.state is SessionState.ACTIVE:
             self.state = SessionState.DISCONNECTED
-        if self._segmenter is not None:
-            self._segmenter.suspend(self._tools.clock.monotonic())
+        self._intake.suspend()
         return True
 
     # --- what the client says --------------------------------------------------------------------
@@ -154,26 +167,12 @@ class Session:
     async def audio(self, chunk: AudioChunk) -> None:
         """A piece of audio, to be cut into utterances."""
         self._check_open()
-        if self._by_utterance:
-            raise errors.InvalidMessage(
-                "This session sends whole utterances; audio_chunk and utterance do not mix."
-            )
-        segmenter = self._segmenter
-        if segmenter is None:
-            segmenter = self._segmenter = Segmenter(self._tools.rules.segments, self._meter)
-        now = self._tools.clock.monotonic()
-        begins = not segmenter.buffered_bytes
-        if begins:
-            self._began = now
-        segments = segmenter.push(chunk.seq, chunk.payload, chunk.is_final, now)
-        if begins and self._timeline is not None and chunk.payload:
-            self._timeline.tell(self._next_index, UiEventName.INPUT_STARTED)
-        if segments or segmenter.ignored:
-            await self._cut(segmenter, segments)
-        if self._spans is not None and segmenter.buffered_bytes:
-            self._spans.heard(self._next_index)
+        if self._draining:
+            return
+        if await self._intake.audio(chunk):
+            self._press()
         within = self._keep_account()
-        kept = segmenter.buffered_bytes + self._departures.waiting_bytes
+        kept = self._intake.buffered_bytes + self._departures.waiting_bytes
         if self.link is not None and (not within or kept > self._tools.rules.queue_bytes):
             self.link.overrun("more audio came than can be kept; wait for results")
         self._arm()
@@ -181,31 +180,9 @@ class Session:
     async def utterance(self, message: Utterance) -> None:
         """A whole utterance."""
         self._check_open()
-        if self._segmenter is not None:
-            raise errors.InvalidMessage(
-                "This session sends audio chunks; utterance and audio_chunk do not mix."
-            )
-        index = message.utterance_index
-        if index < self._next_index:
-            return
-        if index > self._next_index:
-            raise errors.InvalidMessage(
-                f"utterance_index {index} came where {self._next_index} is next; "
-                "send them next after next."
-            )
-        self._by_utterance = True
-        self._next_index += 1
-        if self._timeline is not None:
-            self._timeline.tell(index, UiEventName.INPUT_ENDED)
-        try:
-            self._check(message)
-        except errors.DragomanError as error:
-            await self._refuse(message, error)
-            return
-        self._departures.add(whole_utterance(self.init, message))
-        self._keep_account()
-        await self._departures.go()
-        self._press()
+        if not self._draining and await self._intake.utterance(message):
+            self._keep_account()
+            self._press()
 
     async def heartbeat(self, last_delivery_seq: int | None) -> None:
         """The client is there, and has everything up to a number."""
@@ -226,86 +203,66 @@ class Session:
 
     async def close(self) -> None:
         """The speaker is done: the last cut is made, and the end comes after the last result."""
-        if self.state in (SessionState.CLOSING, SessionState.OVER):
+        if self.state in (SessionState.CLOSING, SessionState.OVER) or self._draining:
             return
         self.state = SessionState.CLOSING
-        if self._segmenter is not None:
-            now = self._tools.clock.monotonic()
-            await self._cut(self._segmenter, self._segmenter.close(now))
+        await self._intake.close()
+        self._press()
         self._finish_if_done()
 
-    async def abandon(self) -> None:
-        """The client did not come back: its jobs are cancelled, its open audio is dropped."""
+    # --- one owner after another -----------------------------------------------------------------
+
+    def take_up(self, found: Mapping[JobId, JobRecord], has_upto: int) -> None:
+        """Go on where an earlier owner left off, with what the ledger knows of its jobs."""
+        self._arrivals.take_up(self._start, found, has_upto)
+
+    async def take_up_jobs(self, found: Mapping[JobId, JobRecord]) -> None:
+        """The client is there: bring it what has ended, and wait for the rest."""
+        await self._departures.take_up(self._start.open_jobs, found)
+        self._arm()
+
+    async def check_hold(self) -> bool:
+        """Find out whether the session is still this instance's; if not, it is let go of."""
+        return self.state is not SessionState.OVER and await self._hold.regain()
+
+    def hand_on(self) -> None:
+        """Let go of the session: its jobs go on, and another instance brings their results."""
         if self.state is SessionState.OVER:
             return
-        open_audio = self._segmenter is not None and self._segmenter.buffered_bytes > 0
+        self.handed_on = True
+        link = self.link
+        self._departures.hand_on()
         self._over()
-        dropped = open_audio + await self._departures.stop()
-        if dropped:
-            self._tools.metrics.audio_ignored.labels("session_gone").inc(dropped)
-        # A job that was just being made has left a trace of the session with dispatch.
-        self._tools.dispatcher.routes.forget(self.session_id)
+        if link is not None:
+            link.superseded()
 
-    def stop(self) -> None:
-        """The server stops: nothing more becomes due."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+    def drain(self) -> None:
+        """Take in nothing more; once what is under way has been delivered, the client is sent on.
 
-    # --- from speech to utterances ---------------------------------------------------------------
+        It keeps what was not stored, and says it again to the next instance.
+        """
+        self._draining = True
+        self._departures.hold_back()
+        self._finish_if_done()
 
-    async def _cut(self, segmenter: Segmenter, segments: Sequence[Segment]) -> None:
-        """Utterances are complete. They get their numbers before anything else can happen."""
-        for segment in segments:
-            self._tools.metrics.web_task_finalized.labels(segment.cut.value).inc()
-            speech = Speech(
-                self._next_index,
-                self._targets,
-                JobInput(audio=self._meter.join(segment.chunks)),
-                cut=segment.cut,
-                began=self._began,
-                next_chunk_seq=segment.next_seq,
-            )
-            self._began = self._tools.clock.monotonic()
-            self._next_index += 1
-            if self._timeline is not None:
-                self._timeline.tell(speech.index, UiEventName.INPUT_ENDED)
-            self._departures.add(speech)
-        for reason, count in segmenter.ignored.items():
-            self._tools.metrics.audio_ignored.labels(reason).inc(count)
-        segmenter.ignored.clear()
-        if segments and segmenter.buffered_bytes and self._timeline is not None:
-            self._timeline.tell(self._next_index, UiEventName.INPUT_STARTED)
-        if segments:
-            await self._departures.go()
-            self._press()
+    def _send_on_if_done(self) -> None:
+        link = self.link
+        busy = self._departures.working or self._departures.departing
+        if link is not None and (busy or not self._arrivals.idle):
+            return
+        self.handed_on = True
+        self._departures.hand_on()
+        self._over()
+        if link is not None:
+            link.draining()
 
-    def _check(self, message: Utterance) -> None:
-        """Refuse an utterance that makes no sense, or that is too much now."""
-        check_utterance(message)
-        if message.src_lang == AUTO and not self.init.auto_langs:
-            raise errors.InvalidMessage(
-                "`src_lang` is `auto`, and the session lists no auto_langs; name the language."
-            )
-        if self._arrivals.in_flight >= self._tools.rules.max_inflight:
-            raise errors.RateLimited(
-                "The session has as many utterances in flight as it may; wait for results."
-            )
-        size = len(message.audio or b"") + len(message.text or "")
-        if not self._tools.budget.has_room(size):
-            raise errors.RateLimited("The server keeps as much as it may; wait for results.")
+    def _lost(self, owner: SessionOwner) -> None:
+        log.info("session_handed_on", session_id=self.session_id, to=owner.instance_id)
+        self.hand_on()
 
-    async def _refuse(self, message: Utterance, error: errors.DragomanError) -> None:
-        """The utterance ends in its turn, with the reason."""
-        index, targets = message.utterance_index, targets_for(self.init, message)
-        info = ErrorInfo(error.code, error.message, details=error.details or None)
-        self._arrivals.open(index, targets)
-        for target in targets:
-            await self._arrivals.refused(index, target, info, message.request_id)
-
-    def _check_open(self) -> None:
-        if self.state is not SessionState.ACTIVE:
-            raise errors.SessionClosed("The session is closing; open another one.")
+    def _restored(self) -> None:
+        """What forgot the record may have forgotten the jobs too."""
+        self._tools.dispatcher.spawn(self._departures.look_for_lost_jobs(driven_too=True))
 
     # --- time and bounds -------------------------------------------------------------------------
 
@@ -327,16 +284,17 @@ class Session:
 
     async def _due(self) -> None:
         try:
-            if self._segmenter is not None:
-                now = self._tools.clock.monotonic()
-                await self._cut(self._segmenter, self._segmenter.due(now))
+            if not self._draining and await self._intake.due():
+                self._press()
+            if not self._departures.departing:
+                await self._open_index.store_rest()
             await self._arrivals.due()
         finally:
             self._arm()
 
     def _arm(self) -> None:
         """Wake at the next deadline. One that moves later costs nothing."""
-        spoken = self._segmenter.deadline if self._segmenter is not None else None
+        spoken = self._intake.deadline if not self._draining else None
         times = [at for at in (spoken, self._arrivals.deadline) if at is not None]
         if not times or self.state is SessionState.OVER:
             return
@@ -364,7 +322,7 @@ class Session:
         if self.state is SessionState.OVER:
             return True
         kept = (
-            (self._segmenter.buffered_bytes if self._segmenter is not None else 0)
+            self._intake.buffered_bytes
             + self._departures.waiting_bytes
             + self._departures.working_bytes
             + self._arrivals.buffered_bytes
@@ -373,23 +331,47 @@ class Session:
         self._kept_bytes = kept
         return within
 
+    def _check_open(self) -> None:
+        if self.state is not SessionState.ACTIVE:
+            raise errors.SessionClosed("The session is closing; open another one.")
+
     # --- the end ---------------------------------------------------------------------------------
 
+    async def abandon(self) -> None:
+        """The client did not come back: its jobs are cancelled, its open audio is dropped."""
+        if self.state is SessionState.OVER:
+            return
+        open_audio = self._intake.buffered_bytes > 0
+        self._over()
+        dropped = open_audio + await self._departures.stop()
+        if dropped:
+            self._tools.metrics.audio_ignored.labels("session_gone").inc(dropped)
+        # A job that was just being made has left a trace of the session with dispatch.
+        self._tools.dispatcher.routes.forget(self.session_id)
+
+    def stop(self) -> None:
+        """The server stops: nothing more becomes due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
     def _finish_if_done(self) -> None:
-        """End a closing session once everything was sent.
+        """End a closing session once everything was sent, and send a draining one's client on.
 
         While its client is away it waits: the client may come back for its last results.
         """
         link = self.link
-        if self.state is not SessionState.CLOSING or link is None or not self._arrivals.all_sent:
-            return
-        link.send(SessionCloseAck())
-        link.finished()
-        self._over()
+        if self.state is SessionState.CLOSING and link is not None and self._arrivals.all_sent:
+            link.send(SessionCloseAck())
+            link.finished()
+            self._over()
+        elif self._draining and self.state is not SessionState.OVER:
+            self._send_on_if_done()
 
     def _over(self) -> None:
         self.state = SessionState.OVER
         self.stop()
+        self._arrivals.stop()
         self._tools.budget.change(-self._kept_bytes)
         self._kept_bytes = 0
         self._client.link = None

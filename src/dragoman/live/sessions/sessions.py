@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, OrderedDict
-from collections.abc import Iterator
+from collections.abc import Awaitable
 from hashlib import sha256
-from heapq import nsmallest
 from hmac import compare_digest
+from itertools import islice
 from random import Random
 
 import msgspec
@@ -21,142 +20,132 @@ from dragoman.live.protocol import (
     SessionState,
     check_session_init,
 )
-from dragoman.live.sessions.languages import LanguageUsage
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionOwner, SessionRecord
+from dragoman.live.sessions.revival import read_jobs, release_heard
 from dragoman.live.sessions.session import Session
+from dragoman.live.sessions.table import SessionTable
 from dragoman.live.sessions.tools import Tools
+from dragoman.live.sessions.turns import Turns
 from dragoman.observability import get_logger, yielding
 
 log = get_logger("dragoman.sessions")
 
 TICK_SECONDS = 0.5
 CHECK_SECONDS = 5.0
+RENEW_SECONDS = 10.0
+"""How often an instance says that it still owns its sessions' records."""
+
 _SECRET_BITS = 256
 _RETRY_MS = 1000
+_RENEWED_AT_A_TIME = 500
 
 
-class Sessions:
-    """The table of sessions."""
+class Sessions(SessionTable):
+    """The sessions of this instance, from their opening to their end or to another instance."""
 
     def __init__(self, tools: Tools, instance_id: InstanceId, random: Random) -> None:
+        super().__init__(tools.clock)
         self._tools = tools
         self._instance_id = instance_id
         self._random = random
-        self._open: dict[SessionId, Session] = {}
-        self._by_tenant: Counter[TenantId] = Counter()
-        self.languages = LanguageUsage()
-        self._by_heard: OrderedDict[SessionId, Session] = OrderedDict()
-        """Connected sessions, the one not heard of for longest first."""
-        self._gone: OrderedDict[SessionId, float] = OrderedDict()
-        """Disconnected ones, and since when."""
         self._to_forget: dict[SessionId, int] = {}
         """Sessions that are over and whose records are still kept, with their epochs."""
-
-    def __len__(self) -> int:
-        return len(self._open)
-
-    def __iter__(self) -> Iterator[Session]:
-        return iter(list(self._open.values()))
-
-    def find(self, session_id: SessionId) -> Session | None:
-        return self._open.get(session_id)
-
-    def after(
-        self, session_id: SessionId | None, limit: int, tenant: TenantId | None = None
-    ) -> list[Session]:
-        """Some sessions, of one tenant or of all, in the order of their ids."""
-        found = (
-            session
-            for session in self._open.values()
-            if (session_id is None or session.session_id > session_id)
-            and (tenant is None or session.tenant == tenant)
-        )
-        return nsmallest(limit, found, key=lambda session: session.session_id)
+        self._resuming = Turns(tools.watch)
+        self._drained: asyncio.Event | None = None
+        """Set when no session is left; None while new ones may come."""
 
     async def open(self, init: SessionInit, tenant: TenantId, link: ClientLink) -> Session:
         """Open a session, or go on with the one the resume_token is for."""
+        self._check_takes_sessions()
         if init.resume_token is not None:
             resumed = await self._resume(init, tenant, link)
             if resumed is not None:
                 return resumed
         check_session_init(init)
-        self._check_room(tenant)
+        self._check_room()
         session_id = SessionId(new_id(self._random, "s"))
         secret = f"{self._random.getrandbits(_SECRET_BITS):064x}"
-        session = Session(session_id, tenant, init, self._tools, self._over)
         owner = SessionOwner(self._instance_id, link.id, 1)
-        self._enter(session)
+        record = SessionRecord(session_id, tenant, _hash(secret), _without_token(init), owner)
+        await self._check_tenant(tenant, session_id)
+        session = self._enter(record)
         try:
-            await self._tools.records.create(
-                SessionRecord(session_id, tenant, _hash(secret), _without_token(init), owner)
-            )
+            await self._tools.records.create(record)
+            self._check_takes_sessions()
         except BaseException:
             self._over(session)
             raise
-        session.attach(link, owner.epoch)
+        session.attach(link, owner)
         self.heard(session)
         self._ack(session, f"{session_id}.{secret}", resumed=False)
         return session
 
-    def heard(self, session: Session) -> None:
-        """Something came from the client."""
-        if session.state is SessionState.OVER:
-            return
-        session.last_heard = self._tools.clock.monotonic()
-        self._by_heard[session.session_id] = session
-        self._by_heard.move_to_end(session.session_id)
-
-    def disconnected(self, session: Session, link: ClientLink) -> None:
-        """A client's connection is gone; it may come back for a while."""
-        if session.detach(link) and self._open.get(session.session_id) is session:
-            self._by_heard.pop(session.session_id, None)
-            self._gone[session.session_id] = self._tools.clock.monotonic()
-
     async def run(self) -> None:
         """Find clients that fell silent, and end sessions whose client did not come back."""
-        checked_at = self._tools.clock.monotonic()
+        checked_at = renewed_at = self._tools.clock.monotonic()
         try:
             while True:
                 await asyncio.sleep(TICK_SECONDS)
-                self._time_out_silent()
-                await self._end_gone()
+                self._time_out_silent(self._tools.rules.heartbeat_timeout_seconds)
+                await _unless_down("end", self._end_gone())
                 await self._forget_records()
-                if self._tools.clock.monotonic() - checked_at >= CHECK_SECONDS:
-                    checked_at = self._tools.clock.monotonic()
-                    await self._look_for_lost_jobs()
+                now = self._tools.clock.monotonic()
+                if now - checked_at >= CHECK_SECONDS:
+                    checked_at = now
+                    await _unless_down("look for lost jobs", self._look_for_lost_jobs())
+                if self._tools.peers is not None and now - renewed_at >= RENEW_SECONDS:
+                    renewed_at = now
+                    await _unless_down("renew", self.renew())
         finally:
             for session in self:
                 session.stop()
 
-    def _time_out_silent(self) -> None:
-        limit = self._tools.clock.monotonic() - self._tools.rules.heartbeat_timeout_seconds
-        for session in list(self._by_heard.values()):
-            if session.last_heard > limit:
-                return
-            self._by_heard.pop(session.session_id)
-            if session.link is not None:
-                session.link.timed_out()
+    # --- other instances -------------------------------------------------------------------------
+
+    async def renew(self) -> None:
+        """Go on owning the sessions here; let go of those that others own by now."""
+        held = iter([(session.session_id, session.epoch) for session in self])
+        while some := tuple(islice(held, _RENEWED_AT_A_TIME)):
+            for session_id in await self._tools.records.renew(some):
+                session = self._open.get(session_id)
+                if session is not None:
+                    await session.check_hold()
+
+    async def taken(self, session_id: SessionId, epoch: int) -> None:
+        """Another instance says that it owns a session since this epoch."""
+        session = self._open.get(session_id)
+        if session is not None and session.epoch < epoch:
+            await session.check_hold()
+
+    async def drain(self) -> None:
+        """Send every client on to another instance, once it has been told what is under way."""
+        self._drained = asyncio.Event()
+        for session in self:
+            session.drain()
+        if self._open:
+            await self._drained.wait()
 
     async def _look_for_lost_jobs(self) -> None:
-        try:
-            async for session in yielding(self, self._tools.clock):
-                await session.look_for_lost_jobs()
-        except errors.DependencyDown as error:
-            log.warning_limited(
-                "lost_jobs_not_looked_for", key="lost", every_seconds=10, error=error.message
-            )
+        async for session in yielding(self, self._tools.clock):
+            await session.look_for_lost_jobs()
 
     async def _end_gone(self) -> None:
-        limit = self._tools.clock.monotonic() - self._tools.rules.resume_grace_seconds
-        for session_id, since in list(self._gone.items()):
-            if since > limit:
-                return
+        for session_id in self._gone_for(self._tools.rules.resume_grace_seconds):
             session = self._open.get(session_id)
-            self._gone.pop(session_id, None)
             if session is not None and session.link is None:
+                if self._tools.peers is not None and await self._is_elsewhere(session):
+                    continue
                 log.info("session_abandoned", session_id=session_id)
                 await session.abandon()
+            self._gone.pop(session_id, None)
+
+    async def _is_elsewhere(self, session: Session) -> bool:
+        """Whether another instance owns the session by now; its jobs are none of ours then."""
+        named = ((session.session_id, session.epoch),)
+        return bool(await self._tools.records.renew(named)) and (
+            not await session.check_hold() and session.handed_on
+        )
 
     async def _forget_records(self) -> None:
         """Forget sessions that are over; those that cannot be forgotten now, at the next tick."""
@@ -175,38 +164,102 @@ class Sessions:
     async def _forget_unheard_take(self, session_id: SessionId) -> None:
         """A resume raised the epoch, and the answer was lost: the record is still this one's."""
         record = await self._tools.records.read(session_id)
-        if record is not None and record.owner.instance_id == self._instance_id:
+        if record is None or session_id in self._open:
+            return
+        if record.owner.instance_id == self._instance_id:
             await self._tools.records.forget(session_id, record.owner.epoch)
 
     async def _resume(
         self, init: SessionInit, tenant: TenantId, link: ClientLink
     ) -> Session | None:
+        session_id = SessionId((init.resume_token or "").rpartition(".")[0])
+        async with self._resuming.turn(session_id):
+            return await self._resume_alone(session_id, init, tenant, link)
+
+    async def _resume_alone(
+        self, session_id: SessionId, init: SessionInit, tenant: TenantId, link: ClientLink
+    ) -> Session | None:
+        """Become the session's owner, and go on with it as it is here or as its record says."""
         token = init.resume_token or ""
-        session_id, _, secret = token.rpartition(".")
-        session = self._open.get(SessionId(session_id))
-        record = await self._tools.records.read(SessionId(session_id))
-        if session is None or record is None or record.tenant != tenant:
+        session = self._open.get(session_id)
+        record = await self._find_record(session_id, session)
+        if record is None or record.tenant != tenant:
             return None
-        if not compare_digest(record.secret_hash, _hash(secret)):
+        if not compare_digest(record.secret_hash, _hash(token.rpartition(".")[2])):
             return None
-        taken = await self._tools.records.take(session.session_id, self._instance_id, link.id)
-        if taken is None or session.state is SessionState.OVER:
+        if session is not None:
+            session.expect(link.id)
+        else:
+            self._check_room()
+        taken = await self._tools.records.take(session_id, self._instance_id, link.id)
+        if taken is None:
             return None
-        self._gone.pop(session.session_id, None)
-        session.attach(link, taken.owner.epoch)
-        self.heard(session)
-        self._ack(session, token, resumed=True)
+        if session is not None and session.state is SessionState.OVER and not session.handed_on:
+            return None
+        if session is not None and not _is_next(session, record.owner, taken.owner):
+            session.hand_on()
+        if session is None or session.handed_on:
+            return await self._take_up(record.owner, taken, init, link)
+        self._resumed(session, taken.owner, token, link)
         await session.go_on(init.last_delivery_seq)
         return session
 
-    def _check_room(self, tenant: TenantId) -> None:
-        rules = self._tools.rules
-        if len(self._open) >= rules.max_sessions:
+    async def _find_record(
+        self, session_id: SessionId, session: Session | None
+    ) -> SessionRecord | None:
+        """The record that a client wants to go on with; one that is gone is as the session is."""
+        record = await self._tools.records.read(session_id)
+        if session is not None:
+            if record is None and self._tools.peers is not None:
+                record = session.describe()
+                await self._tools.records.restore(record)
+            return record
+        alone = self._tools.peers is None
+        return None if alone or session_id in self._to_forget else record
+
+    async def _take_up(
+        self, before: SessionOwner, taken: SessionRecord, init: SessionInit, link: ClientLink
+    ) -> Session:
+        """Go on with a session that another instance held, or this one before it let go."""
+        peers, has_upto = self._tools.peers, init.last_delivery_seq
+        if peers is not None and before.instance_id != self._instance_id:
+            peers.taken(taken.session_id, before, taken.owner)
+        found = await read_jobs(taken, has_upto, self._tools)
+        self._check_takes_sessions()
+        session = self._enter(taken)
+        if self._tools.tenants is not None:
+            self._tools.tenants.adopt(session.tenant, session.session_id)
+        session.take_up(found, has_upto)
+        self._resumed(session, taken.owner, init.resume_token or "", link)
+        await session.go_on(has_upto)
+        await session.take_up_jobs(found)
+        await _unless_down("release", release_heard(taken, has_upto, self._tools))
+        return session
+
+    def _resumed(self, session: Session, owner: SessionOwner, token: str, link: ClientLink) -> None:
+        self._gone.pop(session.session_id, None)
+        session.attach(link, owner)
+        self.heard(session)
+        self._ack(session, token, resumed=True)
+
+    def _check_takes_sessions(self) -> None:
+        if self._drained is not None:
+            raise errors.ServerDraining("This server is shutting down; ask another one.")
+
+    def _check_room(self) -> None:
+        if len(self._open) >= self._tools.rules.max_sessions:
             raise errors.RateLimited(
                 "This server has as many sessions as it may; try again later, or another server.",
                 retry_after_ms=_RETRY_MS,
             )
-        if rules.sessions_per_tenant and self._by_tenant[tenant] >= rules.sessions_per_tenant:
+
+    async def _check_tenant(self, tenant: TenantId, session_id: SessionId) -> None:
+        limit = self._tools.rules.sessions_per_tenant
+        if not limit:
+            return
+        if self._tools.tenants is not None:
+            await self._tools.tenants.acquire(tenant, session_id)
+        elif self._by_tenant[tenant] >= limit:
             raise errors.RateLimited(
                 f"Tenant {tenant!r} has as many sessions as it may; close one, or try again later.",
                 retry_after_ms=_RETRY_MS,
@@ -228,25 +281,44 @@ class Sessions:
             )
         )
 
-    def _enter(self, session: Session) -> None:
-        self._open[session.session_id] = session
-        self._by_tenant[session.tenant] += 1
-        self.languages.opened(session.init)
+    def _enter(self, record: SessionRecord) -> Session:
+        session = Session(record, self._tools, self._over)
+        self._add(session)
         self._tools.metrics.sessions.set(len(self._open))
+        return session
 
     def _over(self, session: Session) -> None:
-        if self._open.pop(session.session_id, None) is None:
+        """A session has come to its end, or goes on elsewhere."""
+        if not self._remove(session):
             return
-        self.languages.closed(session.init)
-        self._by_tenant[session.tenant] -= 1
-        if not self._by_tenant[session.tenant]:
-            del self._by_tenant[session.tenant]
-        self._by_heard.pop(session.session_id, None)
-        self._gone.pop(session.session_id, None)
         self._tools.dispatcher.routes.forget(session.session_id)
+        self._tools.metrics.sessions.set(len(self._open))
+        if self._drained is not None and not self._open:
+            self._drained.set()
+        tenants = self._tools.tenants
+        if session.handed_on:
+            if tenants is not None:
+                tenants.hand_on(session.tenant, session.session_id)
+            return
+        if tenants is not None:
+            tenants.release(session.tenant, session.session_id)
         self._to_forget[session.session_id] = session.epoch
         self._tools.dispatcher.spawn(self._forget_records())
-        self._tools.metrics.sessions.set(len(self._open))
+
+
+def _is_next(session: Session, before: SessionOwner, now: SessionOwner) -> bool:
+    """Whether nobody else owned the session between what is here and its new owner."""
+    return session.was_held_by(before) and now.epoch - before.epoch <= 1
+
+
+async def _unless_down(what: str, work: Awaitable[None]) -> None:
+    """Do something that nobody waits for; a keeper that is away does not stop the rest."""
+    try:
+        await work
+    except errors.DependencyDown as down:
+        log.warning_limited(
+            "sessions_not_seen_to", key=what, every_seconds=10, what=what, error=down.message
+        )
 
 
 def _hash(secret: str) -> str:

@@ -24,6 +24,8 @@ class Spans:
         self._heard_at: dict[int, float] = {}
         self._open: dict[int, tuple[Trace, set[str]]] = {}
         """Utterances under way, and the targets that have not been told how they ended."""
+        self._failed: dict[int, str] = {}
+        """Why those of them that have no result for a target have none."""
 
     def heard(self, index: int) -> None:
         """Audio of an utterance came."""
@@ -63,12 +65,14 @@ class Spans:
             trace.event("delivered", target=target)
         else:
             trace.event("missing", target=target, reason=reason)
+            self._failed.setdefault(index, reason)
         if not targets:
             del self._open[index]
-            trace.end(reason)
+            trace.end(self._failed.pop(index, None))
 
     def close(self) -> None:
         """The session is over, whatever was under way."""
         for trace, _ in self._open.values():
             trace.end("SESSION_CLOSED")
         self._open.clear()
+        self._failed.clear()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.live.dispatch import Dispatcher
+from dragoman.ids import SessionId
+from dragoman.live.dispatch import Dispatcher, TenantCounts
 from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import SchedulerToClient
-from dragoman.live.sessions.ports import ClientLink
-from dragoman.live.sessions.record import SessionRecords
+from dragoman.live.sessions.ports import ClientLink, SessionPeers
+from dragoman.live.sessions.record import SessionOwner, SessionRecords
 from dragoman.live.sessions.rules import Budget, SessionRules
-from dragoman.observability import Metrics, Tracing
+from dragoman.observability import Metrics, Tracing, Watch
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -23,17 +24,30 @@ class Tools(msgspec.Struct, frozen=True):
     rules: SessionRules
     budget: Budget
     metrics: Metrics
+    watch: Watch
     clock: Clock
     tracing: Tracing | None = None
+    peers: SessionPeers | None = None
+    """None: this instance is alone, and nobody else holds its sessions."""
+    tenants: TenantCounts[SessionId] | None = None
+    """None: a tenant's sessions are counted here alone."""
 
 
 class Client:
     """A session's client, over one connection after another."""
 
-    def __init__(self) -> None:
+    def __init__(self, owner: SessionOwner) -> None:
         self.link: ClientLink | None = None
-        self.epoch = 0
-        """Of the connection that speaks for the session; every write to its record carries it."""
+        self.owner = owner
+        """The connection that speaks for the session, or was the last to do so."""
+        self.epoch = owner.epoch
+        """Every write to the session's record carries it."""
+        self.connections = {owner.connection_id}
+        """All that spoke for the session here, or asked to."""
+
+    def own(self, owner: SessionOwner) -> None:
+        self.owner = owner
+        self.epoch = owner.epoch
 
     def send(self, message: SchedulerToClient) -> bool:
         """False when the client cannot be reached now."""

@@ -1,0 +1,101 @@
+"""Other instances, asked over HTTP for what only they know, with the key of whoever wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable, Mapping
+
+import httpx
+from fastapi import Request
+
+from dragoman.auth import presented_key
+from dragoman.errors import NotFound
+from dragoman.ids import InstanceId
+from dragoman.observability import get_logger
+
+ASKED_HEADER = "Dragoman-Instance"
+"""Names the instance that is asked, which answers for itself alone and asks nobody else."""
+
+ANSWER_SECONDS = 2.0
+
+Addresses = Callable[[], Mapping[InstanceId, str]]
+"""Tells where the other instances answer."""
+
+_log = get_logger(__name__)
+
+
+class Peers:
+    """The way to the other instances of a cluster; one that is alone has none to ask."""
+
+    def __init__(self, instance_id: InstanceId, addresses: Addresses | None) -> None:
+        self._instance_id = instance_id
+        self._addresses = addresses
+        self._client: httpx.AsyncClient | None = None
+
+    async def start(self) -> None:
+        if self._addresses is None:
+            return
+        # The client's line for each request would tell what callers look at.
+        logging.getLogger("httpx").setLevel(logging.WARNING)
+        # What the environment says about proxies and passwords is not meant for peers.
+        self._client = httpx.AsyncClient(
+            timeout=ANSWER_SECONDS, trust_env=False, verify=ssl.create_default_context()
+        )
+
+    async def drain(self) -> None:
+        """Questions are short; there is nothing to wait for."""
+
+    async def stop(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    def answers_alone(self, request: Request) -> bool:
+        """Whether the answer is about this instance only: a peer asks, or there are no peers."""
+        asked = request.headers.get(ASKED_HEADER)
+        if asked is not None and asked != self._instance_id:
+            raise NotFound(
+                f"Instance {asked} was asked, but {self._instance_id} answers; instances must "
+                "reach each other by server.host or, where that is every address, by the names of "
+                "their machines."
+            )
+        return asked is not None or self._addresses is None
+
+    async def ask(self, instance_id: InstanceId, request: Request) -> bytes | None:
+        """An instance's answer to the same request; None when it is away or has none."""
+        url = self._present().get(instance_id)
+        if url is None or self._client is None:
+            return None
+        key = presented_key(request.scope)
+        credentials = {} if key is None else {"Authorization": f"Bearer {key.reveal()}"}
+        query = {name: value for name, value in request.query_params.items() if name != "token"}
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                answer = await self._client.get(
+                    url + request.url.path,
+                    params=query,
+                    headers={ASKED_HEADER: instance_id, **credentials},
+                )
+        except (TimeoutError, httpx.HTTPError) as error:
+            _log.warning_limited(
+                "peer_does_not_answer",
+                key=instance_id,
+                every_seconds=10,
+                instance_id=instance_id,
+                error=str(error) or type(error).__name__,
+            )
+            return None
+        return answer.content if answer.status_code == httpx.codes.OK else None
+
+    async def ask_all(self, request: Request) -> dict[InstanceId, bytes | None]:
+        """Every other instance's answer to the same request."""
+        names = list(self._present())
+        answers = await asyncio.gather(*(self.ask(name, request) for name in names))
+        return dict(zip(names, answers, strict=True))
+
+    def is_present(self, instance_id: InstanceId) -> bool:
+        return instance_id in self._present()
+
+    def _present(self) -> Mapping[InstanceId, str]:
+        return {} if self._addresses is None else self._addresses()

@@ -1,0 +1,224 @@
+"""Nodes that are connected to other instances: read from their cells, shown in the snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+
+from dragoman.ids import InstanceId, NodeId
+from dragoman.live.fleet.census import Census, Headcount
+from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.shared_facts import SharedFacts, SharedMark, read_facts, write_facts
+from dragoman.live.ledger import CellRecord, Owner, SeatRecord
+from dragoman.live.protocol import Languages, NodeHealth, Service
+from dragoman.live.snapshot import CellView, NodeFacts, SnapshotHolder
+
+
+class FarNode:
+    """A node as its cell shows it. What it is doing is another instance's to know."""
+
+    __slots__ = (
+        "_facts",
+        "cell",
+        "counted",
+        "index",
+        "last_seen_ms",
+        "node_id",
+        "owner",
+        "slots",
+        "status",
+    )
+
+    def __init__(
+        self,
+        node_id: NodeId,
+        cell: int,
+        index: int,
+        owner: Owner,
+        slots: int,
+        status: NodeHealth,
+        facts: SharedFacts,
+        last_seen_ms: int = 0,
+    ) -> None:
+        self.node_id = node_id
+        self.cell = cell
+        self.index = index
+        self.owner = owner
+        self.slots = slots
+        self.status = status
+        self.last_seen_ms = last_seen_ms
+        """When it was heard of before its cell was read; its heartbeats are not told on."""
+        self.counted: Headcount | None = None
+        """As what the census counts it."""
+        self._facts = facts
+
+    @property
+    def services(self) -> tuple[Service, ...]:
+        return self._facts.services
+
+    @property
+    def languages(self) -> Languages:
+        return self._facts.languages
+
+    @property
+    def features(self) -> frozenset[str]:
+        return frozenset(self._facts.features)
+
+    @property
+    def marks(self) -> tuple[SharedMark, ...]:
+        return self._facts.marks
+
+    def facts(self) -> NodeFacts:
+        known = self._facts
+        return NodeFacts(
+            node_id=self.node_id,
+            cell=self.cell,
+            index=self.index,
+            languages=known.languages,
+            services=known.services,
+            capabilities=known.capabilities,
+            features=self.features,
+            ready=self.status is NodeHealth.READY,
+            public=known.public,
+            tenant=known.tenant,
+            over_threshold=known.over_threshold,
+            marked=frozenset(mark.service_id for mark in known.marks),
+        )
+
+
+class FarNodes:
+    """The nodes of other instances, cell by cell."""
+
+    def __init__(
+        self,
+        snapshots: SnapshotHolder,
+        census: Census,
+        instance_id: InstanceId,
+        heartbeat_lease_ms: int,
+    ) -> None:
+        self._snapshots = snapshots
+        self._census = census
+        self._instance_id = instance_id
+        self._lease_ms = heartbeat_lease_ms
+        self._nodes: dict[NodeId, FarNode] = {}
+        self._cells: dict[int, dict[NodeId, FarNode]] = {}
+        self.cold: set[int] = set()
+        """Cells that lost their memory: who is in them will be known when their nodes report."""
+
+    def __iter__(self) -> Iterator[FarNode]:
+        return iter(list(self._nodes.values()))
+
+    def __len__(self) -> int:
+        return len(self._nodes)
+
+    def get(self, node_id: NodeId) -> FarNode | None:
+        return self._nodes.get(node_id)
+
+    def take(self, record: CellRecord, ours: Collection[NodeId]) -> bool:
+        """A cell was read: show the nodes in it that are not ours; whether any can do more."""
+        self.cold.discard(record.cell)
+        found: dict[NodeId, FarNode] = {}
+        for seat in record.seats:
+            facts = read_facts(seat.facts)
+            if facts is not None and seat.node_id not in ours:
+                found[seat.node_id] = self._seated(record.cell, seat, facts)
+        before = self._cells.get(record.cell, {})
+        self._put(record.cell, found)
+        return any(
+            node.status is NodeHealth.READY
+            and (node_id not in before or before[node_id].facts() != node.facts())
+            for node_id, node in found.items()
+        )
+
+    def cool(self, cell: int) -> None:
+        """The cell lost its memory: its nodes are known, but nobody knows how they do."""
+        self.cold.add(cell)
+        known = self._cells.get(cell, {})
+        for node in known.values():
+            node.status = NodeHealth.OFFLINE
+        self._put(cell, known)
+
+    def cut_off(self, instance_id: InstanceId) -> None:
+        """Nobody reaches the instance: its nodes get no work until their cells are read anew."""
+        for cell, known in list(self._cells.items()):
+            theirs = [node for node in known.values() if node.owner.instance_id == instance_id]
+            for node in theirs:
+                node.status = NodeHealth.OFFLINE
+            if theirs:
+                self._put(cell, known)
+
+    def forget(self, cell: int) -> None:
+        """Nobody lives in the cell any more."""
+        self.cold.discard(cell)
+        self._put(cell, {})
+
+    def moved_away(self, node: Node) -> None:
+        """A node of ours is connected elsewhere; until its cell is read it gets no work."""
+        facts = read_facts(write_facts(node))
+        if facts is not None:
+            far = FarNode(
+                node.node_id,
+                node.cell,
+                node.index,
+                node.owner,
+                node.slots,
+                NodeHealth.REGISTERING,
+                facts,
+                node.last_seen_ms,
+            )
+            self._put(node.cell, {**self._cells.get(node.cell, {}), node.node_id: far})
+
+    def moved_in(self, node_id: NodeId) -> None:
+        """The node is connected to us now: whoever shows it from now on, it is not this table."""
+        far = self._nodes.pop(node_id, None)
+        if far is not None:
+            known = {**self._cells.get(far.cell, {})}
+            known.pop(node_id, None)
+            self._put(far.cell, known)
+
+    def _seated(self, cell: int, seat: SeatRecord, facts: SharedFacts) -> FarNode:
+        status = facts.status
+        if not seat.online or seat.owner.instance_id == self._instance_id:
+            # Owned by us and not among ours: from an earlier life of this instance.
+            status = NodeHealth.OFFLINE
+        elif seat.drained and status is not NodeHealth.OFFLINE:
+            status = NodeHealth.DRAINING
+        last_seen_ms = seat.alive_until_ms - self._lease_ms
+        return FarNode(
+            seat.node_id, cell, seat.index, seat.owner, seat.slots, status, facts, last_seen_ms
+        )
+
+    def _put(self, cell: int, found: dict[NodeId, FarNode]) -> None:
+        """These are the cell's far nodes now: keep the table and the snapshot so."""
+        before = self._cells.pop(cell, {})
+        for node_id, node in before.items():
+            if node_id not in found and self._nodes.get(node_id) is node:
+                del self._nodes[node_id]
+        for node_id, node in found.items():
+            elsewhere = self._nodes.get(node_id)
+            if elsewhere is not None and elsewhere.cell != cell:
+                self.moved_in(node_id)
+            self._nodes[node_id] = node
+        if found:
+            self._cells[cell] = found
+        self._count(before, found)
+        self._show(cell, before.keys(), found)
+
+    def _count(self, before: dict[NodeId, FarNode], found: dict[NodeId, FarNode]) -> None:
+        """Keep the census, on change."""
+        for node_id, node in before.items():
+            if found.get(node_id) is not node:
+                self._census.change(node.counted, None)
+        for node in found.values():
+            after = Headcount(node.status, node.slots, node.facts().ready_types())
+            self._census.change(node.counted, after)
+            node.counted = after
+
+    def _show(self, cell: int, before: Collection[NodeId], found: dict[NodeId, FarNode]) -> None:
+        view = self._snapshots.current.cells.get(cell)
+        shown = view.nodes if view is not None else {}
+        wanted = {node.index: node.facts() for node in found.values()}
+        for index, facts in shown.items():
+            if facts.node_id not in before and facts.node_id not in found:
+                wanted[index] = facts  # One of ours.
+        if wanted != shown:
+            self._snapshots.replace(CellView.of(cell, wanted.values()))

@@ -1,0 +1,78 @@
+"""What is stored of a session's utterances: which are open, and where the next ones begin."""
+
+from __future__ import annotations
+
+from dragoman import errors
+from dragoman.live.sessions.arrivals import Arrivals
+from dragoman.live.sessions.hold import Hold
+from dragoman.live.sessions.orders import Speech
+from dragoman.live.sessions.record import OpenJob, SessionRecord
+from dragoman.live.sessions.tools import Client, Tools
+from dragoman.observability import get_logger
+
+log = get_logger("dragoman.sessions")
+
+
+class OpenIndex:
+    """Stores utterances with their jobs, so that the next owner knows what to wait for.
+
+    What could not be stored is stored later. Until then the client keeps its part of it, and
+    nothing of it is sent back: the next owner would ask for it again.
+    """
+
+    def __init__(
+        self, record: SessionRecord, tools: Tools, client: Client, hold: Hold, arrivals: Arrivals
+    ) -> None:
+        self.next_chunk_seq = record.next_chunk_seq
+        """The first chunk that is in no stored job."""
+        self.next_utterance_index = record.next_utterance_index
+        """The first utterance that is not stored."""
+        self._session_id = record.session_id
+        self._tools = tools
+        self._client = client
+        self._hold = hold
+        self._arrivals = arrivals
+        self._unstored: list[OpenJob] = []
+        self._last: Speech | None = None
+        """The last utterance that is to be stored; None when all are."""
+
+    def add(self, job: OpenJob) -> None:
+        """An utterance has a job for a target, or is known to have none; `store` stores it."""
+        self._unstored.append(job)
+
+    async def store_rest(self) -> None:
+        """Store what could not be stored before."""
+        if self._last is not None:
+            await self.store(self._last)
+
+    async def store(self, speech: Speech) -> None:
+        """Store everything up to an utterance, as far as it is still open."""
+        self._last = speech
+        next_chunk_seq = max(self.next_chunk_seq, speech.next_chunk_seq)
+        next_index = max(self.next_utterance_index, speech.index + 1)
+        is_open = self._arrivals.is_open
+        unstored = [job for job in self._unstored if is_open(job.utterance_index, job.target)]
+        self._unstored = unstored[:]
+        try:
+            while not await self._tools.records.opened(
+                self._session_id,
+                self._client.epoch,
+                unstored,
+                next_chunk_seq=next_chunk_seq,
+                next_utterance_index=next_index,
+            ):
+                if not await self._hold.regain():
+                    return
+        except errors.DependencyDown as down:
+            log.warning_limited(
+                "open_jobs_not_stored", key="opened", every_seconds=10, error=down.message
+            )
+            return
+        self._unstored = [job for job in self._unstored if job not in unstored]
+        if self._last is speech:
+            self._last = None
+        self.next_chunk_seq = max(self.next_chunk_seq, next_chunk_seq)
+        self.next_utterance_index = max(self.next_utterance_index, next_index)
+        self._arrivals.stored_index = self.next_utterance_index
+        if not self._arrivals.idle:
+            await self._arrivals.due()

@@ -1,0 +1,242 @@
+"""Session records on Redis: any instance may take a session up where another left it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from importlib.resources import files
+from typing import Any
+
+import msgspec
+
+from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
+from dragoman.live.protocol import SessionInit
+from dragoman.live.sessions.record import (
+    MOST_TARGETS_ENDED,
+    Delivered,
+    OpenJob,
+    SessionOwner,
+    SessionRecord,
+)
+from dragoman.redis_servers import Caller, Operations, Reply, Tag
+
+_LUA = files("dragoman.live.sessions") / "lua"
+_RECORD = Operations.read(_LUA / "record", ("record",), shared=("record",))
+_REGISTER = Operations.read(_LUA / "register", ("sessions",), shared=("register",))
+
+
+class _Start(msgspec.Struct, array_like=True, frozen=True):
+    """What of a record never changes."""
+
+    tenant: TenantId
+    secret_hash: str
+    init: SessionInit
+
+
+class _PackedDelivery(msgspec.Struct, array_like=True, frozen=True):
+    """A delivery as lua/record/record.lua packs it."""
+
+    utterance_index: int
+    target: str
+    job_id: str
+    reason: str
+
+
+_pack = msgspec.msgpack.Encoder().encode
+_read_start = msgspec.msgpack.Decoder(_Start).decode
+_read_delivery = msgspec.msgpack.Decoder(_PackedDelivery).decode
+_read_ended = msgspec.msgpack.Decoder(dict[str, int] | list[int]).decode
+
+
+class RedisRecords:
+    """Session records on a Redis server or a Redis Cluster.
+
+    Every operation is one script on the one key of its session. Nothing is retried behind the
+    asker's back: when the server does not answer in time, `DependencyDown` is raised, the outcome
+    is unknown, and asking again is safe.
+    """
+
+    def __init__(
+        self,
+        caller: Caller,
+        keep_delivered: int,
+        *,
+        ttl_ms: int,
+        key_prefix: str = "dragoman:v1",
+    ) -> None:
+        """The caller may be shared, and is closed by whoever opened it.
+
+        keep_delivered is how far back unacknowledged deliveries are kept. ttl_ms is how long a
+        record that its owner neither writes nor renews is kept: longer than a lost client may
+        take to resume.
+        """
+        self._caller = caller
+        self._keep_delivered = keep_delivered
+        self._ttl_ms = ttl_ms
+        self._key_prefix = key_prefix
+        self._register = Tag.of(_REGISTER, key_prefix, "sessions", ttl_ms)
+
+    async def create(self, record: SessionRecord) -> None:
+        await self.restore(record)
+
+    async def restore(self, record: SessionRecord) -> bool:
+        owner = record.owner
+        first_kept = record.next_delivery_seq - self._keep_delivered
+        arguments = (
+            owner.instance_id,
+            owner.connection_id,
+            owner.epoch,
+            record.next_chunk_seq,
+            record.next_utterance_index,
+            record.next_delivery_seq,
+            [_open_job(job) for job in record.open_jobs],
+            [
+                _delivery(entry)
+                for entry in record.unacknowledged
+                if entry.delivery_seq >= first_kept
+            ],
+            [part for pair in record.ended.items() for part in pair],
+        )
+        start = _pack(_Start(record.tenant, record.secret_hash, record.init))
+        answer, _ = await asyncio.gather(
+            self._ask(record.session_id, "put", arguments, start),
+            self._ask_register("enter", (record.session_id,)),
+        )
+        return bool(answer)
+
+    async def read(self, session_id: SessionId) -> SessionRecord | None:
+        return _record_in(session_id, await self._ask(session_id, "read"))
+
+    async def take(
+        self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
+    ) -> SessionRecord | None:
+        return _record_in(
+            session_id, await self._ask(session_id, "take", (instance_id, connection_id))
+        )
+
+    async def renew(self, owned: Sequence[tuple[SessionId, int]]) -> tuple[SessionId, ...]:
+        if not owned:
+            return ()
+        answers = await asyncio.gather(
+            *(self._ask(session_id, "renew", (epoch,)) for session_id, epoch in owned)
+        )
+        found = list(zip(owned, answers, strict=True))
+        if kept := [session_id for (session_id, _), answer in found if answer]:
+            await self._ask_register("enter", kept)
+        return tuple(session_id for (session_id, _), answer in found if not answer)
+
+    async def opened(
+        self,
+        session_id: SessionId,
+        epoch: int,
+        jobs: Sequence[OpenJob],
+        *,
+        next_chunk_seq: int,
+        next_utterance_index: int,
+    ) -> bool:
+        arguments = (epoch, [_open_job(job) for job in jobs], next_chunk_seq, next_utterance_index)
+        return bool(await self._ask(session_id, "opened", arguments))
+
+    async def delivered(
+        self, session_id: SessionId, epoch: int, entries: Sequence[Delivered]
+    ) -> bool:
+        arguments = (
+            epoch,
+            [_delivery(entry) for entry in entries],
+            self._keep_delivered,
+            MOST_TARGETS_ENDED,
+        )
+        return bool(await self._ask(session_id, "delivered", arguments))
+
+    async def acknowledged(self, session_id: SessionId, epoch: int, upto: int) -> bool:
+        return bool(await self._ask(session_id, "acknowledged", (epoch, upto)))
+
+    async def forget(self, session_id: SessionId, epoch: int) -> bool:
+        if not await self._ask(session_id, "forget", (epoch,)):
+            return False
+        await self._ask_register("leave", (session_id,))
+        return True
+
+    async def count(self) -> int:
+        """About how many sessions there are: one whose instance died counts until it lapses."""
+        found: int = await self._ask_register("count")
+        return found
+
+    def _ask(
+        self, session_id: SessionId, name: str, arguments: Sequence[Any] = (), *blobs: bytes
+    ) -> asyncio.Future[Reply]:
+        tag = Tag.of(_RECORD, self._key_prefix, session_id, self._ttl_ms)
+        return self._send(tag, name, arguments, blobs)
+
+    def _ask_register(self, name: str, arguments: Sequence[Any] = ()) -> asyncio.Future[Reply]:
+        return self._send(self._register, name, arguments, ())
+
+    def _send(
+        self, tag: Tag, name: str, arguments: Sequence[Any], blobs: Sequence[bytes]
+    ) -> asyncio.Future[Reply]:
+        return self._caller.ask(tag.name, f"session_{name}", tag.call(name, arguments, blobs))
+
+
+def _open_job(job: OpenJob) -> tuple[int, str, str]:
+    return (job.utterance_index, job.target, job.job_id or "")
+
+
+def _delivery(entry: Delivered) -> tuple[int, int, str, str, str]:
+    return (
+        entry.delivery_seq,
+        entry.utterance_index,
+        entry.target,
+        entry.job_id or "",
+        entry.reason or "",
+    )
+
+
+def _record_in(session_id: SessionId, answer: Sequence[bytes]) -> SessionRecord | None:
+    """The record in the fields of lua/record/record.lua."""
+    if not answer:
+        return None
+    fields = dict(zip(answer[::2], answer[1::2], strict=True))
+    start = _read_start(fields[b"start"])
+    open_jobs, deliveries = [], []
+    for name, value in fields.items():
+        match name[:1], name[1:2].isdigit():
+            case b"o", True:
+                index, _, target = name[1:].partition(b" ")
+                job_id = JobId(value.decode()) if value else None
+                open_jobs.append(OpenJob(int(index), target.decode(), job_id))
+            case b"d", True:
+                deliveries.append(_delivered_in(int(name[1:]), value))
+    return SessionRecord(
+        session_id=session_id,
+        tenant=start.tenant,
+        secret_hash=start.secret_hash,
+        init=start.init,
+        owner=SessionOwner(
+            InstanceId(fields[b"instance"].decode()),
+            ConnectionId(fields[b"connection"].decode()),
+            int(fields[b"epoch"]),
+        ),
+        next_chunk_seq=int(fields[b"chunk"]),
+        next_utterance_index=int(fields[b"utterance"]),
+        next_delivery_seq=int(fields[b"delivery"]),
+        open_jobs=tuple(sorted(open_jobs, key=lambda job: (job.utterance_index, job.target))),
+        unacknowledged=tuple(sorted(deliveries, key=lambda entry: entry.delivery_seq)),
+        ended=_ended_in(fields[b"ended"]),
+    )
+
+
+def _ended_in(value: bytes) -> dict[str, int]:
+    found = _read_ended(value)
+    # Lua packs an empty table as a list.
+    return found if isinstance(found, dict) else {}
+
+
+def _delivered_in(seq: int, value: bytes) -> Delivered:
+    packed = _read_delivery(value)
+    return Delivered(
+        seq,
+        packed.utterance_index,
+        packed.target,
+        JobId(packed.job_id) if packed.job_id else None,
+        packed.reason or None,
+    )
