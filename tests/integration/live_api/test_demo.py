@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 import shlex
 import signal
@@ -17,6 +18,13 @@ from tests.integration.serve.server_process import (
     environment,
     eventually,
 )
+
+from dragoman.api import live_parts, running_server
+from dragoman.cli.demo.fleet import LANGUAGES, running_fleet
+from dragoman.cli.demo.status import status_line
+from dragoman.cli.demo.traffic import Traffic, running_traffic
+from dragoman.randomness import Randomness
+from dragoman.settings import load_settings
 
 DEMO = (DRAGOMAN, "demo")
 
@@ -39,20 +47,71 @@ def test_a_demo_answers_jobs_until_its_time_is_up(tmp_path: Path) -> None:
 
 
 def test_the_examples_of_a_demo_work_as_they_stand(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", "--nodes", "1", "--traffic", "0", command=DEMO) as demo:
+    # A user may not have the program on their PATH; it is shown as it was called.
+    env = environment(PATH="/usr/bin:/bin")
+    options = ("--nodes", "1", "--traffic", "0")
+    with ServerProcess(tmp_path / "data", *options, command=DEMO, env=env) as demo:
         assert demo.process.stdout is not None
-        lines = [demo.process.stdout.readline() for _ in range(3)]
-        commands = [line.strip() for line in lines if "curl" in line]
-        assert len(commands) == 2
-        for command in commands:
-            words = shlex.split(command)
-            body = words[words.index("-d") + 1]
-            url = next(word for word in words if word.startswith("http"))
-            answer = httpx.post(url, content=body.encode(), timeout=PATIENCE_SECONDS)
-            assert answer.status_code == 201
-            assert answer.json()["outcome"] == "success"
+        lines = [demo.process.stdout.readline().strip() for _ in range(3)]
+        curl = next(line for line in lines if line.startswith("curl "))
+        words = shlex.split(curl)
+        # What curl says of a body that it is given with -d.
+        headers = {"Content-Type": "application/x-www-form-urlencoded"}
+        body = words[words.index("-d") + 1].encode()
+        url = next(word for word in words if word.startswith("http"))
+        answer = httpx.post(url, content=body, headers=headers, timeout=PATIENCE_SECONDS)
+        assert answer.status_code == 201
+        assert answer.json()["outcome"] == "success"
+
+        say = next(line for line in lines if " say " in line)
+        said = subprocess.run(
+            shlex.split(say), check=True, capture_output=True, text=True, env=env, timeout=60
+        )
+        assert "[es] Good morning" in said.stdout
         demo.signal(signal.SIGINT)
         assert demo.wait() == 0
+
+
+def test_speakers_talk_fall_silent_lose_their_sockets_and_go_on(tmp_path: Path) -> None:
+    settings = load_settings(
+        flags={"server": {"port": 0, "data_dir": tmp_path}}, environ={}
+    ).settings
+    randomness = Randomness(7)
+    random = randomness.stream("traffic")
+
+    async def main() -> None:
+        async with (
+            running_server(settings, assemble=live_parts, randomness=randomness) as server,
+            running_fleet(server.url.replace("http", "ws", 1), 6, randomness),
+            httpx.AsyncClient(base_url=server.url) as operator,
+        ):
+            async with running_traffic(server.url, 30, LANGUAGES, random) as traffic:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    while not await everything_happened(operator, traffic):  # noqa: ASYNC110
+                        await asyncio.sleep(0.1)
+                targets = await targets_of_sessions(operator)
+            assert {len(each) for each in targets} == {1, 2}
+            assert len({language for each in targets for language in each}) > 2
+            assert not traffic.tally.failed
+            line = status_line([], traffic)
+            assert f"{traffic.tally.delivered} utterances delivered" in line
+            assert f"{traffic.tally.resumed} resumed" in line
+            assert " missing" in line
+            assert traffic.sessions == 0
+
+    asyncio.run(main())
+
+
+async def everything_happened(operator: httpx.AsyncClient, traffic: Traffic) -> bool:
+    """Whether audio was cut in both ways, and a session went on after it lost its socket."""
+    cuts = (await operator.get("/api/v1/metrics")).json()["web_task"]
+    tally = traffic.tally
+    return bool(cuts.get("final") and cuts.get("pause") and tally.resumed and tally.delivered > 30)
+
+
+async def targets_of_sessions(operator: httpx.AsyncClient) -> list[list[str]]:
+    sessions = (await operator.get("/api/v1/sessions")).json()["items"]
+    return [session["tgt_langs"] for session in sessions]
 
 
 def test_live_traffic_flows_by_itself(tmp_path: Path) -> None:

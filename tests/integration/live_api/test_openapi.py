@@ -23,6 +23,10 @@ ROUTES = {
     "/api/v1/sessions": {"get"},
     "/api/v1/sessions/{session_id}": {"get"},
     "/api/v1/catalog": {"get"},
+    "/api/v1/cluster": {"get"},
+    "/api/v1/cluster/dead-letters": {"get"},
+    "/api/v1/cluster/dead-letters/{letter_id}": {"delete"},
+    "/api/v1/cluster/dead-letters/{letter_id}/replay": {"post"},
 }
 
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+import shutil
+import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -12,7 +15,8 @@ from typing import Annotated
 import typer
 
 from dragoman.api import Server
-from dragoman.cli.demo.fleet import running_fleet
+from dragoman.cli.demo.fleet import LANGUAGES, running_fleet
+from dragoman.cli.demo.sample import NAME, running_sample
 from dragoman.cli.demo.status import show_status
 from dragoman.cli.demo.traffic import running_traffic
 from dragoman.cli.serve import announce, run_until_stopped
@@ -21,10 +25,7 @@ from dragoman.settings import load_settings
 _DRAIN_SECONDS = 3
 """Nothing in a demo is worth a long wait at its end."""
 
-_EXAMPLES = (
-    '{"src_lang": "en", "tgt_lang": "es", "text": "Good morning", "wait_ms": 5000}',
-    '{"src_lang": "zh", "tgt_lang": "en", "text": "早上好", "wait_ms": 5000}',
-)
+_JOB = '{"src_lang": "en", "tgt_lang": "es", "text": "Good morning", "wait_ms": 5000}'
 
 
 def demo(
@@ -50,7 +51,7 @@ def demo(
         str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
     ] = "error",
 ) -> None:
-    """Run a server with a simulated fleet and live traffic.
+    """Run a server with a fleet, traffic and an experiment.
 
     It listens on this machine alone, asks for no keys, and leaves nothing behind.
     """
@@ -60,9 +61,12 @@ def demo(
         services = server.services
         random = services.randomness.stream("demo traffic")
         socket_url = server.url.replace("http", "ws", 1)
+        # Of a small fleet only those languages are asked for that it has.
+        spoken = LANGUAGES[: nodes or None]
         async with (
             running_fleet(socket_url, nodes, services.randomness) as fleet,
-            running_traffic(server.url, traffic, random, services.clock) as talk,
+            running_traffic(socket_url, traffic, spoken, random) as talk,
+            running_sample(server.url),
         ):
             status = asyncio.create_task(show_status(fleet, talk))
             try:
@@ -94,9 +98,18 @@ def demo(
 def _introduce(server: Server) -> None:
     announce(server)
     typer.echo("Try, in another terminal:")
-    for body in _EXAMPLES:
-        typer.echo(f"  curl -s {server.url}/api/v1/jobs -d '{body}'")
+    typer.echo(f"  curl -s {server.url}/api/v1/jobs -d '{_JOB}'")
+    typer.echo(
+        f'  {_this_program()} say --text "Good morning" --from en --to es --url {server.url}'
+    )
+    typer.echo(f'  {_this_program()} experiment show "{NAME}" --url {server.url}')
     typer.echo(f"Every route: {server.url}/docs. Ctrl-C ends it.")
+
+
+def _this_program() -> str:
+    """How to call this program from the same folder, where it may not be on the PATH."""
+    on_path = shutil.which("dragoman") is not None
+    return "dragoman" if on_path else shlex.quote(sys.argv[0])
 
 
 @contextmanager

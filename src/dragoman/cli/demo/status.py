@@ -32,15 +32,23 @@ async def show_status(nodes: Sequence[Node], traffic: Traffic) -> None:
 
 
 def status_line(nodes: Sequence[Node], traffic: Traffic) -> str:
-    """Nodes and their slots, what came of the traffic, and how long it took."""
+    """Nodes and their jobs, sessions and what came of their utterances, and how long it took."""
+    tally = traffic.tally
     ready = sum(node.status is NodeHealth.READY for node in nodes)
     running = sum(len(node.running) for node in nodes)
-    parts = [f"nodes {ready}/{len(nodes)} ready", f"{running} jobs running"]
-    outcomes = dict(traffic.outcomes)
-    parts.append(f"{outcomes.pop('success', 0)} answered")
-    parts += [f"{count} {code}" for code, count in sorted(outcomes.items())]
-    if traffic.times_ms:
-        times = sorted(traffic.times_ms)
+    missing = sum(tally.missing.values())
+    reasons = ", ".join(f"{count} {reason}" for reason, count in sorted(tally.missing.items()))
+    parts = [
+        f"nodes {ready}/{len(nodes)} ready",
+        f"{running} jobs running",
+        f"{traffic.sessions} sessions",
+        f"{tally.delivered} utterances delivered",
+        f"{tally.resumed} resumed",
+        f"{missing} missing ({reasons})" if reasons else "0 missing",
+    ]
+    parts += [f"{count} sessions lost to {name}" for name, count in sorted(tally.failed.items())]
+    if tally.times_ms:
+        times = sorted(tally.times_ms)
         median, slow = times[len(times) // 2], times[len(times) * 95 // 100]
         parts.append(f"median {median:.0f} ms, 95 % within {slow:.0f} ms")
     return " · ".join(parts)

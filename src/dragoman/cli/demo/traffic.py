@@ -1,118 +1,92 @@
-"""Live traffic: people who say things, each thing one job over HTTP."""
+"""Live traffic: people who come, say things to each other, and leave."""
 
 from __future__ import annotations
 
 import asyncio
-from base64 import b64encode
-from collections import Counter, deque
-from collections.abc import AsyncIterator
+import math
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
-import httpx
+from dragoman.cli.demo.speaker import Speaker
+from dragoman.cli.demo.tally import Tally
 
-from dragoman.cli.demo.fleet import LANGUAGES
-from dragoman.clock import Clock
-
-SENTENCES = {
-    "en": ("Where is the station?", "The meeting starts at nine.", "Could you repeat that?"),
-    "es": ("¿Dónde está la estación?", "La reunión empieza a las nueve.", "Gracias por venir."),
-    "zh": ("车站在哪里？", "会议九点开始。", "请再说一遍。"),
-    "fr": ("Où est la gare ?", "La réunion commence à neuf heures.", "Merci beaucoup."),
-    "de": ("Wo ist der Bahnhof?", "Das Treffen beginnt um neun.", "Vielen Dank."),
-    "ja": ("駅はどこですか。", "会議は九時に始まります。", "ありがとうございます。"),
-}
-_SPOKEN_SHARE = 0.3
-_SAMPLE_RATE = 16_000
-_WAIT_MS = 10_000
-_MOST_AT_ONCE = 200
+_SECONDS_BETWEEN_UTTERANCES = 2.0
+"""How often one speaker has something to say, on the average."""
+_MOST_SPEAKERS = 300
 _FAREWELL_SECONDS = 3.0
-_KEPT_TIMES = 500
 
 
 class Traffic:
-    """Says things at a rate, and keeps the tally of what came back."""
+    """Gives turns to speakers at a rate, and has as many of them as the rate takes."""
 
     def __init__(
-        self, client: httpx.AsyncClient, per_second: float, random: Random, clock: Clock
+        self, url: str, per_second: float, languages: Sequence[Sequence[str]], random: Random
     ) -> None:
-        self._client = client
+        self._url = url
         self._per_second = per_second
+        self._languages = languages
         self._random = random
-        self._clock = clock
-        self._speaking: set[asyncio.Task[None]] = set()
-        self.outcomes: Counter[str] = Counter()
-        """How many ended with success, or with which code."""
-        self.times_ms: deque[float] = deque(maxlen=_KEPT_TIMES)
-        """How long the latest successful ones took."""
+        self._usual_speakers = min(
+            _MOST_SPEAKERS, math.ceil(per_second * _SECONDS_BETWEEN_UTTERANCES)
+        )
+        self._speakers: dict[asyncio.Task[None], Speaker] = {}
+        self.tally = Tally()
 
     @property
-    def in_flight(self) -> int:
-        return len(self._speaking)
+    def sessions(self) -> int:
+        """How many speakers there are now."""
+        return len(self._speakers)
 
     async def run(self) -> None:
-        """Speak until cancelled. Who finds too many speaking already says nothing."""
+        """Give turns until cancelled. A turn that everybody is too busy for is lost."""
         while True:
             await asyncio.sleep(self._random.expovariate(self._per_second))
-            if len(self._speaking) < _MOST_AT_ONCE:
-                task = asyncio.create_task(self._say(utterance(self._random)))
-                self._speaking.add(task)
-                task.add_done_callback(self._speaking.discard)
+            speaker = self._next_speaker()
+            if speaker is not None:
+                speaker.speak()
 
     async def finish(self) -> None:
         """Hear out what was said last."""
-        if self._speaking:
-            await asyncio.wait(self._speaking, timeout=_FAREWELL_SECONDS)
-        for task in list(self._speaking):
+        attending = list(self._speakers)
+        for speaker in self._speakers.values():
+            speaker.leave()
+        if attending:
+            await asyncio.wait(attending, timeout=_FAREWELL_SECONDS)
+        for task in attending:
             task.cancel()
-        await asyncio.gather(*self._speaking, return_exceptions=True)
+        await asyncio.gather(*attending, return_exceptions=True)
 
-    async def _say(self, body: dict[str, object]) -> None:
-        began = self._clock.monotonic()
-        try:
-            answer = await self._client.post("/api/v1/jobs", json=body)
-        except httpx.HTTPError as error:
-            self.outcomes[type(error).__name__] += 1
-            return
-        outcome = _outcome(answer)
-        self.outcomes[outcome] += 1
-        if outcome == "success":
-            self.times_ms.append((self._clock.monotonic() - began) * 1000)
+    def _next_speaker(self) -> Speaker | None:
+        free = [speaker for speaker in self._speakers.values() if speaker.is_free]
+        room = _MOST_SPEAKERS if not free else self._usual_speakers
+        if len(self._speakers) < room:
+            return self._newcomer()
+        return self._random.choice(free) if free else None
+
+    def _newcomer(self) -> Speaker:
+        languages = self._random.choice(self._languages)
+        speaker = Speaker(self._url, languages, Random(self._random.getrandbits(64)), self.tally)
+        task = asyncio.create_task(speaker.attend())
+        self._speakers[task] = speaker
+        task.add_done_callback(self._speakers.pop)
+        return speaker
 
 
 @asynccontextmanager
 async def running_traffic(
-    url: str, per_second: float, random: Random, clock: Clock
+    url: str, per_second: float, languages: Sequence[Sequence[str]], random: Random
 ) -> AsyncIterator[Traffic]:
-    """Traffic for as long as the block lasts; none at a rate of 0."""
-    async with httpx.AsyncClient(base_url=url, timeout=_WAIT_MS / 1000 + 5) as client:
-        traffic = Traffic(client, per_second, random, clock)
-        speaking = asyncio.create_task(traffic.run()) if per_second > 0 else None
-        try:
-            yield traffic
-        finally:
-            if speaking is not None:
-                speaking.cancel()
-            await traffic.finish()
+    """Traffic for as long as the block lasts; none at a rate of 0.
 
-
-def utterance(random: Random) -> dict[str, object]:
-    """The body of a job: somebody's sentence, typed or spoken, for somebody else."""
-    source, target = random.sample(random.choice(LANGUAGES), 2)
-    body: dict[str, object] = {"src_lang": source, "tgt_lang": target, "wait_ms": _WAIT_MS}
-    if random.random() < _SPOKEN_SHARE:
-        samples = int(random.uniform(0.5, 2.0) * _SAMPLE_RATE)
-        body["audio"] = b64encode(random.randbytes(2 * samples)).decode()
-    else:
-        body["text"] = random.choice(SENTENCES[source])
-    return body
-
-
-def _outcome(answer: httpx.Response) -> str:
-    """How it ended: success, an error's code, or the state it was left in."""
-    found = answer.json()
-    if answer.is_error:
-        return str(found["error"]["code"])
-    if found["error"] is not None:
-        return str(found["error"]["code"])
-    return str(found["outcome"] or found["state"])
+    People who talk to each other share one of the groups of languages.
+    """
+    traffic = Traffic(url, per_second, languages, random)
+    speaking = asyncio.create_task(traffic.run()) if per_second > 0 else None
+    try:
+        yield traffic
+    finally:
+        if speaking is not None:
+            speaking.cancel()
+            await asyncio.gather(speaking, return_exceptions=True)
+        await traffic.finish()
