@@ -10,14 +10,20 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks import fleet, ledger
+from benchmarks.cluster import run as cluster
 from benchmarks.full_job import run as full_job
+from benchmarks.lab import run as lab
+from benchmarks.sight import run as sight
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "ledger": lambda chosen: ledger.run(chosen.quick),
     "fleet": lambda chosen: fleet.run(chosen.quick),
+    "sight": lambda chosen: sight.run(chosen.quick),
+    "cluster": lambda chosen: cluster.run(chosen.quick, chosen.record),
     "full_job": lambda chosen: full_job.run(
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
+    "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
 }
 
 
@@ -31,11 +37,13 @@ def main() -> None:
         "--peers",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="full_job: install task queues under .bench and measure them too (default: yes)",
+        help="full_job, lab: install peers under .bench and measure them too (default: yes)",
     )
     parser.add_argument("--ray", action="store_true", help="full_job: and Ray, which is large")
     parser.add_argument(
-        "--record", action="store_true", help="full_job: write the figures to docs/performance.md"
+        "--record",
+        action="store_true",
+        help="cluster, full_job, lab: write the figures to docs/performance.md",
     )
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in BENCHMARKS]

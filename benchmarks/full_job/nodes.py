@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from benchmarks.full_job.frames import DragomanFrames, JobFrames, Told
 from benchmarks.full_job.load import NODES
@@ -48,13 +49,26 @@ class Node:
         self._socket.send(payload)
 
 
-async def open_nodes(port: int, frames: JobFrames, tally: Tally) -> None:
-    """Connect all nodes and wait until they get jobs."""
-    for number in range(NODES):
+class HoldingNode(Node):
+    """A node that begins every job and never ends one."""
+
+    def _finish(self, job: Told) -> None:
+        self._tally.held += 1
+
+
+async def open_nodes(
+    port: int,
+    frames: JobFrames,
+    tally: Tally,
+    numbers: Iterable[int] = range(NODES),
+    kind: type[Node] = Node,
+) -> None:
+    """Connect nodes, all of them unless told otherwise, and wait until they get jobs."""
+    for number in numbers:
         path = "/ws/node" if frames.sub else f"/ws/node/{number}"
         socket = await connect(port, path, frames.sub, binary=frames.binary)
         tally.watch(socket)
-        node = Node(socket, frames, tally)
+        node = kind(socket, frames, tally)
         if isinstance(frames, DragomanFrames):
             node.register(frames, number)
             async with asyncio.timeout(30):

@@ -32,5 +32,5 @@ def run(options: Options) -> list[Table]:
         text_us = min(row.dragoman_us for row in jobs if not row.kind.audio_bytes)
         figures.append(peer_figures(measure_peers(effort, print, ray=options.ray), text_us))
     if options.record:
-        record(figures, datetime.now(UTC).date())
+        record("full_job", figures, datetime.now(UTC).date())
     return [table.drawn() for table in figures]

@@ -14,24 +14,27 @@ from benchmarks.processes import running
 
 
 @contextmanager
-def dragoman_server() -> Iterator[Address]:
-    """`dragoman serve` as it is out of the box: embedded, open, memory ledger."""
+def dragoman_server(**settings: str) -> Iterator[Address]:
+    """`dragoman serve` as it is out of the box: embedded, open, memory ledger.
+
+    Settings are environment variables.
+    """
     with tempfile.TemporaryDirectory() as data_dir:
         flags = ["--port", "0", "--data-dir", data_dir, "--log-level", "warning"]
         command = [str(Path(sys.executable).with_name("dragoman")), "serve", *flags]
-        with _served(command, DRAGOMAN_SERVER__DRAIN_SECONDS="0") as address:
+        with served(command, DRAGOMAN_SERVER__DRAIN_SECONDS="0", **settings) as address:
             yield address
 
 
 @contextmanager
 def relay_server() -> Iterator[Address]:
     """The bare relay."""
-    with _served([sys.executable, "-m", "benchmarks.full_job.relay"]) as address:
+    with served([sys.executable, "-m", "benchmarks.full_job.relay"]) as address:
         yield address
 
 
 @contextmanager
-def _served(command: list[str], **env: str) -> Iterator[Address]:
+def served(command: list[str], **env: str) -> Iterator[Address]:
     """A server that prints its address, as the last word of a line, once it is ready."""
     with running(command, env=env) as process:
         assert process.stdout is not None

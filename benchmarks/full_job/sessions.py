@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 
 from benchmarks.full_job.frames import DragomanFrames, JobFrames, Told
 from benchmarks.full_job.load import IN_FLIGHT_PER_SESSION, SESSIONS
@@ -55,22 +56,44 @@ class Session:
         self._tally.jobs += 1
         self._tally.saw("translation_result", payload)
         self._last_delivery_seq = told.delivery_seq
+        self.answered()
+
+    def answered(self) -> None:
+        """An utterance has come back: say the next one."""
         self.speak()
+
+
+class QuietSession(Session):
+    """A client that speaks when it is told to, and not because it was answered."""
+
+    def answered(self) -> None:
+        """Wait to be told."""
 
 
 async def open_sessions(port: int, frames: JobFrames, tally: Tally) -> None:
     """Connect all clients and let them speak."""
+    for session in await connect_sessions(port, frames, tally):
+        for _ in range(IN_FLIGHT_PER_SESSION):
+            session.speak()
+
+
+async def connect_sessions(
+    port: int,
+    frames: JobFrames,
+    tally: Tally,
+    numbers: Iterable[int] = range(SESSIONS),
+    kind: type[Session] = Session,
+) -> list[Session]:
+    """Connect clients, all of them unless told otherwise."""
     sessions = []
-    for number in range(SESSIONS):
+    for number in numbers:
         path = "/ws/session" if frames.sub else f"/ws/session/{number}"
         socket = await connect(port, path, frames.sub, binary=frames.binary)
         tally.watch(socket)
-        session = Session(number, socket, frames, tally)
+        session = kind(number, socket, frames, tally)
         if isinstance(frames, DragomanFrames):
             session.open(frames)
             async with asyncio.timeout(30):
                 await session.opened
         sessions.append(session)
-    for session in sessions:
-        for _ in range(IN_FLIGHT_PER_SESSION):
-            session.speak()
+    return sessions

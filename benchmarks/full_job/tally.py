@@ -14,6 +14,8 @@ class Tally:
 
     def __init__(self) -> None:
         self.jobs = 0
+        self.held = 0
+        """Jobs that nodes began and do not mean to end."""
         self.chunks = 0
         self._problem: str | None = None
         self._frames: Counter[str] = Counter()

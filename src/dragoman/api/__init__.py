@@ -3,8 +3,24 @@
 from dragoman.api.address import listen, url_of
 from dragoman.api.app import create_app
 from dragoman.api.data_folder import ServerRecord, find_server
+from dragoman.api.lab import (
+    PRINCIPAL_HEADER,
+    READY,
+    DatasetView,
+    ExperimentView,
+    ImportedView,
+    StartedView,
+    SubmittedView,
+    VersionView,
+    all_parts,
+    as_header,
+    create_lab_app,
+    lab_parts,
+    opened_desk,
+    serve_lab,
+)
 from dragoman.api.lifecycle import TRANSITIONS, Lifecycle, ServerState
-from dragoman.api.live import live_parts
+from dragoman.api.live import ClusterShown, InstanceShown, LetterShown, live_parts
 from dragoman.api.paging import Page, PageRequest, Paging, decode_cursor, encode_cursor
 from dragoman.api.parts import Assemble, Parts, Plane, no_parts
 from dragoman.api.problems import Problem, problem_response
@@ -14,9 +30,17 @@ from dragoman.api.services import Services, open_services
 from dragoman.api.starting import CannotStart
 
 __all__ = [
+    "PRINCIPAL_HEADER",
+    "READY",
     "TRANSITIONS",
     "Assemble",
     "CannotStart",
+    "ClusterShown",
+    "DatasetView",
+    "ExperimentView",
+    "ImportedView",
+    "InstanceShown",
+    "LetterShown",
     "Lifecycle",
     "Page",
     "PageRequest",
@@ -29,16 +53,25 @@ __all__ = [
     "ServerRecord",
     "ServerState",
     "Services",
+    "StartedView",
+    "SubmittedView",
     "Verdict",
+    "VersionView",
+    "all_parts",
+    "as_header",
     "create_app",
+    "create_lab_app",
     "decode_cursor",
     "encode_cursor",
     "find_server",
+    "lab_parts",
     "listen",
     "live_parts",
     "no_parts",
     "open_services",
+    "opened_desk",
     "problem_response",
     "running_server",
+    "serve_lab",
     "url_of",
 ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -31,6 +32,7 @@ def create_app(
     *,
     routers: Sequence[APIRouter] = (),
     sockets: Mapping[str, ASGIApp] | None = None,
+    larger_bodies: Mapping[str, int] | None = None,
 ) -> FastAPI:
     """The application over these services, with the routers and, by path, the sockets given."""
     app = FastAPI(
@@ -39,11 +41,7 @@ def create_app(
         version=__version__,
         redirect_slashes=False,
         responses={"default": {"model": Problem, "description": "The request was refused"}},
-        exception_handlers={
-            DragomanError: _on_refusal,
-            RequestValidationError: _on_invalid_request,
-            HTTPException: _on_status,
-        },
+        exception_handlers=dict(ANSWERS),
     )
     # Where `require` finds it.
     app.state.authenticator = services.authenticator
@@ -51,14 +49,16 @@ def create_app(
         app.include_router(router)
     for path, socket in (sockets or {}).items():
         app.router.routes.append(WebSocketRoute(path, _OnceBegun(socket, services.lifecycle)))
-    _add_middleware(app, services)
+    _add_middleware(app, services, larger_bodies or {})
     return app
 
 
-def _add_middleware(app: FastAPI, services: Services) -> None:
+def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str, int]) -> None:
     """What requests pass through; the last one added is the first one passed."""
     server = services.settings.server
-    app.add_middleware(BodyLimit, max_bytes=services.settings.limits.max_frame_bytes)
+    app.add_middleware(
+        BodyLimit, max_bytes=services.settings.limits.max_frame_bytes, larger=larger_bodies
+    )
     app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
     app.add_middleware(Shield)
     if server.allowed_origins:
@@ -96,3 +96,11 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
 async def _on_status(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     return status_response(request, error)
+
+
+ANSWERS: Mapping[int | type[Exception], Callable[[Request, Any], Coroutine[Any, Any, Response]]] = {
+    DragomanError: _on_refusal,
+    RequestValidationError: _on_invalid_request,
+    HTTPException: _on_status,
+}
+"""How what routes raise is answered."""

@@ -55,6 +55,9 @@ def health_router(services: Services) -> APIRouter:
         responses={200: _EXPOSITION, 401: _PROBLEM, 403: _PROBLEM},
     )
     async def metrics() -> Response:
-        return Response(services.metrics.exposition(), media_type=EXPOSITION_CONTENT_TYPE)
+        exposition = services.metrics.exposition()
+        for add_more in services.other_metrics:
+            exposition = await add_more(exposition)
+        return Response(exposition, media_type=EXPOSITION_CONTENT_TYPE)
 
     return router

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -70,58 +70,72 @@ class OriginCheck:
         if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
             headers = Headers(scope=scope)
             origin = headers.get("origin")
-            if origin is not None and not self._may_change(origin, headers.get("host")):
+            if origin is not None and not is_allowed(origin, headers.get("host"), self._allowed):
                 raise Forbidden(
                     f"Pages of {origin} may not change anything here; an operator can add the "
                     "origin to server.allowed_origins."
                 )
         await self._app(scope, receive, send)
 
-    def _may_change(self, origin: str, host: str | None) -> bool:
-        if origin in self._allowed:
-            return True
-        try:
-            return urlsplit(origin).netloc == host
-        except ValueError:
-            return False
+
+def is_allowed(origin: str, host: str | None, allowed_origins: Collection[str]) -> bool:
+    """Whether pages of the origin are the server's own, or those of a neighbour it knows."""
+    if origin in allowed_origins:
+        return True
+    try:
+        return urlsplit(origin).netloc == host
+    except ValueError:
+        return False
 
 
 class BodyLimit:
-    """Refuses a body that is over the limit, announced or not, before it is held in memory."""
+    """Refuses a body that is over the limit, announced or not, before it is held in memory.
 
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+    Paths that begin with one of `larger` have a limit of their own.
+    """
+
+    def __init__(
+        self, app: ASGIApp, max_bytes: int, larger: Mapping[str, int] | None = None
+    ) -> None:
         self._app = app
         self._max_bytes = max_bytes
+        self._larger = dict(larger or {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        max_bytes = self._limit_of(scope["path"])
         announced = Headers(scope=scope).get("content-length", "")
-        if announced.isdecimal() and int(announced) > self._max_bytes:
-            raise self._too_large()
+        if announced.isdecimal() and int(announced) > max_bytes:
+            raise _too_large(max_bytes)
         received_bytes = 0
 
         async def receive_limited() -> Message:
             nonlocal received_bytes
             message = await receive()
             received_bytes += len(message.get("body", b""))
-            if received_bytes > self._max_bytes:
-                raise self._too_large()
+            if received_bytes > max_bytes:
+                raise _too_large(max_bytes)
             return message
 
         async def send_unless_too_large(message: Message) -> None:
             # The framework makes an answer of its own from the failed read: it is dropped.
-            if received_bytes <= self._max_bytes:
+            if received_bytes <= max_bytes:
                 await send(message)
 
         await self._app(scope, receive_limited, send_unless_too_large)
-        if received_bytes > self._max_bytes:
-            raise self._too_large()
+        if received_bytes > max_bytes:
+            raise _too_large(max_bytes)
 
-    def _too_large(self) -> PayloadTooLarge:
-        return PayloadTooLarge(
-            f"The body is over {self._max_bytes} bytes; send less, or have an operator raise "
-            "limits.max_frame_bytes.",
-            details={"max_bytes": self._max_bytes},
-        )
+    def _limit_of(self, path: str) -> int:
+        limits = (limit for prefix, limit in self._larger.items() if path.startswith(prefix))
+        return next(limits, self._max_bytes)
+
+
+def _too_large(max_bytes: int) -> PayloadTooLarge:
+    return PayloadTooLarge(
+        f"The body is over {max_bytes} bytes; send less, or have an operator raise "
+        "limits.max_frame_bytes.",
+        details={"max_bytes": max_bytes},
+    )

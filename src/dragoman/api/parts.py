@@ -32,6 +32,17 @@ class Parts:
     planes: Sequence[Plane] = ()
     routers: Sequence[APIRouter] = ()
     sockets: Mapping[str, ASGIApp] = field(default_factory=dict)
+    larger_bodies: Mapping[str, int] = field(default_factory=dict)
+    """Most bytes of a body where it may be over limits.max_frame_bytes, by path prefix."""
+
+    def __add__(self, other: Parts) -> Parts:
+        """A server with the parts of both."""
+        return Parts(
+            planes=[*self.planes, *other.planes],
+            routers=[*self.routers, *other.routers],
+            sockets={**self.sockets, **other.sockets},
+            larger_bodies={**self.larger_bodies, **other.larger_bodies},
+        )
 
 
 Assemble = Callable[[Services], Parts]

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from dragoman.api.address import listen, url_of
+from dragoman.api.address import listen, url_for_peers, url_of
 from dragoman.api.app import create_app
 from dragoman.api.data_folder import ServerRecord, claimed_folder, published_record
 from dragoman.api.http import HttpServer
@@ -41,12 +41,14 @@ async def running_server(
 
     A block that fails or is cancelled, also while it drains, stops the server at once.
     """
-    data_dir = settings.server.data_dir
+    data_dir, host = settings.server.data_dir, settings.server.host
     with claimed_folder(data_dir):
-        listeners = listen(settings.server.host, settings.server.port)
+        listeners = listen(host, settings.server.port)
+        port = listeners[0].getsockname()[1]
+        peer_url = url_for_peers(host, port, tls=bool(settings.server.tls_cert))
         try:
             async with open_services(
-                settings, clock or SystemClock(), randomness or Randomness()
+                settings, clock or SystemClock(), randomness or Randomness(), peer_url
             ) as services:
                 server = Server(services, assemble(services), listeners)
                 patience_seconds = 0
@@ -81,7 +83,12 @@ class Server:
         )
         self._planes = parts.planes
         self._listeners = list(listeners)
-        app = create_app(services, routers=parts.routers, sockets=parts.sockets)
+        app = create_app(
+            services,
+            routers=parts.routers,
+            sockets=parts.sockets,
+            larger_bodies=parts.larger_bodies,
+        )
         self._http = HttpServer(app, settings)
         self._serving: asyncio.Task[None] | None = None
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import sqlalchemy as sa
 
@@ -15,12 +15,15 @@ from dragoman.auth import Authenticator, KeyAuthenticator, KeyStore, OpenAuthent
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, new_id
 from dragoman.live.gateway import Connections
-from dragoman.observability import LoopLag, Metrics, Tracing, Watch, open_tracing
+from dragoman.observability import LoopLag, Metrics, Tracing, open_tracing
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
 from dragoman.store import Connection, Store, open_store, upgrade
 
 _AUTOMATIC = "auto"
+
+Exposition = Callable[[bytes], Awaitable[bytes]]
+"""Takes metrics in the Prometheus text format, and gives them back with more."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,17 +37,20 @@ class Services:
     store: Store
     authenticator: Authenticator
     metrics: Metrics
-    watch: Watch
     connections: Connections
     lifecycle: Lifecycle
     readiness: Readiness
+    peer_url: str = ""
+    """Where other instances of the cluster find this one."""
     tracing: Tracing | None = None
     """None: off."""
+    other_metrics: list[Exposition] = field(default_factory=list)
+    """What adds the metrics of other processes to those of this one."""
 
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, clock: Clock, randomness: Randomness
+    settings: Settings, clock: Clock, randomness: Randomness, peer_url: str = ""
 ) -> AsyncIterator[Services]:
     """Open the database, brought up to date, and what stands on it; closed again at the end."""
     async with AsyncExitStack() as stack:
@@ -63,7 +69,6 @@ async def open_services(
         lifecycle = Lifecycle()
         readiness = Readiness(lifecycle, clock)
         readiness.add("the database", lambda: store.read(_answer))
-        warn = settings.scheduler.observability
         yield Services(
             settings=settings,
             clock=clock,
@@ -74,15 +79,10 @@ async def open_services(
                 _authenticator(settings, store, clock, randomness)
             ),
             metrics=metrics,
-            watch=Watch(
-                metrics,
-                clock,
-                path_warn_ms=warn.path_warn_ms,
-                lock_wait_warn_ms=warn.lock_wait_warn_ms,
-            ),
             connections=Connections(),
             lifecycle=lifecycle,
             readiness=readiness,
+            peer_url=peer_url,
             tracing=tracing,
         )
 

@@ -39,12 +39,15 @@ COMMANDS = (
         "demo",
         "demo",
         "demo",
-        "Run a server with a simulated fleet and live traffic.",
+        "Run a server with a fleet, traffic and an experiment.",
     ),
     Command("node", "node", "node", "Join a scheduler's fleet and do its jobs until told to stop."),
     Command("say", "say", "say", "Say one utterance, and print what becomes of it."),
+    Command("dataset", "dataset", "app", "Import, list, show and export datasets."),
+    Command("experiment", "experiment", "app", "Run experiments, and look after those there are."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Make, list and revoke API keys."),
+    Command("cluster", "cluster", "app", "Look after several instances that work as one."),
     Command("db", "db", "app", "Upgrade, check and back up the database."),
     Command(
         "doctor", "doctor", "doctor", "Check this machine and the settings, and say what to do."

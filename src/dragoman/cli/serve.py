@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 import uvloop
 
-from dragoman.api import Assemble, Server, live_parts, running_server
+from dragoman.api import Assemble, Server, all_parts, running_server
 from dragoman.cli.app import INTERRUPTED
 from dragoman.observability import configure_logging
 from dragoman.settings import Settings, check_exposure, load_settings
@@ -82,7 +82,7 @@ def announce(server: Server) -> None:
 def run_until_stopped(
     settings: Settings,
     *,
-    assemble: Assemble = live_parts,
+    assemble: Assemble = all_parts,
     company: Company = nobody,
     on_ready: Callable[[Server], None] = announce,
     seconds: float | None = None,

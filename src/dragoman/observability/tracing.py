@@ -128,6 +128,12 @@ class Trace:
         """What spans under this one need to know of it."""
         return self._span.get_span_context()
 
+    @property
+    def traceparent(self) -> str:
+        """The same for others, over a wire: the value of a W3C ``traceparent`` header."""
+        context = self.context
+        return f"00-{context.trace_id:032x}-{context.span_id:016x}-{context.trace_flags:02x}"
+
     def event(self, name: str, *, at: float | None = None, **attributes: str | int) -> None:
         """Something happened: now, or at a monotonic time."""
         self._span.add_event(name, attributes, self._tracing.at_ns(at))

@@ -343,7 +343,7 @@ def test_a_session_that_goes_either_way_speaks_and_hears_both_languages() -> Non
 
     assert usage.as_source == {"zh": 1, "en": 1, "fr": 1, "de": 1}
     assert usage.as_target == {"zh": 1, "en": 2}
-    assert next(iter(language_usage(usage))) == "en"
+    assert next(iter(language_usage(usage.as_source, usage.as_target))) == "en"
 
 
 def test_ten_thousand_languages_do_not_fill_the_answer() -> None:
@@ -351,7 +351,7 @@ def test_ten_thousand_languages_do_not_fill_the_answer() -> None:
     for number in range(10_000):
         usage.opened(SessionInit(src_lang=f"zh-x{number}", tgt_lang="en"))
 
-    shown = language_usage(usage)
+    shown = language_usage(usage.as_source, usage.as_target)
 
     assert len(shown) == LANGUAGES_SHOWN
     assert shown["en"].as_target == 10_000

@@ -63,6 +63,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     job_id: JobId = JobId("")
     attempt_id: AttemptId = AttemptId("")
     trace_id: str = ""
+    traceparent: str | None = None
+    """Where spans of the node's own belong, as a W3C header; None while nobody traces."""
     session_id: SessionId | None = None
     utterance_index: int | None = None
     channel: Channel | None = None

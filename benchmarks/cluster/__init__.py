@@ -1,0 +1,1 @@
+"""Full jobs through instances that share a Redis, beside one that keeps everything in memory."""

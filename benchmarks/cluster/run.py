@@ -1,0 +1,225 @@
+"""Runs the measurements of a cluster one after another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from statistics import median
+
+from rich.table import Table
+
+from benchmarks.cluster.load import (
+    FullSpeed,
+    Outcome,
+    Paced,
+    Place,
+    RoundTrips,
+    Waits,
+    Weighed,
+    Weight,
+    drive,
+)
+from benchmarks.cluster.servers import instances, redis_server, slow_line
+from benchmarks.full_job.comparison import FULL, QUICK, Effort
+from benchmarks.full_job.figures import Figures
+from benchmarks.full_job.load import NODES, SESSIONS, Address
+from benchmarks.full_job.page import record
+
+HOLD_RATIO = 3.0
+HOLD_OPERATIONS = {"node local": 9, "node remote": 12}
+HOLD_ROUND_TRIPS = 4
+HOLD_P99_MS = 5.0
+HOLD_NODE_BYTES = 5_000_000
+DELAY_MS = 100
+THOUSAND = 1_000
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where nodes and sessions are connected."""
+
+    name: str
+    instances: int
+    on_redis: bool = True
+    nodes_at: tuple[int, ...] = (0,)
+    sessions_at: tuple[int, ...] = (0,)
+
+    @contextmanager
+    def place(self, delay_ms: int = 0) -> Iterator[Place]:
+        """Servers that run for this layout alone."""
+        if not self.on_redis:
+            with instances(1, None) as alone:
+                yield Place(alone, alone, alone)
+            return
+        with redis_server() as redis:
+            if delay_ms:
+                with slow_line(redis, delay_ms) as line, instances(self.instances, line) as found:
+                    yield self._placed(found, redis)
+            else:
+                with instances(self.instances, redis) as found:
+                    yield self._placed(found, redis)
+
+    def _placed(self, found: tuple[Address, ...], redis: Address) -> Place:
+        return Place(
+            found,
+            tuple(found[at] for at in self.nodes_at),
+            tuple(found[at] for at in self.sessions_at),
+            redis,
+        )
+
+
+MEMORY = Layout("memory", 1, on_redis=False)
+LOCAL = Layout("node local", 1)
+REMOTE = Layout("node remote", 2, nodes_at=(1,))
+TWO = Layout("two instances", 2, nodes_at=(0, 1), sessions_at=(0, 1))
+LAYOUTS = (MEMORY, LOCAL, REMOTE, TWO)
+
+Say = Callable[[str], None]
+
+
+def run(quick: bool, keep: bool) -> list[Table]:
+    """Everything in one run, so that the figures may be compared."""
+    effort = QUICK if quick else FULL
+    found = {layout.name: _at_full_speed(layout, effort, print) for layout in LAYOUTS}
+    figures = [
+        cost_figures(found),
+        operation_figures(found),
+        trip_figures({layout.name: _round_trips(layout, quick) for layout in (LOCAL, REMOTE)}),
+        weight_figures(_weigh(100 if quick else THOUSAND, print)),
+    ]
+    if keep:
+        record("cluster", figures, datetime.now(UTC).date())
+    return [table.drawn() for table in figures]
+
+
+@dataclass(frozen=True)
+class Speed:
+    """A layout at full speed, and its allocations at half of that."""
+
+    scheduler_us: float
+    redis_us: float
+    jobs_per_second: float
+    half_p99_ms: float
+    operations: dict[str, float]
+
+
+def _at_full_speed(layout: Layout, effort: Effort, say: Say) -> Speed:
+    with layout.place() as place:
+        load = FullSpeed(place, effort.seconds, effort.warm_up_seconds)
+        rounds = [drive(load, Outcome) for _ in range(effort.rounds)]
+        rate = median(outcome.jobs_per_second for outcome in rounds)
+        half = Paced(place, rate / 2, effort.seconds, effort.warm_up_seconds)
+        p99_ms = median(drive(half, Outcome).p99_allocation_ms for _ in range(effort.rounds))
+    speed = Speed(
+        median(outcome.scheduler_us for outcome in rounds),
+        median(outcome.redis_us for outcome in rounds),
+        rate,
+        p99_ms,
+        rounds[-1].operations,
+    )
+    say(f"{layout.name}: {speed.scheduler_us:.0f} us and {speed.redis_us:.0f} us in Redis a job")
+    return speed
+
+
+def _round_trips(layout: Layout, quick: bool) -> list[float]:
+    with layout.place(DELAY_MS) as place:
+        waits = drive(RoundTrips(place, 3 if quick else 9), Waits)
+    return [seconds * 1000 / DELAY_MS for seconds in waits.seconds]
+
+
+def _weigh(count: int, say: Say) -> Weighed:
+    """What a thousand weigh, reckoned from as many as are tried."""
+    say(f"Redis: {count} nodes and {count} open jobs")
+    with LOCAL.place() as place:
+        found = drive(Weight(place, count, count), Weighed)
+    return Weighed(found.nodes_bytes * THOUSAND // count, found.jobs_bytes * THOUSAND // count)
+
+
+def cost_figures(found: dict[str, Speed]) -> Figures:
+    figures = Figures(
+        f"Full job over WebSocket, text, MessagePack, {NODES} nodes, {SESSIONS} sessions: "
+        "CPU microseconds a job",
+        ("ledger", "scheduler", "Redis", "together", "to memory", "jobs/s", "p99 at half load"),
+    )
+    memory_us = found["memory"].scheduler_us
+    for name, speed in found.items():
+        together_us = speed.scheduler_us + speed.redis_us
+        figures.rows.append(
+            (
+                name,
+                f"{speed.scheduler_us:.0f}",
+                f"{speed.redis_us:.0f}",
+                f"{together_us:.0f}",
+                f"{together_us / memory_us:.1f} x",
+                f"{speed.jobs_per_second:,.0f}",
+                f"{speed.half_p99_ms:.1f} ms",
+            )
+        )
+    local = found["node local"]
+    ratio = (local.scheduler_us + local.redis_us) / memory_us
+    figures.notes += [
+        f"To hold on Redis: at most {HOLD_RATIO:g} x the CPU. {_verdict(ratio <= HOLD_RATIO)} "
+        f"with the node local ({ratio:.1f} x).",
+        f"To hold: p99 of allocation under {HOLD_P99_MS:g} ms at half load. "
+        f"{_verdict(local.half_p99_ms < HOLD_P99_MS)} ({local.half_p99_ms:.1f} ms). It is read "
+        "from the histogram scheduler_dispatch_latency_seconds.",
+        "Instances, Redis and the driver share the machine's cores, so jobs/s of two instances "
+        "does not show what two machines do; CPU a job does.",
+    ]
+    return figures
+
+
+def operation_figures(found: dict[str, Speed]) -> Figures:
+    figures = Figures(
+        "Operations on Redis in a job's life, counted before batching",
+        ("operation", *HOLD_OPERATIONS),
+    )
+    columns = [found[name].operations for name in HOLD_OPERATIONS]
+    names = dict.fromkeys(name for column in columns for name in column)
+    for name in names:
+        counts = [column.get(name, 0.0) for column in columns]
+        if max(counts) >= 0.05:
+            figures.rows.append((name, *(f"{count:.2f}" for count in counts)))
+    for name, most in HOLD_OPERATIONS.items():
+        total = sum(found[name].operations.values())
+        figures.notes.append(
+            f"To hold, {name}: at most {most}. {_verdict(total <= most)} ({total:.1f})."
+        )
+    figures.notes.append(
+        "What idle instances ask for is subtracted; so small rows may be off by a little."
+    )
+    return figures
+
+
+def trip_figures(found: dict[str, list[float]]) -> Figures:
+    figures = Figures(
+        "Answers of Redis that are awaited one after another, from utterance to job_assign",
+        ("ledger", "median", "least", "most"),
+    )
+    for name, trips in found.items():
+        numbers = (median(trips), min(trips), max(trips))
+        figures.rows.append((name, *(f"{number:.1f}" for number in numbers)))
+    local = round(median(found["node local"]))
+    figures.notes.append(
+        f"Each answer comes {DELAY_MS} ms late; the wait is divided by that. To hold: at most "
+        f"{HOLD_ROUND_TRIPS}. {_verdict(local <= HOLD_ROUND_TRIPS)} with the node local."
+    )
+    return figures
+
+
+def weight_figures(weighed: Weighed) -> Figures:
+    figures = Figures("What Redis holds", ("", "bytes", "each"))
+    rows = (("nodes", weighed.nodes_bytes), ("open jobs", weighed.jobs_bytes))
+    for name, size in rows:
+        figures.rows.append((f"{THOUSAND:,} {name}", f"{size:,}", f"{size / THOUSAND:,.0f}"))
+    held = weighed.nodes_bytes < HOLD_NODE_BYTES
+    figures.notes.append(
+        f"To hold: under {HOLD_NODE_BYTES / 1e6:g} MB for 1,000 nodes. {_verdict(held)}."
+    )
+    return figures
+
+
+def _verdict(held: bool) -> str:
+    return "Held here" if held else "Not held here"

@@ -1,0 +1,155 @@
+"""One experiment of so many items on SQLite: `python -m benchmarks.lab.with_dragoman ITEMS`.
+
+The target returns what it is given, at once, and one evaluator compares. Besides the time it tells
+how long a place stays empty between two items, and what the scheduler's steps cost at the
+beginning of the run and at its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar
+
+from benchmarks.lab.measuring import CONCURRENCY, Measured, Stopwatch, items_from_arguments
+from dragoman.auth import DEFAULT_TENANT
+from dragoman.clock import SystemClock
+from dragoman.lab.datasets import Format
+from dragoman.lab.feed import RunEnded
+from dragoman.lab.library import Library
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, ExperimentSpec, TargetSpec
+from dragoman.lab.plane import Lab
+from dragoman.lab.scheduler import driver, step
+from dragoman.lab.states import ENDED
+from dragoman.lab.targets import Context
+from dragoman.observability import Metrics, configure_logging
+from dragoman.randomness import Randomness
+from dragoman.settings import LabSettings
+from dragoman.store import Store, open_store, upgrade
+
+Given = ParamSpec("Given")
+Returned = TypeVar("Returned")
+
+_LOOK_SECONDS = 1.0
+_SHARE = 10
+"""The first and the last of so many parts of the steps are compared."""
+
+
+async def echo(text: str) -> str:
+    return text
+
+
+class Costs:
+    """The CPU time of each call of a function, on the thread that makes it."""
+
+    def __init__(self) -> None:
+        self.us: list[float] = []
+
+    def of(self, function: Callable[Given, Returned]) -> Callable[Given, Returned]:
+        def timed(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
+            began = time.thread_time()
+            try:
+                return function(*args, **kwargs)
+            finally:
+                self.us.append((time.thread_time() - began) * 1e6)
+
+        return timed
+
+    def at_both_ends(self) -> tuple[float, float]:
+        """What a call cost on average, in the first part of them and in the last."""
+        part = max(1, len(self.us) // _SHARE)
+        first, last = self.us[:part], self.us[-part - 1 : -1] or self.us[-1:]
+        return sum(first) / len(first), sum(last) / len(last)
+
+
+class Refills:
+    """Stands where a histogram does, and keeps every value."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def observe(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+    def ms(self, share: float) -> float:
+        return sorted(self.seconds)[int(len(self.seconds) * share)] * 1000
+
+
+async def measure(items: int, folder: Path) -> Measured:
+    url = f"sqlite:///{folder / 'lab.sqlite'}"
+    await asyncio.to_thread(upgrade, url)
+    rows = folder / "rows.jsonl"
+    with rows.open("w") as file:
+        file.writelines(f'{{"text": "sentence {number}"}}\n' for number in range(items))
+    async with await open_store(url) as store:
+        return await _measure(items, rows, store)
+
+
+async def _measure(items: int, rows: Path, store: Store) -> Measured:
+    settings, clock, randomness = LabSettings(), SystemClock(), Randomness()
+    steps, scans, refills = Costs(), Costs(), Refills()
+    # The functions of a step run in the store's thread; nothing else tells their cost apart.
+    patched: Any = driver
+    patched.take_step, patched.refill = steps.of(step.take_step), scans.of(step.refill)
+    metrics: Any = Metrics()
+    metrics.lab_refill = refills
+    library = Library(store, settings, clock, randomness.stream("datasets"))
+    with rows.open("rb") as file:
+        version = await library.add(DEFAULT_TENANT, "rows", file, Format.JSONL)
+    context = Context(functions={"echo": echo}, clock=clock)
+    spec = ExperimentSpec(
+        name="echo",
+        dataset_version_id=version.version_id,
+        target=TargetSpec("python", {"function": "echo"}),
+        evaluators=(EvaluatorSpec("exact", "exact", settings={"reference": "text"}),),
+        concurrency=CONCURRENCY,
+    )
+    async with Lab(
+        store, settings, clock, randomness, metrics, context=context, embedded=True
+    ) as lab:
+        watch = Stopwatch()
+        made, _ = await lab.experiments.submit(DEFAULT_TENANT, spec)
+        await _until_ended(lab, made.experiment_id, items)
+        step_first, step_last = steps.at_both_ends()
+        scan_first, scan_last = scans.at_both_ends()
+        return watch.measured(
+            items,
+            {
+                "step_first_us": step_first,
+                "step_last_us": step_last,
+                "scan_first_us": scan_first,
+                "scan_last_us": scan_last,
+                "refill_p50_ms": refills.ms(0.5),
+                "refill_p99_ms": refills.ms(0.99),
+            },
+        )
+
+
+async def _until_ended(lab: Lab, experiment_id: ExperimentId, items: int) -> None:
+    with lab.feed.watch(experiment_id) as watcher:
+        while True:
+            overview = await lab.experiments.show(DEFAULT_TENANT, experiment_id)
+            if overview.experiment.status in ENDED:
+                break
+            try:
+                async with asyncio.timeout(_LOOK_SECONDS):
+                    async for change in watcher:
+                        if isinstance(change, RunEnded):
+                            break
+            except TimeoutError:
+                continue
+    if overview.stats.success != items:
+        raise RuntimeError(f"Only {overview.stats.success} of {items} items went well.")
+
+
+def main() -> None:
+    configure_logging("error", "console")
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(items_from_arguments(), Path(folder))).tell()
+
+
+if __name__ == "__main__":
+    main()

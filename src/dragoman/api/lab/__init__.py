@@ -1,0 +1,32 @@
+"""The lab's outside: a process of its own, its routes, and how a server asks it."""
+
+from dragoman.api.lab.app import create_lab_app
+from dragoman.api.lab.child import READY
+from dragoman.api.lab.parts import all_parts, lab_parts
+from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
+from dragoman.api.lab.serving import opened_desk, serve_lab
+from dragoman.api.lab.views import (
+    DatasetView,
+    ExperimentView,
+    ImportedView,
+    StartedView,
+    SubmittedView,
+    VersionView,
+)
+
+__all__ = [
+    "PRINCIPAL_HEADER",
+    "READY",
+    "DatasetView",
+    "ExperimentView",
+    "ImportedView",
+    "StartedView",
+    "SubmittedView",
+    "VersionView",
+    "all_parts",
+    "as_header",
+    "create_lab_app",
+    "lab_parts",
+    "opened_desk",
+    "serve_lab",
+]

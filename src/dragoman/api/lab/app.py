@@ -1,0 +1,54 @@
+"""The lab's own application, which answers in the lab's process or inside a program."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import APIRouter, FastAPI, Response
+from fastapi.routing import APIRoute
+from starlette.routing import WebSocketRoute
+
+from dragoman.api.app import ANSWERS
+from dragoman.api.lab.desk import LabDesk
+from dragoman.api.lab.exposition import METRICS_PATH
+from dragoman.api.lab.pushing import push_experiment
+from dragoman.api.lab.routes.datasets import datasets_router
+from dragoman.api.lab.routes.experiments import experiments_router
+from dragoman.api.lab.routes.kinds import kinds_router
+from dragoman.api.lab.routes.results import results_router
+from dragoman.api.middleware import Shield
+from dragoman.auth import Permission
+from dragoman.observability import Metrics
+
+PREFIX = "/api/v1"
+DATASETS_PATH = f"{PREFIX}/datasets"
+PUSH_PATH = "/ws/experiments/{experiment_id}"
+
+
+def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIRouter]:
+    """Every route of the lab, answered by the class that goes with the permission it needs."""
+    of_experiments = route_classes[Permission.EXPERIMENTS]
+    return [
+        datasets_router(PREFIX, route_classes[Permission.DATASETS]),
+        # Before those of one experiment, whose ids could be anything.
+        experiments_router(PREFIX, of_experiments),
+        results_router(PREFIX, of_experiments),
+        kinds_router(PREFIX, of_experiments),
+    ]
+
+
+def create_lab_app(desk: LabDesk, metrics: Metrics) -> FastAPI:
+    """The application over a lab. It believes what the principal header says."""
+    app = FastAPI(redirect_slashes=False, openapi_url=None, exception_handlers=dict(ANSWERS))
+    app.state.desk = desk
+    own = {Permission.DATASETS: APIRoute, Permission.EXPERIMENTS: APIRoute}
+    for router in lab_routers(own):
+        app.include_router(router)
+
+    @app.get(METRICS_PATH)
+    async def exposition() -> Response:
+        return Response(metrics.exposition())
+
+    app.router.routes.append(WebSocketRoute(PUSH_PATH, push_experiment))
+    app.add_middleware(Shield)
+    return app

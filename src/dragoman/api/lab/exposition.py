@@ -1,0 +1,36 @@
+"""The metrics of two processes as one answer to Prometheus."""
+
+from __future__ import annotations
+
+import httpx
+
+from dragoman.api.lab.forwarding import Forwarder
+from dragoman.errors import DragomanError
+
+METRICS_PATH = "/metrics"
+_FAMILY_MARKS = (b"# HELP ", b"# TYPE ")
+_LAB = b"lab_"
+
+
+async def with_those_of_the_lab(own: bytes, forwarder: Forwarder) -> bytes:
+    """The server's metrics with the lab's, when the lab answers."""
+    try:
+        return joined(own, await forwarder.fetch(METRICS_PATH))
+    except (DragomanError, httpx.HTTPError):
+        return own
+
+
+def joined(own: bytes, of_the_lab: bytes) -> bytes:
+    """The server's metrics, with those of the lab as the lab's process counts them.
+
+    Both processes declare every metric, and each counts only its own.
+    """
+    kept = [line for line in own.splitlines(keepends=True) if not _is_of_the_lab(line)]
+    added = [line for line in of_the_lab.splitlines(keepends=True) if _is_of_the_lab(line)]
+    return b"".join((*kept, *added))
+
+
+def _is_of_the_lab(line: bytes) -> bool:
+    for mark in _FAMILY_MARKS:
+        line = line.removeprefix(mark)
+    return line.startswith(_LAB)

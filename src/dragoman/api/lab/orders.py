@@ -1,0 +1,171 @@
+"""What callers may ask of the lab, as they write it."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+import msgspec
+
+from dragoman.errors import InvalidMessage
+from dragoman.lab.model import (
+    Budget,
+    EvaluatorSpec,
+    ExperimentSpec,
+    ItemId,
+    JsonValue,
+    TargetSpec,
+    VersionId,
+)
+from dragoman.lab.states import Mode
+
+Order = TypeVar("Order", bound=msgspec.Struct)
+
+
+class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """A new experiment. Target and evaluators are a `kind` with the settings of that kind."""
+
+    name: str
+    target: dict[str, JsonValue]
+    dataset_version_id: str | None = None
+    evaluators: list[dict[str, JsonValue]] = []
+    description: str = ""
+    mapping: dict[str, str] = {}
+    concurrency: int | None = None
+    evaluator_concurrency: int | None = None
+    retries: int | None = None
+    item_timeout_seconds: float | None = None
+    time_limit_seconds: float | None = None
+    budget: Budget | None = None
+    cron: str | None = None
+
+    def spec(self) -> ExperimentSpec:
+        """What the lab stores."""
+        version_id = self.dataset_version_id
+        asked = ExperimentSpec(
+            name=self.name,
+            dataset_version_id=None if version_id is None else VersionId(version_id),
+            target=_target(self.target),
+            evaluators=tuple(
+                _evaluator(number, given) for number, given in enumerate(self.evaluators)
+            ),
+            description=self.description,
+            mapping=self.mapping,
+            concurrency=self.concurrency,
+            evaluator_concurrency=self.evaluator_concurrency,
+            item_timeout_seconds=self.item_timeout_seconds,
+            time_limit_seconds=self.time_limit_seconds,
+            budget=self.budget or Budget(),
+            cron=self.cron,
+        )
+        if self.retries is None:
+            return asked
+        return msgspec.structs.replace(asked, retries=self.retries)
+
+
+class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """A new run of an experiment."""
+
+    mode: Mode = Mode.SUBMIT
+    item_ids: list[ItemId] = []
+    trial_items: int | None = None
+
+
+class ChangeOrder(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+    """What may be changed of an experiment, also while it runs; what is left out stays."""
+
+    name: str | msgspec.UnsetType = msgspec.UNSET
+    description: str | msgspec.UnsetType = msgspec.UNSET
+    budget: Budget | msgspec.UnsetType = msgspec.UNSET
+    concurrency: int | msgspec.UnsetType | None = msgspec.UNSET
+    retries: int | msgspec.UnsetType = msgspec.UNSET
+
+    def changes(self) -> dict[str, object]:
+        """The fields that were given."""
+        every = msgspec.structs.asdict(self)
+        return {name: value for name, value in every.items() if value is not msgspec.UNSET}
+
+
+class CloneOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """A copy of an experiment; without a name, it is called like it, with a number."""
+
+    name: str | None = None
+
+
+class SortOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """One field that results are sorted by."""
+
+    field: str
+    order: str = "asc"
+
+
+class ResultsOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Which results are wanted."""
+
+    filter: dict[str, JsonValue] | None = None
+    sort: list[SortOrder] = []
+    cursor: str | None = None
+    limit: int = 100
+    columns: list[str] | None = None
+    run_id: str | None = None
+
+
+class TryOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """An evaluator to try, and the values to try it on."""
+
+    evaluator: dict[str, JsonValue]
+    turn: dict[str, JsonValue] = {}
+    output: JsonValue = None
+
+
+def read_order(body: bytes, kind: type[Order]) -> Order:
+    """The order in a body; one that does not have the form is refused by the field's name."""
+    try:
+        return msgspec.json.decode(body or b"{}", type=kind)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        reason = str(error) or "it is nested too deeply"
+        raise InvalidMessage(f"The body is not valid: {reason}.") from None
+
+
+def read_filter(text: str | None) -> dict[str, JsonValue] | None:
+    """The filter of a query, which is JSON in text."""
+    if not text:
+        return None
+    return read_order(f'{{"filter": {text}}}'.encode(), ResultsOrder).filter
+
+
+def evaluator_spec(given: dict[str, JsonValue], where: str = "evaluator") -> EvaluatorSpec:
+    """The evaluator that a caller describes."""
+    settings = dict(given)
+    kind = _taken(settings, "kind", str, where)
+    if kind is None:
+        raise InvalidMessage(f"`{where}.kind` is missing; GET /evaluators lists the kinds.")
+    name = _taken(settings, "name", str, where)
+    weight = _taken(settings, "weight", float, where)
+    return EvaluatorSpec(kind, name or kind, 1.0 if weight is None else weight, settings)
+
+
+def _evaluator(number: int, given: dict[str, JsonValue]) -> EvaluatorSpec:
+    return evaluator_spec(given, f"evaluators[{number}]")
+
+
+def _target(given: dict[str, JsonValue]) -> TargetSpec:
+    settings = dict(given)
+    kind = _taken(settings, "kind", str, "target")
+    if kind is None:
+        raise InvalidMessage("`target.kind` is missing; GET /targets lists the kinds.")
+    return TargetSpec(kind, settings)
+
+
+Wanted = TypeVar("Wanted", str, float)
+
+
+def _taken(
+    settings: dict[str, JsonValue], key: str, wanted: type[Wanted], where: str
+) -> Wanted | None:
+    value = settings.pop(key, None)
+    try:
+        return None if value is None else msgspec.convert(value, wanted)
+    except msgspec.ValidationError as error:
+        raise InvalidMessage(
+            f"`{where}.{key}` does not fit: {error}.", details={"field": f"{where}.{key}"}
+        ) from None

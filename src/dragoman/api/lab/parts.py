@@ -1,0 +1,39 @@
+"""The lab as a part of a server."""
+
+from __future__ import annotations
+
+from dragoman.api.lab.app import DATASETS_PATH, PUSH_PATH, lab_routers
+from dragoman.api.lab.child import LabChild
+from dragoman.api.lab.exposition import with_those_of_the_lab
+from dragoman.api.lab.forwarding import Forwarder, forwarded
+from dragoman.api.lab.plane import LabPlane
+from dragoman.api.lab.push_forwarding import PushForwarder
+from dragoman.api.lab.uploads import MAX_UPLOAD_BYTES
+from dragoman.api.live import live_parts
+from dragoman.api.parts import Parts
+from dragoman.api.services import Services
+from dragoman.auth import Permission
+
+
+def lab_parts(services: Services) -> Parts:
+    """The lab's process, its routes, which are forwarded to it, and its socket."""
+    settings = services.settings
+    if not settings.lab.enabled:
+        return Parts()
+    child = LabChild(settings, services.clock)
+    services.readiness.add("the lab", child.check)
+    forwarder = Forwarder(child, services.authenticator)
+    services.other_metrics.append(lambda own: with_those_of_the_lab(own, forwarder))
+    pushes = PushForwarder(child, services.authenticator, settings.server.allowed_origins)
+    permissions = (Permission.DATASETS, Permission.EXPERIMENTS)
+    return Parts(
+        planes=[LabPlane(child, pushes)],
+        routers=lab_routers({one: forwarded(forwarder, one) for one in permissions}),
+        sockets={PUSH_PATH: pushes},
+        larger_bodies={DATASETS_PATH: MAX_UPLOAD_BYTES},
+    )
+
+
+def all_parts(services: Services) -> Parts:
+    """Both planes."""
+    return live_parts(services) + lab_parts(services)

@@ -1,0 +1,50 @@
+"""Who is asking, as the live process tells the lab's process over their own socket.
+
+Nobody else can reach that socket, so what the header says is believed.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Annotated
+
+import msgspec
+from fastapi import Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from dragoman.auth import Permission, Principal, authorize
+from dragoman.errors import Unauthorized
+
+PRINCIPAL_HEADER = "x-dragoman-principal"
+
+# Only for the OpenAPI document: the key itself is read by the live process.
+_DOCUMENTED = HTTPBearer(auto_error=False, description="A key made by `dragoman keys create`.")
+
+
+def as_header(principal: Principal) -> str:
+    """The principal as the header carries it."""
+    return urlsafe_b64encode(msgspec.json.encode(principal)).decode()
+
+
+def from_headers(headers: Iterable[tuple[bytes, bytes]]) -> Principal:
+    """The principal that an ASGI scope's headers tell of."""
+    wanted = PRINCIPAL_HEADER.encode()
+    for name, value in headers:
+        if name == wanted:
+            return msgspec.json.decode(urlsafe_b64decode(value), type=Principal)
+    raise Unauthorized("The lab is asked through its server, which says who is asking.")
+
+
+def asked_by(permission: Permission) -> Callable[..., Awaitable[Principal]]:
+    """A dependency that yields the principal of a route that needs the permission."""
+
+    async def principal_of(
+        request: Request,
+        _: Annotated[HTTPAuthorizationCredentials | None, Security(_DOCUMENTED)],
+    ) -> Principal:
+        principal = from_headers(request.scope["headers"])
+        authorize(principal, permission)
+        return principal
+
+    return principal_of

@@ -1,0 +1,1 @@
+"""The lab's routes: declared once, answered by the lab's process, documented by the server."""

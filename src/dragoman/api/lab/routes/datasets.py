@@ -1,0 +1,162 @@
+"""Datasets over HTTP: sent as files, looked at, fetched again."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.routing import APIRoute
+from starlette.responses import StreamingResponse
+
+from dragoman.api.lab.desk import Desk
+from dragoman.api.lab.principals import asked_by
+from dragoman.api.lab.uploads import UPLOAD_BODY, received_upload
+from dragoman.api.lab.views import (
+    DatasetView,
+    ImportedView,
+    ItemView,
+    VersionView,
+    view_dataset,
+    view_imported,
+    view_item,
+    view_version,
+)
+from dragoman.api.live.documents import answer, shown_as
+from dragoman.api.paging import Paging, encode_cursor
+from dragoman.auth import Permission, Principal
+from dragoman.errors import InvalidMessage
+from dragoman.lab.datasets import format_of
+from dragoman.lab.library import exported
+from dragoman.live.protocol import ListPage
+
+Caller = Annotated[Principal, Depends(asked_by(Permission.DATASETS))]
+Number = Annotated[int | None, Query(ge=1, description="A version's number; else the latest.")]
+
+_IMPORTED = shown_as("ImportedDataset", ImportedView)
+_MEDIA_TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv"}
+
+
+def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
+    """The routes of whoever has cases to try things on."""
+    router = APIRouter(prefix=f"{prefix}/datasets", tags=["datasets"], route_class=route_class)
+
+    @router.post(
+        "",
+        summary="Make a dataset of a file",
+        status_code=201,
+        response_class=Response,
+        responses={201: {"model": _IMPORTED}},
+        openapi_extra=UPLOAD_BODY,
+    )
+    async def add(request: Request, caller: Caller, desk: Desk) -> Response:
+        async with received_upload(request) as upload:
+            if upload.name is None:
+                raise InvalidMessage("A dataset needs a name; send a form field `name`.")
+            version = await desk.library.add(
+                caller.tenant, upload.name, upload.file, upload.file_format, upload.schema
+            )
+        return answer(view_imported(version), 201)
+
+    @router.get(
+        "",
+        summary="The tenant's datasets, by name",
+        response_class=Response,
+        responses={200: {"model": shown_as("DatasetPage", ListPage[DatasetView])}},
+    )
+    async def every(
+        caller: Caller,
+        desk: Desk,
+        page: Paging,
+        name: Annotated[str | None, Query(description="Only the dataset of this name.")] = None,
+    ) -> Response:
+        if name is not None:
+            found = await desk.library.find_named(caller.tenant, name)
+            return answer(ListPage([] if found is None else [view_dataset(found)], None))
+        after = page.position(str) or ""
+        listed = await desk.library.list(caller.tenant, after=after, most=page.limit + 1)
+        shown = listed[: page.limit]
+        more = encode_cursor(shown[-1].name) if len(listed) > page.limit else None
+        return answer(ListPage([view_dataset(one) for one in shown], more))
+
+    @router.get(
+        "/{dataset_id}",
+        summary="A dataset",
+        response_class=Response,
+        responses={200: {"model": shown_as("Dataset", DatasetView)}},
+    )
+    async def one(dataset_id: str, caller: Caller, desk: Desk) -> Response:
+        return answer(view_dataset(await desk.library.find(caller.tenant, dataset_id)))
+
+    @router.get(
+        "/{dataset_id}/versions",
+        summary="Every version of a dataset, the latest first",
+        response_class=Response,
+        responses={200: {"model": shown_as("VersionPage", ListPage[VersionView])}},
+    )
+    async def versions(dataset_id: str, caller: Caller, desk: Desk) -> Response:
+        found = await desk.library.versions(caller.tenant, dataset_id)
+        return answer(ListPage([view_version(version) for version in found], None))
+
+    @router.post(
+        "/{dataset_id}/versions",
+        summary="Make the next version of a dataset",
+        status_code=201,
+        response_class=Response,
+        responses={201: {"model": _IMPORTED}},
+        openapi_extra=UPLOAD_BODY,
+    )
+    async def add_version(
+        dataset_id: str, request: Request, caller: Caller, desk: Desk
+    ) -> Response:
+        async with received_upload(request) as upload:
+            version = await desk.library.add_version(
+                caller.tenant, dataset_id, upload.file, upload.file_format, upload.schema
+            )
+        return answer(view_imported(version), 201)
+
+    @router.get(
+        "/{dataset_id}/items",
+        summary="Items of a version, in order",
+        response_class=Response,
+        responses={200: {"model": shown_as("ItemPage", ListPage[ItemView])}},
+    )
+    async def items(
+        dataset_id: str, caller: Caller, desk: Desk, page: Paging, version: Number = None
+    ) -> Response:
+        found = await desk.library.version(caller.tenant, dataset_id, version)
+        after = page.position(str) or ""
+        listed = await desk.library.items(found.version_id, after=after, most=page.limit + 1)
+        shown = listed[: page.limit]
+        more = encode_cursor(shown[-1].item_id) if len(listed) > page.limit else None
+        return answer(ListPage([view_item(item) for item in shown], more))
+
+    @router.get(
+        "/{dataset_id}/export",
+        summary="A version as a file",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The file, as it is read",
+                "content": {
+                    media: {"schema": {"type": "string"}} for media in _MEDIA_TYPES.values()
+                },
+            }
+        },
+    )
+    async def export(
+        dataset_id: str,
+        caller: Caller,
+        desk: Desk,
+        version: Number = None,
+        file_format: Annotated[str, Query(alias="format", description="jsonl or csv.")] = "jsonl",
+    ) -> Response:
+        wanted = format_of(file_format)
+        found = await desk.library.version(caller.tenant, dataset_id, version)
+        name = f"{found.dataset_id}-{found.version}.{wanted.value}"
+        return StreamingResponse(
+            exported(desk.library, found, wanted),
+            media_type=_MEDIA_TYPES[wanted.value],
+            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+        )
+
+    return router

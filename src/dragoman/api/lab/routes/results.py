@@ -1,0 +1,106 @@
+"""Results over HTTP: rows, and what they amount to."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.routing import APIRoute
+
+from dragoman.api.lab.desk import Desk
+from dragoman.api.lab.orders import ResultsOrder, SortOrder, read_filter, read_order
+from dragoman.api.lab.principals import asked_by
+from dragoman.api.live.documents import answer, schema_of, shown_as
+from dragoman.api.paging import MAX_LIMIT, decode_cursor, encode_cursor
+from dragoman.auth import Permission, Principal
+from dragoman.errors import InvalidMessage
+from dragoman.lab.filters import parse_filter
+from dragoman.lab.model import ResultRow
+from dragoman.lab.results import Aggregates, Place, Sorting
+from dragoman.live.protocol import ListPage
+
+Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS))]
+
+_ORDERS = {"asc": False, "desc": True}
+_ALWAYS = ("item_id", "turn")
+_COLUMNS = tuple(field.name for field in msgspec.structs.fields(ResultRow))
+_BODY = {
+    "requestBody": {
+        "required": False,
+        "content": {"application/json": {"schema": schema_of(ResultsOrder)}},
+    }
+}
+
+
+def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
+    """The routes of whoever wants to see what came out."""
+    router = APIRouter(
+        prefix=f"{prefix}/experiments/{{experiment_id}}",
+        tags=["experiments"],
+        route_class=route_class,
+    )
+
+    @router.post(
+        "/results",
+        summary="Rows of an experiment, filtered and sorted, a page at a time",
+        response_class=Response,
+        responses={200: {"model": shown_as("ResultPage", ListPage[ResultRow])}},
+        openapi_extra=_BODY,
+    )
+    async def results(experiment_id: str, request: Request, caller: Caller, desk: Desk) -> Response:
+        order = read_order(await request.body(), ResultsOrder)
+        if not 1 <= order.limit <= MAX_LIMIT:
+            raise InvalidMessage(f"limit is {order.limit}; it must be from 1 to {MAX_LIMIT}.")
+        columns = _columns(order.columns)
+        rows, place = await desk.results.page(
+            caller.tenant,
+            experiment_id,
+            wanted=parse_filter(order.filter),
+            sorting=[_sorting(sort) for sort in order.sort],
+            after=None if order.cursor is None else decode_cursor(order.cursor, Place),
+            most=order.limit,
+            run_id=order.run_id,
+        )
+        items: list[Any] = list(rows)
+        if columns is not None:
+            items = [{name: getattr(row, name) for name in columns} for row in rows]
+        return answer(ListPage(items, None if place is None else encode_cursor(place)))
+
+    @router.get(
+        "/aggregates",
+        summary="What the rows of an experiment amount to; at any time, final when it has ended",
+        response_class=Response,
+        responses={200: {"model": shown_as("Aggregates", Aggregates)}},
+    )
+    async def aggregates(
+        experiment_id: str,
+        caller: Caller,
+        desk: Desk,
+        wanted: Annotated[
+            str | None, Query(alias="filter", description="A filter, as JSON.")
+        ] = None,
+        run_id: Annotated[str | None, Query(description="As this run left them.")] = None,
+    ) -> Response:
+        found = await desk.results.aggregates(
+            caller.tenant, experiment_id, wanted=parse_filter(read_filter(wanted)), run_id=run_id
+        )
+        return answer(found)
+
+    return router
+
+
+def _sorting(sort: SortOrder) -> Sorting:
+    if sort.order not in _ORDERS:
+        raise InvalidMessage(f"sort order {sort.order!r} is not known; use asc or desc.")
+    return Sorting(sort.field, _ORDERS[sort.order])
+
+
+def _columns(asked: list[str] | None) -> list[str] | None:
+    """The fields of a row that are wanted, with those that tell which row it is."""
+    if asked is None:
+        return None
+    for name in asked:
+        if name not in _COLUMNS:
+            raise InvalidMessage(f"Rows have no {name!r}; they have {', '.join(_COLUMNS)}.")
+    return list(dict.fromkeys((*_ALWAYS, *asked)))

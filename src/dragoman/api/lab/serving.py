@@ -1,0 +1,88 @@
+"""The lab's process from inside: a lab on the server's database, answering on its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from dragoman.api.http import HttpServer
+from dragoman.api.lab.app import create_lab_app
+from dragoman.api.lab.desk import LabDesk
+from dragoman.clock import SystemClock
+from dragoman.lab.evaluators import ProcessPool
+from dragoman.lab.library import Library
+from dragoman.lab.plane import Lab
+from dragoman.lab.results import Results
+from dragoman.lab.targets import Context
+from dragoman.observability import Metrics, get_logger
+from dragoman.randomness import Randomness
+from dragoman.settings import Settings
+from dragoman.store import open_store
+
+ANSWER_SECONDS = 2
+"""How long requests that are being answered may take once the lab stops."""
+
+_log = get_logger(__name__)
+
+
+async def serve_lab(
+    settings: Settings,
+    listener: socket.socket,
+    announce: Callable[[], None],
+    stop: asyncio.Event,
+) -> None:
+    """Answer on the socket until told to stop; `announce` is called once that can be relied on."""
+    metrics = Metrics()
+    context = Context(
+        settings.lab.python_allow, settings.lab.http_allow, settings.auth.mode == "open"
+    )
+    async with opened_desk(settings, context, metrics, embedded=False) as desk:
+        http = HttpServer(create_lab_app(desk, metrics), _between_processes(settings))
+        serving = asyncio.create_task(http.serve([listener]), name="http")
+        await http.settled.wait()
+        announce()
+        stopping = asyncio.create_task(stop.wait())
+        await asyncio.wait([stopping, serving], return_when=asyncio.FIRST_COMPLETED)
+        _log.info("lab_stopping")
+        stopping.cancel()
+        http.finish(ANSWER_SECONDS)
+        await serving
+
+
+@asynccontextmanager
+async def opened_desk(
+    settings: Settings, context: Context, metrics: Metrics, *, embedded: bool
+) -> AsyncIterator[LabDesk]:
+    """A lab at work on the database of the settings, which is up to date; stopped at the end."""
+    clock, randomness = SystemClock(), Randomness()
+    processes = ProcessPool(1)
+    try:
+        async with (
+            await open_store(settings.store.database_url) as store,
+            Lab(
+                store,
+                settings.lab,
+                clock,
+                randomness,
+                metrics,
+                context=context,
+                embedded=embedded,
+            ) as lab,
+        ):
+            yield LabDesk(
+                lab=lab,
+                library=Library(store, settings.lab, clock, randomness.stream("datasets")),
+                results=Results(store),
+                context=context,
+                processes=processes,
+            )
+    finally:
+        await processes.close()
+
+
+def _between_processes(settings: Settings) -> Settings:
+    """The settings without what concerns callers from outside: TLS and proxies."""
+    changes = {"tls_cert": "", "tls_key": "", "trusted_proxies": ()}
+    return settings.model_copy(update={"server": settings.server.model_copy(update=changes)})

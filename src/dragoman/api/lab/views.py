@@ -1,0 +1,218 @@
+"""Datasets, experiments and runs as the API shows them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from dragoman.lab.experiments import Overview, RunOverview
+from dragoman.lab.model import (
+    Budget,
+    Dataset,
+    DatasetVersion,
+    EvaluatorSpec,
+    Item,
+    Stats,
+    TargetSpec,
+    Turn,
+)
+
+
+class ImportedView(msgspec.Struct, frozen=True):
+    """What a file became."""
+
+    dataset_id: str
+    version_id: str
+    version: int
+    items: int
+
+
+class VersionView(msgspec.Struct, frozen=True):
+    """A version of a dataset."""
+
+    version_id: str
+    dataset_id: str
+    version: int
+    items: int
+    max_turns: int
+    schema: dict[str, Any]
+    created_at: str
+
+
+class DatasetView(msgspec.Struct, frozen=True):
+    """A dataset, with its latest version."""
+
+    dataset_id: str
+    name: str
+    created_at: str
+    latest: VersionView
+
+
+class ItemView(msgspec.Struct, frozen=True):
+    """An item of a dataset version."""
+
+    item_id: str
+    turns: tuple[Turn, ...]
+
+
+class ExperimentView(msgspec.Struct, frozen=True):
+    """An experiment with how far it is."""
+
+    experiment_id: str
+    name: str
+    description: str
+    dataset_version_id: str | None
+    target: dict[str, Any]
+    evaluators: list[dict[str, Any]]
+    mapping: dict[str, str]
+    concurrency: int | None
+    evaluator_concurrency: int | None
+    retries: int
+    item_timeout_seconds: float | None
+    time_limit_seconds: float | None
+    budget: Budget
+    cron: str | None
+    status: str
+    reason: str | None
+    run_id: str | None
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    next_run_at: str | None
+    stats: Stats
+    progress: float
+    eta_seconds: float | None
+
+
+class RunView(msgspec.Struct, frozen=True):
+    """A run with how far it is."""
+
+    run_id: str
+    experiment_id: str
+    mode: str
+    status: str
+    reason: str | None
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    stats: Stats
+
+
+class CreatedView(msgspec.Struct, frozen=True):
+    """A new experiment."""
+
+    experiment_id: str
+
+
+class SubmittedView(msgspec.Struct, frozen=True):
+    """A new experiment and its first run."""
+
+    experiment_id: str
+    run_id: str
+
+
+class StartedView(msgspec.Struct, frozen=True):
+    """The run that an experiment has now."""
+
+    run_id: str
+    joined: bool
+    """Whether it was running already, and items were added to it."""
+
+
+class KilledView(msgspec.Struct, frozen=True):
+    """A run that is ending."""
+
+    run_id: str
+
+
+def view_version(version: DatasetVersion) -> VersionView:
+    return VersionView(
+        version_id=version.version_id,
+        dataset_id=version.dataset_id,
+        version=version.version,
+        items=version.items,
+        max_turns=version.max_turns,
+        schema=version.schema,
+        created_at=rfc3339(version.created_at_ms),
+    )
+
+
+def view_imported(version: DatasetVersion) -> ImportedView:
+    return ImportedView(version.dataset_id, version.version_id, version.version, version.items)
+
+
+def view_dataset(dataset: Dataset) -> DatasetView:
+    return DatasetView(
+        dataset_id=dataset.dataset_id,
+        name=dataset.name,
+        created_at=rfc3339(dataset.created_at_ms),
+        latest=view_version(dataset.latest),
+    )
+
+
+def view_item(item: Item) -> ItemView:
+    return ItemView(item.item_id, item.turns)
+
+
+def view_experiment(overview: Overview) -> ExperimentView:
+    experiment, spec = overview.experiment, overview.experiment.spec
+    return ExperimentView(
+        experiment_id=experiment.experiment_id,
+        name=spec.name,
+        description=spec.description,
+        dataset_version_id=spec.dataset_version_id,
+        target=_target(spec.target),
+        evaluators=[_evaluator(evaluator) for evaluator in spec.evaluators],
+        mapping=spec.mapping,
+        concurrency=spec.concurrency,
+        evaluator_concurrency=spec.evaluator_concurrency,
+        retries=spec.retries,
+        item_timeout_seconds=spec.item_timeout_seconds,
+        time_limit_seconds=spec.time_limit_seconds,
+        budget=spec.budget,
+        cron=spec.cron,
+        status=experiment.status,
+        reason=experiment.reason,
+        run_id=experiment.run_id,
+        created_at=rfc3339(experiment.created_at_ms),
+        started_at=_moment(experiment.started_at_ms),
+        ended_at=_moment(experiment.ended_at_ms),
+        next_run_at=_moment(experiment.next_run_at_ms),
+        stats=overview.stats,
+        progress=overview.progress,
+        eta_seconds=overview.eta_seconds,
+    )
+
+
+def view_run(overview: RunOverview) -> RunView:
+    run = overview.run
+    return RunView(
+        run_id=run.run_id,
+        experiment_id=run.experiment_id,
+        mode=run.mode,
+        status=run.status,
+        reason=run.reason,
+        created_at=rfc3339(run.created_at_ms),
+        started_at=_moment(run.started_at_ms),
+        ended_at=_moment(run.ended_at_ms),
+        stats=overview.stats,
+    )
+
+
+def rfc3339(at_ms: int) -> str:
+    moment = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+def _moment(at_ms: int | None) -> str | None:
+    return None if at_ms is None else rfc3339(at_ms)
+
+
+def _target(spec: TargetSpec) -> dict[str, Any]:
+    return {"kind": spec.kind, **spec.settings}
+
+
+def _evaluator(spec: EvaluatorSpec) -> dict[str, Any]:
+    return {"kind": spec.kind, "name": spec.name, "weight": spec.weight, **spec.settings}

@@ -1,0 +1,135 @@
+"""``dragoman dataset``: bring files in, look at what is there, write them out again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
+from dragoman.cli.lab.client import LabClient
+
+app = typer.Typer(
+    name="dataset", help="Import, list, show and export datasets.", no_args_is_help=True
+)
+
+FileArgument = Annotated[
+    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A .jsonl or .csv file.")
+]
+NameArgument = Annotated[str, typer.Argument(metavar="N", help="The dataset's name, or its id.")]
+
+
+@app.command("import")
+def import_command(
+    file: FileArgument,
+    name: Annotated[str, typer.Option("--name", metavar="N", help="What to call the dataset.")],
+    file_format: Annotated[
+        str | None,
+        typer.Option("--format", metavar="F", help="jsonl or csv.  [default: as the file ends]"),
+    ] = None,
+    schema: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", exists=True, dir_okay=False, help="A JSON-schema for every turn."
+        ),
+    ] = None,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Make a dataset of a file, or the next version of the dataset that has the name."""
+    schema_text = None if schema is None else schema.read_text(encoding="utf-8")
+
+    async def work(lab: LabClient) -> None:
+        made = await lab.import_dataset(file, name, format_=file_format, schema=schema_text)
+        typer.echo(
+            f"Imported {made.items} items as version {made.version} of {name!r} "
+            f"({made.version_id})."
+        )
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("list")
+def list_command(
+    url: UrlOption = None, data_dir: DataDirOption = None, token: TokenOption = None
+) -> None:
+    """Show every dataset with its latest version."""
+
+    async def work(lab: LabClient) -> None:
+        table = Table("name", "version", "items", "made", "dataset_id", box=None)
+        for one in await lab.datasets():
+            latest = one.latest
+            table.add_row(
+                *(Text(one.name), str(latest.version), str(latest.items)),
+                *(latest.created_at, one.dataset_id),
+            )
+        Console().print(table)
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("show")
+def show_command(
+    name: NameArgument,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Show the columns and the versions of a dataset."""
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.dataset(name)
+        typer.echo(f"{found.name} ({found.dataset_id}), made {found.created_at}")
+        columns = found.latest.schema.get("properties", {})
+        for column, kind in columns.items():
+            typer.echo(f"  {column}: {kind.get('type', 'anything')}")
+        table = Table("version", "items", "most turns", "made", "version_id", box=None)
+        for version in await lab.versions(found.dataset_id):
+            table.add_row(
+                *(str(version.version), str(version.items), str(version.max_turns)),
+                *(version.created_at, version.version_id),
+            )
+        Console().print(table)
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("export")
+def export_command(
+    name: NameArgument,
+    version: Annotated[
+        int | None, typer.Option(min=1, metavar="V", help="Which version.  [default: the latest]")
+    ] = None,
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="F", help="jsonl or csv.")
+    ] = "jsonl",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Where to.  [default: standard output]")
+    ] = None,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Write a version of a dataset as a file."""
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.dataset(name)
+        pieces = lab.export(found.dataset_id, version, file_format)
+        if out is None:
+            async for piece in pieces:
+                sys.stdout.buffer.write(piece)
+            return
+        # Opened at the first piece: what is refused leaves no empty file behind.
+        async for piece in pieces:
+            with out.open("ab") as file:
+                file.write(piece)
+
+    if out is not None and out.exists():
+        raise typer.BadParameter(f"{out} exists already; name another file", param_hint="--out")
+    with_lab(Way(url, data_dir, token), work)

@@ -1,0 +1,83 @@
+"""Which experiment a file means: one that is there and unfinished, or a new one."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import msgspec
+
+from dragoman.api import ExperimentView
+from dragoman.cli.experiment.experiment_file import ExperimentFile
+from dragoman.cli.lab.client import LabClient
+from dragoman.errors import NotFound
+from dragoman.lab.states import RunStatus
+
+_FINISHED = (RunStatus.SUCCESS, RunStatus.FAILED)
+_HASH_BLOCK_BYTES = 1 << 20
+_SHOWN_HASH = 12
+
+
+class Meant(msgspec.Struct, frozen=True):
+    """What a run of the file is about."""
+
+    version_id: str
+    name: str
+    """What a new experiment would be called."""
+    unfinished: ExperimentView | None
+    """The same experiment, begun before and not finished."""
+
+
+async def find_meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:
+    """The same name, the same file, the same dataset version: then it is the same experiment."""
+    version_id = await _version(lab, file)
+    name = file.described.name
+    latest: ExperimentView | None = None
+    number = 1
+    while (found := await lab.find_experiment(name)) is not None:
+        latest, number = found, number + 1
+        name = f"{file.described.name} #{number}"
+    same = (
+        latest is not None
+        and latest.dataset_version_id == version_id
+        and file.mark in latest.description
+    )
+    if latest is None or new or not same or latest.status in _FINISHED:
+        return Meant(version_id, name, None)
+    return Meant(version_id, name, latest)
+
+
+async def _version(lab: LabClient, file: ExperimentFile) -> str:
+    """The dataset version that the file means, imported when it is not there yet."""
+    cases = file.dataset_file
+    if cases is None:
+        return await _named_version(lab, file)
+    # Named by its content: the same file is imported once, a changed one is another dataset.
+    name = f"{cases.name}@{_content_hash(cases)}"
+    known = await lab.find_dataset(name)
+    if known is not None:
+        return known.latest.version_id
+    imported = await lab.import_dataset(cases, name, format_=file.described.dataset.format)
+    return imported.version_id
+
+
+async def _named_version(lab: LabClient, file: ExperimentFile) -> str:
+    wanted = file.described.dataset
+    found = await lab.dataset(wanted.name or "")
+    if wanted.version is None:
+        return found.latest.version_id
+    for version in await lab.versions(found.dataset_id):
+        if version.version == wanted.version:
+            return version.version_id
+    raise NotFound(
+        f"Dataset {wanted.name!r} has no version {wanted.version}; its latest is "
+        f"{found.latest.version}."
+    )
+
+
+def _content_hash(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as content:
+        while block := content.read(_HASH_BLOCK_BYTES):
+            digest.update(block)
+    return digest.hexdigest()[:_SHOWN_HASH]

@@ -1,0 +1,1 @@
+"""What the lab's commands share: the way to a lab, and how things are shown."""

@@ -1,0 +1,116 @@
+"""The way to a lab: a server's, or one inside this program when no server runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeVar
+
+import httpx
+import typer
+
+from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, find_server, opened_desk
+from dragoman.auth import DEFAULT_TENANT, Principal, Role
+from dragoman.cli.lab.client import LabClient
+from dragoman.lab.model import RunId
+from dragoman.lab.targets import Context
+from dragoman.observability import Metrics, configure_logging
+from dragoman.settings import load_settings
+from dragoman.store import upgrade
+
+TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
+
+UrlOption = Annotated[
+    str | None, typer.Option("--url", metavar="U", help="The server whose lab is used.")
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIR",
+        help="Folder of the lab; a server that runs on it is used.  [default: .dragoman]",
+    ),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option("--token", metavar="KEY", envvar=TOKEN_VARIABLE, help="A key, where it is asked."),
+]
+
+_USER = Principal(key_id=None, role=Role.OPERATOR, tenant=DEFAULT_TENANT)
+_ANSWER_SECONDS = 600.0
+"""Importing a large file takes a while; nothing else does."""
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the user says which lab they mean."""
+
+    url: str | None = None
+    data_dir: Path | None = None
+    token: str | None = None
+    modules: Path = Path()
+    """Where functions of the user's own are found, besides the folder they are in."""
+
+    def as_options(self) -> str:
+        """The options that mean the same lab again, to be typed."""
+        options = [("--url", self.url), ("--data-dir", self.data_dir)]
+        return "".join(f" {name} {value}" for name, value in options if value is not None)
+
+
+def with_lab(way: Way, work: Callable[[LabClient], Awaitable[Result]]) -> Result:
+    """Run the function with a lab, on an event loop of its own."""
+    configure_logging("error", "console")
+
+    async def run() -> Result:
+        async with reached_lab(way) as lab:
+            return await work(lab)
+
+    return asyncio.run(run())
+
+
+@asynccontextmanager
+async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
+    """The lab of the server named, of the one that runs on the data folder, or one of our own."""
+    if way.url is not None:
+        async with _server(way.url, way.token) as client:
+            yield client
+        return
+    environ = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    settings = load_settings(None, {"server": {"data_dir": way.data_dir}}, environ).settings
+    running = await asyncio.to_thread(find_server, settings.server.data_dir)
+    if running is not None:
+        async with _server(running.url, way.token) as client:
+            yield client
+        return
+    # As `python -m` would: the program's own folder is of no use to its user.
+    sys.path[:0] = dict.fromkeys((str(way.modules.absolute()), str(Path.cwd())))
+    await asyncio.to_thread(upgrade, settings.store.database_url)
+    metrics = Metrics()
+    async with AsyncExitStack() as stack:
+        # Without a server, experiments run as the user, who may call what they like.
+        desk = await stack.enter_async_context(
+            opened_desk(settings, Context(), metrics, embedded=True)
+        )
+        http = await stack.enter_async_context(
+            httpx.AsyncClient(
+                transport=httpx.ASGITransport(create_lab_app(desk, metrics)),
+                base_url="http://lab",
+                headers={PRINCIPAL_HEADER: as_header(_USER)},
+                timeout=_ANSWER_SECONDS,
+            )
+        )
+        yield LabClient(http, resume=lambda run_id: desk.lab.resume(RunId(run_id)))
+
+
+@asynccontextmanager
+async def _server(url: str, token: str | None) -> AsyncIterator[LabClient]:
+    headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=_ANSWER_SECONDS) as http:
+        yield LabClient(http)

@@ -1,0 +1,187 @@
+"""The lab's API, as the commands ask it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import httpx
+import msgspec
+
+from dragoman.api import (
+    DatasetView,
+    ExperimentView,
+    ImportedView,
+    StartedView,
+    SubmittedView,
+    VersionView,
+)
+from dragoman.errors import BY_CODE, DependencyDown, DragomanError, InternalError, NotFound
+from dragoman.lab.model import ResultRow
+from dragoman.lab.results import Aggregates
+from dragoman.live.protocol import ListPage
+
+_PREFIX = "/api/v1"
+
+View = TypeVar("View")
+
+
+class LabClient:
+    """Asks a lab over HTTP; refusals are raised as the errors they were."""
+
+    def __init__(
+        self, http: httpx.AsyncClient, *, resume: Callable[[str], None] | None = None
+    ) -> None:
+        self._http = http
+        self.resume = resume
+        """Has the lab inside this program go on with a run; None when the lab is a server's."""
+
+    # --- datasets -------------------------------------------------------------------------------
+
+    async def import_dataset(
+        self, file: Path, name: str, *, format_: str | None = None, schema: str | None = None
+    ) -> ImportedView:
+        """Make a dataset of a file, or the next version of the one that has the name."""
+        known = await self.find_dataset(name)
+        path = "/datasets" if known is None else f"/datasets/{known.dataset_id}/versions"
+        fields = {"name": name, "format": format_, "schema": schema}
+        with file.open("rb") as content:
+            return await self._ask(
+                ImportedView,
+                "POST",
+                path,
+                data={key: value for key, value in fields.items() if value is not None},
+                files={"file": (file.name, content)},
+            )
+
+    async def find_dataset(self, name: str) -> DatasetView | None:
+        """The dataset of that name."""
+        page = await self._ask(ListPage[DatasetView], "GET", "/datasets", params={"name": name})
+        return page.items[0] if page.items else None
+
+    async def dataset(self, name: str) -> DatasetView:
+        """The dataset of that name or id."""
+        found = await self.find_dataset(name)
+        if found is not None:
+            return found
+        try:
+            return await self._ask(DatasetView, "GET", f"/datasets/{_quoted(name)}")
+        except NotFound:
+            raise NotFound(
+                f"There is no dataset {name!r}; `dragoman dataset list` shows those there are."
+            ) from None
+
+    async def datasets(self) -> list[DatasetView]:
+        """Every dataset, by name."""
+        return [one async for one in self._pages(DatasetView, "/datasets")]
+
+    async def versions(self, dataset_id: str) -> list[VersionView]:
+        """Every version of a dataset, the latest first."""
+        page = await self._ask(ListPage[VersionView], "GET", f"/datasets/{dataset_id}/versions")
+        return list(page.items)
+
+    async def export(
+        self, dataset_id: str, version: int | None, format_: str
+    ) -> AsyncIterator[bytes]:
+        """A version as a file, in pieces."""
+        wanted = {"format": format_} | ({} if version is None else {"version": str(version)})
+        path = f"{_PREFIX}/datasets/{dataset_id}/export"
+        async with self._http.stream("GET", path, params=wanted) as answer:
+            if answer.is_error:
+                raise _refusal(answer.status_code, await answer.aread())
+            async for piece in answer.aiter_bytes():
+                yield piece
+
+    # --- experiments ----------------------------------------------------------------------------
+
+    async def submit(self, order: Mapping[str, Any]) -> SubmittedView:
+        """Make an experiment and start it."""
+        return await self._ask(SubmittedView, "POST", "/experiments/submit", json=order)
+
+    async def start(self, experiment_id: str, mode: str) -> StartedView:
+        """Start a run of an experiment."""
+        path = f"/experiments/{experiment_id}/runs"
+        return await self._ask(StartedView, "POST", path, json={"mode": mode})
+
+    async def kill(self, experiment_id: str) -> None:
+        """End the run of an experiment."""
+        await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill")
+
+    async def experiments(self) -> list[ExperimentView]:
+        """Every experiment, the latest first."""
+        return [one async for one in self._pages(ExperimentView, "/experiments")]
+
+    async def find_experiment(self, name: str) -> ExperimentView | None:
+        """The experiment of that name."""
+        params = {"name": name}
+        page = await self._ask(ListPage[ExperimentView], "GET", "/experiments", params=params)
+        return page.items[0] if page.items else None
+
+    async def show(self, experiment_id: str) -> ExperimentView:
+        """An experiment as it stands."""
+        return await self._ask(ExperimentView, "GET", f"/experiments/{_quoted(experiment_id)}")
+
+    async def experiment(self, name: str) -> ExperimentView:
+        """The experiment of that name or id."""
+        return await self.find_experiment(name) or await self.show(name)
+
+    async def results(
+        self, experiment_id: str, wanted: Any = None, *, most: int
+    ) -> list[ResultRow]:
+        """Rows of an experiment that pass the filter."""
+        path = f"/experiments/{experiment_id}/results"
+        rows: list[ResultRow] = []
+        cursor: str | None = None
+        while len(rows) < most:
+            order = {"filter": wanted, "cursor": cursor, "limit": min(most - len(rows), 1000)}
+            page = await self._ask(ListPage[ResultRow], "POST", path, json=order)
+            rows += page.items
+            cursor = page.next
+            if cursor is None:
+                break
+        return rows
+
+    async def aggregates(self, experiment_id: str) -> Aggregates:
+        """What the rows of an experiment amount to."""
+        return await self._ask(Aggregates, "GET", f"/experiments/{experiment_id}/aggregates")
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _pages(self, kind: type[View], path: str) -> AsyncIterator[View]:
+        cursor: str | None = None
+        while True:
+            params = {} if cursor is None else {"cursor": cursor}
+            page = await self._ask(ListPage[kind], "GET", path, params=params)  # type: ignore[valid-type]
+            for item in page.items:
+                yield item
+            cursor = page.next
+            if cursor is None:
+                return
+
+    async def _ask(self, kind: type[View], method: str, path: str, **request: Any) -> View:
+        try:
+            answer = await self._http.request(method, _PREFIX + path, **request)
+        except httpx.TransportError as error:
+            raise DependencyDown(
+                f"The server at {self._http.base_url} does not answer ({type(error).__name__}); "
+                "is it running?"
+            ) from error
+        if answer.is_error:
+            raise _refusal(answer.status_code, answer.content)
+        return msgspec.json.decode(answer.content, type=kind)
+
+
+def _refusal(status: int, body: bytes) -> DragomanError:
+    """The error that a server answered with."""
+    try:
+        problem = msgspec.json.decode(body)["error"]
+        kind = BY_CODE.get(problem["code"], InternalError)
+        return kind(problem["message"], details=problem["details"])
+    except (msgspec.MsgspecError, KeyError, TypeError):
+        return InternalError(f"The server answered with status {status} and nothing to explain it.")
+
+
+def _quoted(part: str) -> str:
+    return quote(part, safe="")

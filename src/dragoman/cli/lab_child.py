@@ -1,0 +1,74 @@
+"""The lab's process, started by ``dragoman serve`` and never by hand: it has no command.
+
+It is given the listening socket as an argument and the settings on its standard input. That input
+stays open as long as the server lives; its end is the sign to stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+
+import uvloop
+
+from dragoman.api import READY, serve_lab
+from dragoman.observability import configure_logging
+from dragoman.settings import Settings
+
+GOODBYE_SECONDS = 5.0
+"""How long an orderly end may take; what is not done by then the next process takes up."""
+
+_STDIN, _STDOUT, _STDERR = 0, 1, 2
+
+
+def main() -> None:
+    listener = socket.socket(fileno=int(sys.argv[1]))
+    announce = _announcement()
+    with open(_STDIN, "rb", buffering=0, closefd=False) as given:
+        settings = Settings.model_validate_json(given.readline())
+    configure_logging(settings.log.level, settings.log.format)
+    # It would write the address of every call of every target, with whatever is in it.
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_serve(settings, listener, announce))
+
+
+async def _serve(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+
+    def when_the_server_ends() -> None:
+        os.read(_STDIN, 1)
+        loop.call_soon_threadsafe(stop.set)
+        time.sleep(GOODBYE_SECONDS)
+        os._exit(1)
+
+    threading.Thread(target=when_the_server_ends, daemon=True).start()
+    await serve_lab(settings, listener, announce, stop)
+
+
+def _announcement() -> Callable[[], None]:
+    """How to tell the server that the lab answers.
+
+    Standard output is the server's alone: what users' functions print goes to standard error.
+    """
+    server = os.dup(_STDOUT)
+    os.dup2(_STDERR, _STDOUT)
+
+    def announce() -> None:
+        os.write(server, READY)
+        os.close(server)
+
+    return announce
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,39 @@
+"""The lab plane: experiments that run a dataset through a target and score what comes out.
+
+In a program::
+
+    from dragoman import lab
+
+    result = lab.run(
+        dataset="sentences.jsonl",
+        target=my_function,
+        evaluators=[lab.exact(reference="answer")],
+    )
+    print(result.summary)
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dragoman.lab.running import (
+        RunResult,
+        arun,
+        contains,
+        exact,
+        http,
+        python,
+        recorded,
+        run,
+    )
+
+__all__ = ["RunResult", "arun", "contains", "exact", "http", "python", "recorded", "run"]
+
+
+def __getattr__(name: str) -> Any:
+    # Found when asked for: the lab's own rooms are imported through here too.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module("dragoman.lab.running"), name)

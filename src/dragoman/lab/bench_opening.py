@@ -1,0 +1,74 @@
+"""Opening what a worker needs for a run: the target, the evaluators, their limits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from random import Random
+
+from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
+from dragoman.lab.model import Experiment
+from dragoman.lab.targets import Context, Target, open_target
+from dragoman.lab.worker import Bench, Limits
+from dragoman.settings import LabSettings
+
+
+class LabBench:
+    """The bench of one run, with the target and the evaluators that were opened for it."""
+
+    def __init__(
+        self, bench: Bench, target: Target, evaluators: Sequence[Evaluator], settings: LabSettings
+    ) -> None:
+        self.bench = bench
+        self._target = target
+        self._evaluators = evaluators
+        self._settings = settings
+
+    def take_up(self, experiment: Experiment) -> None:
+        limits = limits_of(experiment, self._settings)
+        self.bench.limits = limits
+        self.bench.set_concurrency(limits.concurrency)
+
+    async def close(self) -> None:
+        await asyncio.gather(
+            self._target.close(), *(evaluator.close() for evaluator in self._evaluators)
+        )
+
+
+class BenchMaker:
+    """Opens benches in one context: what experiments may reach is the same for all of them."""
+
+    def __init__(
+        self, settings: LabSettings, context: Context, processes: ProcessPool, random: Random
+    ) -> None:
+        self._settings = settings
+        self._context = context
+        self._processes = processes
+        self._random = random
+
+    async def open(self, experiment: Experiment) -> LabBench:
+        """The bench of an experiment; raises what is wrong with its target or evaluators."""
+        spec, context = experiment.spec, self._context
+        target = open_target(spec.target, context)
+        evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
+        bench = Bench(
+            target,
+            evaluators,
+            limits_of(experiment, self._settings),
+            clock=context.clock,
+            random=self._random,
+            mapping=spec.mapping,
+        )
+        return LabBench(bench, target, evaluators, self._settings)
+
+
+def limits_of(experiment: Experiment, settings: LabSettings) -> Limits:
+    """The experiment's limits, where it has none those of the settings."""
+    spec = experiment.spec
+    asked = spec.concurrency or settings.item_concurrency
+    return Limits(
+        concurrency=min(asked, settings.max_item_concurrency),
+        retries=spec.retries,
+        item_timeout_seconds=spec.item_timeout_seconds or settings.item_timeout_seconds,
+        evaluator_concurrency=spec.evaluator_concurrency,
+    )

@@ -1,0 +1,18 @@
+"""Dataset files: read as they stream in, checked line by line, never half."""
+
+from dragoman.lab.datasets.formats import FORMATS, Format, format_of
+from dragoman.lab.datasets.problems import MOST_PROBLEMS, Problem
+from dragoman.lab.datasets.reading import DatasetReader, Turns
+from dragoman.lab.datasets.schema import RowSchema, columns_of
+
+__all__ = [
+    "FORMATS",
+    "MOST_PROBLEMS",
+    "DatasetReader",
+    "Format",
+    "Problem",
+    "RowSchema",
+    "Turns",
+    "columns_of",
+    "format_of",
+]

@@ -1,0 +1,51 @@
+"""JSON lines: one object a line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO
+
+import msgspec
+
+from dragoman.lab.datasets.lines import MAX_RECORD_BYTES, Line, numbered_lines
+from dragoman.lab.datasets.records import BadRecord, Record
+
+_JSON_SPACE = b" \t\r\n"
+
+
+def read_jsonl(file: BinaryIO) -> Iterator[Record | BadRecord]:
+    """The objects of a file; empty lines are passed over."""
+    for line in numbered_lines(file):
+        content = line.content.strip(_JSON_SPACE)
+        if content or line.too_long:
+            yield _record(line, content)
+
+
+def _record(line: Line, content: bytes) -> Record | BadRecord:
+    if line.too_long:
+        return BadRecord(line.number, f"longer than {MAX_RECORD_BYTES:,} bytes")
+    try:
+        values = msgspec.json.decode(content)
+    except UnicodeDecodeError:
+        return BadRecord(line.number, f"not UTF-8 (byte {_first_bad_byte(line.content)})")
+    except RecursionError:
+        return BadRecord(line.number, "nested too deeply")
+    except msgspec.MsgspecError as error:
+        return BadRecord(line.number, _reason(str(error)))
+    if not isinstance(values, dict):
+        return BadRecord(line.number, 'expected an object, such as {"source": "..."}')
+    return Record(line.number, values, len(content))
+
+
+def _first_bad_byte(content: bytes) -> int:
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        return error.start + 1
+    return 1
+
+
+def _reason(told: str) -> str:
+    """The decoder's words; a number that JSON does not have is what people run into most."""
+    reason = told.removeprefix("JSON is malformed: ")
+    return f"not JSON: {reason}; note that NaN and Infinity are not JSON, write null"

@@ -1,0 +1,71 @@
+"""What is wrong with a dataset file: as much as one look can tell, line by line."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.errors import DatasetInvalid
+
+MOST_PROBLEMS = 100
+"""How many problems are looked for before reading stops; the rest is most likely the same."""
+
+_PROBLEMS_IN_MESSAGE = 5
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """Something wrong at a line; ``column`` names the field when it is known."""
+
+    line: int
+    message: str
+    column: str | None = None
+
+    def __str__(self) -> str:
+        where = f"line {self.line}" if self.column is None else f"line {self.line}, {self.column}"
+        return f"{where}: {self.message}"
+
+
+class Unreadable(Exception):
+    """Raised when reading cannot go on: where the next record begins is no longer known."""
+
+    def __init__(self, line: int, message: str) -> None:
+        super().__init__(message)
+        self.problem = Problem(line, message)
+
+
+class Problems:
+    """Collects problems up to a bound."""
+
+    def __init__(self, most: int = MOST_PROBLEMS) -> None:
+        self._most = most
+        self._found: list[Problem] = []
+        self._complete = True
+
+    def add(self, problem: Problem) -> None:
+        if self.enough():
+            self._complete = False
+        else:
+            self._found.append(problem)
+
+    def __bool__(self) -> bool:
+        return bool(self._found)
+
+    def enough(self) -> bool:
+        return len(self._found) >= self._most
+
+    def stop_here(self) -> None:
+        """Note that the rest of the file was not looked at."""
+        self._complete = False
+
+    def as_error(self) -> DatasetInvalid:
+        """All of them in one error; the message shows the first few."""
+        shown = "; ".join(str(problem) for problem in self._found[:_PROBLEMS_IN_MESSAGE])
+        hidden = len(self._found) - _PROBLEMS_IN_MESSAGE
+        more = f"; and {hidden} more" if hidden > 0 else ""
+        end = "" if self._complete else " (the rest of the file was not looked at)"
+        return DatasetInvalid(
+            f"Nothing was imported. {shown}{more}{end}",
+            details={
+                "problems": [msgspec.to_builtins(problem) for problem in self._found],
+                "complete": self._complete,
+            },
+        )

@@ -1,0 +1,128 @@
+"""A dataset file read in batches: memory stays flat, and one problem spoils the whole import."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+from dragoman.lab.datasets.formats import FORMATS, Format
+from dragoman.lab.datasets.problems import MOST_PROBLEMS, Problem, Problems, Unreadable
+from dragoman.lab.datasets.records import BadRecord, Record
+from dragoman.lab.datasets.schema import ColumnsSeen, RowSchema
+from dragoman.lab.model import JsonValue, Turn
+
+Turns = tuple[Turn, ...]
+"""The turns of one item; most items have one."""
+
+BATCH_ITEMS = 1000
+BATCH_BYTES = 4 * 1024 * 1024
+TURNS = "turns"
+"""The one column name that means something: the list of an item's turns."""
+
+DEFAULT_MAX_ITEMS = 10_000_000
+
+
+class DatasetReader:
+    """The items of a file, to be iterated once, in batches.
+
+    From the first problem on no more batches come; the file is read further only to find more
+    problems, and the iteration ends with `DatasetInvalid`. Whoever stores the batches keeps them
+    hidden until the iteration has ended well.
+    """
+
+    def __init__(
+        self,
+        file: BinaryIO,
+        file_format: Format,
+        *,
+        schema: RowSchema | None = None,
+        max_items: int = DEFAULT_MAX_ITEMS,
+        most_problems: int = MOST_PROBLEMS,
+    ) -> None:
+        self._records = FORMATS[file_format](file)
+        # Only text has to be made into what the schema asks for; JSON says what it is.
+        self._values_are_text = file_format is Format.CSV
+        self._given_schema = schema
+        self._max_items = max_items
+        self._problems = Problems(most_problems)
+        self._seen = ColumnsSeen()
+        self.items = 0
+        """How many items were read well so far."""
+
+    def schema(self) -> dict[str, JsonValue]:
+        """The JSON-schema of a turn: the one given, completed by the columns that were seen."""
+        return self._seen.schema(self._given_schema)
+
+    def __iter__(self) -> Iterator[list[Turns]]:
+        batch: list[Turns] = []
+        batch_bytes = 0
+        for turns, size_bytes in self._good_items():
+            batch.append(turns)
+            batch_bytes += size_bytes
+            if len(batch) >= BATCH_ITEMS or batch_bytes >= BATCH_BYTES:
+                yield batch
+                batch, batch_bytes = [], 0
+        if self._problems:
+            raise self._problems.as_error()
+        if batch:
+            yield batch
+
+    def _good_items(self) -> Iterator[tuple[Turns, int]]:
+        """The items before the first problem, and a look at everything behind it."""
+        try:
+            for record in self._records:
+                if self._problems.enough():
+                    self._problems.stop_here()
+                    return
+                turns = self._turns(record)
+                if turns is not None and not self._problems:
+                    self.items += 1
+                    yield turns, record.size_bytes if isinstance(record, Record) else 0
+        except Unreadable as end:
+            self._problems.add(end.problem)
+            self._problems.stop_here()
+
+    def _turns(self, record: Record | BadRecord) -> Turns | None:
+        """The record's turns, or None when it has a problem, which is noted."""
+        if isinstance(record, BadRecord):
+            self._problems.add(Problem(record.line, record.message))
+            return None
+        if self.items >= self._max_items:
+            raise Unreadable(record.line, f"more than the {self._max_items:,} items allowed")
+        turns = _split(record)
+        if isinstance(turns, Problem):
+            self._problems.add(turns)
+            return None
+        if self._given_schema is not None and self._values_are_text:
+            turns = tuple(self._given_schema.from_text(turn) for turn in turns)
+        return turns if self._fits(record.line, turns) else None
+
+    def _fits(self, line: int, turns: Turns) -> bool:
+        fits = True
+        for number, turn in enumerate(turns):
+            place = "" if len(turns) == 1 else f"turns[{number}]"
+            if not self._seen.add(turn):
+                raise Unreadable(line, "too many different columns; do the keys hold data?")
+            if self._given_schema is None:
+                continue
+            for column, message in self._given_schema.problems(turn):
+                fits = False
+                named = ".".join(part for part in (place, column) if part)
+                self._problems.add(Problem(line, message, named or None))
+        return fits
+
+
+def _split(record: Record) -> Turns | Problem:
+    values = record.values
+    if TURNS not in values:
+        return (values,) if values else Problem(record.line, "the record has no columns")
+    turns = values[TURNS]
+    if not isinstance(turns, list) or not turns:
+        return Problem(record.line, "expected a list of at least one turn", TURNS)
+    if len(values) > 1:
+        others = ", ".join(name for name in values if name != TURNS)
+        return Problem(record.line, f"{others} beside `turns`; put columns into the turns")
+    for number, turn in enumerate(turns):
+        if not isinstance(turn, Mapping) or not turn:
+            return Problem(record.line, "expected an object with columns", f"turns[{number}]")
+    return tuple(turn for turn in turns if isinstance(turn, Mapping))

@@ -1,0 +1,87 @@
+"""What every evaluator can do, and what it says."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from dragoman.lab.failures import shortened
+from dragoman.lab.model import Turn
+from dragoman.lab.targets import Output
+
+PASS = "pass"
+FAIL = "fail"
+
+
+class Score(msgspec.Struct, frozen=True):
+    """What an evaluator says of an output; an absent score is absent, never zero."""
+
+    score: float | None = None
+    label: str | None = None
+    reason: str | None = None
+
+
+class Evaluator(Protocol):
+    """Something that judges outputs, many at once."""
+
+    @property
+    def name(self) -> str:
+        """The name of the score."""
+        ...
+
+    @property
+    def cpu_bound(self) -> bool:
+        """Whether it computes in a process of its own, so that others are not held up."""
+        ...
+
+    async def score(self, turn: Turn, output: Output) -> Score:
+        """What it says; `EvaluatorError` when it cannot tell, `RateLimited` when not now."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+def verdict(passed: bool, reason: str | None = None) -> Score:
+    """The score of a yes or a no."""
+    return Score(1.0 if passed else 0.0, PASS if passed else FAIL, reason)
+
+
+def as_score(said: Any) -> Score:
+    """What a user's function returned, as a score; ValueError when it is none.
+
+    A number or a truth is the score, text is the label, an object may have all three.
+    """
+    if isinstance(said, Score):
+        said = msgspec.to_builtins(said)
+    if isinstance(said, str):
+        said = {"label": said}
+    elif not isinstance(said, Mapping):
+        said = {"score": said}
+    if unknown := set(said) - set(Score.__struct_fields__):
+        raise ValueError(
+            f"it has {', '.join(sorted(map(str, unknown)))}; known are score, label, reason"
+        )
+    score = _number(said.get("score"))
+    label, reason = _text(said.get("label")), _text(said.get("reason"))
+    if score is None and label is None:
+        raise ValueError("it has neither a score nor a label")
+    return Score(score, label, reason)
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(f"the score is a {type(value).__name__}, not a number") from None
+    if isinstance(value, str) or not math.isfinite(number):
+        raise ValueError(f"the score is {value!r}, not a number")
+    return number
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else shortened(str(value).encode(errors="replace").decode())

@@ -1,0 +1,75 @@
+"""A Python function as an evaluator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from dragoman.errors import DragomanError, InvalidMessage
+from dragoman.lab.evaluators.evaluator import Score, as_score
+from dragoman.lab.evaluators.processes import ProcessPool, importable_name
+from dragoman.lab.failures import EvaluatorError, RateLimited
+from dragoman.lab.model import Turn
+from dragoman.lab.targets import MAIN_COLUMN, Context, Output, Threads, find_function
+
+WHERE = "evaluator.function"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which function, and where it runs."""
+
+    function: str
+    """``module:function``; its parameters are named after columns of the dataset and the output,
+    where ``output`` is the main one."""
+    cpu_bound: bool = False
+    """Run it in a process of its own: for functions that compute for long."""
+
+
+def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+    function = find_function(settings.function, context, WHERE)
+    if settings.cpu_bound:
+        importable_name(function.function)
+
+
+class PythonEvaluator:
+    """Calls the function with the columns it asks for, of the turn and of the output."""
+
+    def __init__(
+        self, name: str, settings: Settings, context: Context, processes: ProcessPool
+    ) -> None:
+        self.name = name
+        self.cpu_bound = settings.cpu_bound
+        self._function = find_function(settings.function, context, WHERE)
+        self._importable = importable_name(self._function.function) if self.cpu_bound else ""
+        self._threads = Threads(f"dragoman-evaluator-{name}")
+        self._processes = processes
+
+    async def score(self, turn: Turn, output: Output) -> Score:
+        values = {**turn, **output.columns, MAIN_COLUMN: output.answer}
+        said = await self._said(values)
+        try:
+            return as_score(said)
+        except ValueError as error:
+            raise EvaluatorError(f"`{self._function.name}` returned no score: {error}.") from None
+
+    async def close(self) -> None:
+        self._threads.close()
+
+    async def _said(self, values: Mapping[str, Any]) -> Any:
+        name = self._function.name
+        try:
+            arguments = self._function.arguments(values)
+        except InvalidMessage as error:
+            raise EvaluatorError(error.message, retryable=False) from None
+        try:
+            if self.cpu_bound:
+                return await self._processes.call(self._importable, arguments)
+            return await self._function.call(arguments, self._threads)
+        except (EvaluatorError, RateLimited):
+            raise
+        except DragomanError as error:
+            raise EvaluatorError(f"`{name}`: {error.message}") from error
+        except Exception as error:  # a user's function may raise anything
+            raise EvaluatorError(f"`{name}` raised {type(error).__name__}: {error}") from error

@@ -1,0 +1,41 @@
+"""The two values that an evaluator compares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from dragoman.lab.failures import EvaluatorError, shortened
+from dragoman.lab.model import JsonValue, Turn
+from dragoman.lab.targets import Output
+
+_SHOWN_CHARACTERS = 120
+
+
+def reference_of(turn: Turn, column: str) -> JsonValue:
+    """What the dataset says should come out."""
+    return _column(turn, column, "The turn")
+
+
+def output_of(output: Output, column: str | None) -> JsonValue:
+    """What came out: the named column of the output, or its main one."""
+    return _column(output.columns, column or output.main, "The output")
+
+
+def as_text(value: JsonValue) -> str:
+    """Text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def shown(value: JsonValue) -> str:
+    """The value as a reason quotes it."""
+    return shortened(msgspec.json.encode(value).decode(), _SHOWN_CHARACTERS)
+
+
+def _column(columns: Mapping[str, JsonValue], name: str, holder: str) -> JsonValue:
+    if columns.get(name) is None:
+        raise EvaluatorError(
+            f"{holder} has no `{name}`; it has {', '.join(columns) or 'nothing'}.", retryable=False
+        )
+    return columns[name]

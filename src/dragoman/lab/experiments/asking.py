@@ -1,0 +1,109 @@
+"""What an experiment must hold to before anything of it is stored."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from dragoman.errors import (
+    BudgetExceeded,
+    DeniedWord,
+    InvalidMessage,
+    NotFound,
+    SchemaMismatch,
+)
+from dragoman.lab.datasets import columns_of
+from dragoman.lab.evaluators import check_evaluator
+from dragoman.lab.model import Budget, DatasetVersion, ExperimentSpec
+from dragoman.lab.targets import Context, check_target
+from dragoman.settings import LabSettings
+
+MAX_NAME_CHARACTERS = 190
+MAX_RETRIES = 100
+
+
+def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
+    """Refuse values that can never work, each by its name."""
+    check_name(spec.name)
+    check_words((spec.name, spec.description), settings.denied_words)
+    _check_range("concurrency", spec.concurrency, 1, settings.max_item_concurrency)
+    _check_range("evaluator_concurrency", spec.evaluator_concurrency, 1, 1_000_000)
+    _check_range("retries", spec.retries, 0, MAX_RETRIES)
+    for name in ("item_timeout_seconds", "time_limit_seconds"):
+        seconds = getattr(spec, name)
+        if seconds is not None and not 0 < seconds < float("inf"):
+            raise InvalidMessage(f"{name} is {seconds}; give a number of seconds above 0.")
+    if spec.cron is not None:
+        raise InvalidMessage("cron is for append experiments, which this server does not run.")
+    if spec.dataset_version_id is None:
+        raise InvalidMessage("dataset_version_id is missing; import a dataset first.")
+    names = [evaluator.name for evaluator in spec.evaluators]
+    for name in names:
+        if not 0 < len(name) <= MAX_NAME_CHARACTERS:
+            raise InvalidMessage(f"The evaluator name {name!r} must have 1 to 190 characters.")
+        if names.count(name) > 1:
+            raise InvalidMessage(f"Two evaluators are called {name!r}; give one another name.")
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that cannot be stored or shown."""
+    if not name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
+        raise InvalidMessage(
+            f"The name {name[:50]!r} cannot be used; take 1 to {MAX_NAME_CHARACTERS} printable "
+            "characters."
+        )
+
+
+def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
+    """Refuse texts that hold a denied word: whole words, except in scripts without spaces."""
+    for text in texts:
+        for word in denied:
+            pattern = re.escape(word.casefold())
+            if word.isascii():
+                pattern = rf"(?<!\w){pattern}(?!\w)"
+            if re.search(pattern, text.casefold()):
+                raise DeniedWord(f"{text[:50]!r} holds the denied word {word!r}; choose another.")
+
+
+def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context: Context) -> None:
+    """Refuse a mapping, a target or evaluators that ask for columns that are not there."""
+    if version is None:
+        raise NotFound(
+            f"No dataset version has the id {spec.dataset_version_id!r}; "
+            "`dragoman dataset list` shows them."
+        )
+    columns = set(columns_of(version.schema))
+    for name, own in spec.mapping.items():
+        if own not in columns:
+            raise SchemaMismatch(
+                f"The mapping of {name!r} names the column {own!r}, which the dataset does not "
+                f"have; it has {', '.join(sorted(columns)) or 'none'}."
+            )
+    columns |= spec.mapping.keys()
+    check_target(spec.target, columns, context)
+    for evaluator in spec.evaluators:
+        check_evaluator(evaluator, columns, context)
+
+
+def check_balance(budget: Budget, spent: tuple[int, float], settings: LabSettings) -> None:
+    """Refuse a budget that the tenant no longer has."""
+    _check_left("tokens", budget.tokens, settings.tenant_tokens, spent[0])
+    _check_left("cost", budget.cost, settings.tenant_cost, spent[1])
+
+
+def _check_left(what: str, asked: float | None, limit: float, spent: float) -> None:
+    if asked is not None and not 0 <= asked < float("inf"):
+        raise InvalidMessage(f"budget.{what} is {asked}; give a number from 0 on.")
+    if not limit:
+        return
+    left = max(0, limit - spent)
+    if left <= 0 or (asked or 0) > left:
+        raise BudgetExceeded(
+            f"The tenant has {left:g} of {limit:g} {what} left; "
+            f"ask for less, or have lab.tenant_{what} raised."
+        )
+
+
+def _check_range(name: str, value: int | None, least: int, most: int) -> None:
+    if value is not None and not least <= value <= most:
+        raise InvalidMessage(f"{name} is {value}; it must be from {least} to {most}.")

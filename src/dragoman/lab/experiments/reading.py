@@ -1,0 +1,110 @@
+"""Experiments as users read them: how far they are, and what came out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.clock import Clock
+from dragoman.ids import TenantId
+from dragoman.lab.experiments.starting import no_experiment
+from dragoman.lab.model import Experiment, Run, Stats
+from dragoman.lab.repository import datasets, ending, experiments, runs
+from dragoman.lab.states import ENDED, Mode
+from dragoman.store import Connection, Store
+
+
+class Overview(msgspec.Struct, frozen=True):
+    """An experiment with how far it is."""
+
+    experiment: Experiment
+    stats: Stats
+    progress: float
+    """From 0 to 1, of the items that its latest run takes."""
+    eta_seconds: float | None
+    """How long it will take from now on at the pace so far; None when nothing can be said."""
+
+
+class RunOverview(msgspec.Struct, frozen=True):
+    """A run with how far it is."""
+
+    run: Run
+    stats: Stats
+
+
+class Reading:
+    """What can be read of experiments."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def show(self, tenant: TenantId, experiment_id: str) -> Overview:
+        """An experiment as it stands."""
+        now_ms = self._clock.now_ms()
+        return await self._store.read(
+            lambda c: _overview(c, _required(c, tenant, experiment_id), now_ms)
+        )
+
+    async def find(self, tenant: TenantId, name: str) -> Experiment | None:
+        """The experiment of that name."""
+        return await self._store.read(lambda c: experiments.find_by_name(c, tenant, name))
+
+    async def overviews(
+        self, tenant: TenantId, *, before: tuple[int, str] | None = None, most: int = 100
+    ) -> list[Overview]:
+        """Experiments as they stand, the latest first, from those made before (time, id)."""
+        now_ms = self._clock.now_ms()
+
+        def read(connection: Connection) -> list[Overview]:
+            found = experiments.list_experiments(connection, tenant, before=before, most=most)
+            return [_overview(connection, one, now_ms) for one in found]
+
+        return await self._store.read(read)
+
+    async def runs(self, tenant: TenantId, experiment_id: str) -> list[RunOverview]:
+        """Every run of an experiment, the latest first."""
+
+        def read(connection: Connection) -> list[RunOverview]:
+            found = _required(connection, tenant, experiment_id)
+            return [
+                RunOverview(run, ending.run_stats(connection, run))
+                for run in runs.runs_of(connection, found.experiment_id)
+            ]
+
+        return await self._store.read(read)
+
+    async def _found(self, tenant: TenantId, experiment_id: str) -> Experiment:
+        return await self._store.read(lambda c: _required(c, tenant, experiment_id))
+
+
+def _required(connection: Connection, tenant: TenantId, experiment_id: str) -> Experiment:
+    found = experiments.find_experiment(connection, experiment_id, tenant=tenant)
+    if found is None:
+        raise no_experiment(experiment_id)
+    return found
+
+
+def _overview(connection: Connection, experiment: Experiment, now_ms: int) -> Overview:
+    stats = ending.experiment_totals(connection, experiment.experiment_id)
+    run = experiment.run_id and runs.find_run(connection, experiment.run_id)
+    if not run:
+        return Overview(experiment, stats, 0.0, None)
+    ended = ending.run_stats(connection, run).ended
+    expected = _expected(connection, experiment, run, ended)
+    progress = min(1.0, ended / expected) if expected else 1.0
+    eta_seconds = None
+    if run.status not in ENDED and run.started_at_ms is not None and progress > 0:
+        eta_seconds = (now_ms - run.started_at_ms) / 1000 * (1 - progress) / progress
+    return Overview(experiment, stats, progress, eta_seconds)
+
+
+def _expected(connection: Connection, experiment: Experiment, run: Run, ended: int) -> int:
+    """How many items the run will have, also while its rows are still being made."""
+    if run.mode is Mode.RETRY_ITEMS:
+        return max(len(run.item_ids), run.items)
+    if run.start_done or run.mode is Mode.FAIL_RETRY:
+        return max(run.items, ended)
+    version_id = experiment.spec.dataset_version_id
+    version = version_id and datasets.find_version(connection, experiment.tenant, version_id)
+    items = version.items if version else 0
+    return items if run.trial_items is None else min(items, run.trial_items)

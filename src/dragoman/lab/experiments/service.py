@@ -1,0 +1,241 @@
+"""Experiments as users ask for them: created, started, killed, changed, read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import TypeVar
+
+import msgspec
+from sqlalchemy.exc import IntegrityError
+
+from dragoman.clock import Clock
+from dragoman.errors import ExperimentNotRunning, ExperimentRunning, InvalidMessage, NameTaken
+from dragoman.ids import TenantId, new_id
+from dragoman.lab.experiments.asking import check_balance, check_columns, check_form
+from dragoman.lab.experiments.reading import Reading
+from dragoman.lab.experiments.starting import (
+    SUBMIT,
+    Overtaken,
+    StartAsk,
+    Started,
+    check_ask,
+    new_run,
+    no_experiment,
+    start,
+)
+from dragoman.lab.model import (
+    DatasetVersion,
+    Experiment,
+    ExperimentId,
+    ExperimentSpec,
+    Run,
+    RunId,
+)
+from dragoman.lab.repository import datasets, experiments, runs
+from dragoman.lab.states import ACTIVE, KILLABLE, RunStatus
+from dragoman.lab.targets import Context
+from dragoman.settings import LabSettings
+from dragoman.store import Connection, Store, Work
+
+Result = TypeVar("Result")
+
+CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries"})
+"""What of an experiment may be changed after it was made, also while it runs."""
+
+
+class Experiments(Reading):
+    """The lab's experiments, each belonging to a tenant."""
+
+    def __init__(
+        self,
+        store: Store,
+        settings: LabSettings,
+        context: Context,
+        *,
+        clock: Clock,
+        random: Random,
+        embedded: bool = False,
+        on_started: Callable[[RunId], None] = lambda run_id: None,
+        on_news: Callable[[RunId], None] = lambda run_id: None,
+    ) -> None:
+        super().__init__(store, clock)
+        self._settings = settings
+        self._context = context
+        self._random = random
+        self._embedded = embedded
+        self._on_started = on_started
+        self._on_news = on_news
+
+    async def create(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
+        """Store an experiment, once everything about it has been checked."""
+        made = await self._checked(tenant, spec)
+        await self._insert(made, lambda connection: None)
+        return made
+
+    async def submit(
+        self, tenant: TenantId, spec: ExperimentSpec, ask: StartAsk = SUBMIT
+    ) -> tuple[Experiment, Started]:
+        """Create an experiment and start it: both, or neither."""
+        check_ask(ask)
+        made = await self._checked(tenant, spec)
+        started = await self._insert(made, self._starting(made, ask))
+        self._on_started(started.run_id)
+        return made, started
+
+    async def start(self, tenant: TenantId, experiment_id: str, ask: StartAsk = SUBMIT) -> Started:
+        """Start a run; with retry_items, join the one that is under way."""
+        check_ask(ask)
+        found = await self._found(tenant, experiment_id)
+        started = await self._unless_overtaken(self._starting(found, ask))
+        if started.joined:
+            self._on_news(started.run_id)
+        else:
+            self._on_started(started.run_id)
+        return started
+
+    async def kill(
+        self, tenant: TenantId, experiment_id: str, reason: str = "The run was killed."
+    ) -> RunId:
+        """Have the experiment's run ended; asked again while it is ending, nothing changes."""
+        at_ms = self._clock.now_ms()
+
+        def kill(connection: Connection) -> RunId | None:
+            run = _latest_run(connection, tenant, experiment_id)
+            if run is None or run.status not in ACTIVE:
+                return None
+            if run.status in KILLABLE:
+                runs.change_status(
+                    connection, run, RunStatus.TERMINATING, at_ms=at_ms, reason=reason
+                )
+            return run.run_id
+
+        killed = await self._unless_overtaken(kill)
+        if killed is None:
+            raise ExperimentNotRunning(
+                f"Experiment {experiment_id} is not running; there is nothing to kill."
+            )
+        self._on_news(killed)
+        return killed
+
+    async def change(self, tenant: TenantId, experiment_id: str, **changes: object) -> Experiment:
+        """Change name, description, budget, concurrency or retries, also while it runs."""
+        if unknown := changes.keys() - CHANGEABLE:
+            raise InvalidMessage(
+                f"{min(unknown)} cannot be changed; what can is {', '.join(sorted(CHANGEABLE))}."
+            )
+
+        def change(connection: Connection) -> Experiment:
+            found = experiments.find_experiment(connection, experiment_id, tenant=tenant, lock=True)
+            if found is None:
+                raise no_experiment(experiment_id)
+            spec = msgspec.structs.replace(found.spec, **changes)
+            check_form(spec, self._settings)
+            if "budget" in changes:
+                check_balance(spec.budget, experiments.spent_by(connection, tenant), self._settings)
+            experiments.update_spec(connection, found.experiment_id, spec)
+            return msgspec.structs.replace(found, spec=spec)
+
+        try:
+            changed = await self._store.write(change)
+        except IntegrityError as error:
+            raise _name_taken(str(changes.get("name"))) from error
+        if changed.run_id is not None:
+            self._on_news(changed.run_id)
+        return changed
+
+    async def clone(self, tenant: TenantId, experiment_id: str, name: str) -> Experiment:
+        """Make a new experiment like another one."""
+        found = await self._found(tenant, experiment_id)
+        return await self.create(tenant, msgspec.structs.replace(found.spec, name=name))
+
+    async def delete(self, tenant: TenantId, experiment_id: str) -> None:
+        """Remove an experiment with all its results; not while it runs."""
+
+        def delete(connection: Connection) -> None:
+            run = _latest_run(connection, tenant, experiment_id)
+            if run is not None and run.status in ACTIVE:
+                raise ExperimentRunning(
+                    f"Experiment {experiment_id} is {run.status}; kill it before deleting it."
+                )
+            experiments.delete_experiment(connection, ExperimentId(experiment_id))
+
+        await self._unless_overtaken(delete)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    async def _unless_overtaken(self, work: Work[Result]) -> Result:
+        """Do the work, again when another was quicker; each time, that other has got somewhere."""
+        while True:
+            try:
+                return await self._store.write(work)
+            except Overtaken:
+                continue
+
+    async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
+        check_form(spec, self._settings)
+        version_id = spec.dataset_version_id or ""
+
+        def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
+            if experiments.find_by_name(connection, tenant, spec.name) is not None:
+                raise _name_taken(spec.name)
+            spent = experiments.spent_by(connection, tenant)
+            return spent, datasets.find_version(connection, tenant, version_id)
+
+        spent, version = await self._store.read(look)
+        check_balance(spec.budget, spent, self._settings)
+        check_columns(spec, version, self._context)
+        return Experiment(
+            experiment_id=ExperimentId(new_id(self._random, "e")),
+            tenant=tenant,
+            spec=spec,
+            status=RunStatus.PENDING,
+            reason=None,
+            run_id=None,
+            created_at_ms=self._clock.now_ms(),
+            started_at_ms=None,
+            ended_at_ms=None,
+            next_run_at_ms=None,
+        )
+
+    async def _insert(self, made: Experiment, then: Work[Result]) -> Result:
+        def insert(connection: Connection) -> Result:
+            experiments.insert_experiment(connection, made)
+            return then(connection)
+
+        try:
+            return await self._store.write(insert)
+        except IntegrityError as error:
+            # Somebody took the name after it was looked for.
+            raise _name_taken(made.spec.name) from error
+
+    def _starting(self, experiment: Experiment, ask: StartAsk) -> Work[Started]:
+        run_id = RunId(new_id(self._random, "r"))
+        new = new_run(run_id, experiment, ask, at_ms=self._clock.now_ms(), embedded=self._embedded)
+        return lambda connection: start(
+            connection,
+            experiment.tenant,
+            experiment.experiment_id,
+            ask,
+            new,
+            self._settings.running_experiments,
+        )
+
+
+def _latest_run(connection: Connection, tenant: TenantId, experiment_id: str) -> Run | None:
+    """The experiment's latest run; neither it nor the experiment changes until this is over.
+
+    The run's row first, then the experiment's: whoever ends a run locks them in this order.
+    """
+    known = experiments.find_experiment(connection, experiment_id, tenant=tenant)
+    if known is None:
+        raise no_experiment(experiment_id)
+    run = None if known.run_id is None else runs.find_run(connection, known.run_id, lock=True)
+    locked = experiments.find_experiment(connection, experiment_id, lock=True)
+    if locked is None or locked.run_id != known.run_id:
+        raise Overtaken
+    return run
+
+
+def _name_taken(name: str) -> NameTaken:
+    return NameTaken(f"An experiment is called {name!r} already; choose another name.")

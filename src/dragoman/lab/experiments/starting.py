@@ -1,0 +1,165 @@
+"""Starting a run: what may stand against it is looked at in the transaction that starts it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dragoman.errors import (
+    DatasetEmpty,
+    ExperimentRunning,
+    InvalidMessage,
+    NotFound,
+    QuotaExceeded,
+)
+from dragoman.ids import TenantId
+from dragoman.lab.model import Experiment, ExperimentId, ItemId, Run, RunId
+from dragoman.lab.repository import datasets, ending, experiments, runs
+from dragoman.lab.scheduler import STRATEGIES
+from dragoman.lab.states import ACTIVE, Mode, RunStatus
+from dragoman.store import Connection
+
+UNKNOWN_SHOWN = 5
+
+
+class StartAsk(msgspec.Struct, frozen=True):
+    """How an experiment is to be run."""
+
+    mode: Mode = Mode.SUBMIT
+    item_ids: tuple[ItemId, ...] = ()
+    trial_items: int | None = None
+
+
+SUBMIT = StartAsk()
+
+
+class Overtaken(Exception):
+    """Raised when another changed the experiment meanwhile: look again, and all is clear."""
+
+
+class Started(msgspec.Struct, frozen=True):
+    """The run that an experiment has now."""
+
+    run_id: RunId
+    joined: bool = False
+    """Whether it was running already, and items were added to it."""
+
+
+def check_ask(ask: StartAsk) -> None:
+    """Refuse a start that says too little or too much."""
+    if ask.mode not in STRATEGIES:
+        raise InvalidMessage(
+            f"Mode {ask.mode} is not offered; choose one of {', '.join(sorted(STRATEGIES))}."
+        )
+    if (ask.mode is Mode.RETRY_ITEMS) != bool(ask.item_ids):
+        raise InvalidMessage("item_ids belong to mode retry_items, which needs at least one.")
+    if (ask.mode is Mode.TRIAL) != (ask.trial_items is not None):
+        raise InvalidMessage("trial_items belongs to mode trial, which needs it.")
+    if ask.trial_items is not None and ask.trial_items < 1:
+        raise InvalidMessage(f"trial_items is {ask.trial_items}; it must be at least 1.")
+
+
+def start(
+    connection: Connection,
+    tenant: TenantId,
+    experiment_id: ExperimentId,
+    ask: StartAsk,
+    new: Run,
+    running_max: int,
+) -> Started:
+    """Start a run, or join the one that is under way; one experiment never has two.
+
+    Raises `Overtaken` when another started or deleted it while this looked.
+    """
+    known = experiments.find_experiment(connection, experiment_id, tenant=tenant)
+    if known is None:
+        raise no_experiment(experiment_id)
+    _check_items(connection, known, ask.item_ids)
+    if known.run_id is not None:
+        # The run's row first, then the experiment's: whoever ends a run locks them in this order.
+        latest = runs.find_run(connection, known.run_id, lock=True)
+        if latest is not None and latest.status in ACTIVE:
+            return _join(connection, known, latest, ask)
+    locked = experiments.find_experiment(connection, experiment_id, lock=True)
+    if locked is None or locked.run_id != known.run_id:
+        raise Overtaken
+    _check_dataset(connection, locked)
+    _check_quota(connection, tenant, running_max)
+    runs.insert_run(connection, new)
+    return Started(new.run_id)
+
+
+def new_run(
+    run_id: RunId, experiment: Experiment, ask: StartAsk, *, at_ms: int, embedded: bool
+) -> Run:
+    """A run as it is when it starts."""
+    return Run(
+        run_id=run_id,
+        experiment_id=experiment.experiment_id,
+        tenant=experiment.tenant,
+        mode=ask.mode,
+        status=RunStatus.PENDING,
+        reason=None,
+        item_ids=tuple(dict.fromkeys(ask.item_ids)),
+        trial_items=ask.trial_items,
+        start_cursor="",
+        start_done=False,
+        items=0,
+        embedded=embedded,
+        created_at_ms=at_ms,
+        started_at_ms=None,
+        ended_at_ms=None,
+    )
+
+
+def no_experiment(experiment_id: str) -> NotFound:
+    return NotFound(
+        f"No experiment has the id {experiment_id!r}; `dragoman experiment list` shows them."
+    )
+
+
+def _join(connection: Connection, experiment: Experiment, run: Run, ask: StartAsk) -> Started:
+    version_id = experiment.spec.dataset_version_id
+    if ask.mode is Mode.RETRY_ITEMS and ending.join(
+        connection, run.run_id, version_id, ask.item_ids
+    ):
+        return Started(run.run_id, joined=True)
+    raise ExperimentRunning(
+        f"Experiment {experiment.experiment_id} is {run.status}; wait for its end or kill it."
+    )
+
+
+def _check_items(
+    connection: Connection, experiment: Experiment, item_ids: Sequence[ItemId]
+) -> None:
+    version_id = experiment.spec.dataset_version_id
+    if not item_ids or version_id is None:
+        return
+    known = datasets.known_items(connection, version_id, item_ids)
+    unknown = [item_id for item_id in item_ids if item_id not in known]
+    if unknown:
+        shown = ", ".join(unknown[:UNKNOWN_SHOWN])
+        raise NotFound(
+            f"The dataset version {version_id} has no item {shown}"
+            f"{' and others' if len(unknown) > UNKNOWN_SHOWN else ''}."
+        )
+
+
+def _check_dataset(connection: Connection, experiment: Experiment) -> None:
+    version_id = experiment.spec.dataset_version_id
+    version = version_id and datasets.find_version(connection, experiment.tenant, version_id)
+    if not version or version.items == 0:
+        raise DatasetEmpty(
+            f"The dataset version {version_id} has no items; import a file that has some."
+        )
+
+
+def _check_quota(connection: Connection, tenant: TenantId, running_max: int) -> None:
+    running = runs.active_runs(connection, tenant)
+    if running >= running_max:
+        raise QuotaExceeded(
+            f"{running} experiments of this tenant are running, as many as may "
+            "(lab.running_experiments); wait for one to end.",
+            retry_after_ms=5_000,
+        )

@@ -1,0 +1,65 @@
+"""How a target or an evaluator fails: whether to try again, and what the row will say."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman import errors
+
+MAX_MESSAGE_CHARACTERS = 2000
+"""A target's whole error page belongs into its own log, not into every row."""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """What a row keeps of something that went wrong; the code is one of LAB's row codes."""
+
+    code: str
+    message: str
+    retryable: bool = False
+
+
+class TargetError(errors.TargetError):
+    """Raised when a target failed on a turn; `retryable` tells whether another try may help."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class EvaluatorError(errors.EvaluatorError):
+    """Raised when an evaluator failed; `retryable` tells whether another try may help."""
+
+    def __init__(self, message: str, *, retryable: bool = True) -> None:
+        super().__init__(message)
+        self.retryable = retryable
+
+
+class RateLimited(errors.RateLimited):
+    """Raised when a target or an evaluator asks to be called later; the wait costs no try."""
+
+    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(
+            message or "asked to be called later",
+            retry_after_ms=None if retry_after_seconds is None else int(retry_after_seconds * 1000),
+        )
+        self.retry_after_seconds = retry_after_seconds
+
+
+class Revoked(Exception):
+    """Raised when the lease on an item is lost: whoever works on it stops and writes nothing."""
+
+
+def failure_of(error: errors.DragomanError) -> Failure:
+    """The row's record of an error."""
+    return Failure(
+        error.code,
+        shortened(error.message),
+        retryable=isinstance(error, TargetError | EvaluatorError) and error.retryable,
+    )
+
+
+def shortened(message: str, characters: int = MAX_MESSAGE_CHARACTERS) -> str:
+    """The message, cut where it is longer than a row keeps."""
+    if len(message) <= characters:
+        return message
+    return message[: characters - 1] + "…"

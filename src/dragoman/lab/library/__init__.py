@@ -1,0 +1,6 @@
+"""Datasets on record: brought in from files whole or not at all, looked at, written out again."""
+
+from dragoman.lab.library.export import exported
+from dragoman.lab.library.library import Library
+
+__all__ = ["Library", "exported"]

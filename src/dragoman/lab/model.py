@@ -1,0 +1,205 @@
+"""What the lab speaks of: datasets, experiments, runs, and the ids they go by."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from random import Random
+from typing import TYPE_CHECKING, Any, NewType
+
+import msgspec
+
+from dragoman.ids import TenantId
+from dragoman.lab.states import ItemStatus, Mode, RunStatus
+
+if TYPE_CHECKING:
+    JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+else:
+    # The decoder of stored documents cannot follow a type that mentions itself.
+    JsonValue = Any
+
+DatasetId = NewType("DatasetId", str)
+VersionId = NewType("VersionId", str)
+ItemId = NewType("ItemId", str)
+ExperimentId = NewType("ExperimentId", str)
+RunId = NewType("RunId", str)
+RecordId = NewType("RecordId", str)
+"""The id of an output or a score: where it was made, so that a retry can name it again."""
+
+Turn = Mapping[str, JsonValue]
+"""One exchange of an item: its columns by name."""
+
+_BATCH_BITS = 48
+
+
+def new_item_batch(random: Random) -> str:
+    """A fresh beginning for the ids of items that are stored together."""
+    return f"{random.getrandbits(_BATCH_BITS):012x}"
+
+
+def item_id(batch: str, position: int) -> ItemId:
+    """The id of an item; ids of one batch sort as the items were given."""
+    return ItemId(f"i-{batch}{position:08x}")
+
+
+class Item(msgspec.Struct, frozen=True):
+    """One case of a dataset: a conversation of one or more turns."""
+
+    item_id: ItemId
+    turns: tuple[Turn, ...]
+
+
+class TargetSpec(msgspec.Struct, frozen=True):
+    """What is tried: a kind of target and its settings, as the user wrote them."""
+
+    kind: str
+    settings: dict[str, JsonValue] = {}
+
+
+class EvaluatorSpec(msgspec.Struct, frozen=True):
+    """How an output is judged; the name is that of the score."""
+
+    kind: str
+    name: str
+    weight: float = 1.0
+    settings: dict[str, JsonValue] = {}
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """What an experiment may use up; None: as much as its tenant has."""
+
+    tokens: int | None = None
+    cost: float | None = None
+
+
+class ExperimentSpec(msgspec.Struct, frozen=True):
+    """What an experiment is asked to be. None where the settings decide."""
+
+    name: str
+    dataset_version_id: VersionId | None
+    target: TargetSpec
+    evaluators: tuple[EvaluatorSpec, ...] = ()
+    description: str = ""
+    mapping: dict[str, str] = {}
+    """Column names that the target and the evaluators use -> the dataset's own."""
+    concurrency: int | None = None
+    evaluator_concurrency: int | None = None
+    retries: int = 2
+    item_timeout_seconds: float | None = None
+    time_limit_seconds: float | None = None
+    budget: Budget = Budget()
+    cron: str | None = None
+
+
+class Experiment(msgspec.Struct, frozen=True):
+    """An experiment on record, with how it stands."""
+
+    experiment_id: ExperimentId
+    tenant: TenantId
+    spec: ExperimentSpec
+    status: RunStatus
+    reason: str | None
+    run_id: RunId | None
+    """The latest run; None before the first."""
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+    next_run_at_ms: int | None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One execution of an experiment."""
+
+    run_id: RunId
+    experiment_id: ExperimentId
+    tenant: TenantId
+    mode: Mode
+    status: RunStatus
+    reason: str | None
+    item_ids: tuple[ItemId, ...]
+    """The items named by retry_items; empty in other modes."""
+    trial_items: int | None
+    start_cursor: str
+    """Items up to here have their rows; the start goes on after it."""
+    start_done: bool
+    items: int
+    """How many items the start has made rows for so far."""
+    embedded: bool
+    """Driven by the program that started it, which alone may know its functions."""
+    created_at_ms: int
+    started_at_ms: int | None
+    ended_at_ms: int | None
+
+
+class Stats(msgspec.Struct, frozen=True):
+    """How many items are where, and what they have used up."""
+
+    queueing: int = 0
+    processing: int = 0
+    success: int = 0
+    fail: int = 0
+    terminated: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+    @property
+    def items(self) -> int:
+        return self.queueing + self.processing + self.ended
+
+    @property
+    def ended(self) -> int:
+        return self.success + self.fail + self.terminated
+
+    @property
+    def progress(self) -> float:
+        """The share of the items that ended; 1 when there are none."""
+        return self.ended / self.items if self.items else 1.0
+
+
+class Dataset(msgspec.Struct, frozen=True):
+    """A named collection of cases, in versions that never change."""
+
+    dataset_id: DatasetId
+    tenant: TenantId
+    name: str
+    created_at_ms: int
+    latest: DatasetVersion
+
+
+class DatasetVersion(msgspec.Struct, frozen=True):
+    """A dataset as it was stored at one time."""
+
+    version_id: VersionId
+    dataset_id: DatasetId
+    version: int
+    schema: dict[str, JsonValue]
+    """The JSON-schema that every turn holds to."""
+    items: int
+    max_turns: int
+    created_at_ms: int
+
+
+class ResultRow(msgspec.Struct, frozen=True):
+    """A turn as users see it: what went in, what came out, how it was judged."""
+
+    item_id: ItemId
+    turn: int
+    run_id: RunId
+    status: ItemStatus
+    input: Turn
+    output: Turn
+    scores: dict[str, ScoreCell]
+    latency_ms: float | None
+    tokens: int | None
+    cost: float | None
+    error_code: str | None
+    error_message: str | None
+
+
+class ScoreCell(msgspec.Struct, frozen=True):
+    """What one evaluator said of a turn."""
+
+    score: float | None = None
+    label: str | None = None
+    reason: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None

@@ -1,0 +1,115 @@
+"""The lab plane put together: scheduler, worker and the experiments that users ask for."""
+
+from __future__ import annotations
+
+import os
+
+from dragoman.clock import Clock
+from dragoman.ids import new_id
+from dragoman.lab.bench_opening import BenchMaker
+from dragoman.lab.evaluators import ProcessPool
+from dragoman.lab.experiments import Experiments
+from dragoman.lab.feed import Feed
+from dragoman.lab.model import RunId
+from dragoman.lab.queue import InProcessQueue
+from dragoman.lab.scheduler import Scheduler
+from dragoman.lab.targets import Context
+from dragoman.lab.worker import Terms, Worker
+from dragoman.observability import Metrics
+from dragoman.randomness import Randomness
+from dragoman.settings import LabSettings
+from dragoman.store import Store
+
+
+class Lab:
+    """Experiments on one database: the server's lab, or the one inside a program.
+
+    ``async with Lab(store, settings.lab, clock, randomness, metrics) as lab`` starts it and stops
+    it; ``lab.experiments`` is what users ask, ``lab.feed`` tells what happens. The store stays
+    open: whoever opened it closes it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: LabSettings,
+        clock: Clock,
+        randomness: Randomness,
+        metrics: Metrics,
+        *,
+        context: Context | None = None,
+        embedded: bool = False,
+        schedules: bool = True,
+        works: bool = True,
+    ) -> None:
+        """`embedded`: only runs started here are driven, since only here their functions exist.
+
+        A process may also only schedule, or only work, beside others on the same database.
+        """
+        context = context or Context(settings.python_allow, settings.http_allow, clock=clock)
+        random = randomness.stream("lab")
+        owner = new_id(random, "w")
+        queue = InProcessQueue()
+        self.feed = Feed()
+        self._processes = ProcessPool(os.cpu_count() or 1)
+        self._scheduler = Scheduler(
+            store,
+            queue,
+            settings,
+            self.feed,
+            owner=owner,
+            clock=clock,
+            metrics=metrics,
+            adopts=not embedded,
+        )
+        self._worker = Worker(
+            store,
+            queue,
+            BenchMaker(settings, context, self._processes, randomness.stream("bench")).open,
+            Terms(
+                capacity=settings.max_item_concurrency,
+                lease_ms=round(settings.lease_seconds * 1000),
+                tick_seconds=settings.safety_tick_ms / 1000,
+                any_run=not embedded,
+            ),
+            owner=owner,
+            clock=clock,
+            metrics=metrics,
+        )
+        self._parts: list[Worker | Scheduler] = []
+        if works:
+            self._parts.append(self._worker)
+        if schedules:
+            self._parts.append(self._scheduler)
+        self.experiments = Experiments(
+            store,
+            settings,
+            context,
+            clock=clock,
+            random=randomness.stream("experiments"),
+            embedded=embedded,
+            on_started=self.resume,
+            on_news=queue.news.put,
+        )
+
+    async def start(self) -> None:
+        """Begin to drive runs and to carry out their items."""
+        for part in self._parts:
+            await part.start()
+
+    async def stop(self) -> None:
+        """Stop; what is not done goes on when a lab starts on this database again."""
+        for part in reversed(self._parts):
+            await part.stop()
+        await self._processes.close()
+
+    def resume(self, run_id: RunId) -> None:
+        """Go on with a run that this program started, perhaps before it was stopped."""
+        self._scheduler.take_on(run_id)
+
+    async def __aenter__(self) -> Lab:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *exception: object) -> None:
+        await self.stop()

@@ -1,0 +1,39 @@
+"""The queue inside one process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+from dragoman.lab.model import RunId
+from dragoman.lab.queue.interface import Offer
+
+Hint = TypeVar("Hint", bound=Hashable)
+
+
+class InProcessTopic(Generic[Hint]):
+    """Hints for one reader, each kept once until it is read."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[Hint, None] = {}
+        self._some = asyncio.Event()
+
+    def put(self, hint: Hint) -> None:
+        self._waiting[hint] = None
+        self._some.set()
+
+    async def take(self) -> Sequence[Hint]:
+        await self._some.wait()
+        self._some.clear()
+        taken, self._waiting = list(self._waiting), {}
+        return taken
+
+
+class InProcessQueue:
+    """A scheduler and a worker that share an event loop."""
+
+    def __init__(self) -> None:
+        self.offers: InProcessTopic[Offer] = InProcessTopic()
+        self.stops: InProcessTopic[RunId] = InProcessTopic()
+        self.news: InProcessTopic[RunId] = InProcessTopic()

@@ -1,0 +1,50 @@
+"""Hints between scheduler and workers: losing any of them costs time, never work."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from dragoman.lab.model import ItemId, RunId
+
+Hint = TypeVar("Hint", bound=Hashable)
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """Items of a run that were handed out, for any worker to take."""
+
+    run_id: RunId
+    item_ids: tuple[ItemId, ...]
+
+
+class Topic(Protocol[Hint]):
+    """Hints of one kind. The same hint given several times may arrive once."""
+
+    def put(self, hint: Hint) -> None:
+        """Give a hint; never waits, never fails."""
+        ...
+
+    async def take(self) -> Sequence[Hint]:
+        """Everything given since the last time, in order; waits for something."""
+        ...
+
+
+class Queue(Protocol):
+    """What scheduler and workers tell each other."""
+
+    @property
+    def offers(self) -> Topic[Offer]:
+        """For workers: items are to be had."""
+        ...
+
+    @property
+    def stops(self) -> Topic[RunId]:
+        """For workers: whatever they do for this run is in vain."""
+        ...
+
+    @property
+    def news(self) -> Topic[RunId]:
+        """For the scheduler: look at this run again."""
+        ...

@@ -1,0 +1,114 @@
+"""Handing items out, and taking them back from workers that went silent."""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.lab.model import ItemId, Run
+from dragoman.lab.repository.giving_up import log_without_try
+from dragoman.lab.repository.showing import show_status
+from dragoman.lab.repository.statements import among, as_list, now_ms
+from dragoman.lab.repository.tables import item_run_log
+from dragoman.lab.states import ItemStatus, ResultState
+from dragoman.store import Connection
+
+_log = item_run_log.c
+
+
+def in_state(
+    result_state: ResultState, status: ItemStatus | None = None
+) -> tuple[sa.ColumnElement[bool], ...]:
+    """The rows of a run in one state, as the index has them: archived rows are out of sight."""
+    run_and_state = (
+        _log.run_id == sa.bindparam("run"),
+        _log.result_state == sa.literal(result_state.value),
+    )
+    if status is None:
+        return run_and_state
+    return (*run_and_state, _log.status == sa.literal(status.value))
+
+
+WORKED_ON = in_state(ResultState.INIT, ItemStatus.PROCESSING)
+
+_COUNT_WORKED_ON = sa.select(sa.func.count()).select_from(item_run_log).where(*WORKED_ON)
+
+_NEXT_WAITING = (
+    sa.select(_log.item_id)
+    .where(*in_state(ResultState.INIT, ItemStatus.QUEUEING))
+    .order_by(_log.item_id)
+    .limit(sa.bindparam("most"))
+    .with_for_update()
+)
+
+_EXPIRED = (
+    sa.select(_log.item_id, _log.try_no, _log.first_try_no)
+    .where(*WORKED_ON, _log.lease_expires_at < now_ms())
+    .order_by(_log.item_id)
+    .with_for_update()
+)
+
+_THESE = (_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+
+_NEW_TOKEN = {
+    "lease_token": _log.lease_token + 1,
+    "lease_owner": None,
+    "lease_expires_at": None,
+}
+"""Whoever held the item before can write nothing any more."""
+
+_HAND_OUT = (
+    sa.update(item_run_log).where(*_THESE).values(status=ItemStatus.PROCESSING.value, **_NEW_TOKEN)
+)
+
+_QUEUE_AGAIN = (
+    sa.update(item_run_log)
+    .where(*_THESE)
+    .values(status=ItemStatus.QUEUEING.value, try_no=_log.try_no + 1, **_NEW_TOKEN)
+)
+
+
+def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemId]:
+    """Hand out waiting items, in order, until so many are worked on at once.
+
+    An item handed out belongs to nobody yet: any worker may take it, once. Users are shown it
+    a moment later, so that the worker does not wait for that.
+    """
+    busy = connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one()
+    if busy >= concurrency:
+        return []
+    which = {"run": run.run_id, "most": concurrency - busy}
+    item_ids = [ItemId(one) for one in connection.execute(_NEXT_WAITING, which).scalars()]
+    if item_ids:
+        connection.execute(_HAND_OUT, {"run": run.run_id, "item_ids": as_list(item_ids)})
+    return item_ids
+
+
+class TakenBack(msgspec.Struct, frozen=True):
+    """What became of the items of silent workers."""
+
+    queued: tuple[ItemId, ...]
+    lost: tuple[ItemId, ...]
+    """Without a try left: they failed."""
+
+
+def take_back(connection: Connection, run: Run, retries: int) -> TakenBack:
+    """Take back the items whose lease has run out: to be tried again, or failed.
+
+    A long item whose worker renews is left alone, however long it takes.
+    """
+    expired = connection.execute(_EXPIRED, {"run": run.run_id}).all()
+    lost = tuple(row.item_id for row in expired if row.try_no - row.first_try_no >= retries)
+    queued = tuple(row.item_id for row in expired if row.try_no - row.first_try_no < retries)
+    if queued:
+        connection.execute(_QUEUE_AGAIN, {"run": run.run_id, "item_ids": as_list(queued)})
+        show_status(connection, run.experiment_id, queued, ItemStatus.QUEUEING)
+    log_without_try(
+        connection,
+        run,
+        lost,
+        ItemStatus.FAIL,
+        "WORKER_LOST",
+        "Every worker that took this item went silent; look for what ends them.",
+    )
+    return TakenBack(queued, lost)

@@ -1,0 +1,209 @@
+"""The last moments of a run: items that still join it, and its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.lab.model import ExperimentId, ItemId, Run, RunId, Stats, VersionId
+from dragoman.lab.repository.aggregates import Aggregates
+from dragoman.lab.repository.archiving import Logged, archive
+from dragoman.lab.repository.runs import change_status, find_run
+from dragoman.lab.repository.showing import show_queued
+from dragoman.lab.repository.spans import Span
+from dragoman.lab.repository.starting import Selection, add_rows
+from dragoman.lab.repository.statements import among, as_list, insert_into
+from dragoman.lab.repository.tables import (
+    experiment_aggregate,
+    experiment_stats,
+    item_result,
+    item_run_log,
+)
+from dragoman.lab.states import (
+    ENDED,
+    WORKING,
+    ItemStatus,
+    Mode,
+    ResultState,
+    RunStatus,
+)
+from dragoman.store import Connection
+
+_log = item_run_log.c
+
+_WHOLE = (Mode.SUBMIT, Mode.RETRY_ALL)
+"""Modes whose start comes to every item by itself."""
+
+
+def join(
+    connection: Connection, run_id: RunId, version_id: VersionId | None, named: Sequence[ItemId]
+) -> bool:
+    """Have a run try these items again, each that has ended; False when the run itself has.
+
+    The run's row is locked: either the end of the run comes first, and nothing is joined, or the
+    items do, and the end has to wait for them.
+    """
+    run = find_run(connection, run_id, lock=True)
+    if run is None or run.status not in WORKING | {RunStatus.PENDING}:
+        return False
+    _try_again(connection, run, named)
+    ahead = not run.start_done and run.mode in _WHOLE
+    present = tuple(item for item in named if not (ahead and item > run.start_cursor))
+    add_rows(connection, run, Selection(version_id, named=present), Span("", "", present))
+    return True
+
+
+def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> None:
+    ended = connection.execute(
+        sa.select(_log.item_id, _log.status, _log.result_state)
+        .where(
+            _log.run_id == run.run_id,
+            among(_log.item_id, "item_ids"),
+            _log.result_state != ResultState.INIT.value,
+        )
+        .order_by(_log.item_id)
+        .with_for_update(),
+        {"item_ids": as_list(item_ids)},
+    ).all()
+    # What a worker has just logged is moved first: a try that was made is never lost.
+    archive(
+        connection,
+        run,
+        [
+            Logged(ItemId(row.item_id), ItemStatus(row.status))
+            for row in ended
+            if row.result_state == ResultState.LOGGED
+        ],
+    )
+    again = tuple(ItemId(row.item_id) for row in ended)
+    if not again:
+        return
+    next_try = _log.try_no + 1
+    connection.execute(
+        sa.update(item_run_log)
+        .where(_log.run_id == run.run_id, among(_log.item_id, "item_ids"))
+        .values(
+            status=ItemStatus.QUEUEING.value,
+            result_state=ResultState.INIT.value,
+            try_no=next_try,
+            first_try_no=next_try,
+            # A line of its own, so that nothing of the earlier tries is reused.
+            lineage=sa.literal(f"{run.run_id}/") + sa.cast(next_try, sa.String(10)),
+            lease_token=_log.lease_token + 1,
+            lease_owner=None,
+            lease_expires_at=None,
+        ),
+        {"item_ids": as_list(again)},
+    )
+    show_queued(connection, run, Span("", "", again))
+
+
+def unfinished(connection: Connection, run_id: RunId) -> bool:
+    """Whether the run has items that are not archived."""
+    for state in (ResultState.INIT, ResultState.LOGGED):
+        row = sa.select(_log.item_id).where(_log.run_id == run_id, _log.result_state == state.value)
+        if connection.execute(row.limit(1)).first() is not None:
+            return True
+    return False
+
+
+def end(connection: Connection, run_id: RunId, at_ms: int) -> RunStatus | None:
+    """End the run if all its items are archived; the state it ended in, None if it goes on."""
+    run = find_run(connection, run_id, lock=True)
+    if run is None or run.status not in WORKING | {RunStatus.TERMINATING}:
+        return None
+    killed = run.status is RunStatus.TERMINATING
+    if not (run.start_done or killed) or unfinished(connection, run_id):
+        return None
+    counts = keep_counts(connection, run_id)
+    if killed:
+        change_status(connection, run, RunStatus.TERMINATED, at_ms=at_ms)
+        return RunStatus.TERMINATED
+    status, reason = judged(counts)
+    of_experiment = judged(item_counts(connection, run.experiment_id))
+    change_status(connection, run, status, at_ms=at_ms, reason=reason, of_experiment=of_experiment)
+    return status
+
+
+def keep_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
+    """Count the items of a run that is about to end, and keep the numbers."""
+    counts = run_counts(connection, run_id)
+    connection.execute(
+        sa.update(experiment_stats)
+        .where(experiment_stats.c.run_id == run_id)
+        .values(**{status.value: counts.get(status, 0) for status in ItemStatus})
+    )
+    return counts
+
+
+def keep_aggregates(connection: Connection, run: Run, found: Aggregates) -> None:
+    """Keep the experiment's aggregates as they were when the run ended."""
+    row = {
+        "run_id": run.run_id,
+        "experiment_id": run.experiment_id,
+        "tenant": run.tenant,
+        "aggregates_json": msgspec.json.encode(found).decode(),
+    }
+    insert = insert_into(connection, experiment_aggregate)
+    connection.execute(insert.on_conflict_do_nothing(), row)
+
+
+def judged(counts: dict[ItemStatus, int]) -> tuple[RunStatus, str | None]:
+    """Success with one item that went well, or without items; failed when none did."""
+    if counts.get(ItemStatus.SUCCESS, 0) or not sum(counts.values()):
+        return RunStatus.SUCCESS, None
+    return RunStatus.FAILED, "No item succeeded; the rows say why."
+
+
+def run_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
+    """How many items of the run are in each state."""
+    return _counts(connection, _log.status, _log.run_id == run_id)
+
+
+def item_counts(connection: Connection, experiment_id: ExperimentId) -> dict[ItemStatus, int]:
+    """How many items of the experiment are in each state, as users see them."""
+    shown = item_result.c
+    return _counts(connection, shown.status, shown.experiment_id == experiment_id)
+
+
+def run_stats(connection: Connection, run: Run) -> Stats:
+    """How far a run is and what it has used up; one that has ended is not counted again."""
+    kept = experiment_stats.c
+    if run.status in ENDED:
+        row = connection.execute(sa.select(experiment_stats).where(kept.run_id == run.run_id)).one()
+        counts = {status: getattr(row, status.value) for status in ItemStatus}
+    else:
+        counts = run_counts(connection, run.run_id)
+    return _stats(connection, counts, kept.run_id == run.run_id)
+
+
+def experiment_totals(connection: Connection, experiment_id: ExperimentId) -> Stats:
+    """How an experiment's items stand and what all its runs have used up."""
+    used = experiment_stats.c.experiment_id == experiment_id
+    return _stats(connection, item_counts(connection, experiment_id), used)
+
+
+def _counts(
+    connection: Connection, status: sa.Column[str], condition: sa.ColumnElement[bool]
+) -> dict[ItemStatus, int]:
+    counted = sa.select(status.label("status"), sa.func.count().label("number"))
+    rows = connection.execute(counted.where(condition).group_by(status))
+    return {ItemStatus(row.status): row.number for row in rows}
+
+
+def _stats(
+    connection: Connection, counts: dict[ItemStatus, int], used: sa.ColumnElement[bool]
+) -> Stats:
+    spent = connection.execute(
+        sa.select(
+            sa.func.coalesce(sa.func.sum(experiment_stats.c.tokens), 0).label("tokens"),
+            sa.func.coalesce(sa.func.sum(experiment_stats.c.cost), 0.0).label("cost"),
+        ).where(used)
+    ).one()
+    return Stats(
+        **{status.value: count for status, count in counts.items()},
+        tokens=int(spent.tokens),
+        cost=float(spent.cost),
+    )

@@ -1,0 +1,136 @@
+"""Experiments on record."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.ids import TenantId
+from dragoman.lab.model import Experiment, ExperimentId, ExperimentSpec, RunId
+from dragoman.lab.repository.tables import (
+    annotation,
+    evaluator_record,
+    experiment,
+    experiment_aggregate,
+    experiment_stats,
+    item_result,
+    item_run_log,
+    run_log,
+    target_record,
+    turn_result,
+    turn_run_log,
+    turn_score,
+)
+from dragoman.lab.states import RunStatus
+from dragoman.store import Connection
+
+
+def insert_experiment(connection: Connection, made: Experiment) -> None:
+    """Store a new experiment; a name that is taken breaks a constraint."""
+    connection.execute(
+        sa.insert(experiment),
+        {
+            "id": made.experiment_id,
+            "tenant": made.tenant,
+            "name": made.spec.name,
+            "dataset_version_id": made.spec.dataset_version_id,
+            "spec_json": _encoded(made.spec),
+            "status": made.status.value,
+            "created_at_ms": made.created_at_ms,
+        },
+    )
+
+
+def update_spec(connection: Connection, experiment_id: ExperimentId, spec: ExperimentSpec) -> None:
+    """Change what an experiment is asked to be."""
+    connection.execute(
+        sa.update(experiment)
+        .where(experiment.c.id == experiment_id)
+        .values(name=spec.name, spec_json=_encoded(spec))
+    )
+
+
+def find_experiment(
+    connection: Connection,
+    experiment_id: str,
+    *,
+    tenant: TenantId | None = None,
+    lock: bool = False,
+) -> Experiment | None:
+    """The experiment; with `lock`, nobody else starts or ends it until this transaction ends."""
+    select = sa.select(experiment).where(experiment.c.id == experiment_id)
+    if tenant is not None:
+        select = select.where(experiment.c.tenant == tenant)
+    row = connection.execute(select.with_for_update() if lock else select).first()
+    return None if row is None else _experiment(row)
+
+
+def find_by_name(connection: Connection, tenant: TenantId, name: str) -> Experiment | None:
+    """The tenant's experiment of that name."""
+    row = connection.execute(
+        sa.select(experiment).where(experiment.c.tenant == tenant, experiment.c.name == name)
+    ).first()
+    return None if row is None else _experiment(row)
+
+
+def list_experiments(
+    connection: Connection,
+    tenant: TenantId,
+    *,
+    before: tuple[int, str] | None = None,
+    most: int = 100,
+) -> list[Experiment]:
+    """The tenant's experiments, the latest first, from those made before `before` (time, id)."""
+    select = sa.select(experiment).where(experiment.c.tenant == tenant)
+    if before is not None:
+        made = sa.tuple_(experiment.c.created_at_ms, experiment.c.id)
+        select = select.where(made < sa.tuple_(sa.literal(before[0]), sa.literal(before[1])))
+    latest = experiment.c.created_at_ms.desc(), experiment.c.id.desc()
+    rows = connection.execute(select.order_by(*latest).limit(most))
+    return [_experiment(row) for row in rows]
+
+
+def delete_experiment(connection: Connection, experiment_id: ExperimentId) -> None:
+    """Remove the experiment, its runs and everything that they left.
+
+    What they used up stays on record: deleting gives a tenant nothing back.
+    """
+    runs = sa.select(run_log.c.id).where(run_log.c.experiment_id == experiment_id)
+    run_ids = list(connection.execute(runs).scalars())
+    for table in (turn_score, turn_run_log, item_run_log, target_record, evaluator_record):
+        connection.execute(sa.delete(table).where(table.c.run_id.in_(run_ids)))
+    for table in (turn_result, item_result, annotation, experiment_aggregate, run_log):
+        connection.execute(sa.delete(table).where(table.c.experiment_id == experiment_id))
+    connection.execute(sa.delete(experiment).where(experiment.c.id == experiment_id))
+
+
+def spent_by(connection: Connection, tenant: TenantId) -> tuple[int, float]:
+    """The tokens and the cost that all runs of a tenant have used up."""
+    row = connection.execute(
+        sa.select(
+            sa.func.coalesce(sa.func.sum(experiment_stats.c.tokens), 0).label("tokens"),
+            sa.func.coalesce(sa.func.sum(experiment_stats.c.cost), 0.0).label("cost"),
+        ).where(experiment_stats.c.tenant == tenant)
+    ).one()
+    return int(row.tokens), float(row.cost)
+
+
+def _encoded(spec: ExperimentSpec) -> str:
+    return msgspec.json.encode(spec).decode()
+
+
+def _experiment(row: sa.Row[Any]) -> Experiment:
+    return Experiment(
+        experiment_id=ExperimentId(row.id),
+        tenant=TenantId(row.tenant),
+        spec=msgspec.json.decode(row.spec_json, type=ExperimentSpec),
+        status=RunStatus(row.status),
+        reason=row.reason,
+        run_id=None if row.run_id is None else RunId(row.run_id),
+        created_at_ms=row.created_at_ms,
+        started_at_ms=row.started_at_ms,
+        ended_at_ms=row.ended_at_ms,
+        next_run_at_ms=row.next_run_at_ms,
+    )

@@ -1,0 +1,92 @@
+"""Ending items that no worker will end: their run was killed, or their workers were lost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from dragoman.lab.model import ItemId, Run
+from dragoman.lab.repository.statements import among, as_list, now_ms
+from dragoman.lab.repository.tables import item_run_log, turn_result, turn_run_log
+from dragoman.lab.states import ItemStatus, ResultState
+from dragoman.store import Connection
+
+_log = item_run_log.c
+_THESE = (_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+
+_OPEN_ITEMS = (
+    sa.select(_log.item_id)
+    .where(
+        _log.run_id == sa.bindparam("run"),
+        _log.result_state == sa.literal(ResultState.INIT.value),
+    )
+    # In the order of the index, so that the items of the run that have ended are not read.
+    .order_by(_log.status, _log.item_id)
+    .limit(sa.bindparam("most"))
+    .with_for_update()
+)
+
+_LOG_TURNS = sa.insert(turn_run_log).from_select(
+    [
+        *("run_id", "item_id", "turn_no", "try_no", "tenant", "status"),
+        *("error_code", "error_message", "logged_at_ms"),
+    ],
+    sa.select(
+        _log.run_id,
+        _log.item_id,
+        turn_result.c.turn_no,
+        _log.try_no,
+        turn_result.c.tenant,
+        sa.bindparam("new_status", type_=sa.String),
+        sa.bindparam("error_code", type_=sa.String),
+        sa.bindparam("message", type_=sa.Text),
+        now_ms(),
+    )
+    .select_from(item_run_log.join(turn_result, turn_result.c.item_id == _log.item_id))
+    .where(*_THESE, turn_result.c.experiment_id == sa.bindparam("experiment")),
+)
+
+_LOG_ITEMS = (
+    sa.update(item_run_log)
+    .where(*_THESE)
+    .values(
+        status=sa.bindparam("new_status"),
+        result_state=ResultState.LOGGED.value,
+        lease_token=_log.lease_token + 1,
+        lease_owner=None,
+        lease_expires_at=None,
+    )
+)
+
+
+def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[ItemId]:
+    """End items of a killed run that have not ended; who still works on them is fenced off."""
+    which = {"run": run.run_id, "most": most}
+    item_ids = [ItemId(one) for one in connection.execute(_OPEN_ITEMS, which).scalars()]
+    log_without_try(connection, run, item_ids, ItemStatus.TERMINATED, "CANCELLED", reason)
+    return item_ids
+
+
+def log_without_try(
+    connection: Connection,
+    run: Run,
+    item_ids: Sequence[ItemId],
+    status: ItemStatus,
+    error_code: str,
+    message: str,
+) -> None:
+    """Log an end for the try that these items were at, as if a worker had, and revoke them."""
+    if not item_ids:
+        return
+    these = {"run": run.run_id, "item_ids": as_list(item_ids), "new_status": status.value}
+    connection.execute(
+        _LOG_TURNS,
+        {
+            **these,
+            "experiment": run.experiment_id,
+            "error_code": error_code,
+            "message": message,
+        },
+    )
+    connection.execute(_LOG_ITEMS, these)

@@ -1,0 +1,149 @@
+"""What a worker does with items: takes them, keeps its leases, hands them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.lab.model import Item, ItemId, RunId, Turn
+from dragoman.lab.repository.dispatching import WORKED_ON
+from dragoman.lab.repository.statements import among, as_list, now_ms
+from dragoman.lab.repository.tables import dataset_item, item_run_log
+from dragoman.lab.states import ResultState
+from dragoman.store import Connection
+
+_log = item_run_log.c
+_decoder = msgspec.json.Decoder(tuple[Mapping[str, object], ...])
+
+_UNTAKEN = (*WORKED_ON, _log.lease_owner.is_(None))
+_MINE = (*WORKED_ON, _log.lease_owner == sa.bindparam("owner"))
+_NEW_EXPIRY = now_ms() + sa.bindparam("lease_ms", type_=sa.BigInteger)
+
+_OFFERED = (
+    sa.select(_log.item_id).where(*_UNTAKEN).order_by(_log.item_id).limit(sa.bindparam("most"))
+)
+
+_TO_BE_HAD = (
+    sa.select(item_run_log)
+    .where(*_UNTAKEN, among(_log.item_id, "item_ids"))
+    .order_by(_log.item_id)
+    .with_for_update()
+)
+
+_TAKE = (
+    sa.update(item_run_log)
+    .where(_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+    .values(lease_owner=sa.bindparam("owner"), lease_expires_at=_NEW_EXPIRY)
+)
+
+_HELD = (
+    sa.select(_log.item_id, _log.lease_token)
+    .where(*_MINE, among(_log.item_id, "item_ids"))
+    .order_by(_log.item_id)
+    .with_for_update()
+)
+_RENEW = (
+    sa.update(item_run_log)
+    .where(_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+    .values(lease_expires_at=_NEW_EXPIRY)
+)
+
+_GIVE_BACK = (
+    sa.update(item_run_log)
+    .where(
+        _log.run_id == sa.bindparam("run"),
+        _log.item_id == sa.bindparam("item"),
+        _log.lease_owner == sa.bindparam("owner"),
+        _log.lease_token == sa.bindparam("token"),
+        _log.result_state == sa.literal(ResultState.INIT.value),
+    )
+    .values(lease_owner=None, lease_expires_at=None, lease_token=_log.lease_token + 1)
+)
+
+_ITEMS = sa.select(dataset_item.c.id, dataset_item.c.turns_json).where(
+    among(dataset_item.c.id, "item_ids")
+)
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """An item in the hands of one worker; what carries an older token is refused."""
+
+    run_id: RunId
+    item_id: ItemId
+    token: int
+    try_no: int
+    first_try_no: int
+    lineage: str
+
+
+def offered(connection: Connection, run_id: RunId, most: int) -> list[ItemId]:
+    """Items of the run that were handed out and that no worker has taken."""
+    rows = connection.execute(_OFFERED, {"run": run_id, "most": most})
+    return [ItemId(item_id) for item_id in rows.scalars()]
+
+
+def take(
+    connection: Connection, run_id: RunId, item_ids: Sequence[ItemId], owner: str, lease_ms: int
+) -> list[Lease]:
+    """Take those of the items that are still to be had; told twice, a worker takes them once."""
+    asked = {"run": run_id, "item_ids": as_list(item_ids)}
+    rows = connection.execute(_TO_BE_HAD, asked).all()
+    if not rows:
+        return []
+    connection.execute(
+        _TAKE,
+        {
+            "run": run_id,
+            "item_ids": as_list(row.item_id for row in rows),
+            "owner": owner,
+            "lease_ms": lease_ms,
+        },
+    )
+    return [
+        Lease(run_id, row.item_id, row.lease_token, row.try_no, row.first_try_no, row.lineage)
+        for row in rows
+    ]
+
+
+def renew(connection: Connection, owner: str, leases: Sequence[Lease], lease_ms: int) -> set[Lease]:
+    """Keep these leases for another while; those that the worker still has.
+
+    What it has and does not name runs out: it has given that up.
+    """
+    by_run: dict[RunId, list[Lease]] = {}
+    for one in leases:
+        by_run.setdefault(one.run_id, []).append(one)
+    kept: set[Lease] = set()
+    for run_id, ours in sorted(by_run.items()):
+        asked = {"run": run_id, "owner": owner, "item_ids": as_list(one.item_id for one in ours)}
+        tokens = {row.item_id: row.lease_token for row in connection.execute(_HELD, asked).all()}
+        held = [one for one in ours if tokens.get(one.item_id) == one.token]
+        these = {"run": run_id, "item_ids": as_list(one.item_id for one in held)}
+        connection.execute(_RENEW, {**these, "lease_ms": lease_ms})
+        kept.update(held)
+    return kept
+
+
+def give_back(connection: Connection, owner: str, leases: Sequence[Lease]) -> None:
+    """Hand items back at once, untried, as a worker does that is stopping."""
+    connection.execute(
+        _GIVE_BACK,
+        [
+            {"run": one.run_id, "item": one.item_id, "owner": owner, "token": one.token}
+            for one in leases
+        ],
+    )
+
+
+def read_items(connection: Connection, item_ids: Sequence[ItemId]) -> dict[ItemId, Item]:
+    """The items with all their turns."""
+    rows = connection.execute(_ITEMS, {"item_ids": as_list(item_ids)}).all()
+    return {row.id: Item(row.id, turns_of(row.turns_json)) for row in rows}
+
+
+def turns_of(text: str) -> tuple[Turn, ...]:
+    """The turns of an item as they were stored."""
+    decoded: tuple[Turn, ...] = _decoder.decode(text)  # type: ignore[assignment]
+    return decoded

@@ -1,0 +1,242 @@
+"""What workers write down, many entries in one transaction, each only under its item's lease."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.ids import TenantId
+from dragoman.lab.model import ItemId, RecordId, RunId
+from dragoman.lab.repository.items import Lease
+from dragoman.lab.repository.statements import among, as_list, insert_into
+from dragoman.lab.repository.tables import (
+    evaluator_record,
+    experiment_stats,
+    item_run_log,
+    target_record,
+    turn_run_log,
+    turn_score,
+)
+from dragoman.lab.states import ItemStatus, ResultState
+from dragoman.store import Connection
+
+_log = item_run_log.c
+
+
+class OutputEntry(msgspec.Struct, frozen=True):
+    """A target has answered a turn."""
+
+    record_id: RecordId
+    turn_no: int
+    output_json: str
+    main: str
+    latency_ms: float
+    tokens: int | None
+    cost: float | None
+
+
+class ScoreEntry(msgspec.Struct, frozen=True):
+    """An evaluator has judged an output, or failed to."""
+
+    record_id: RecordId
+    turn_no: int
+    name: str
+    score: float | None = None
+    label: str | None = None
+    reason: str | None = None
+    error_code: str | None = None
+    error_message: str | None = None
+
+
+class TurnEntry(msgspec.Struct, frozen=True):
+    """What one turn came to in a try."""
+
+    turn_no: int
+    status: ItemStatus
+    target_record_id: RecordId | None
+    error_code: str | None
+    error_message: str | None
+    scores: tuple[tuple[int, RecordId], ...]
+    """The evaluator's number, and its record."""
+
+
+class TryEntry(msgspec.Struct, frozen=True):
+    """A try is over; `last` when the item has ended with it."""
+
+    try_no: int
+    status: ItemStatus
+    last: bool
+    turns: tuple[TurnEntry, ...]
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """Something that a worker did on an item while it held the lease."""
+
+    tenant: TenantId
+    lease: Lease
+    what: OutputEntry | ScoreEntry | TryEntry
+
+
+def write_entries(
+    connection: Connection, owner: str, entries: Sequence[Entry], at_ms: int
+) -> list[bool]:
+    """Store the entries whose lease is still held; for each, whether it was stored.
+
+    Entries that were stored before, by a write whose answer was lost, are not stored again.
+    """
+    tokens = _tokens_held(connection, owner, entries)
+    held = [
+        tokens.get((entry.lease.run_id, entry.lease.item_id)) == entry.lease.token
+        for entry in entries
+    ]
+    rows = _Rows(at_ms)
+    for entry, is_held in zip(entries, held, strict=True):
+        if is_held:
+            rows.add(entry)
+    rows.write(connection)
+    return held
+
+
+def _tokens_held(
+    connection: Connection, owner: str, entries: Sequence[Entry]
+) -> dict[tuple[RunId, ItemId], int]:
+    """The tokens of the items that this worker has; nobody takes them back meanwhile."""
+    by_run: dict[RunId, set[ItemId]] = defaultdict(set)
+    for entry in entries:
+        by_run[entry.lease.run_id].add(entry.lease.item_id)
+    tokens: dict[tuple[RunId, ItemId], int] = {}
+    for run_id, item_ids in sorted(by_run.items()):
+        which = {"run": run_id, "item_ids": as_list(item_ids), "owner": owner}
+        for row in connection.execute(_HELD, which).all():
+            tokens[run_id, row.item_id] = row.lease_token
+    return tokens
+
+
+class _Rows:
+    """The rows of many entries, sorted by table."""
+
+    def __init__(self, at_ms: int) -> None:
+        self._at_ms = at_ms
+        self._outputs: list[dict[str, Any]] = []
+        self._scores: list[dict[str, Any]] = []
+        self._turns: list[dict[str, Any]] = []
+        self._links: list[dict[str, Any]] = []
+        self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemId]] = {}
+
+    def add(self, entry: Entry) -> None:
+        what = entry.what
+        if isinstance(what, OutputEntry):
+            self._outputs.append(self._record(entry, what))
+        elif isinstance(what, ScoreEntry):
+            self._scores.append(self._record(entry, what))
+        else:
+            self._add_try(entry, what)
+
+    def write(self, connection: Connection) -> None:
+        if self._outputs:
+            self._pay(connection)
+        for table, rows in (
+            (target_record, self._outputs),
+            (evaluator_record, self._scores),
+            (turn_run_log, self._turns),
+            (turn_score, self._links),
+        ):
+            if rows:
+                insert = insert_into(connection, table).on_conflict_do_nothing()
+                connection.execute(insert, rows)
+        for (run_id, try_no, status, state), item_ids in sorted(self._items.items()):
+            which = {"run": run_id, "item_ids": as_list(item_ids)}
+            now = {"new_try": try_no, "new_status": status.value, "new_state": state.value}
+            connection.execute(_ADVANCE, which | now)
+
+    def _record(self, entry: Entry, what: OutputEntry | ScoreEntry) -> dict[str, Any]:
+        row = msgspec.structs.asdict(what)
+        row["id"] = row.pop("record_id")
+        row["tenant"] = entry.tenant
+        row["run_id"] = entry.lease.run_id
+        row["item_id"] = entry.lease.item_id
+        row["created_at_ms"] = self._at_ms
+        return row
+
+    def _add_try(self, entry: Entry, over: TryEntry) -> None:
+        lease = entry.lease
+        for turn in over.turns:
+            key = {
+                "run_id": lease.run_id,
+                "item_id": lease.item_id,
+                "turn_no": turn.turn_no,
+                "try_no": over.try_no,
+            }
+            self._turns.append(
+                {
+                    **key,
+                    "tenant": entry.tenant,
+                    "status": turn.status.value,
+                    "target_record_id": turn.target_record_id,
+                    "error_code": turn.error_code,
+                    "error_message": turn.error_message,
+                    "logged_at_ms": self._at_ms,
+                }
+            )
+            self._links += [
+                {**key, "evaluator_no": number, "evaluator_record_id": record_id}
+                for number, record_id in turn.scores
+            ]
+        # Most items end alike: those that do are changed by one statement.
+        alike = (
+            (lease.run_id, over.try_no, over.status, ResultState.LOGGED)
+            if over.last
+            else (lease.run_id, over.try_no + 1, ItemStatus.PROCESSING, ResultState.INIT)
+        )
+        self._items.setdefault(alike, []).append(lease.item_id)
+
+    def _pay(self, connection: Connection) -> None:
+        """Add what new outputs used up to their runs, in the transaction that stores them."""
+        paid = [row for row in self._outputs if row["tokens"] or row["cost"]]
+        if not paid:
+            return
+        ids = as_list(row["id"] for row in paid)
+        known = set(connection.execute(_KNOWN_OUTPUTS, {"ids": ids}).scalars())
+        used: dict[RunId, tuple[int, float]] = {}
+        for row in paid:
+            if row["id"] not in known:
+                tokens, cost = used.get(row["run_id"], (0, 0.0))
+                used[row["run_id"]] = (tokens + (row["tokens"] or 0), cost + (row["cost"] or 0.0))
+        for run_id, (tokens, cost) in sorted(used.items()):
+            connection.execute(
+                sa.update(experiment_stats)
+                .where(experiment_stats.c.run_id == run_id)
+                .values(
+                    tokens=experiment_stats.c.tokens + tokens, cost=experiment_stats.c.cost + cost
+                )
+            )
+
+
+_HELD = (
+    sa.select(_log.item_id, _log.lease_token)
+    .where(
+        _log.run_id == sa.bindparam("run"),
+        among(_log.item_id, "item_ids"),
+        _log.result_state == sa.literal(ResultState.INIT.value),
+        _log.lease_owner == sa.bindparam("owner"),
+    )
+    .order_by(_log.item_id)
+    .with_for_update()
+)
+
+_KNOWN_OUTPUTS = sa.select(target_record.c.id).where(among(target_record.c.id, "ids"))
+
+_ADVANCE = (
+    sa.update(item_run_log)
+    .where(_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+    .values(
+        try_no=sa.bindparam("new_try"),
+        status=sa.bindparam("new_status"),
+        result_state=sa.bindparam("new_state"),
+    )
+)
+"""The fence has been passed in this transaction, so the row is the worker's to change."""

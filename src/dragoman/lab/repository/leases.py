@@ -1,0 +1,80 @@
+"""Leases by name, with fencing tokens: who drives what, until when, by the database's clock."""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.lab.repository.statements import insert_into, now_ms
+from dragoman.lab.repository.tables import lease
+from dragoman.store import Connection
+
+_MINE = (
+    sa.select(lease.c.token)
+    .where(*(lease.c[name] == sa.bindparam(name) for name in ("name", "owner", "token")))
+    .with_for_update()
+)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A lease as its holder knows it."""
+
+    name: str
+    owner: str
+    token: int
+
+
+class Ousted(Exception):
+    """Raised when a lease has passed to somebody else: its former holder writes nothing more."""
+
+
+def take(connection: Connection, name: str, owner: str, lease_ms: int) -> Held | None:
+    """Take a lease that is free, has run out, or was lost track of; None while another holds it."""
+    unheld = {"name": name, "owner": "", "token": 0, "expires_at": 0}
+    connection.execute(insert_into(connection, lease).on_conflict_do_nothing(), unheld)
+    taken = connection.execute(
+        sa.update(lease)
+        .where(
+            lease.c.name == name,
+            sa.or_(lease.c.expires_at <= now_ms(), lease.c.owner == owner),
+        )
+        .values(owner=owner, token=lease.c.token + 1, expires_at=now_ms() + lease_ms)
+    )
+    if taken.rowcount == 0:
+        return None
+    token = connection.execute(sa.select(lease.c.token).where(lease.c.name == name)).scalar_one()
+    return Held(name, owner, token)
+
+
+def renew(connection: Connection, held: Held, lease_ms: int) -> None:
+    """Keep the lease for another while; raises `Ousted` when it is somebody else's by now."""
+    renewed = connection.execute(
+        sa.update(lease).where(*_is(held)).values(expires_at=now_ms() + lease_ms)
+    )
+    if renewed.rowcount == 0:
+        raise Ousted(held.name)
+
+
+def require(connection: Connection, held: Held) -> None:
+    """Let the rest of the transaction happen only under this lease, which cannot pass meanwhile."""
+    mine = {"name": held.name, "owner": held.owner, "token": held.token}
+    if connection.execute(_MINE, mine).first() is None:
+        raise Ousted(held.name)
+
+
+def release(connection: Connection, held: Held) -> None:
+    """Let somebody else take the lease now."""
+    connection.execute(sa.update(lease).where(*_is(held)).values(expires_at=0))
+
+
+def forget(connection: Connection, held: Held) -> None:
+    """Remove a lease that nobody needs again."""
+    connection.execute(sa.delete(lease).where(*_is(held)))
+
+
+def _is(held: Held) -> tuple[sa.ColumnElement[bool], ...]:
+    return (
+        lease.c.name == held.name,
+        lease.c.owner == held.owner,
+        lease.c.token == held.token,
+    )

@@ -1,0 +1,102 @@
+"""What earlier tries and runs left behind, to be used again instead of being made again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.lab.model import Item, JsonValue
+from dragoman.lab.repository.items import Lease
+from dragoman.lab.repository.records import evaluator_record_id, lineage_from, target_record_id
+from dragoman.lab.repository.statements import among, as_list
+from dragoman.lab.repository.tables import evaluator_record, target_record
+from dragoman.store import Connection
+
+
+class StoredOutput(msgspec.Struct, frozen=True):
+    """An output as it was written down."""
+
+    columns: Mapping[str, JsonValue]
+    main: str
+    latency_ms: float
+    tokens: int | None
+    cost: float | None
+
+
+class StoredScore(msgspec.Struct, frozen=True):
+    """A score as it was written down."""
+
+    score: float | None
+    label: str | None
+    reason: str | None
+
+
+class Leftovers(msgspec.Struct, frozen=True):
+    """What went well before for one item: outputs by turn, scores by turn and evaluator."""
+
+    outputs: dict[int, StoredOutput]
+    scores: dict[int, dict[int, StoredScore]]
+
+
+def leftovers(
+    connection: Connection, taken: Sequence[tuple[Lease, Item]], evaluators: int
+) -> list[Leftovers]:
+    """For each item, in order, what need not be made again."""
+    asked = [(lease, item) if not _is_fresh(lease) else None for lease, item in taken]
+    turns = [
+        target_record_id(lease.lineage, item.item_id, turn_no)
+        for pair in asked
+        if pair is not None
+        for lease, item in (pair,)
+        for turn_no in range(len(item.turns))
+    ]
+    outputs = _by_id(connection, target_record, turns)
+    scores = _by_id(
+        connection,
+        evaluator_record,
+        [f"{record_id}/{number}" for record_id in outputs for number in range(evaluators)],
+    )
+    return [_of_item(lease, item, outputs, scores, evaluators) for lease, item in taken]
+
+
+def _is_fresh(lease: Lease) -> bool:
+    """Whether nothing can have been done on the item yet."""
+    return lease.token == 1 and lease.lineage == lineage_from(lease.run_id, lease.try_no)
+
+
+def _by_id(connection: Connection, table: sa.Table, ids: Sequence[str]) -> dict[str, sa.Row[Any]]:
+    if not ids:
+        return {}
+    wanted = sa.select(table).where(among(table.c.id, "ids"))
+    return {row.id: row for row in connection.execute(wanted, {"ids": as_list(ids)}).all()}
+
+
+def _of_item(
+    lease: Lease,
+    item: Item,
+    outputs: Mapping[str, sa.Row[Any]],
+    scores: Mapping[str, sa.Row[Any]],
+    evaluators: int,
+) -> Leftovers:
+    left = Leftovers({}, {})
+    for turn_no in range(len(item.turns)):
+        output = outputs.get(target_record_id(lease.lineage, item.item_id, turn_no))
+        if output is None:
+            continue
+        left.outputs[turn_no] = StoredOutput(
+            msgspec.json.decode(output.output_json),
+            output.main,
+            output.latency_ms,
+            output.tokens,
+            output.cost,
+        )
+        for number in range(evaluators):
+            said = scores.get(evaluator_record_id(lease.lineage, item.item_id, turn_no, number))
+            if said is not None:
+                left.scores.setdefault(turn_no, {})[number] = StoredScore(
+                    said.score, said.label, said.reason
+                )
+    return left

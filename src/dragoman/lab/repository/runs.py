@@ -1,0 +1,217 @@
+"""Runs on record: started, found, killed and ended, each step guarded by the run's own row."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.ids import TenantId
+from dragoman.lab.model import ExperimentId, ItemId, Run, RunId
+from dragoman.lab.repository.statements import insert_into, now_ms
+from dragoman.lab.repository.tables import (
+    experiment,
+    experiment_stats,
+    lease,
+    quota,
+    run_log,
+)
+from dragoman.lab.states import ACTIVE, WORKING, Mode, RunStatus, sources
+from dragoman.store import Connection
+
+_RUN = sa.select(run_log).where(run_log.c.id == sa.bindparam("run"))
+_RUN_LOCKED = _RUN.with_for_update()
+
+
+def lease_name(run_id: RunId) -> str:
+    """The lease of whoever drives the run."""
+    return f"run/{run_id}"
+
+
+def insert_run(connection: Connection, run: Run) -> None:
+    """Store a new run, and show its experiment as begun again."""
+    connection.execute(
+        sa.insert(run_log),
+        {
+            "id": run.run_id,
+            "tenant": run.tenant,
+            "experiment_id": run.experiment_id,
+            "mode": run.mode.value,
+            "status": run.status.value,
+            "reason": run.reason,
+            "item_ids_json": msgspec.json.encode(run.item_ids).decode(),
+            "trial_items": run.trial_items,
+            "start_cursor": run.start_cursor,
+            "start_done": run.start_done,
+            "item_count": run.items,
+            "embedded": run.embedded,
+            "created_at_ms": run.created_at_ms,
+            "started_at_ms": run.started_at_ms,
+            "ended_at_ms": run.ended_at_ms,
+        },
+    )
+    connection.execute(
+        sa.insert(experiment_stats),
+        {
+            "run_id": run.run_id,
+            "experiment_id": run.experiment_id,
+            "tenant": run.tenant,
+            **dict.fromkeys(("queueing", "processing", "success", "fail", "terminated"), 0),
+            "tokens": 0,
+            "cost": 0.0,
+        },
+    )
+    connection.execute(
+        sa.update(experiment)
+        .where(experiment.c.id == run.experiment_id)
+        .values(
+            run_id=run.run_id,
+            status=run.status.value,
+            reason=None,
+            started_at_ms=None,
+            ended_at_ms=None,
+        )
+    )
+
+
+def find_run(connection: Connection, run_id: RunId, *, lock: bool = False) -> Run | None:
+    """The run; with `lock`, nobody else changes it until this transaction ends."""
+    row = connection.execute(_RUN_LOCKED if lock else _RUN, {"run": run_id}).first()
+    return None if row is None else _run(row)
+
+
+def runs_of(connection: Connection, experiment_id: ExperimentId) -> list[Run]:
+    """Every run of an experiment, the latest first."""
+    rows = connection.execute(
+        sa.select(run_log)
+        .where(run_log.c.experiment_id == experiment_id)
+        .order_by(run_log.c.created_at_ms.desc(), run_log.c.id)
+    )
+    return [_run(row) for row in rows]
+
+
+def orphans(connection: Connection, most: int) -> list[RunId]:
+    """Runs that have not ended and that nobody drives: new ones, and those of a dead process.
+
+    Those of another program are left to it, unless they only have to be terminated.
+    """
+    driven = lease.c.name == sa.literal("run/") + run_log.c.id
+    rows = connection.execute(
+        sa.select(run_log.c.id)
+        .select_from(run_log.outerjoin(lease, driven))
+        .where(
+            run_log.c.status.in_([status.value for status in sorted(ACTIVE)]),
+            sa.func.coalesce(lease.c.expires_at, 0) <= now_ms(),
+            sa.or_(sa.not_(run_log.c.embedded), run_log.c.status == RunStatus.TERMINATING.value),
+        )
+        .order_by(run_log.c.created_at_ms)
+        .limit(most)
+    )
+    return [RunId(run_id) for run_id in rows.scalars()]
+
+
+def statuses_of(connection: Connection, run_ids: Collection[RunId]) -> dict[RunId, RunStatus]:
+    """How these runs stand."""
+    rows = connection.execute(
+        sa.select(run_log.c.id, run_log.c.status).where(run_log.c.id.in_(sorted(run_ids)))
+    )
+    return {RunId(row.id): RunStatus(row.status) for row in rows}
+
+
+def working_runs(connection: Connection) -> list[RunId]:
+    """The runs whose items any worker may carry out, the oldest first."""
+    rows = connection.execute(
+        sa.select(run_log.c.id)
+        .where(
+            run_log.c.status.in_([status.value for status in sorted(WORKING)]),
+            sa.not_(run_log.c.embedded),
+        )
+        .order_by(run_log.c.created_at_ms)
+    )
+    return [RunId(run_id) for run_id in rows.scalars()]
+
+
+def count_by_status(connection: Connection) -> dict[RunStatus, int]:
+    """How many runs are in each state, over all tenants."""
+    counted = sa.select(run_log.c.status, sa.func.count().label("runs")).group_by(run_log.c.status)
+    return {RunStatus(row.status): row.runs for row in connection.execute(counted)}
+
+
+def active_runs(connection: Connection, tenant: TenantId) -> int:
+    """How many runs of the tenant have not ended; no other can start one until this is over."""
+    nothing = {"tenant": tenant}
+    connection.execute(insert_into(connection, quota).on_conflict_do_nothing(), nothing)
+    connection.execute(sa.select(quota.c.tenant).where(quota.c.tenant == tenant).with_for_update())
+    active = sa.select(sa.func.count()).where(
+        run_log.c.status.in_([status.value for status in sorted(ACTIVE)]),
+        run_log.c.tenant == tenant,
+    )
+    return int(connection.execute(active).scalar_one())
+
+
+def change_status(
+    connection: Connection,
+    run: Run,
+    status: RunStatus,
+    *,
+    at_ms: int,
+    reason: str | None = None,
+    of_experiment: tuple[RunStatus, str | None] | None = None,
+) -> bool:
+    """Step the run to another state, and its experiment with it; False where no step leads there.
+
+    `of_experiment`: its status and reason where they are not those of its last run, which may
+    have had only some of the items.
+    """
+    times: dict[str, Any] = {}
+    if status is RunStatus.PROCESSING:
+        times = {"started_at_ms": at_ms}
+    elif status not in ACTIVE:
+        times = {"ended_at_ms": at_ms}
+    said = {} if reason is None else {"reason": reason}
+    stepped = connection.execute(
+        sa.update(run_log)
+        .where(
+            run_log.c.id == run.run_id,
+            run_log.c.status.in_([source.value for source in sorted(sources(status))]),
+        )
+        .values(status=status.value, **times, **said)
+    )
+    if stepped.rowcount == 0:
+        return False
+    if of_experiment is not None:
+        said = {"reason": of_experiment[1]}
+    shown = status if of_experiment is None else of_experiment[0]
+    connection.execute(
+        sa.update(experiment)
+        .where(experiment.c.id == run.experiment_id, experiment.c.run_id == run.run_id)
+        .values(status=shown.value, **times, **said)
+    )
+    return True
+
+
+def _run(row: sa.Row[Any]) -> Run:
+    return Run(
+        run_id=RunId(row.id),
+        experiment_id=ExperimentId(row.experiment_id),
+        tenant=TenantId(row.tenant),
+        mode=Mode(row.mode),
+        status=RunStatus(row.status),
+        reason=row.reason,
+        item_ids=_item_ids(row.item_ids_json),
+        trial_items=row.trial_items,
+        start_cursor=row.start_cursor,
+        start_done=row.start_done,
+        items=row.item_count,
+        embedded=row.embedded,
+        created_at_ms=row.created_at_ms,
+        started_at_ms=row.started_at_ms,
+        ended_at_ms=row.ended_at_ms,
+    )
+
+
+def _item_ids(text: str) -> tuple[ItemId, ...]:
+    named: Sequence[str] = msgspec.json.decode(text, type=list[str])
+    return tuple(ItemId(item_id) for item_id in named)

@@ -1,0 +1,116 @@
+"""What users see of items that have not ended: waiting, or being worked on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+
+from dragoman.lab.model import ExperimentId, ItemId, Run
+from dragoman.lab.repository.spans import Span
+from dragoman.lab.repository.statements import among, as_list, insert_into
+from dragoman.lab.repository.tables import dataset_item, item_result, item_run_log, turn_result
+from dragoman.lab.states import ItemStatus, ResultState
+from dragoman.store import Connection
+
+_SHOWN = ["experiment_id", "tenant", "run_id", "status", "item_id", "try_no"]
+
+_SHOW_STATUS = [
+    sa.update(table)
+    .where(table.c.experiment_id == sa.bindparam("experiment"), among(table.c.item_id, "item_ids"))
+    .values(status=sa.bindparam("new_status"))
+    for table in (item_result, turn_result)
+]
+
+_SHOW_WORKED_ON = [
+    sa.update(table)
+    .where(
+        table.c.experiment_id == sa.bindparam("experiment"),
+        among(table.c.item_id, "item_ids"),
+        sa.exists().where(
+            item_run_log.c.run_id == sa.bindparam("run"),
+            item_run_log.c.item_id == table.c.item_id,
+            item_run_log.c.result_state == ResultState.INIT.value,
+            item_run_log.c.status == ItemStatus.PROCESSING.value,
+        ),
+    )
+    .values(status=ItemStatus.PROCESSING.value)
+    for table in (item_result, turn_result)
+]
+
+
+def show_queued(connection: Connection, run: Run, span: Span) -> None:
+    """Show the waiting items of the span, and their turns, as waiting in this run.
+
+    Items of the span that are past waiting (they joined the run early) are left as they are.
+    """
+    waiting = (
+        item_run_log.c.run_id == run.run_id,
+        item_run_log.c.result_state == ResultState.INIT,
+        item_run_log.c.status == ItemStatus.QUEUEING,
+        *span.covers(item_run_log.c.item_id),
+    )
+    shown: tuple[sa.ColumnElement[object], ...] = (
+        sa.literal(run.experiment_id),
+        sa.literal(run.tenant),
+        sa.literal(run.run_id),
+        sa.literal(ItemStatus.QUEUEING.value),
+        item_run_log.c.item_id,
+        item_run_log.c.try_no,
+    )
+    items = insert_into(connection, item_result).from_select(
+        [*_SHOWN, "lineage"], sa.select(*shown, item_run_log.c.lineage).where(*waiting)
+    )
+    connection.execute(
+        items.on_conflict_do_update(
+            index_elements=["experiment_id", "item_id"],
+            set_={name: items.excluded[name] for name in ("run_id", "status", "try_no", "lineage")},
+        )
+    )
+    source = item_run_log.join(dataset_item, dataset_item.c.id == item_run_log.c.item_id)
+    turns_of = sa.select(sa.func.max(dataset_item.c.turn_count)).select_from(source).where(*waiting)
+    for turn_no in range(connection.execute(turns_of).scalar() or 0):
+        has_turn = sa.select(*shown, sa.literal(turn_no)).select_from(source)
+        turns = insert_into(connection, turn_result).from_select(
+            [*_SHOWN, "turn_no"], has_turn.where(*waiting, dataset_item.c.turn_count > turn_no)
+        )
+        connection.execute(
+            turns.on_conflict_do_update(
+                index_elements=["experiment_id", "item_id", "turn_no"],
+                set_={
+                    **{name: turns.excluded[name] for name in ("run_id", "status", "try_no")},
+                    **dict.fromkeys(("target_record_id", "error_code", "error_message")),
+                },
+            )
+        )
+
+
+def show_worked_on(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> None:
+    """Show these items as worked on; those that have ended since are left as they are."""
+    if not item_ids:
+        return
+    which = {
+        "experiment": run.experiment_id,
+        "run": run.run_id,
+        "item_ids": as_list(item_ids),
+    }
+    for statement in _SHOW_WORKED_ON:
+        connection.execute(statement, which)
+
+
+def show_status(
+    connection: Connection,
+    experiment_id: ExperimentId,
+    item_ids: Sequence[ItemId],
+    status: ItemStatus,
+) -> None:
+    """Show these items and their turns in another state, with no other change."""
+    if not item_ids:
+        return
+    which = {
+        "experiment": experiment_id,
+        "item_ids": as_list(item_ids),
+        "new_status": status.value,
+    }
+    for statement in _SHOW_STATUS:
+        connection.execute(statement, which)

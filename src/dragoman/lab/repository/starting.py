@@ -1,0 +1,129 @@
+"""The start of a run: its rows, made inside the database, a page at a time."""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+
+from dragoman.lab.model import ItemId, Run, VersionId
+from dragoman.lab.repository.records import lineage_from
+from dragoman.lab.repository.showing import show_queued
+from dragoman.lab.repository.spans import Span
+from dragoman.lab.repository.statements import insert_into
+from dragoman.lab.repository.tables import dataset_item, item_result, item_run_log, run_log
+from dragoman.lab.states import ItemStatus, ResultState
+from dragoman.store import Connection
+
+FIRST_TRY = 1
+
+_COLUMNS = [
+    *("run_id", "item_id", "status", "result_state", "try_no", "first_try_no"),
+    *("archived_try_no", "lineage", "lease_token"),
+]
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """Which items a run takes, of those that its experiment has."""
+
+    version_id: VersionId | None
+    unfinished_only: bool = False
+    """Leave out what went well before, and reuse what the others left behind."""
+    named: tuple[ItemId, ...] | None = None
+    """Only these; None: all."""
+    most: int | None = None
+    """No more than so many; None: no limit."""
+
+
+def start_page(connection: Connection, run: Run, selection: Selection, size: int) -> bool:
+    """Make the rows of the next page of items; whether the start is done with it.
+
+    How far it got is stored with the rows, so that any process can go on from there.
+    """
+    here = connection.execute(_POSITION, {"run_id": run.run_id}).one()
+    if here.start_done:
+        return True
+    room = size if selection.most is None else min(size, selection.most - here.item_count)
+    span = _next_span(connection, run, selection, here.start_cursor, room)
+    made = add_rows(connection, run, selection, span) if span is not None else 0
+    done = span is None
+    connection.execute(
+        sa.update(run_log)
+        .where(run_log.c.id == run.run_id)
+        .values(
+            start_cursor=here.start_cursor if span is None else span.last,
+            start_done=done,
+            item_count=run_log.c.item_count + made,
+        )
+    )
+    return done
+
+
+def add_rows(connection: Connection, run: Run, selection: Selection, span: Span) -> int:
+    """Queue the items of the span that the run does not have yet; how many there were."""
+    chosen = _chosen(run, selection).where(*span.covers(dataset_item.c.id))
+    insert = insert_into(connection, item_run_log).from_select(_COLUMNS, chosen)
+    made = connection.execute(insert.on_conflict_do_nothing()).rowcount
+    if made:
+        show_queued(connection, run, span)
+    return made
+
+
+def belongs_to(run: Run, version_id: VersionId | None) -> sa.ColumnElement[bool]:
+    """Whether an item is one of the run's experiment."""
+    if version_id is None:
+        return dataset_item.c.experiment_id == run.experiment_id
+    return dataset_item.c.version_id == version_id
+
+
+_POSITION = sa.select(run_log.c.start_cursor, run_log.c.start_done, run_log.c.item_count).where(
+    run_log.c.id == sa.bindparam("run_id")
+)
+
+
+def _next_span(
+    connection: Connection, run: Run, selection: Selection, cursor: str, size: int
+) -> Span | None:
+    """The next items to look at, whether they are taken or not; None after the last."""
+    if size <= 0:
+        return None
+    if selection.named is not None:
+        ahead = sorted(item_id for item_id in selection.named if item_id > cursor)[:size]
+        return Span(cursor, ahead[-1], tuple(ahead)) if ahead else None
+    ids = (
+        sa.select(dataset_item.c.id)
+        .where(belongs_to(run, selection.version_id), dataset_item.c.id > cursor)
+        .order_by(dataset_item.c.id)
+        .limit(size)
+        .subquery()
+    )
+    last = connection.execute(sa.select(sa.func.max(ids.c.id))).scalar()
+    return None if last is None else Span(cursor, last)
+
+
+def _chosen(run: Run, selection: Selection) -> sa.Select[tuple[object, ...]]:
+    lineage: sa.ColumnElement[str] = sa.literal(lineage_from(run.run_id, FIRST_TRY))
+    source: sa.FromClause = dataset_item
+    wanted = [belongs_to(run, selection.version_id)]
+    if selection.unfinished_only:
+        earlier = sa.and_(
+            item_result.c.experiment_id == run.experiment_id,
+            item_result.c.item_id == dataset_item.c.id,
+        )
+        source = source.outerjoin(item_result, earlier)
+        lineage = sa.func.coalesce(item_result.c.lineage, lineage)
+        wanted.append(sa.func.coalesce(item_result.c.status, "") != ItemStatus.SUCCESS)
+    return (
+        sa.select(
+            sa.literal(run.run_id),
+            dataset_item.c.id,
+            sa.literal(ItemStatus.QUEUEING.value),
+            sa.literal(ResultState.INIT.value),
+            sa.literal(FIRST_TRY),
+            sa.literal(FIRST_TRY),
+            sa.literal(0),
+            lineage,
+            sa.literal(0),
+        )
+        .select_from(source)
+        .where(*wanted)
+    )

@@ -1,0 +1,83 @@
+"""The few pieces of SQL that databases write differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+
+from dragoman.store import Connection
+
+Insert = sqlite.Insert | postgresql.Insert
+
+
+class now_ms(sa.sql.functions.FunctionElement[int]):  # noqa: N801
+    """The database's own time in milliseconds since 1970: leases are shared between machines."""
+
+    type = sa.BigInteger()
+    inherit_cache = True
+
+
+@compiles(now_ms, "sqlite")
+def _now_on_sqlite(element: now_ms, compiler: SQLCompiler, **options: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000.0 AS INTEGER)"
+
+
+@compiles(now_ms, "postgresql")
+def _now_on_postgresql(element: now_ms, compiler: SQLCompiler, **options: Any) -> str:
+    # Not now(), which is the time at which the transaction began.
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+class _each_of(sa.sql.functions.FunctionElement[str]):  # noqa: N801
+    """The elements of a JSON list of texts, as rows."""
+
+    inherit_cache = True
+
+
+@compiles(_each_of, "sqlite")
+def _each_on_sqlite(element: _each_of, compiler: SQLCompiler, **options: Any) -> str:
+    return f"json_each({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_each_of, "postgresql")
+def _each_on_postgresql(element: _each_of, compiler: SQLCompiler, **options: Any) -> str:
+    listed = compiler.process(element.clauses, **options)
+    return f"json_array_elements_text(CAST({listed} AS JSON))"
+
+
+def insert_into(connection: Connection, table: sa.Table) -> Insert:
+    """An INSERT that can say what to do with rows that are there already."""
+    if connection.dialect == "postgresql":
+        return postgresql.insert(table)
+    return sqlite.insert(table)
+
+
+def among(
+    column: sa.ColumnElement[Any], parameter: str, listed: str | None = None
+) -> sa.ColumnElement[bool]:
+    """Whether the column is in a list that `as_list` made, given now or to the parameter later.
+
+    The list travels as one value, so that a statement is the same, and prepared once, however
+    many ids there are.
+    """
+    given = sa.bindparam(parameter, listed, type_=sa.Text, required=listed is None)
+    each = _each_of(given).table_valued("value")
+    return column.in_(sa.select(each.c.value))
+
+
+def as_list(ids: Iterable[str]) -> str:
+    """Ids as the value of a parameter of `among`."""
+    return msgspec.json.encode(list(ids)).decode()
+
+
+def storable(text: str) -> str:
+    """The text as every database can keep it: no zero character, no half of one."""
+    if not text.isascii():
+        text = text.encode("utf-8", "replace").decode()
+    return text.replace("\x00", "�")

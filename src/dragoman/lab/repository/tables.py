@@ -1,0 +1,291 @@
+"""The lab's tables.
+
+Three layers. What was asked for: datasets, experiments, runs. What scheduling sees, appended per
+run: the thin `item_run_log` and the fat `turn_run_log`. What users see, one row an item or turn:
+`item_result` and `turn_result`, which refer to outputs and scores that are written once.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from dragoman.store import long_text, metadata, short_text, time_ms
+
+_ID = 64
+_STATE = 16
+_CODE = 64
+_RECORD = 120
+
+
+def _tenant() -> sa.Column[str]:
+    return sa.Column("tenant", short_text(), nullable=False)
+
+
+def _id(name: str, *, null: bool = False) -> sa.Column[str]:
+    return sa.Column(name, short_text(_ID), nullable=null)
+
+
+# --- what was asked for ---------------------------------------------------------------------------
+
+dataset = sa.Table(
+    "dataset",
+    metadata,
+    sa.Column("id", short_text(_ID), primary_key=True),
+    _tenant(),
+    sa.Column("name", short_text(), nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.UniqueConstraint("tenant", "name"),
+)
+
+dataset_version = sa.Table(
+    "dataset_version",
+    metadata,
+    sa.Column("id", short_text(_ID), primary_key=True),
+    _tenant(),
+    _id("dataset_id"),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("schema_json", long_text(), nullable=False),
+    sa.Column("item_count", sa.Integer, nullable=False),
+    sa.Column("max_turns", sa.Integer, nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.UniqueConstraint("dataset_id", "version"),
+)
+"""Written last: the items of a version that is not here are leftovers of a broken import."""
+
+dataset_item = sa.Table(
+    "dataset_item",
+    metadata,
+    sa.Column("id", short_text(_ID), primary_key=True),
+    _tenant(),
+    _id("version_id", null=True),
+    _id("experiment_id", null=True),
+    sa.Column("turn_count", sa.Integer, nullable=False),
+    sa.Column("turns_json", long_text(), nullable=False),
+    # The start of a run reads these three and never the turns themselves.
+    sa.Index(None, "version_id", "id", "turn_count"),
+    sa.Index(None, "experiment_id", "id", "turn_count"),
+)
+
+experiment = sa.Table(
+    "experiment",
+    metadata,
+    sa.Column("id", short_text(_ID), primary_key=True),
+    _tenant(),
+    sa.Column("name", short_text(), nullable=False),
+    _id("dataset_version_id", null=True),
+    sa.Column("spec_json", long_text(), nullable=False),
+    sa.Column("status", short_text(_STATE), nullable=False),
+    sa.Column("reason", long_text()),
+    _id("run_id", null=True),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("started_at_ms", time_ms()),
+    sa.Column("ended_at_ms", time_ms()),
+    sa.Column("next_run_at_ms", time_ms()),
+    sa.UniqueConstraint("tenant", "name"),
+    sa.Index(None, "tenant", "created_at_ms", "id"),
+)
+
+run_log = sa.Table(
+    "run_log",
+    metadata,
+    sa.Column("id", short_text(_ID), primary_key=True),
+    _tenant(),
+    _id("experiment_id"),
+    sa.Column("mode", short_text(_STATE), nullable=False),
+    sa.Column("status", short_text(_STATE), nullable=False),
+    sa.Column("reason", long_text()),
+    sa.Column("item_ids_json", long_text(), nullable=False),
+    sa.Column("trial_items", sa.Integer),
+    sa.Column("start_cursor", short_text(_ID), nullable=False),
+    sa.Column("start_done", sa.Boolean, nullable=False),
+    sa.Column("item_count", sa.Integer, nullable=False),
+    sa.Column("embedded", sa.Boolean, nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("started_at_ms", time_ms()),
+    sa.Column("ended_at_ms", time_ms()),
+    sa.Index(None, "status", "tenant"),
+    sa.Index(None, "experiment_id", "created_at_ms"),
+)
+
+# --- what scheduling sees -------------------------------------------------------------------------
+
+item_run_log = sa.Table(
+    "item_run_log",
+    metadata,
+    sa.Column("run_id", short_text(_ID), primary_key=True),
+    sa.Column("item_id", short_text(_ID), primary_key=True),
+    sa.Column("status", short_text(_STATE), nullable=False),
+    sa.Column("result_state", short_text(_STATE), nullable=False),
+    sa.Column("try_no", sa.Integer, nullable=False),
+    sa.Column("first_try_no", sa.Integer, nullable=False),
+    sa.Column("archived_try_no", sa.Integer, nullable=False),
+    sa.Column("lineage", short_text(_RECORD), nullable=False),
+    sa.Column("lease_owner", short_text(_ID)),
+    sa.Column("lease_token", sa.BigInteger, nullable=False),
+    sa.Column("lease_expires_at", time_ms()),
+    # Every scan names run, result_state and status: what is archived is out of its sight.
+    sa.Index(None, "run_id", "result_state", "status", "item_id"),
+    sqlite_with_rowid=False,
+)
+"""One row an item and run. `lineage` says since which try outputs and scores may be reused."""
+
+turn_run_log = sa.Table(
+    "turn_run_log",
+    metadata,
+    sa.Column("run_id", short_text(_ID), primary_key=True),
+    sa.Column("item_id", short_text(_ID), primary_key=True),
+    sa.Column("turn_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("try_no", sa.Integer, primary_key=True, autoincrement=False),
+    _tenant(),
+    sa.Column("status", short_text(_STATE), nullable=False),
+    sa.Column("target_record_id", short_text(_RECORD)),
+    sa.Column("error_code", short_text(_CODE)),
+    sa.Column("error_message", long_text()),
+    sa.Column("logged_at_ms", time_ms(), nullable=False),
+)
+"""One row a turn and try, never changed."""
+
+turn_score = sa.Table(
+    "turn_score",
+    metadata,
+    sa.Column("run_id", short_text(_ID), primary_key=True),
+    sa.Column("item_id", short_text(_ID), primary_key=True),
+    sa.Column("turn_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("try_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("evaluator_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("evaluator_record_id", short_text(_RECORD), nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Which scores a try has; a score that was reused is referred to again."""
+
+# --- what users see -------------------------------------------------------------------------------
+
+item_result = sa.Table(
+    "item_result",
+    metadata,
+    sa.Column("experiment_id", short_text(_ID), primary_key=True),
+    sa.Column("item_id", short_text(_ID), primary_key=True),
+    _tenant(),
+    _id("run_id"),
+    sa.Column("status", short_text(_STATE), nullable=False),
+    sa.Column("try_no", sa.Integer, nullable=False),
+    sa.Column("lineage", short_text(_RECORD), nullable=False),
+    sa.Index(None, "experiment_id", "status", "item_id"),
+    sqlite_with_rowid=False,
+)
+
+turn_result = sa.Table(
+    "turn_result",
+    metadata,
+    sa.Column("experiment_id", short_text(_ID), primary_key=True),
+    sa.Column("item_id", short_text(_ID), primary_key=True),
+    sa.Column("turn_no", sa.Integer, primary_key=True, autoincrement=False),
+    _tenant(),
+    _id("run_id"),
+    sa.Column("try_no", sa.Integer, nullable=False),
+    sa.Column("status", short_text(_STATE), nullable=False),
+    sa.Column("target_record_id", short_text(_RECORD)),
+    sa.Column("error_code", short_text(_CODE)),
+    sa.Column("error_message", long_text()),
+)
+
+target_record = sa.Table(
+    "target_record",
+    metadata,
+    sa.Column("id", short_text(_RECORD), primary_key=True),
+    _tenant(),
+    _id("run_id"),
+    _id("item_id"),
+    sa.Column("turn_no", sa.Integer, nullable=False),
+    sa.Column("output_json", long_text(), nullable=False),
+    sa.Column("main", short_text(), nullable=False),
+    sa.Column("latency_ms", sa.Float, nullable=False),
+    sa.Column("tokens", sa.BigInteger),
+    sa.Column("cost", sa.Float),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+)
+
+evaluator_record = sa.Table(
+    "evaluator_record",
+    metadata,
+    sa.Column("id", short_text(_RECORD), primary_key=True),
+    _tenant(),
+    _id("run_id"),
+    _id("item_id"),
+    sa.Column("turn_no", sa.Integer, nullable=False),
+    sa.Column("name", short_text(), nullable=False),
+    sa.Column("score", sa.Float),
+    sa.Column("label", long_text()),
+    sa.Column("reason", long_text()),
+    sa.Column("error_code", short_text(_CODE)),
+    sa.Column("error_message", long_text()),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+)
+
+experiment_stats = sa.Table(
+    "experiment_stats",
+    metadata,
+    sa.Column("run_id", short_text(_ID), primary_key=True),
+    _id("experiment_id"),
+    _tenant(),
+    *(
+        sa.Column(name, sa.Integer, nullable=False)
+        for name in ("queueing", "processing", "success", "fail", "terminated")
+    ),
+    sa.Column("tokens", sa.BigInteger, nullable=False),
+    sa.Column("cost", sa.Float, nullable=False),
+    sa.Index(None, "tenant"),
+    sa.Index(None, "experiment_id"),
+)
+"""What runs used up, added as it is used; their final counts, written at the end."""
+
+experiment_aggregate = sa.Table(
+    "experiment_aggregate",
+    metadata,
+    sa.Column("run_id", short_text(_ID), primary_key=True),
+    _id("experiment_id"),
+    _tenant(),
+    sa.Column("aggregates_json", long_text(), nullable=False),
+    sa.Index(None, "experiment_id"),
+)
+"""The experiment's aggregates as they were when a run of it ended."""
+
+# --- who may do what ------------------------------------------------------------------------------
+
+lease = sa.Table(
+    "lease",
+    metadata,
+    sa.Column("name", short_text(), primary_key=True),
+    sa.Column("owner", short_text(_ID), nullable=False),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", time_ms(), nullable=False),
+)
+"""Who drives a run; the token grows with every new owner."""
+
+quota = sa.Table(
+    "quota",
+    metadata,
+    sa.Column("tenant", short_text(), primary_key=True),
+    sa.Column("running_experiments", sa.Integer),
+    sa.Column("tokens", sa.BigInteger),
+    sa.Column("cost", sa.Float),
+)
+"""Limits of one tenant where they differ from the settings; also the row its starts lock."""
+
+annotation = sa.Table(
+    "annotation",
+    metadata,
+    sa.Column("id", short_text(_ID), primary_key=True),
+    _tenant(),
+    _id("experiment_id"),
+    _id("item_id"),
+    sa.Column("turn_no", sa.Integer, nullable=False),
+    sa.Column("name", short_text(), nullable=False),
+    sa.Column("score", sa.Float),
+    sa.Column("label", long_text()),
+    sa.Column("correction", long_text()),
+    sa.Column("author", short_text(), nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "experiment_id", "item_id", "turn_no"),
+)
+"""What people said of a row."""

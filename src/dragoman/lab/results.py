@@ -1,0 +1,85 @@
+"""What came out of experiments: rows, and what they amount to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from dragoman.errors import NotFound
+from dragoman.ids import TenantId
+from dragoman.lab.filters import EVERYTHING, Filter
+from dragoman.lab.model import Experiment, ExperimentId, ItemId, ResultRow, RunId
+from dragoman.lab.repository import aggregates, experiments, results, runs
+from dragoman.store import Connection, Store
+
+Aggregate = aggregates.Aggregate
+Aggregates = aggregates.Aggregates
+Place = results.Place
+Sorting = results.Sorting
+
+
+class Results:
+    """Reads results for the tenant that an experiment belongs to."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def page(
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        *,
+        wanted: Filter = EVERYTHING,
+        sorting: Sequence[Sorting] = (),
+        after: Place | None = None,
+        most: int = 100,
+        run_id: str | None = None,
+    ) -> tuple[list[ResultRow], Place | None]:
+        """Some rows, and where the next ones begin, if there are more."""
+
+        def read(connection: Connection) -> tuple[list[ResultRow], Place | None]:
+            found, run = _asked_for(connection, tenant, experiment_id, run_id)
+            shown = results.shown_turns(found.experiment_id, run)
+            return results.result_page(connection, shown, wanted, sorting, after, most)
+
+        return await self._store.read(read)
+
+    async def of_items(
+        self, experiment_id: ExperimentId, item_ids: Sequence[ItemId]
+    ) -> list[ResultRow]:
+        """Every turn of these items, as they stand."""
+        return await self._store.read(lambda c: results.rows_of_items(c, experiment_id, item_ids))
+
+    async def aggregates(
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        *,
+        wanted: Filter = EVERYTHING,
+        run_id: str | None = None,
+    ) -> Aggregates:
+        """What the rows amount to; final when the experiment is."""
+
+        def read(connection: Connection) -> Aggregates:
+            found, run = _asked_for(connection, tenant, experiment_id, run_id)
+            return aggregates.aggregates_of(
+                connection, found.experiment_id, run_id=run, wanted=wanted
+            )
+
+        return await self._store.read(read)
+
+
+def _asked_for(
+    connection: Connection, tenant: TenantId, experiment_id: str, run_id: str | None
+) -> tuple[Experiment, RunId | None]:
+    """The experiment, and the run of it that is asked for, if one is."""
+    found = experiments.find_experiment(connection, experiment_id, tenant=tenant)
+    if found is None:
+        raise NotFound(
+            f"No experiment has the id {experiment_id!r}; `dragoman experiment list` shows them."
+        )
+    if run_id is None:
+        return found, None
+    run = runs.find_run(connection, RunId(run_id))
+    if run is None or run.experiment_id != found.experiment_id:
+        raise NotFound(f"Experiment {experiment_id} has no run {run_id!r}.")
+    return found, run.run_id

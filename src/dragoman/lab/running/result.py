@@ -1,0 +1,115 @@
+"""What `lab.run` gives back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from dragoman.ids import TenantId
+from dragoman.lab.filters import parse_filter
+from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId, Stats
+from dragoman.lab.results import Aggregate, Aggregates, Place, Results
+from dragoman.lab.states import RunStatus
+from dragoman.store import open_store
+
+_ROWS_AT_ONCE = 1000
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """How an experiment ended. It prints as a few lines for people."""
+
+    name: str
+    status: RunStatus
+    reason: str | None
+    stats: Stats
+    aggregates: Aggregates
+
+    @property
+    def scores(self) -> Mapping[str, Aggregate]:
+        """Each score by its name: count, errors, mean, pass_rate and so on."""
+        return self.aggregates.scores
+
+    def __str__(self) -> str:
+        stats = self.stats
+        first = f"{self.name}: {self.status}, {stats.success} succeeded, {stats.fail} failed"
+        lines = [first, *([self.reason] if self.reason else [])]
+        for name, score in self.scores.items():
+            mean = "none" if score.mean is None else f"{score.mean:.4g}"
+            lines.append(f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors")
+        return "\n".join(lines)
+
+
+class RunResult:
+    """An experiment that was run; its rows are read from the database when they are asked for."""
+
+    def __init__(
+        self,
+        database_url: str,
+        tenant: TenantId,
+        experiment_id: ExperimentId,
+        run_id: RunId,
+        summary: Summary,
+    ) -> None:
+        self._database_url = database_url
+        self._tenant = tenant
+        self.experiment_id = experiment_id
+        self.run_id = run_id
+        self.summary = summary
+
+    def __repr__(self) -> str:
+        return f"<RunResult {self.experiment_id}: {self.summary.status}>"
+
+    def rows(
+        self,
+        filter: Mapping[str, JsonValue] | None = None,  # noqa: A002 - what it is called everywhere
+        *,
+        limit: int | None = None,
+    ) -> list[ResultRow]:
+        """The rows, one a turn, in the order of the dataset; of a filter, those that pass it."""
+        # In a thread of its own: whoever asks may be inside an event loop, as notebooks are.
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, self._read(filter, limit)).result()
+
+    def to_pandas(self) -> Any:
+        """The rows as a pandas DataFrame: `input.NAME`, `output.NAME` and `score.NAME` columns."""
+        try:
+            pandas = import_module("pandas")
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError(
+                "pandas is not installed; run `pip install pandas`, or use result.rows()."
+            ) from None
+        return pandas.DataFrame([_flat(row) for row in self.rows()])
+
+    async def _read(
+        self, tree: Mapping[str, JsonValue] | None, limit: int | None
+    ) -> list[ResultRow]:
+        wanted = parse_filter(tree)
+        rows: list[ResultRow] = []
+        after: Place | None = None
+        async with await open_store(self._database_url) as store:
+            while limit is None or len(rows) < limit:
+                most = _ROWS_AT_ONCE if limit is None else min(_ROWS_AT_ONCE, limit - len(rows))
+                page, after = await Results(store).page(
+                    self._tenant, self.experiment_id, wanted=wanted, after=after, most=most
+                )
+                rows += page
+                if after is None:
+                    break
+        return rows
+
+
+def _flat(row: ResultRow) -> dict[str, Any]:
+    plain = ("item_id", "turn", "run_id", "status", "latency_ms", "tokens", "cost")
+    return {
+        **{name: getattr(row, name) for name in plain},
+        **{f"input.{name}": value for name, value in row.input.items()},
+        **{f"output.{name}": value for name, value in row.output.items()},
+        **{f"score.{name}": cell.score for name, cell in row.scores.items()},
+        "error_code": row.error_code,
+        "error_message": row.error_message,
+    }

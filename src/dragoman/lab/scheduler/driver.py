@@ -1,0 +1,253 @@
+"""Driving one run: from its first row to its end, under a lease that only one process has."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+
+from dragoman.clock import Clock
+from dragoman.errors import StoreError
+from dragoman.lab.chain import Handler, chain
+from dragoman.lab.feed import Feed, ItemsArchived, RunEnded
+from dragoman.lab.model import Experiment, ItemId, Run, RunId
+from dragoman.lab.queue import Offer, Queue
+from dragoman.lab.repository import (
+    Held,
+    Ousted,
+    aggregates,
+    ending,
+    experiments,
+    items,
+    leases,
+    runs,
+)
+from dragoman.lab.scheduler.rescue import archive_one_by_one, give_up_run
+from dragoman.lab.scheduler.step import Plan, Step, refill, take_step
+from dragoman.lab.states import ENDED
+from dragoman.observability import Metrics, get_logger
+from dragoman.settings import LabSettings
+from dragoman.store import Connection, Store
+
+RENEWALS_IN_A_LEASE = 3
+STRIKES = 3
+"""How often in a row a run may break, in ways nobody foresaw, before it is given up as failed."""
+
+_TROUBLE_PAUSE_SECONDS = 0.5
+
+
+class Drive:
+    """A run on its way through the chain."""
+
+    def __init__(self, run_id: RunId) -> None:
+        self.run_id = run_id
+        self.wake = asyncio.Event()
+        self.held: Held | None = None
+        self.strikes = 0
+        """How often it broke since it last got anywhere."""
+
+
+class Driver:
+    """Drives runs, each in a task of its own: error shield, state check, lock, execution."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        settings: LabSettings,
+        feed: Feed,
+        *,
+        owner: str,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._settings = settings
+        self._feed = feed
+        self._owner = owner
+        self._clock = clock
+        self._metrics = metrics
+        self._log = get_logger(__name__, clock)
+        self._lease_ms = round(settings.lease_seconds * 1000)
+        self._tick_seconds = min(
+            settings.safety_tick_ms / 1000, settings.lease_seconds / RENEWALS_IN_A_LEASE
+        )
+        self.drive: Handler[Drive] = chain([self._shield, self._check, self._lock], self._execute)
+
+    # --- the chain ------------------------------------------------------------------------------
+
+    async def _shield(self, drive: Drive, then: Handler[Drive]) -> None:
+        """Keep one run's trouble from the others, and go on with it when the trouble has passed."""
+        while True:
+            try:
+                await then(drive)
+                return
+            except Ousted:
+                self._log.info("lab_run_taken_over", run_id=drive.run_id)
+                return
+            except StoreError as error:
+                self._log.warning_limited(
+                    "lab_run_waits", key=drive.run_id, every_seconds=10, reason=error.message
+                )
+            except Exception as error:
+                self._log.exception("lab_run_broke", run_id=drive.run_id)
+                drive.strikes += 1
+                if drive.strikes >= STRIKES:
+                    await self._give_up(drive.run_id, f"{type(error).__name__}: {error}")
+            await asyncio.sleep(_TROUBLE_PAUSE_SECONDS)
+
+    async def _give_up(self, run_id: RunId, reason: str) -> None:
+        """End a run that nobody can drive, unless somebody else does by now."""
+        at_ms = self._clock.now_ms()
+
+        def give_up(connection: Connection) -> Run | None:
+            name = runs.lease_name(run_id)
+            held = leases.take(connection, name, self._owner, self._lease_ms)
+            return held and give_up_run(connection, held, run_id, reason, at_ms)
+
+        try:
+            ended = await self._store.write(give_up)
+        except Exception:
+            self._log.exception("lab_run_cannot_end", run_id=run_id)
+            return
+        if ended is not None:
+            self._tell_end(ended)
+
+    async def _check(self, drive: Drive, then: Handler[Drive]) -> None:
+        """Leave alone what has ended by now."""
+        run = await self._store.read(lambda c: runs.find_run(c, drive.run_id))
+        if run is not None and run.status not in ENDED:
+            await then(drive)
+
+    async def _lock(self, drive: Drive, then: Handler[Drive]) -> None:
+        """Let only one process drive a run; another takes over when this one falls silent."""
+        name = runs.lease_name(drive.run_id)
+        held = await self._store.write(lambda c: leases.take(c, name, self._owner, self._lease_ms))
+        if held is None:
+            return
+        drive.held = held
+        try:
+            await then(drive)
+        finally:
+            await self._store.write(lambda c: leases.release(c, held))
+
+    async def _execute(self, drive: Drive) -> None:
+        """Take step after step, when something happened or the safety tick came, until the end."""
+        assert drive.held is not None
+        held = drive.held
+        found = await self._store.read(lambda c: _run_and_experiment(c, drive.run_id))
+        if found is None:
+            # It ended between the look at it and the lease, by whoever drove it before.
+            await self._store.write(lambda c: leases.forget(c, held))
+            return
+        run, experiment = found
+        await self._offer_again(run)
+        looked_at = float("-inf")
+        while True:
+            drive.wake.clear()
+            now = self._clock.monotonic()
+            look_around = now - looked_at >= self._tick_seconds
+            looked_at = now if look_around else looked_at
+            plan = self._plan(held, run, experiment, look_around)
+            handed_out = await self._refill(plan)
+            step = await self._step(msgspec.structs.replace(plan, handed_out=handed_out))
+            drive.strikes = 0
+            experiment = step.experiment
+            self._tell(step)
+            if step.ended is not None:
+                await self._keep_aggregates(step.run)
+                return
+            if not step.more:
+                await _woken(drive.wake, self._tick_seconds)
+
+    async def _offer_again(self, run: Run) -> None:
+        """Tell workers of what was handed out before, perhaps by a process that is gone."""
+        most = self._settings.max_item_concurrency
+        offered = await self._store.read(lambda c: items.offered(c, run.run_id, most))
+        if offered:
+            self._queue.offers.put(Offer(run.run_id, tuple(offered)))
+
+    # --- one step -------------------------------------------------------------------------------
+
+    def _plan(self, held: Held, run: Run, experiment: Experiment, look_around: bool) -> Plan:
+        asked = experiment.spec.concurrency or self._settings.item_concurrency
+        return Plan(
+            held,
+            run,
+            experiment,
+            concurrency=min(asked, self._settings.max_item_concurrency),
+            lease_ms=self._lease_ms,
+            at_ms=self._clock.now_ms(),
+            look_around=look_around,
+        )
+
+    async def _refill(self, plan: Plan) -> list[ItemId]:
+        handed_out = await self._store.write(lambda c: refill(c, plan))
+        if handed_out:
+            self._queue.offers.put(Offer(plan.run.run_id, tuple(handed_out)))
+        return handed_out
+
+    async def _step(self, plan: Plan) -> Step:
+        try:
+            return await self._store.write(lambda c: take_step(c, plan))
+        except Ousted:
+            raise
+        except Exception:
+            moved = await archive_one_by_one(self._store, plan, self._log)
+            if not moved:
+                raise
+            step = await self._store.write(lambda c: take_step(c, plan))
+            return msgspec.structs.replace(step, archived=[*moved, *step.archived])
+
+    async def _keep_aggregates(self, run: Run) -> None:
+        """Keep what the scores amount to at the end of this run, unless the next has begun."""
+
+        def amount(connection: Connection) -> aggregates.Aggregates | None:
+            now = experiments.find_experiment(connection, run.experiment_id)
+            if now is None or now.run_id != run.run_id:
+                return None
+            return aggregates.aggregates_of(connection, run.experiment_id)
+
+        found = await self._store.read(amount)
+        if found is not None:
+            await self._store.write(lambda c: ending.keep_aggregates(c, run, found))
+
+    def _tell(self, step: Step) -> None:
+        run = step.run
+        if step.terminated:
+            self._queue.stops.put(run.run_id)
+        lost = len(step.taken_back.queued) + len(step.taken_back.lost)
+        if lost:
+            self._metrics.lab_zombies.inc(lost)
+            self._log.warning("lab_items_taken_back", run_id=run.run_id, items=lost)
+        for one in step.archived:
+            self._metrics.lab_items.labels(one.status.value).inc()
+        if step.archived:
+            item_ids = tuple(one.item_id for one in step.archived)
+            self._feed.publish(ItemsArchived(run.experiment_id, run.run_id, item_ids))
+        if step.ended is not None:
+            self._tell_end(msgspec.structs.replace(run, status=step.ended))
+
+    def _tell_end(self, run: Run) -> None:
+        self._queue.stops.put(run.run_id)
+        self._log.info("lab_run_ended", run_id=run.run_id, status=run.status.value)
+        self._feed.publish(RunEnded(run.experiment_id, run.run_id, run.status))
+
+
+def _run_and_experiment(connection: Connection, run_id: RunId) -> tuple[Run, Experiment] | None:
+    """The run with its experiment; None once it has ended."""
+    run = runs.find_run(connection, run_id)
+    if run is None or run.status in ENDED:
+        return None
+    experiment = experiments.find_experiment(connection, run.experiment_id)
+    assert experiment is not None, "an experiment with a run that has not ended is never deleted"
+    return run, experiment
+
+
+async def _woken(wake: asyncio.Event, timeout_seconds: float) -> None:
+    try:
+        async with asyncio.timeout(timeout_seconds):
+            await wake.wait()
+    except TimeoutError:
+        pass

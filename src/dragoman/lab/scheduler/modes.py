@@ -1,0 +1,42 @@
+"""The modes of a run: each says which items it takes and what it takes over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.lab.model import Experiment, Run
+from dragoman.lab.repository import Selection
+from dragoman.lab.states import Mode
+
+Strategy = Callable[[Experiment, Run], Selection]
+
+
+def _everything(experiment: Experiment, run: Run) -> Selection:
+    return Selection(experiment.spec.dataset_version_id)
+
+
+def _what_did_not_succeed(experiment: Experiment, run: Run) -> Selection:
+    return Selection(experiment.spec.dataset_version_id, unfinished_only=True)
+
+
+def _the_named_items(experiment: Experiment, run: Run) -> Selection:
+    return Selection(experiment.spec.dataset_version_id, named=run.item_ids)
+
+
+def _the_first_items(experiment: Experiment, run: Run) -> Selection:
+    return Selection(experiment.spec.dataset_version_id, most=run.trial_items)
+
+
+STRATEGIES: dict[Mode, Strategy] = {
+    Mode.SUBMIT: _everything,
+    Mode.RETRY_ALL: _everything,
+    Mode.FAIL_RETRY: _what_did_not_succeed,
+    Mode.RETRY_ITEMS: _the_named_items,
+    Mode.TRIAL: _the_first_items,
+}
+"""A mode that is not here cannot be started."""
+
+
+def selection_of(experiment: Experiment, run: Run) -> Selection:
+    """Which items the run takes."""
+    return STRATEGIES[run.mode](experiment, run)

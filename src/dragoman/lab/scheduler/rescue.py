@@ -1,0 +1,94 @@
+"""When a step cannot be taken as a whole: results are moved one by one, or the run is given up."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+
+from dragoman.lab.model import ItemId, Run, RunId
+from dragoman.lab.repository import (
+    Held,
+    Logged,
+    Ousted,
+    archiving,
+    ending,
+    giving_up,
+    leases,
+    runs,
+)
+from dragoman.lab.scheduler.step import ARCHIVE_BATCH, TERMINATE_BATCH, Plan
+from dragoman.lab.states import ENDED, ItemStatus, RunStatus
+from dragoman.observability import Log
+from dragoman.store import Connection, Store, Work
+
+
+async def archive_one_by_one(store: Store, plan: Plan, log: Log) -> list[Logged]:
+    """Move results alone, each in a transaction, and close those that cannot be moved.
+
+    One item that cannot be archived must not hold up the others. Returns what was dealt with.
+    """
+    logged = await store.read(lambda c: archiving.waiting_items(c, plan.run, ARCHIVE_BATCH))
+    moved: list[Logged] = []
+    for one in logged:
+        if await _archived(store, plan, one) or await _archived(store, plan, one):
+            moved.append(one)
+            continue
+        log.error("lab_item_not_archived", run_id=plan.run.run_id, item_id=one.item_id)
+        await _close(store, plan, one.item_id)
+        moved.append(Logged(one.item_id, ItemStatus.FAIL))
+    return moved
+
+
+async def _archived(store: Store, plan: Plan, one: Logged) -> bool:
+    return await _done(store, plan, lambda c: archiving.archive(c, plan.run, [one]))
+
+
+async def _close(store: Store, plan: Plan, item_id: ItemId) -> None:
+    """Close the item; its turns, too, if they are not what cannot be written."""
+    for with_turns in (True, False):
+        close = partial(
+            archiving.give_up_archiving, run=plan.run, item_id=item_id, with_turns=with_turns
+        )
+        if await _done(store, plan, close):
+            return
+
+
+async def _done(store: Store, plan: Plan, work: Work[None]) -> bool:
+    """Whether the database did this, alone and under the driver's lease."""
+
+    def fenced(connection: Connection) -> None:
+        leases.require(connection, plan.held)
+        work(connection)
+
+    try:
+        await store.write(fenced)
+    except Ousted:
+        raise
+    except Exception:
+        # A database that is away is not the item's fault: then this fails, too.
+        await store.write(lambda c: leases.require(c, plan.held))
+        return False
+    return True
+
+
+def give_up_run(
+    connection: Connection, held: Held, run_id: RunId, reason: str, at_ms: int
+) -> Run | None:
+    """End a run that breaks again and again, so that it does not stay for ever.
+
+    The run as it ended; None when it had ended before.
+    """
+    leases.forget(connection, held)
+    run = runs.find_run(connection, run_id, lock=True)
+    if run is None or run.status in ENDED:
+        return None
+    while giving_up.terminate(connection, run, reason, TERMINATE_BATCH):
+        pass
+    while logged := archiving.logged_items(connection, run, ARCHIVE_BATCH):
+        archiving.archive(connection, run, logged)
+    killed = run.status is RunStatus.TERMINATING
+    status = RunStatus.TERMINATED if killed else RunStatus.FAILED
+    ending.keep_counts(connection, run.run_id)
+    runs.change_status(connection, run, status, at_ms=at_ms, reason=f"The run broke: {reason}")
+    return msgspec.structs.replace(run, status=status)

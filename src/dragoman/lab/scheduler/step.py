@@ -1,0 +1,122 @@
+"""One step of a run: everything that is due, in one transaction under the driver's lease."""
+
+from __future__ import annotations
+
+import msgspec
+
+from dragoman.lab.model import Experiment, ItemId, Run
+from dragoman.lab.repository import (
+    Held,
+    Logged,
+    TakenBack,
+    archiving,
+    dispatching,
+    ending,
+    experiments,
+    giving_up,
+    leases,
+    runs,
+    showing,
+    starting,
+)
+from dragoman.lab.scheduler.modes import selection_of
+from dragoman.lab.states import WORKING, RunStatus
+from dragoman.store import Connection
+
+START_PAGE = 1_000
+ARCHIVE_BATCH = 500
+TERMINATE_BATCH = 500
+"""Rows that one transaction makes or moves: enough to be quick, few enough to let others in."""
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What a driver knows before a step."""
+
+    held: Held
+    run: Run
+    experiment: Experiment
+    concurrency: int
+    lease_ms: int
+    at_ms: int
+    look_around: bool
+    """Also do what is not worth doing every time: renew the lease, look for lost workers."""
+    handed_out: list[ItemId] = []
+    """Items that workers have, and that users are not shown so yet."""
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a step found and did."""
+
+    run: Run
+    experiment: Experiment
+    archived: list[Logged] = []
+    terminated: int = 0
+    taken_back: TakenBack = TakenBack((), ())
+    ended: RunStatus | None = None
+    more: bool = False
+    """Whether there is more to do at once."""
+
+
+def refill(connection: Connection, plan: Plan) -> list[ItemId]:
+    """Fill free places at once, before anything else is done."""
+    leases.require(connection, plan.held)
+    run = runs.find_run(connection, plan.run.run_id)
+    if run is None or run.status not in WORKING:
+        return []
+    return dispatching.dispatch(connection, run, plan.concurrency)
+
+
+def take_step(connection: Connection, plan: Plan) -> Step:
+    """Start, archive and end, as far as the run is ready for each."""
+    leases.require(connection, plan.held)
+    run, experiment = _as_of_now(connection, plan)
+    showing.show_worked_on(connection, run, plan.handed_out)
+    taken_back = TakenBack((), ())
+    started = True
+    terminated: list[ItemId] = []
+    if run.status in WORKING:
+        started = run.start_done or starting.start_page(
+            connection, run, selection_of(experiment, run), START_PAGE
+        )
+        if plan.look_around:
+            taken_back = dispatching.take_back(connection, run, experiment.spec.retries)
+    elif run.status is RunStatus.TERMINATING:
+        reason = run.reason or "The run was killed."
+        terminated = giving_up.terminate(connection, run, reason, TERMINATE_BATCH)
+    archived = archiving.logged_items(connection, run, ARCHIVE_BATCH)
+    archiving.archive(connection, run, archived)
+    more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
+    ended = None
+    if not more and not plan.handed_out:
+        ended = ending.end(connection, run.run_id, plan.at_ms)
+        if ended is not None:
+            leases.forget(connection, plan.held)
+    return Step(run, experiment, archived, len(terminated), taken_back, ended, more)
+
+
+def _as_of_now(connection: Connection, plan: Plan) -> tuple[Run, Experiment]:
+    """The run and its experiment as they are by now: killed, out of time, changed."""
+    run = runs.find_run(connection, plan.run.run_id)
+    assert run is not None, "a run that is driven is never deleted"
+    experiment = plan.experiment
+    if plan.look_around:
+        leases.renew(connection, plan.held, plan.lease_ms)
+        experiment = experiments.find_experiment(connection, run.experiment_id) or experiment
+    if run.status is RunStatus.PENDING:
+        runs.change_status(connection, run, RunStatus.PROCESSING, at_ms=plan.at_ms)
+    elif run.status in WORKING and _out_of_time(run, experiment, plan.at_ms):
+        limit = experiment.spec.time_limit_seconds
+        reason = f"The run took longer than its time limit of {limit:g} seconds."
+        runs.change_status(connection, run, RunStatus.TERMINATING, at_ms=plan.at_ms, reason=reason)
+    else:
+        return run, experiment
+    changed = runs.find_run(connection, run.run_id)
+    assert changed is not None
+    return changed, experiment
+
+
+def _out_of_time(run: Run, experiment: Experiment, now_ms: int) -> bool:
+    limit_seconds = experiment.spec.time_limit_seconds
+    if limit_seconds is None or run.started_at_ms is None:
+        return False
+    return now_ms - run.started_at_ms > limit_seconds * 1000

@@ -1,0 +1,29 @@
+"""What experiments try: targets, which turn a turn and the turns before it into an output."""
+
+from dragoman.lab.targets.columns import require_column
+from dragoman.lab.targets.context import Context
+from dragoman.lab.targets.functions import PythonFunction, find_function
+from dragoman.lab.targets.kinds import TARGETS, TargetKind, check_target, open_target
+from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn, checked_json
+from dragoman.lab.targets.registry import Registry, settings_of
+from dragoman.lab.targets.target import Target
+from dragoman.lab.targets.threads import Threads
+
+__all__ = [
+    "MAIN_COLUMN",
+    "TARGETS",
+    "Context",
+    "Output",
+    "PastTurn",
+    "PythonFunction",
+    "Registry",
+    "Target",
+    "TargetKind",
+    "Threads",
+    "check_target",
+    "checked_json",
+    "find_function",
+    "open_target",
+    "require_column",
+    "settings_of",
+]

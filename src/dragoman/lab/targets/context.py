@@ -1,0 +1,28 @@
+"""For whom experiments run, and hence what they may reach."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from dragoman.clock import Clock, SystemClock
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What targets and evaluators may use.
+
+    On a server the two lists are settings. Without a server experiments run as the user, who may
+    call what they like: then both are None.
+    """
+
+    python_allow: tuple[str, ...] | None = None
+    """Patterns of functions that may be called; None: any."""
+    http_allow: tuple[str, ...] | None = None
+    """Private hosts, addresses and networks that may be called; None: any."""
+    open_mode: bool = False
+    """Whether the server asks for no keys, as on a machine of one's own: loopback is allowed."""
+    functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    """Functions handed over in Python, by the names that settings call them."""
+    clock: Clock = field(default_factory=SystemClock)

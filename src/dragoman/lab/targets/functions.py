@@ -1,0 +1,163 @@
+"""Functions of users: found by name, called with arguments bound by name, sync or async."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import re
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from fnmatch import fnmatchcase
+from functools import partial
+from importlib import import_module
+from typing import Any
+
+from dragoman.errors import Forbidden, InvalidMessage
+from dragoman.lab.targets.context import Context
+from dragoman.lab.targets.threads import Threads
+
+_NAME = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<function>\w+)")
+_WILDCARDS = re.compile(r"[*?\[]")
+_BOUND = (
+    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+    inspect.Parameter.KEYWORD_ONLY,
+)
+
+
+class PythonFunction:
+    """A function together with what it wants to be given."""
+
+    def __init__(self, name: str, function: Callable[..., Any]) -> None:
+        self.name = name
+        self.function = function
+        try:
+            parameters = inspect.signature(function).parameters.values()
+        except (TypeError, ValueError):
+            raise InvalidMessage(
+                f"`{name}` does not tell its parameters; wrap it in a def."
+            ) from None
+        if any(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in parameters):
+            raise InvalidMessage(
+                f"`{name}` has parameters that cannot be given by name; remove the `/`."
+            )
+        self.wanted = tuple(p.name for p in parameters if p.kind in _BOUND)
+        self.required = tuple(
+            p.name for p in parameters if p.kind in _BOUND and p.default is p.empty
+        )
+        self._wants_all = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters)
+        self._is_async = _is_async(function)
+
+    def arguments(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """The values the function takes; `InvalidMessage` when one it needs is not there."""
+        if missing := self.missing(values):
+            raise InvalidMessage(
+                f"`{self.name}` takes `{missing[0]}`, but there is no such column; "
+                f"there are {', '.join(values) or 'none'}"
+            )
+        if self._wants_all:
+            return dict(values)
+        return {name: values[name] for name in self.wanted if name in values}
+
+    def missing(self, names: Iterable[str]) -> list[str]:
+        """The parameters that have to be given and are not among these names."""
+        known = set(names)
+        return [name for name in self.required if name not in known]
+
+    async def call(self, arguments: Mapping[str, Any], threads: Threads) -> Any:
+        """What the function returns or raises. A cancelled call is given up at once."""
+        if self._is_async:
+            return await _given_up_when_cancelled(self.function(**arguments))
+        value = await threads.run(partial(self.function, **arguments))
+        if inspect.iscoroutine(value):
+            return await _given_up_when_cancelled(value)
+        return value
+
+
+def find_function(name: str, context: Context, where: str) -> PythonFunction:
+    """The function called ``module:function``, or one that was handed over in Python."""
+    if name in context.functions:
+        return PythonFunction(name, context.functions[name])
+    parts = _NAME.fullmatch(name)
+    if parts is None:
+        raise _unusable(where, f"`{name}` is not of the form module:function")
+    if context.python_allow is not None and not _matches(name, context.python_allow):
+        raise _not_allowed(where, name)
+    function = _imported(parts["module"], parts["function"], where)
+    if context.python_allow is not None and not _is_own(name, function, context.python_allow):
+        raise _not_allowed(where, name)
+    return PythonFunction(name, function)
+
+
+def _imported(module: str, function: str, where: str) -> Callable[..., Any]:
+    try:
+        found = getattr(import_module(module), function, None)
+    except Exception as error:  # importing runs the module's own code
+        raise _unusable(where, f"`{module}` cannot be imported: {error}") from error
+    if found is None:
+        raise _unusable(where, f"the module `{module}` has no `{function}`")
+    if not callable(found):
+        raise _unusable(where, f"`{module}:{function}` is no function")
+    called: Callable[..., Any] = found
+    return called
+
+
+def _is_own(name: str, function: Callable[..., Any], allow: Iterable[str]) -> bool:
+    """Whether the function may be called, also by the name of where it was written.
+
+    A pattern such as ``tools.*`` means what is written there, not what is imported there: a
+    module that says ``from os import system`` does not offer ``system`` to everybody.
+    """
+    if name in allow:
+        return True
+    written = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    return _matches(written, allow)
+
+
+def _matches(name: str, patterns: Iterable[str]) -> bool:
+    dotted = name.replace(":", ".")
+    return any(
+        fnmatchcase(dotted, pattern.replace(":", "."))
+        if _WILDCARDS.search(pattern)
+        else dotted == pattern.replace(":", ".")
+        for pattern in patterns
+    )
+
+
+def _not_allowed(where: str, name: str) -> Forbidden:
+    return Forbidden(
+        f"`{where}` names `{name}`, which this server does not allow; "
+        "add it, or a pattern such as `mytools.*`, to lab.python_allow.",
+        details={"field": where},
+    )
+
+
+def _unusable(where: str, reason: str) -> InvalidMessage:
+    return InvalidMessage(f"`{where}` does not fit: {reason}.", details={"field": where})
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004  # an object with an async __call__
+    )
+
+
+_given_up: set[asyncio.Task[Any]] = set()
+"""Calls that were cancelled and have not ended yet; held, because the loop itself does not."""
+
+
+async def _given_up_when_cancelled(call: Coroutine[Any, Any, Any]) -> Any:
+    """Await a user's coroutine, which may take its time to notice that it was cancelled."""
+    task = asyncio.ensure_future(call)
+    try:
+        await asyncio.wait((task,))
+    except asyncio.CancelledError:
+        task.cancel()
+        _given_up.add(task)
+        task.add_done_callback(_forget)
+        raise
+    return task.result()
+
+
+def _forget(task: asyncio.Task[Any]) -> None:
+    _given_up.discard(task)
+    if not task.cancelled():
+        task.exception()  # looked at, so that nobody is warned about what nobody waits for

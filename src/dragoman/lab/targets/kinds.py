@@ -1,0 +1,58 @@
+"""The kinds of target there are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from dragoman.lab.model import TargetSpec
+from dragoman.lab.targets import http, python, recorded
+from dragoman.lab.targets.context import Context
+from dragoman.lab.targets.registry import Registry, settings_of
+from dragoman.lab.targets.target import Target
+
+SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
+
+
+@dataclass(frozen=True, slots=True)
+class TargetKind(Generic[SettingsT]):
+    """How targets of one kind are made. Entry points of `dragoman.targets` name one of these."""
+
+    settings: type[SettingsT]
+    """What may be set, as a struct; its JSON-schema is shown to users."""
+    open: Callable[[SettingsT, Context], Target]
+    check: Callable[[SettingsT, Collection[str], Context], None]
+    """Refuses settings that cannot work with these columns, before anything is stored."""
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON-schema of the settings."""
+        return msgspec.json.schema(self.settings)
+
+
+TARGETS: Registry[TargetKind[Any]] = Registry(
+    "target",
+    "dragoman.targets",
+    {
+        "python": TargetKind(python.Settings, python.PythonTarget, python.check),
+        "http": TargetKind(http.Settings, http.HttpTarget, http.check),
+        "recorded": TargetKind(recorded.Settings, recorded.RecordedTarget, recorded.check),
+    },
+)
+
+
+def check_target(spec: TargetSpec, columns: Collection[str], context: Context) -> None:
+    """Refuse a target that cannot work on a dataset with these columns, and say which key is why.
+
+    ``columns`` are those of the dataset and the names that the mapping gives them.
+    """
+    kind = TARGETS.find(spec.kind)
+    kind.check(settings_of(kind.settings, spec.settings, "target"), columns, context)
+
+
+def open_target(spec: TargetSpec, context: Context) -> Target:
+    """The target that a spec describes, ready to be called; whoever opens it closes it."""
+    kind = TARGETS.find(spec.kind)
+    return kind.open(settings_of(kind.settings, spec.settings, "target"), context)

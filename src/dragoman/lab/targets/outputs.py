@@ -1,0 +1,77 @@
+"""What a target gives back, and what it is told of the turns before."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+
+from dragoman.lab.model import JsonValue, Turn
+
+MAIN_COLUMN = "output"
+"""The name of a target's only, or most important, output."""
+
+MAX_DEPTH = 100
+
+
+class Output(msgspec.Struct, frozen=True):
+    """What a target made of a turn: named columns, one of which is the answer."""
+
+    columns: Mapping[str, JsonValue]
+    main: str = MAIN_COLUMN
+    tokens: int | None = None
+    cost: float | None = None
+    latency_ms: float = 0.0
+
+    @property
+    def answer(self) -> JsonValue:
+        """The value of the main column."""
+        return self.columns[self.main]
+
+
+class PastTurn(msgspec.Struct, frozen=True):
+    """A turn of the same conversation that is over."""
+
+    turn: Turn
+    output: Output
+
+
+def checked_json(value: object, where: str = "it", depth: int = 0) -> JsonValue:
+    """The value as plain JSON; ValueError says what in it cannot be stored, and where."""
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{where} is {value}, which JSON does not have")
+        return value
+    if isinstance(value, str):
+        if not (value.isascii() or _is_unicode(value)):
+            raise ValueError(f"{where} holds half a character (a lone surrogate)")
+        return value
+    if depth >= MAX_DEPTH:
+        raise ValueError(f"{where} is nested too deeply")
+    if isinstance(value, list | tuple):
+        return [checked_json(part, f"{where}[{n}]", depth + 1) for n, part in enumerate(value)]
+    if isinstance(value, Mapping):
+        if not all(isinstance(name, str) for name in value):
+            raise ValueError(f"{where} has keys that are not text")
+        return {
+            _checked_name(name): checked_json(part, f"{where}.{name}", depth + 1)
+            for name, part in value.items()
+        }
+    raise ValueError(f"{where} is a {type(value).__name__}, which is not JSON")
+
+
+def _checked_name(name: str) -> str:
+    if not _is_unicode(name):
+        raise ValueError("a key holds half a character (a lone surrogate)")
+    return name
+
+
+def _is_unicode(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

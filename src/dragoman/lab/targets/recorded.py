@@ -1,0 +1,39 @@
+"""Outputs that are already in the dataset: only the scoring is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from dragoman.lab.failures import TargetError
+from dragoman.lab.model import Turn
+from dragoman.lab.targets.columns import require_column
+from dragoman.lab.targets.context import Context
+from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Where the outputs are."""
+
+    output: str
+    """The column that holds the output."""
+
+
+def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+    require_column(settings.output, columns, "target.output")
+
+
+class RecordedTarget:
+    """Answers a turn with what the turn says was answered."""
+
+    def __init__(self, settings: Settings, context: Context) -> None:
+        self._column = settings.output
+
+    async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
+        if self._column not in turn:
+            raise TargetError(f"The turn has no column `{self._column}`.", retryable=False)
+        return Output({MAIN_COLUMN: turn[self._column]})
+
+    async def close(self) -> None:
+        pass

@@ -1,0 +1,82 @@
+"""Kinds by name: those that are built in, and those that installed packages add."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from dragoman.errors import InvalidMessage
+
+KindT = TypeVar("KindT")
+SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
+
+
+class Registry(Mapping[str, KindT], Generic[KindT]):
+    """The kinds of one sort. Entry points of `group` are looked for when first needed.
+
+    A package cannot replace what is built in.
+    """
+
+    def __init__(self, sort: str, group: str, built_in: Mapping[str, KindT]) -> None:
+        self._sort = sort
+        self._group = group
+        self._loaded = dict(built_in)
+
+    def __getitem__(self, name: str) -> KindT:
+        if name not in self._loaded:
+            self._loaded[name] = self._load(name)
+        return self._loaded[name]
+
+    def __iter__(self) -> Iterator[str]:
+        added = (point.name for point in entry_points(group=self._group))
+        return iter(dict.fromkeys([*self._loaded, *added]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def find(self, name: str) -> KindT:
+        """The kind of this name; an unknown one is refused with those that exist."""
+        try:
+            return self[name]
+        except KeyError:
+            raise InvalidMessage(
+                f"There is no {self._sort} of kind `{name}`; known are {', '.join(self)}.",
+                details={"field": f"{self._sort}.kind"},
+            ) from None
+
+    def _load(self, name: str) -> KindT:
+        for point in entry_points(group=self._group, name=name):
+            try:
+                found: KindT = point.load()
+            except Exception as error:  # whatever the package's own code raises
+                raise InvalidMessage(
+                    f"The {self._sort} kind `{name}` of {point.value} cannot be loaded: {error}",
+                    details={"field": f"{self._sort}.kind"},
+                ) from error
+            return found
+        raise KeyError(name)
+
+
+def settings_of(form: type[SettingsT], given: Mapping[str, Any], where: str) -> SettingsT:
+    """The settings in their form; `InvalidMessage` names the one that does not fit."""
+    try:
+        return msgspec.convert(dict(given), type=form)
+    except msgspec.ValidationError as error:
+        reason, _, path = str(error).partition(" - at `$")
+        key = path.rstrip("`").lstrip(".")
+        if not key and "`" in reason:
+            # A field that is missing, or that nobody knows, is named by the message itself.
+            key = reason.split("`")[-2]
+        raise InvalidMessage(
+            f"`{where}.{key}` does not fit: {reason}; `{where}` takes {_fields(form)}",
+            details={"field": f"{where}.{key}"},
+        ) from None
+
+
+def _fields(form: type[msgspec.Struct]) -> str:
+    return ", ".join(
+        f.encode_name if f.required else f"{f.encode_name}?" for f in msgspec.structs.fields(form)
+    )

@@ -1,0 +1,8 @@
+"""The worker: takes items under a lease, carries them out, writes down every step."""
+
+from dragoman.lab.worker.execution import Bench, Limits
+from dragoman.lab.worker.terms import Terms
+from dragoman.lab.worker.worker import Worker
+from dragoman.lab.worker.workplace import BenchOpener, OpenBench
+
+__all__ = ["Bench", "BenchOpener", "Limits", "OpenBench", "Terms", "Worker"]

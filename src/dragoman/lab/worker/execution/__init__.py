@@ -1,0 +1,18 @@
+"""How one item is carried out; what is stored, and by whom, is the worker's business."""
+
+from dragoman.lab.worker.execution.bench import Bench, Limits
+from dragoman.lab.worker.execution.carrying_out import carry_out
+from dragoman.lab.worker.execution.journal import Journal
+from dragoman.lab.worker.execution.limiter import Limiter
+from dragoman.lab.worker.execution.outcomes import ItemOutcome, Reusable, TurnOutcome
+
+__all__ = [
+    "Bench",
+    "ItemOutcome",
+    "Journal",
+    "Limiter",
+    "Limits",
+    "Reusable",
+    "TurnOutcome",
+    "carry_out",
+]

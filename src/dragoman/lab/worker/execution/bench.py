@@ -1,0 +1,71 @@
+"""What a worker has at hand for the items of one run: the target, the evaluators, the limits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from random import Random
+from types import MappingProxyType
+
+import msgspec
+
+from dragoman.clock import Clock
+from dragoman.lab.evaluators import Evaluator
+from dragoman.lab.model import Turn
+from dragoman.lab.targets import Target
+from dragoman.lab.worker.execution.limiter import Limiter
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How far a worker goes with one item, and with how many at once."""
+
+    concurrency: int
+    retries: int = 2
+    item_timeout_seconds: float | None = None
+    evaluator_concurrency: int | None = None
+    """Calls of one evaluator at once; None: as many as there are items."""
+
+
+class Bench:
+    """One for each run and worker; it is shared by the items that are worked on at once.
+
+    The target and each evaluator have a limiter of their own, so one that is out of breath does
+    not hold up the others. Whoever opened the target and the evaluators closes them.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        evaluators: Sequence[Evaluator],
+        limits: Limits,
+        *,
+        clock: Clock,
+        random: Random,
+        mapping: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        self.target = target
+        self.evaluators = tuple(evaluators)
+        self.limits = limits
+        self.clock = clock
+        self.random = random
+        self.target_limiter = Limiter(limits.concurrency, clock, random)
+        self.evaluator_limiters = {
+            evaluator.name: Limiter(
+                limits.evaluator_concurrency or limits.concurrency, clock, random
+            )
+            for evaluator in evaluators
+        }
+        self._mapping = mapping
+
+    def set_concurrency(self, concurrency: int) -> None:
+        """Let more or fewer items be worked on at once, from now on."""
+        self.target_limiter.most = concurrency
+        if self.limits.evaluator_concurrency is None:
+            for limiter in self.evaluator_limiters.values():
+                limiter.most = concurrency
+
+    def mapped(self, turn: Turn) -> Turn:
+        """The turn with its columns also under the names that the experiment uses for them."""
+        if not self._mapping:
+            return turn
+        renamed = {name: turn[own] for name, own in self._mapping.items() if own in turn}
+        return {**turn, **renamed}

@@ -1,0 +1,137 @@
+"""How one item is carried out: its turns in order, each through the target and the evaluators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from itertools import count
+from typing import Any, TypeVar
+
+from dragoman.errors import DragomanError, ItemTimeout
+from dragoman.lab.evaluators import Evaluator, Score
+from dragoman.lab.failures import EvaluatorError, Failure, RateLimited, TargetError, failure_of
+from dragoman.lab.model import Item, Turn
+from dragoman.lab.targets import Output, PastTurn
+from dragoman.lab.worker.execution.allowance import Allowance
+from dragoman.lab.worker.execution.backoff import backoff_seconds
+from dragoman.lab.worker.execution.bench import Bench
+from dragoman.lab.worker.execution.journal import Journal
+from dragoman.lab.worker.execution.limiter import Limiter
+from dragoman.lab.worker.execution.outcomes import ItemOutcome, Reusable, TurnOutcome
+
+T = TypeVar("T")
+
+
+async def carry_out(item: Item, past: Reusable, journal: Journal, bench: Bench) -> ItemOutcome:
+    """Carry an item out, and return its last try.
+
+    What is in `past`, or went well in an earlier try, is not called again. Each result is in the
+    journal before the next call is made. A failure is a part of the outcome; what is raised is
+    `Revoked`, or the journal's own trouble. When cancelled, it stops at once.
+    """
+    return await _Item(item, past, journal, bench).carry_out()
+
+
+class _Item:
+    """An item in hand."""
+
+    def __init__(self, item: Item, past: Reusable, journal: Journal, bench: Bench) -> None:
+        self._turns = [bench.mapped(turn) for turn in item.turns]
+        self._journal = journal
+        self._bench = bench
+        self._allowance = Allowance(bench.limits.item_timeout_seconds, bench.clock)
+        self._outputs = dict(past.outputs)
+        self._scores = [dict(past.scores_of(turn_no)) for turn_no in range(len(self._turns))]
+        self._first_try = past.first_try
+
+    async def carry_out(self) -> ItemOutcome:
+        for try_no in count(self._first_try):
+            outcome = ItemOutcome(try_no, await self._try())
+            last = (
+                not outcome.retryable
+                or try_no > self._bench.limits.retries
+                or self._allowance.used_up
+            )
+            await self._journal.try_over(outcome, last=last)
+            if last:
+                break
+            await asyncio.sleep(backoff_seconds(try_no, self._bench.random))
+        return outcome
+
+    async def _try(self) -> tuple[TurnOutcome, ...]:
+        """Go through the turns once; those after one without an output have no history to go on."""
+        outcomes: list[TurnOutcome] = []
+        history: list[PastTurn] = []
+        for turn_no, turn in enumerate(self._turns):
+            output = await self._output(turn_no, turn, history)
+            if isinstance(output, Failure):
+                outcomes.append(TurnOutcome(None, output, {}))
+                break
+            outcomes.append(TurnOutcome(output, None, await self._judged(turn_no, turn, output)))
+            history.append(PastTurn(turn, output))
+        for _ in range(len(outcomes), len(self._turns)):
+            outcomes.append(TurnOutcome(None, _not_reached(outcomes), {}))
+        return tuple(outcomes)
+
+    async def _output(self, turn_no: int, turn: Turn, history: list[PastTurn]) -> Output | Failure:
+        if turn_no in self._outputs:
+            return self._outputs[turn_no]
+        target, limiter = self._bench.target, self._bench.target_limiter
+        result = await self._result(limiter, lambda: target.call(turn, tuple(history)), TargetError)
+        await self._journal.target_done(turn_no, result)
+        if isinstance(result, Output):
+            self._outputs[turn_no] = result
+        return result
+
+    async def _judged(self, turn_no: int, turn: Turn, output: Output) -> dict[str, Score | Failure]:
+        """What each evaluator says, in the order in which the experiment names them."""
+        known = self._scores[turn_no]
+        missing = [e for e in self._bench.evaluators if e.name not in known]
+        said = await _all([self._judge(turn_no, e, turn, output) for e in missing])
+        found = dict(zip((e.name for e in missing), said, strict=True))
+        return {e.name: known.get(e.name) or found[e.name] for e in self._bench.evaluators}
+
+    async def _judge(
+        self, turn_no: int, evaluator: Evaluator, turn: Turn, output: Output
+    ) -> Score | Failure:
+        limiter = self._bench.evaluator_limiters[evaluator.name]
+        result = await self._result(limiter, lambda: evaluator.score(turn, output), EvaluatorError)
+        await self._journal.evaluator_done(turn_no, evaluator.name, result)
+        if isinstance(result, Score):
+            self._scores[turn_no][evaluator.name] = result
+        return result
+
+    async def _result(
+        self,
+        limiter: Limiter,
+        call: Callable[[], Awaitable[T]],
+        own_error: type[TargetError | EvaluatorError],
+    ) -> T | Failure:
+        """What the call returns, or why it failed; rate limits are waited out inside."""
+        try:
+            return await limiter.run(lambda: self._allowance.run(call))
+        except (own_error, RateLimited, ItemTimeout) as error:
+            return failure_of(error)
+        except DragomanError as error:
+            return failure_of(own_error(error.message))
+        except Exception as error:  # a kind from another package may raise anything
+            return failure_of(own_error(f"{type(error).__name__}: {error}"))
+
+
+async def _all(calls: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """What every call returns; the first that raises ends the others."""
+    if len(calls) == 1:
+        return [await calls[0]]  # most experiments have one evaluator: no task is needed
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as raised:
+        raise raised.exceptions[0] from None
+    return [task.result() for task in tasks]
+
+
+def _not_reached(outcomes: Sequence[TurnOutcome]) -> Failure:
+    """Why the turns after a failed one were not called."""
+    turn_no, failed = next((n, t.failure) for n, t in enumerate(outcomes, 1) if t.failure)
+    assert failed is not None
+    return Failure(failed.code, f"Not called, because turn {turn_no} failed: {failed.message}")

@@ -1,0 +1,147 @@
+"""The journal of one item: what was done under its lease, in the database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+
+import msgspec
+
+from dragoman.ids import TenantId
+from dragoman.lab.evaluators import Score
+from dragoman.lab.failures import Failure, Revoked
+from dragoman.lab.model import RecordId
+from dragoman.lab.repository import (
+    Entry,
+    Lease,
+    OutputEntry,
+    ScoreEntry,
+    TryEntry,
+    TurnEntry,
+    evaluator_record_id,
+    failure_record_id,
+    storable,
+    target_record_id,
+)
+from dragoman.lab.targets import Output
+from dragoman.lab.worker.combiner import Combiner
+from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome
+
+
+class LeaseJournal:
+    """Writes what is done on an item, for as long as its lease holds."""
+
+    def __init__(
+        self,
+        combiner: Combiner,
+        tenant: TenantId,
+        lease: Lease,
+        evaluator_numbers: Mapping[str, int],
+    ) -> None:
+        self._combiner = combiner
+        self._tenant = tenant
+        self._lease = lease
+        self._numbers = evaluator_numbers
+        self._on_their_way: list[asyncio.Future[bool]] = []
+
+    async def target_done(self, turn_no: int, result: Output | Failure) -> None:
+        if isinstance(result, Failure):
+            return  # it is written with the try, and there is nothing in it to be reused
+        lease = self._lease
+        await self._enter(
+            OutputEntry(
+                target_record_id(lease.lineage, lease.item_id, turn_no),
+                turn_no,
+                msgspec.json.encode(result.columns).decode(),
+                result.main,
+                result.latency_ms,
+                result.tokens,
+                result.cost,
+            )
+        )
+
+    async def evaluator_done(self, turn_no: int, name: str, result: Score | Failure) -> None:
+        if isinstance(result, Failure):
+            return
+        record_id = self._score_id(turn_no, name)
+        # On its way before anything that comes later, so nothing has to wait for it.
+        self._send(
+            ScoreEntry(
+                record_id,
+                turn_no,
+                name,
+                result.score,
+                _storable(result.label),
+                _storable(result.reason),
+            )
+        )
+
+    async def try_over(self, outcome: ItemOutcome, *, last: bool) -> None:
+        # Execution counts from one; a row that joined again counts on from its earlier tries.
+        try_no = self._lease.first_try_no + outcome.try_no - 1
+        for turn_no, turn in enumerate(outcome.turns):
+            self._enter_failures(turn_no, turn, try_no)
+        turns = tuple(
+            self._turn(turn_no, turn, try_no) for turn_no, turn in enumerate(outcome.turns)
+        )
+        await self._enter(TryEntry(try_no, outcome.status, last, turns))
+
+    def _turn(self, turn_no: int, turn: TurnOutcome, try_no: int) -> TurnEntry:
+        lease, error = self._lease, turn.error
+        output_id = (
+            None if turn.output is None else target_record_id(lease.lineage, lease.item_id, turn_no)
+        )
+        return TurnEntry(
+            turn_no,
+            turn.status,
+            output_id,
+            None if error is None else error.code,
+            None if error is None else storable(error.message),
+            tuple(
+                (
+                    self._numbers[name],
+                    self._failure_id(turn_no, name, try_no)
+                    if isinstance(said, Failure)
+                    else self._score_id(turn_no, name),
+                )
+                for name, said in turn.scores.items()
+            ),
+        )
+
+    def _enter_failures(self, turn_no: int, turn: TurnOutcome, try_no: int) -> None:
+        for name, said in turn.scores.items():
+            if isinstance(said, Failure):
+                record_id = self._failure_id(turn_no, name, try_no)
+                failed = ScoreEntry(
+                    record_id,
+                    turn_no,
+                    name,
+                    error_code=said.code,
+                    error_message=storable(said.message),
+                )
+                self._send(failed)
+
+    def _score_id(self, turn_no: int, name: str) -> RecordId:
+        lease = self._lease
+        return evaluator_record_id(lease.lineage, lease.item_id, turn_no, self._numbers[name])
+
+    def _failure_id(self, turn_no: int, name: str, try_no: int) -> RecordId:
+        lease = self._lease
+        return failure_record_id(lease.run_id, lease.item_id, turn_no, self._numbers[name], try_no)
+
+    def _entry(self, what: OutputEntry | ScoreEntry | TryEntry) -> Entry:
+        return Entry(self._tenant, self._lease, what)
+
+    def _send(self, what: ScoreEntry) -> None:
+        self._on_their_way.append(self._combiner.enter(self._entry(what)))
+
+    async def _enter(self, what: OutputEntry | TryEntry) -> None:
+        for written in self._on_their_way:
+            if written.done():
+                written.result()  # raises why it was not written: nothing may come after a gap
+        if not await self._combiner.enter(self._entry(what)):
+            raise Revoked
+
+
+def _storable(text: str | None) -> str | None:
+    return None if text is None else storable(text)

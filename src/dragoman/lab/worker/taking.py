@@ -1,0 +1,70 @@
+"""Taking items that were handed out, with everything that is needed to carry them out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from dragoman.lab.evaluators import Score
+from dragoman.lab.model import Experiment, Item, ItemId, Run, RunId
+from dragoman.lab.repository import Lease, Leftovers, experiments, items, reusing, runs
+from dragoman.lab.targets import Output
+from dragoman.lab.worker.execution import Reusable
+from dragoman.store import Connection
+
+
+class Taken(msgspec.Struct, frozen=True):
+    """An item in hand, and what need not be done again."""
+
+    lease: Lease
+    item: Item
+    past: Reusable
+
+
+def run_and_experiment(connection: Connection, run_id: RunId) -> tuple[Run, Experiment] | None:
+    """The run with its experiment; None when it is gone."""
+    run = runs.find_run(connection, run_id)
+    if run is None:
+        return None
+    found = experiments.find_experiment(connection, run.experiment_id)
+    return None if found is None else (run, found)
+
+
+def take(
+    connection: Connection,
+    experiment: Experiment,
+    run_id: RunId,
+    item_ids: Sequence[ItemId],
+    owner: str,
+    lease_ms: int,
+) -> list[Taken]:
+    """Lease those of the items that are still to be had, and read them."""
+    leases = items.take(connection, run_id, item_ids, owner, lease_ms)
+    known = items.read_items(connection, [lease.item_id for lease in leases])
+    pairs = [(lease, known[lease.item_id]) for lease in leases]
+    names = [evaluator.name for evaluator in experiment.spec.evaluators]
+    left = reusing.leftovers(connection, pairs, len(names))
+    return [
+        Taken(lease, item, _reusable(lease, found, names))
+        for (lease, item), found in zip(pairs, left, strict=True)
+    ]
+
+
+def _reusable(lease: Lease, left: Leftovers, names: Sequence[str]) -> Reusable:
+    return Reusable(
+        outputs={
+            turn_no: Output(
+                stored.columns, stored.main, stored.tokens, stored.cost, stored.latency_ms
+            )
+            for turn_no, stored in left.outputs.items()
+        },
+        scores={
+            turn_no: {
+                names[number]: Score(stored.score, stored.label, stored.reason)
+                for number, stored in scores.items()
+            }
+            for turn_no, scores in left.scores.items()
+        },
+        first_try=lease.try_no - lease.first_try_no + 1,
+    )

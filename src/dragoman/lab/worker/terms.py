@@ -1,0 +1,17 @@
+"""What a worker goes by."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """What a worker goes by."""
+
+    capacity: int
+    """Items it works on at once, of all runs together."""
+    lease_ms: int
+    tick_seconds: float
+    """How often it looks for work, and for ends of work, that it was not told of."""
+    any_run: bool = True
+    """Whether it looks for work of runs that it was never told of."""

@@ -1,0 +1,268 @@
+"""The worker: takes items that were handed out, carries them out, keeps its leases."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from dragoman.clock import Clock
+from dragoman.errors import DragomanError, StoreError
+from dragoman.lab.chain import Handler, chain
+from dragoman.lab.failures import Failure, Revoked, failure_of, shortened
+from dragoman.lab.model import Experiment, RunId
+from dragoman.lab.queue import Offer, Queue
+from dragoman.lab.repository import Lease, items, runs
+from dragoman.lab.states import WORKING
+from dragoman.lab.worker.backlog import Backlog
+from dragoman.lab.worker.combiner import Combiner
+from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
+from dragoman.lab.worker.journal import LeaseJournal
+from dragoman.lab.worker.taking import Taken, run_and_experiment, take
+from dragoman.lab.worker.terms import Terms
+from dragoman.lab.worker.workplace import BenchOpener, OpenBench, Workplace
+from dragoman.observability import Metrics, get_logger
+from dragoman.store import Connection, Store
+
+RENEWALS_IN_A_LEASE = 3
+"""How often a lease is renewed before it would run out: two renewals may fail."""
+
+LEAVE_SECONDS = 5.0
+"""How long a worker that stops waits for calls that do not end when they are told to."""
+
+_TROUBLE_PAUSE_SECONDS = 0.5
+
+
+class Worker:
+    """Carries out items of any run, many at once.
+
+    What a worker is told is a hint. What it may do is decided by the database, where every item
+    it works on is leased to it; it writes nothing for an item that it no longer holds.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: Queue,
+        open_bench: BenchOpener,
+        terms: Terms,
+        *,
+        owner: str,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._open_bench = open_bench
+        self._terms = terms
+        self._owner = owner
+        self._clock = clock
+        self._metrics = metrics
+        self._log = get_logger(__name__, clock)
+        self._combiner = Combiner(store, owner, clock, metrics)
+        self._places: dict[RunId, Workplace] = {}
+        self._backlog = Backlog()
+        self._working = 0
+        self._something_to_do = asyncio.Event()
+        self._tick_seconds = min(terms.tick_seconds, terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE)
+        self._handle: Handler[Offer] = chain([self._shield, self._check], self._execute)
+        self._loops: list[asyncio.Task[None]] = []
+        self._taking: asyncio.Future[list[Taken]] | None = None
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    async def start(self) -> None:
+        """Begin to take items."""
+        for loop in (self._hear_offers, self._hear_stops, self._take_offers, self._look_around):
+            self._loops.append(asyncio.create_task(loop()))
+
+    async def stop(self) -> None:
+        """Stop working and hand back what is not done, so that nobody waits for a lease to end."""
+        for loop in self._loops:
+            loop.cancel()
+        await asyncio.gather(*self._loops, return_exceptions=True)
+        held = [lease for place in self._places.values() for lease in place.working]
+        held += await self._taken_in_vain()
+        for run_id in list(self._places):
+            self._leave(run_id)
+        if self._leaving:
+            await asyncio.wait(self._leaving, timeout=LEAVE_SECONDS)
+        await self._combiner.close()
+        if held:
+            await self._unless_in_trouble(self._give_back(held))
+
+    async def _taken_in_vain(self) -> list[Lease]:
+        """Items that were being taken when the worker stopped: leased, and not begun."""
+        if self._taking is None:
+            return []
+        try:
+            return [one.lease for one in await self._taking]
+        except Exception:
+            return []  # then they were not taken
+
+    async def _give_back(self, held: Sequence[Lease]) -> None:
+        await self._store.write(lambda c: items.give_back(c, self._owner, held))
+
+    # --- hearing --------------------------------------------------------------------------------
+
+    async def _hear_offers(self) -> None:
+        while True:
+            for offer in await self._queue.offers.take():
+                self._backlog.add(offer)
+                self._something_to_do.set()
+
+    async def _hear_stops(self) -> None:
+        while True:
+            for run_id in await self._queue.stops.take():
+                self._leave(run_id)
+
+    # --- taking and carrying out ----------------------------------------------------------------
+
+    async def _take_offers(self) -> None:
+        while True:
+            await self._something_to_do.wait()
+            self._something_to_do.clear()
+            while self._backlog and (room := self._terms.capacity - self._working) > 0:
+                await self._handle(self._backlog.next_offer(room))
+
+    async def _shield(self, offer: Offer, then: Handler[Offer]) -> None:
+        """Let no trouble with one offer end the worker: it is still there to be taken later."""
+        try:
+            await then(offer)
+        except StoreError as error:
+            self._log.warning_limited(
+                "lab_take_failed", key=offer.run_id, every_seconds=10, reason=error.message
+            )
+            await asyncio.sleep(_TROUBLE_PAUSE_SECONDS)
+        except Exception:
+            self._log.exception("lab_take_failed", run_id=offer.run_id)
+            await asyncio.sleep(_TROUBLE_PAUSE_SECONDS)
+
+    async def _check(self, offer: Offer, then: Handler[Offer]) -> None:
+        """Spend nothing on a run that has ended, or is being ended, by now."""
+        if offer.run_id not in self._places:
+            found = await self._store.read(lambda c: run_and_experiment(c, offer.run_id))
+            if found is None or found[0].status not in WORKING:
+                return
+            self._places[offer.run_id] = Workplace(*found, await self._opened(found[1]))
+        await then(offer)
+
+    async def _opened(self, experiment: Experiment) -> OpenBench | Failure:
+        try:
+            return await self._open_bench(experiment)
+        except DragomanError as error:
+            # What cannot be opened fails every item, each with the reason.
+            return Failure("TARGET_ERROR", failure_of(error).message)
+        except Exception as error:  # a kind from another package may raise anything
+            return Failure("TARGET_ERROR", shortened(f"{type(error).__name__}: {error}"))
+
+    async def _execute(self, offer: Offer) -> None:
+        """Lease the items, each for this worker alone, and set to work on them."""
+        place = self._places[offer.run_id]
+        lease_ms = self._terms.lease_ms
+        self._taking = asyncio.ensure_future(
+            self._store.write(
+                lambda c: take(
+                    c, place.experiment, offer.run_id, offer.item_ids, self._owner, lease_ms
+                )
+            )
+        )
+        taken = await asyncio.shield(self._taking)
+        self._taking = None
+        if self._places.get(offer.run_id) is not place:
+            return  # the run ended meanwhile, and with it these leases
+        now = self._clock.monotonic()
+        for one in taken:
+            if place.freed_at:
+                self._metrics.lab_refill.observe(now - place.freed_at.popleft())
+            self._working += 1
+            place.working[one.lease] = asyncio.create_task(self._carry_out(place, one))
+
+    async def _carry_out(self, place: Workplace, taken: Taken) -> None:
+        started = self._clock.monotonic()
+        journal = LeaseJournal(
+            self._combiner, place.run.tenant, taken.lease, place.evaluator_numbers
+        )
+        try:
+            if isinstance(place.opened, Failure):
+                turns = (TurnOutcome(None, place.opened, {}),) * len(taken.item.turns)
+                await journal.try_over(ItemOutcome(taken.past.first_try, turns), last=True)
+            else:
+                await carry_out(taken.item, taken.past, journal, place.opened.bench)
+            self._metrics.lab_item.observe(self._clock.monotonic() - started)
+        except Revoked:
+            self._log.info("lab_item_revoked", run_id=place.run.run_id)
+        except Exception:
+            # The lease runs out, and the item is tried again, by whoever can reach the database.
+            self._log.exception("lab_item_abandoned", run_id=place.run.run_id)
+        finally:
+            place.working.pop(taken.lease, None)
+            place.freed_at.append(self._clock.monotonic())
+            self._working -= 1
+            self._queue.news.put(place.run.run_id)
+            self._something_to_do.set()
+
+    # --- looking around -------------------------------------------------------------------------
+
+    async def _look_around(self) -> None:
+        while True:
+            await asyncio.sleep(self._tick_seconds)
+            await self._unless_in_trouble(self._keep_leases())
+            await self._unless_in_trouble(self._look_at_runs())
+            await self._unless_in_trouble(self._look_for_work())
+
+    async def _unless_in_trouble(self, look: Coroutine[Any, Any, None]) -> None:
+        """Do something that is done again anyway: when it fails, that is only told."""
+        try:
+            await look
+        except StoreError as error:
+            self._log.warning_limited(
+                "lab_worker_cannot_look", key="", every_seconds=10, reason=error.message
+            )
+        except Exception:
+            self._log.exception("lab_worker_cannot_look")
+
+    async def _keep_leases(self) -> None:
+        """Renew every lease, and stop working on what is no longer this worker's."""
+        held = [lease for place in self._places.values() for lease in place.working]
+        if not held:
+            return
+        lease_ms = self._terms.lease_ms
+        kept = await self._store.write(lambda c: items.renew(c, self._owner, held, lease_ms))
+        for lease in held:
+            if lease not in kept and lease.run_id in self._places:
+                self._places[lease.run_id].revoke(lease)
+
+    async def _look_at_runs(self) -> None:
+        """Take up changes of experiments that are worked on, and leave those that are over."""
+        for run_id in list(self._places):
+            found = await self._store.read(lambda c: run_and_experiment(c, run_id))  # noqa: B023
+            if found is None or found[0].status not in WORKING:
+                self._leave(run_id)
+            elif run_id in self._places:
+                self._places[run_id].take_up(found[1])
+
+    async def _look_for_work(self) -> None:
+        """Find offers that no hint told of."""
+        room = self._terms.capacity - self._working
+        if room <= 0:
+            return
+        known = list(self._places)
+
+        def offered(connection: Connection) -> list[Offer]:
+            run_ids = runs.working_runs(connection) if self._terms.any_run else []
+            return [
+                Offer(run_id, tuple(items.offered(connection, run_id, room)))
+                for run_id in dict.fromkeys([*known, *run_ids])
+            ]
+
+        for offer in await self._store.read(offered):
+            self._backlog.add(offer)
+        self._something_to_do.set()
+
+    def _leave(self, run_id: RunId) -> None:
+        """Stop what is done for a run; nobody waits for targets that take their time over it."""
+        place = self._places.pop(run_id, None)
+        if place is not None:
+            leaving = asyncio.create_task(self._unless_in_trouble(place.close()))
+            self._leaving.add(leaving)
+            leaving.add_done_callback(self._leaving.discard)

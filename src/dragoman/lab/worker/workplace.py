@@ -1,0 +1,68 @@
+"""What a worker has in hand for one run: its experiment, its bench, the items being worked on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from dragoman.lab.failures import Failure
+from dragoman.lab.model import Experiment, Run
+from dragoman.lab.repository import Lease
+from dragoman.lab.worker.execution import Bench
+
+
+class OpenBench(Protocol):
+    """A bench, and how to clear it away."""
+
+    bench: Bench
+
+    def take_up(self, experiment: Experiment) -> None:
+        """Go by the experiment's present limits."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+BenchOpener = Callable[[Experiment], Awaitable[OpenBench]]
+"""Opens the target and the evaluators of an experiment; raises a `DragomanError` if it cannot."""
+
+
+class Workplace:
+    """One for each run that the worker has items of."""
+
+    def __init__(self, run: Run, experiment: Experiment, opened: OpenBench | Failure) -> None:
+        self.run = run
+        self.experiment = experiment
+        self.opened = opened
+        self.evaluator_numbers = {
+            evaluator.name: number for number, evaluator in enumerate(experiment.spec.evaluators)
+        }
+        self.working: dict[Lease, asyncio.Task[None]] = {}
+        self.freed_at: deque[float] = deque(maxlen=1_000)
+        """When items ended whose places have not been filled again."""
+
+    def take_up(self, experiment: Experiment) -> None:
+        """Go by what the experiment says now, as far as it may be changed while it runs."""
+        if experiment.spec == self.experiment.spec or isinstance(self.opened, Failure):
+            return
+        self.experiment = experiment
+        self.opened.take_up(experiment)
+
+    def revoke(self, lease: Lease) -> None:
+        """Stop working on an item that is no longer held under this lease."""
+        if lease in self.working:
+            self.working[lease].cancel()
+
+    def stop(self) -> None:
+        """Stop working on every item of the run."""
+        for task in self.working.values():
+            task.cancel()
+
+    async def close(self) -> None:
+        """Wait for what was stopped, then let go of the target and the evaluators."""
+        self.stop()
+        await asyncio.gather(*self.working.values(), return_exceptions=True)
+        if not isinstance(self.opened, Failure):
+            await self.opened.close()

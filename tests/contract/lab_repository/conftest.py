@@ -1,0 +1,28 @@
+"""Every test of the contract runs on every database."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.contract.lab_repository.bench import Bench
+from tests.servers import PostgresProcess
+
+from dragoman.store import open_store, upgrade
+
+
+@pytest.fixture(params=("sqlite", "postgresql"))
+def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
+    """A database with one experiment on it and nothing started."""
+    if request.param == "postgresql":
+        server: PostgresProcess = request.getfixturevalue("postgres_server")
+        url = server.fresh_database()
+    else:
+        url = f"sqlite:///{tmp_path}/dragoman.db"
+        upgrade(url)
+    with asyncio.Runner() as runner:
+        store = runner.run(open_store(url))
+        yield Bench(runner, store)
+        runner.run(store.close())

@@ -1,0 +1,106 @@
+"""Scans never read archived rows: the plans that the databases make for them say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
+from tests.contract.lab_repository.bench import Bench
+
+from dragoman.lab.model import Run
+from dragoman.lab.repository import archiving, dispatching, ending, giving_up, items
+from dragoman.lab.repository.tables import item_run_log
+from dragoman.store import Connection
+
+INDEX = "ix_item_run_log_run_id_result_state_status_item_id"
+ARCHIVED = 5_000
+
+SCANS: dict[str, Callable[[Connection, Run], Any]] = {
+    "dispatch": lambda c, run: dispatching.dispatch(c, run, 20),
+    "take_back": lambda c, run: dispatching.take_back(c, run, 2),
+    "logged": lambda c, run: archiving.logged_items(c, run, 100),
+    "terminate": lambda c, run: giving_up.terminate(c, run, "why", 100),
+    "offered": lambda c, run: items.offered(c, run.run_id, 100),
+    "end": lambda c, run: ending.unfinished(c, run.run_id),
+}
+
+
+class Explained(sa.Executable, sa.ClauseElement):
+    """Asks for the plan of a statement instead of its rows."""
+
+    inherit_cache = False
+
+    def __init__(self, statement: sa.Select[Any]) -> None:
+        self.statement = statement
+
+
+@compiles(Explained)
+def _explain(element: Explained, compiler: SQLCompiler, **options: Any) -> str:
+    ask = "EXPLAIN QUERY PLAN" if compiler.dialect.name == "sqlite" else "EXPLAIN"
+    return f"{ask} {compiler.process(element.statement, **options)}"
+
+
+class Explaining(Connection):
+    """A connection that asks for the plan of every scan of the thin table before it runs it."""
+
+    __slots__ = ("plans",)
+
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection._connection)
+        self.plans: list[str] = []
+
+    def execute(self, statement: Any, parameters: Any = None) -> Any:
+        sql = str(statement.compile(dialect=self._connection.dialect))
+        if isinstance(statement, sa.Select) and "FROM item_run_log" in sql:
+            found = super().execute(Explained(statement), parameters).all()
+            self.plans.append("\n".join(str(row[-1]) for row in found))
+        return super().execute(statement, parameters)
+
+
+@pytest.mark.parametrize("scan", sorted(SCANS))
+def test_a_scan_finds_its_rows_by_their_state(bench: Bench, scan: str) -> None:
+    ids = bench.with_items(30)
+    run = bench.new_run()
+    bench.start(run)
+    bench.dispatch(run, 10)
+    bench.finish(bench.take(run, ids[:10])[0])
+    bench.write(lambda c: _add_archived(c, run))
+    bench.write(lambda c: c.execute(sa.text("ANALYZE")).close())
+
+    def explained(connection: Connection) -> list[str]:
+        explaining = Explaining(connection)
+        SCANS[scan](explaining, run)
+        return explaining.plans
+
+    plans = bench.write(explained)
+
+    assert plans
+    for plan in plans:
+        assert INDEX in plan, plan
+        assert "result_state" in plan, plan
+        assert "Seq Scan" not in plan, plan
+
+
+def _add_archived(connection: Connection, run: Run) -> None:
+    """Many rows that no scan has any business with."""
+    connection.execute(
+        sa.insert(item_run_log),
+        [
+            {
+                "run_id": run.run_id,
+                "item_id": f"i-{number:020x}",
+                "status": "success",
+                "result_state": "resulted",
+                "try_no": 1,
+                "first_try_no": 1,
+                "archived_try_no": 1,
+                "lineage": "",
+                "lease_token": 1,
+            }
+            for number in range(1_000_000, 1_000_000 + ARCHIVED)
+        ],
+    )

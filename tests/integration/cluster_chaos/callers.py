@@ -1,0 +1,117 @@
+"""Somebody who asks for jobs over HTTP, and asks again until each has an end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from random import Random
+from typing import Any
+
+import httpx
+from tests.integration.cluster_chaos.node_process import translated
+from tests.integration.cluster_chaos.records import Answered, Diary, GaveUp
+
+_WAIT_MS = 2000
+_ANSWER_SECONDS = 5.0
+_PATIENCE_SECONDS = 90.0
+_BREATH_SECONDS = 0.3
+
+
+class Caller:
+    """Posts one job after another, each under a request_id of its own, at any instance."""
+
+    def __init__(
+        self,
+        urls: Sequence[str],
+        name: str,
+        pause_seconds: float,
+        seed: int,
+        diary: Diary,
+        stop: asyncio.Event,
+    ) -> None:
+        self._urls = [f"{url}/api/v1/jobs" for url in urls]
+        self._name = name
+        self._pause_seconds = pause_seconds
+        self._random = Random(f"{seed} {name}")
+        self._diary = diary
+        self._stop = stop
+        self._ended: list[tuple[str, str, str]] = []
+        """Request, text and job of those that have an end."""
+
+    async def call(self) -> None:
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, trust_env=False) as http:
+            number = 0
+            while not self._stop.is_set():
+                await self._ask_until_ended(http, f"{self._name}/{number}")
+                number += 1
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(self._random.uniform(0, 2 * self._pause_seconds)):
+                        await self._stop.wait()
+            # An end is told to whoever asks later, too, and by every instance.
+            for request_id, text, job_id in self._ended:
+                await self._look(http, request_id, text, job_id)
+
+    async def _ask_until_ended(self, http: httpx.AsyncClient, request_id: str) -> None:
+        text = f"{request_id} asks"
+        job_id: str | None = None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_PATIENCE_SECONDS):
+                while True:
+                    if job_id is None:
+                        found = await self._post(http, request_id, text)
+                    else:
+                        found = await self._look(http, request_id, text, job_id)
+                    if found is not None and found["outcome"] is not None:
+                        self._ended.append((request_id, text, found["job_id"]))
+                        return
+                    job_id = found["job_id"] if found is not None else None
+                    await asyncio.sleep(_BREATH_SECONDS)
+        self._diary.write(GaveUp(who=request_id, why="no end within its time"))
+
+    async def _post(
+        self, http: httpx.AsyncClient, request_id: str, text: str
+    ) -> dict[str, Any] | None:
+        body = {
+            "request_id": request_id,
+            "src_lang": "en",
+            "tgt_lang": "es",
+            "text": text,
+            "wait_ms": _WAIT_MS,
+        }
+        try:
+            answer = await http.post(self._random.choice(self._urls), json=body)
+        except httpx.HTTPError:
+            return None
+        return self._write_down(answer, request_id, text)
+
+    async def _look(
+        self, http: httpx.AsyncClient, request_id: str, text: str, job_id: str
+    ) -> dict[str, Any] | None:
+        try:
+            answer = await http.get(f"{self._random.choice(self._urls)}/{job_id}")
+        except httpx.HTTPError:
+            return {"job_id": job_id, "outcome": None}
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None  # forgotten: asked anew
+        found = self._write_down(answer, request_id, text)
+        return found or {"job_id": job_id, "outcome": None}
+
+    def _write_down(
+        self, answer: httpx.Response, request_id: str, text: str
+    ) -> dict[str, Any] | None:
+        """The job that the answer speaks of; None for a refusal."""
+        if not answer.is_success:
+            return None
+        job: dict[str, Any] = answer.json()
+        result = job.get("result") or {}
+        self._diary.write(
+            Answered(
+                request_id=request_id,
+                wanted=translated(text, "es"),
+                job_id=job["job_id"],
+                outcome=job.get("outcome"),
+                text=result.get("text_translated"),
+            )
+        )
+        return {"job_id": job["job_id"], "outcome": job.get("outcome")}

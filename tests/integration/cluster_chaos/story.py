@@ -1,0 +1,56 @@
+"""All records of a run, put in order for whoever judges it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Hashable, Iterable
+from typing import TypeVar
+
+from tests.integration.cluster_chaos.faults import LOSES_DATA, Kind
+from tests.integration.cluster_chaos.records import Fault, Record
+
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+
+AFTERMATH_SECONDS = 20.0
+"""How long a fault that is over may still be felt: nodes reconnect, leases run out."""
+
+SUPERSEDED = 4409
+
+
+class Story:
+    """What happened, in the order in which it did."""
+
+    def __init__(self, records: Iterable[Record]) -> None:
+        self._records = sorted(records, key=lambda record: record.at)
+        self.faults = self.of(Fault)
+
+    def of(self, kind: type[T]) -> list[T]:
+        """The records of a kind."""
+        return [record for record in self._records if isinstance(record, kind)]
+
+    def disturbed(self, since: float, until: float, whom: Collection[str] | None = None) -> bool:
+        """Whether a fault could be felt in this time, by these; None means by anybody."""
+        return any(
+            fault.at <= until
+            and since <= fault.until + AFTERMATH_SECONDS
+            and (whom is None or fault.whom in whom)
+            for fault in self.faults
+        )
+
+    def lost_data(self, since: float, until: float) -> bool:
+        """Whether Redis forgot something that could matter in this time."""
+        return any(
+            Kind(fault.kind) in LOSES_DATA
+            and fault.at <= until
+            and since <= fault.until + AFTERMATH_SECONDS
+            for fault in self.faults
+        )
+
+
+def grouped(records: Iterable[T], key: Callable[[T], K]) -> defaultdict[K, list[T]]:
+    """The records by something that they share, each group in its order."""
+    groups: defaultdict[K, list[T]] = defaultdict(list)
+    for record in records:
+        groups[key(record)].append(record)
+    return groups

@@ -1,0 +1,191 @@
+"""Datasets over HTTP: whole or not at all, line-exact errors, versions, files that come back."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+from tests.integration.lab_api.conftest import OpenLab, jsonl
+
+ROWS = [{"said": "a", "meant": "a"}, {"said": 'b, "c"', "meant": "Ünïcode 中"}]
+
+
+def test_a_file_becomes_a_dataset_that_can_be_looked_at(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = await lab.send_file(jsonl(ROWS), name=" cases ")
+            assert made.status_code == 201
+            told = made.json()
+            assert (told["items"], told["version"]) == (2, 1)
+            shown = (await lab.get(f"/datasets/{told['dataset_id']}")).json()
+            assert shown["name"] == "cases"
+            assert shown["latest"]["version_id"] == told["version_id"]
+            assert set(shown["latest"]["schema"]["properties"]) == {"said", "meant"}
+            items = (await lab.get(f"/datasets/{told['dataset_id']}/items")).json()["items"]
+            assert [item["turns"] for item in items] == [[row] for row in ROWS]
+
+    asyncio.run(scenario())
+
+
+def test_versions_are_added_and_never_change(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(ROWS), name="cases")).json()
+            path = f"/datasets/{made['dataset_id']}"
+            second = await lab.send_file(
+                b"said,meant\nx,y\n", path=f"{path}/versions", file="more.csv"
+            )
+            assert (second.status_code, second.json()["version"]) == (201, 2)
+            versions = (await lab.get(f"{path}/versions")).json()["items"]
+            assert [version["version"] for version in versions] == [2, 1]
+            for number, first in ((None, "x"), (1, "a"), (2, "x")):
+                asked = {} if number is None else {"version": number}
+                items = (await lab.get(f"{path}/items", **asked)).json()["items"]
+                assert items[0]["turns"][0]["said"] == first
+            assert (await lab.get(f"{path}/items", version=3)).status_code == 404
+
+    asyncio.run(scenario())
+
+
+BROKEN = [
+    (b'{"a": 1}\n{"a": \n{"a": 2}\n', "d.jsonl", 2),
+    (b"a,b\n1,2\n3\n", "d.csv", 3),
+    (b'a,b\n1,"two\nlines"\n3\n', "d.csv", 4),
+    (b'{"a": "\xff"}\n', "d.jsonl", 1),
+]
+
+
+def test_a_broken_line_is_named_and_nothing_is_imported(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            for content, file, line in BROKEN:
+                refused = await lab.send_file(content, file=file, name="cases")
+                assert refused.status_code == 422
+                problem = refused.json()["error"]
+                assert problem["code"] == "DATASET_INVALID"
+                assert f"line {line}" in problem["message"]
+                assert problem["details"]["problems"][0]["line"] == line
+                assert (await lab.get("/datasets")).json()["items"] == []
+            # The name is not taken by what was refused.
+            assert (await lab.send_file(jsonl(ROWS), name="cases")).status_code == 201
+
+    asyncio.run(scenario())
+
+
+def test_a_problem_after_many_good_batches_leaves_nothing_behind(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            content = jsonl([{"n": n} for n in range(2500)]) + b"nonsense\n"
+            refused = await lab.send_file(content, name="cases")
+            assert "line 2501" in refused.json()["error"]["message"]
+            made = (await lab.send_file(jsonl(ROWS), name="cases")).json()
+            path = f"/datasets/{made['dataset_id']}/items"
+            assert len((await lab.get(path)).json()["items"]) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_row_that_breaks_the_schema_is_reported_with_its_line(open_lab: OpenLab) -> None:
+    schema = json.dumps({"properties": {"n": {"type": "integer"}}, "required": ["n"]})
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            content = jsonl([{"n": 1}, {"n": "two"}, {}])
+            refused = await lab.send_file(content, name="cases", schema=schema)
+            assert refused.status_code == 422
+            lines = [found["line"] for found in refused.json()["error"]["details"]["problems"]]
+            assert lines[0] == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_form_that_makes_no_sense_is_refused_by_its_field(open_lab: OpenLab) -> None:
+    forms = [
+        ({}, "name"),
+        ({"name": "x" * 191}, "name"),
+        ({"name": "c", "format": "parquet"}, "format"),
+        ({"name": "c", "schema": "{"}, "schema"),
+        ({"name": "c", "colour": "red"}, "colour"),
+    ]
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            for fields, word in forms:
+                refused = await lab.send_file(jsonl(ROWS), **fields)
+                assert refused.status_code == 422
+                assert word in refused.json()["error"]["message"]
+
+    asyncio.run(scenario())
+
+
+def test_a_request_without_a_file_is_refused(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            for sent in ({"json": {"name": "c"}}, {"data": {"name": "c"}}, {"content": b"x"}):
+                refused = await lab.ask("POST", "/datasets", **sent)
+                assert refused.status_code == 422
+                assert "file" in refused.json()["error"]["message"]
+
+    asyncio.run(scenario())
+
+
+def test_a_name_is_taken_once_for_each_tenant(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(ROWS), name="cases")).json()
+            again = await lab.send_file(jsonl(ROWS), name="cases")
+            assert (again.status_code, again.json()["error"]["code"]) == (409, "NAME_TAKEN")
+            other = lab.as_tenant("other")
+            assert (await other.get(f"/datasets/{made['dataset_id']}")).status_code == 404
+            assert (await other.get("/datasets")).json()["items"] == []
+            assert (await other.send_file(jsonl(ROWS), name="cases")).status_code == 201
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_out_can_go_in_again(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(ROWS), name="cases")).json()
+            for kind in ("jsonl", "csv"):
+                path = f"/datasets/{made['dataset_id']}/export"
+                exported = await lab.get(path, format=kind)
+                assert exported.status_code == 200
+                again = await lab.send_file(exported.content, file=f"d.{kind}", name=f"as {kind}")
+                dataset_id = again.json()["dataset_id"]
+                items = (await lab.get(f"/datasets/{dataset_id}/items")).json()["items"]
+                assert [item["turns"] for item in items] == [[row] for row in ROWS]
+
+    asyncio.run(scenario())
+
+
+def test_conversations_are_kept_whole_and_do_not_fit_into_csv(open_lab: OpenLab) -> None:
+    talk = {"turns": [{"said": "a"}, {"said": "b"}]}
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl([talk]), name="cases")).json()
+            path = f"/datasets/{made['dataset_id']}"
+            assert json.loads((await lab.get(f"{path}/export")).content) == talk
+            refused = await lab.get(f"{path}/export", format="csv")
+            assert refused.status_code == 422
+            assert "jsonl" in refused.json()["error"]["message"]
+
+    asyncio.run(scenario())
+
+
+def test_long_lists_come_in_pages(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            for number in range(5):
+                await lab.send_file(jsonl([{"n": n} for n in range(5)]), name=f"d{number}")
+            seen, cursor = [], None
+            while True:
+                page = (await lab.get("/datasets", limit=2, cursor=cursor)).json()
+                seen += [one["name"] for one in page["items"]]
+                cursor = page["next"]
+                if cursor is None:
+                    break
+            assert seen == [f"d{number}" for number in range(5)]
+
+    asyncio.run(scenario())

@@ -1,0 +1,204 @@
+"""Experiments over HTTP: what is refused before anything is stored, runs, kills, changes."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tests.integration.lab_api.conftest import Asker, OpenLab, order_of
+
+ROWS = [{"said": word, "meant": word} for word in ("a", "b", "xc", "d")]
+HERE = "tests.integration.lab_api.targets"
+
+
+def python_target(name: str) -> dict[str, str]:
+    return {"kind": "python", "function": f"{HERE}:{name}"}
+
+
+def test_an_experiment_is_made_started_and_shown(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            order = order_of(await lab.import_rows(ROWS), description="a first try")
+            made = await lab.post("/experiments", order)
+            assert made.status_code == 201
+            experiment_id = made.json()["experiment_id"]
+            fresh = (await lab.get(f"/experiments/{experiment_id}")).json()
+            assert (fresh["status"], fresh["run_id"]) == ("pending", None)
+            assert fresh["evaluators"][0]["name"] == "exact"
+            started = await lab.post(f"/experiments/{experiment_id}/runs", {"mode": "submit"})
+            assert started.status_code == 201
+            ended = await lab.until_ended(experiment_id)
+            assert (ended["status"], ended["progress"]) == ("success", 1.0)
+            assert ended["stats"]["success"] == 4
+            assert ended["ended_at"] >= ended["started_at"] >= ended["created_at"]
+            runs = (await lab.get(f"/experiments/{experiment_id}/runs")).json()["items"]
+            assert [run["run_id"] for run in runs] == [started.json()["run_id"]]
+            listed = (await lab.get("/experiments")).json()["items"]
+            assert [one["name"] for one in listed] == ["trial run"]
+
+    asyncio.run(scenario())
+
+
+CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
+    ({"name": ""}, "INVALID_MESSAGE", "name"),
+    ({"target": {"output": "said"}}, "INVALID_MESSAGE", "target.kind"),
+    ({"target": {"kind": "magic"}}, "INVALID_MESSAGE", "recorded"),
+    ({"target": {"kind": "recorded", "output": "sung"}}, "SCHEMA_MISMATCH", "sung"),
+    ({"evaluators": [{"reference": "meant"}]}, "INVALID_MESSAGE", "evaluators[0].kind"),
+    ({"evaluators": [{"kind": "exact", "reference": "no"}]}, "SCHEMA_MISMATCH", "no"),
+    ({"mapping": {"x": "nowhere"}}, "SCHEMA_MISMATCH", "nowhere"),
+    ({"concurrency": 0}, "INVALID_MESSAGE", "concurrency"),
+    ({"concurrency": "many"}, "INVALID_MESSAGE", "concurrency"),
+    ({"colour": "red"}, "INVALID_MESSAGE", "colour"),
+    ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),
+    ({"dataset_version_id": "v-nothing"}, "NOT_FOUND", "v-nothing"),
+]
+
+
+def test_an_experiment_that_cannot_work_is_refused_and_nothing_is_stored(
+    open_lab: OpenLab,
+) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version_id = await lab.import_rows(ROWS)
+            for change, code, word in CANNOT_WORK:
+                order = order_of(version_id) | change
+                for path in ("/experiments", "/experiments/submit"):
+                    refused = await lab.post(path, order)
+                    assert 400 <= refused.status_code < 500, refused.text
+                    problem = refused.json()["error"]
+                    assert code in (None, problem["code"]), change
+                    assert word in problem["message"], change
+            assert (await lab.get("/experiments")).json()["items"] == []
+
+    asyncio.run(scenario())
+
+
+def test_a_name_is_taken_once_and_clones_get_one_of_their_own(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            order = order_of(await lab.import_rows(ROWS))
+            experiment_id = (await lab.post("/experiments", order)).json()["experiment_id"]
+            again = await lab.post("/experiments", order)
+            assert (again.status_code, again.json()["error"]["code"]) == (409, "NAME_TAKEN")
+            for expected in ("trial run #2", "trial run #3"):
+                cloned = await lab.post(f"/experiments/{experiment_id}/clone")
+                assert cloned.status_code == 201
+                shown = await lab.get(f"/experiments/{cloned.json()['experiment_id']}")
+                assert shown.json()["name"] == expected
+
+    asyncio.run(scenario())
+
+
+def test_what_belongs_to_another_tenant_is_not_there(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version_id = await lab.import_rows(ROWS)
+            experiment_id = await lab.submit(version_id)
+            await lab.until_ended(experiment_id)
+            other = lab.as_tenant("other")
+            path = f"/experiments/{experiment_id}"
+            for method, asked in (
+                *(("GET", path), ("GET", f"{path}/runs"), ("GET", f"{path}/aggregates")),
+                *(("POST", f"{path}/results"), ("POST", f"{path}/kill"), ("DELETE", path)),
+                *(("POST", f"{path}/runs"), ("POST", f"{path}/clone"), ("PATCH", path)),
+            ):
+                answer = await other.ask(method, asked, json={})
+                assert answer.status_code == 404, (method, asked)
+            assert (await other.post("/experiments", order_of(version_id))).status_code == 404
+            assert (await other.get("/experiments")).json()["items"] == []
+
+    asyncio.run(scenario())
+
+
+def test_a_running_experiment_is_not_started_twice_and_is_killed_soon(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version_id = await lab.import_rows(ROWS)
+            experiment_id = await lab.submit(version_id, target=python_target("endless"))
+            path = f"/experiments/{experiment_id}"
+            second = await lab.post(f"{path}/runs", {"mode": "retry_all"})
+            assert second.status_code == 409
+            assert second.json()["error"]["code"] == "EXPERIMENT_RUNNING"
+            assert (await lab.ask("DELETE", path)).status_code == 409
+            await lab.until(experiment_id, lambda it: it["stats"]["processing"] == len(ROWS))
+            assert (await lab.post(f"{path}/kill")).status_code == 202
+            ended = await lab.until_ended(experiment_id)
+            assert (ended["status"], ended["stats"]["terminated"]) == ("terminated", 4)
+            assert ended["reason"]
+            again = await lab.post(f"{path}/kill")
+            assert again.json()["error"]["code"] == "EXPERIMENT_NOT_RUNNING"
+            assert (await lab.ask("DELETE", path)).status_code == 204
+            assert (await lab.get(path)).status_code == 404
+
+    asyncio.run(scenario())
+
+
+def test_what_failed_is_tried_again(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version_id = await lab.import_rows(ROWS)
+            experiment_id = await lab.submit(version_id, target=python_target("picky"), retries=0)
+            path = f"/experiments/{experiment_id}"
+            ended = await lab.until_ended(experiment_id)
+            assert (ended["status"], ended["stats"]["fail"]) == ("success", 1)
+            failed = await _rows(
+                lab, experiment_id, {"field": "status", "op": "=", "value": "fail"}
+            )
+            assert [row["error_code"] for row in failed] == ["TARGET_ERROR"]
+            assert "no x" in failed[0]["error_message"]
+            retried = await lab.post(f"{path}/runs", {"mode": "fail_retry"})
+            await lab.until_ended(experiment_id)
+            runs = (await lab.get(f"{path}/runs")).json()["items"]
+            assert runs[0]["run_id"] == retried.json()["run_id"]
+            assert runs[0]["stats"]["fail"] == 1
+            named = {"mode": "retry_items", "item_ids": [failed[0]["item_id"]]}
+            assert (await lab.post(f"{path}/runs", named)).status_code == 201
+            await lab.until_ended(experiment_id)
+            for mode in ("retry_items", "append", "sing"):
+                assert (await lab.post(f"{path}/runs", {"mode": mode})).status_code == 422
+
+    asyncio.run(scenario())
+
+
+async def _rows(lab: Asker, experiment_id: str, wanted: object) -> list[dict[str, Any]]:
+    page = await lab.post(f"/experiments/{experiment_id}/results", {"filter": wanted})
+    rows: list[dict[str, Any]] = page.json()["items"]
+    return rows
+
+
+def test_what_may_be_changed_is_changed_and_the_rest_is_refused(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            order = order_of(await lab.import_rows(ROWS), concurrency=4)
+            experiment_id = (await lab.post("/experiments", order)).json()["experiment_id"]
+            path = f"/experiments/{experiment_id}"
+            changed = await lab.ask("PATCH", path, json={"name": "renamed", "concurrency": 2})
+            assert changed.status_code == 200
+            assert (changed.json()["name"], changed.json()["concurrency"]) == ("renamed", 2)
+            assert changed.json()["retries"] == 2
+            refused: tuple[dict[str, Any], ...] = ({"target": {}}, {"concurrency": 0}, {"name": 3})
+            for wrong in refused:
+                assert (await lab.ask("PATCH", path, json=wrong)).status_code == 422
+
+    asyncio.run(scenario())
+
+
+def test_the_kinds_tell_their_settings_and_an_evaluator_can_be_tried(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            targets = (await lab.get("/targets")).json()["items"]
+            assert {"python", "http", "recorded"} <= {kind["kind"] for kind in targets}
+            evaluators = (await lab.get("/evaluators")).json()["items"]
+            assert {"exact", "contains", "python"} <= {kind["kind"] for kind in evaluators}
+            assert all(
+                "$defs" in kind["schema"] or "properties" in kind["schema"] for kind in targets
+            )
+            trial = {"evaluator": {"kind": "exact", "reference": "meant"}, "turn": {"meant": "a"}}
+            for output, score in (("a", 1.0), ("b", 0.0)):
+                tried = await lab.post("/evaluators/try", {**trial, "output": output})
+                assert (tried.status_code, tried.json()["score"]) == (200, score)
+            wrong = await lab.post("/evaluators/try", {**trial, "turn": {}})
+            assert wrong.status_code == 422
+
+    asyncio.run(scenario())

@@ -1,0 +1,193 @@
+"""Results over HTTP: rows that can be filtered and sorted, and what they amount to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import statistics
+from typing import Any
+
+import pytest
+from tests.integration.lab_api.conftest import Asker, OpenLab
+
+HERE = "tests.integration.lab_api.targets"
+WORDS = ["a", "b", "xc", "d", "e", "f", "g", "h"]
+ROWS = [{"said": word, "meant": "a" if word in "ab" else word} for word in WORDS]
+
+
+async def ended_experiment(lab: Asker) -> str:
+    """Eight items: one whose target fails, one that is wrong, six that are right."""
+    experiment_id = await lab.submit(
+        await lab.import_rows(ROWS),
+        target={"kind": "python", "function": f"{HERE}:picky"},
+        evaluators=[
+            {"kind": "exact", "reference": "meant"},
+            {"kind": "contains", "name": "has it", "reference": "meant"},
+        ],
+        retries=0,
+    )
+    await lab.until_ended(experiment_id)
+    return experiment_id
+
+
+async def rows_of(lab: Asker, experiment_id: str, **order: Any) -> list[dict[str, Any]]:
+    answer = await lab.post(f"/experiments/{experiment_id}/results", order)
+    assert answer.status_code == 200, answer.text
+    rows: list[dict[str, Any]] = answer.json()["items"]
+    return rows
+
+
+def said(rows: list[dict[str, Any]]) -> list[str]:
+    return [row["input"]["said"] for row in rows]
+
+
+def test_a_row_tells_what_went_in_what_came_out_and_how_it_was_judged(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            rows = await rows_of(lab, experiment_id)
+            assert said(rows) == WORDS
+            good, wrong, failed = rows[0], rows[1], rows[2]
+            assert (good["status"], good["output"]) == ("success", {"output": "a"})
+            assert good["scores"]["exact"]["score"] == 1.0
+            assert good["latency_ms"] >= 0
+            assert wrong["scores"]["exact"]["score"] == 0.0
+            assert wrong["scores"]["exact"]["reason"]
+            assert (failed["status"], failed["error_code"]) == ("fail", "TARGET_ERROR")
+            assert (failed["output"], failed["scores"]) == ({}, {})
+
+    asyncio.run(scenario())
+
+
+FILTERS: list[tuple[object, list[str]]] = [
+    ({"field": "status", "op": "=", "value": "fail"}, ["xc"]),
+    ({"field": "status", "op": "in", "value": ["fail", "terminated"]}, ["xc"]),
+    ({"field": "error_code", "op": "=", "value": "TARGET_ERROR"}, ["xc"]),
+    ({"field": "error_code", "op": "is_null"}, [word for word in WORDS if word != "xc"]),
+    ({"field": "score.exact", "op": "<", "value": 1}, ["b"]),
+    ({"field": "score.has it", "op": "=", "value": 0}, ["b"]),
+    # A missing value matches only is_null, also inside a not.
+    ({"field": "score.exact", "op": "!=", "value": 1}, ["b"]),
+    ({"not": {"field": "score.exact", "op": "=", "value": 1}}, ["b"]),
+    ({"field": "score.exact", "op": "is_null"}, ["xc"]),
+    ({"field": "score.nothing", "op": "not_null"}, []),
+    (
+        {
+            "or": [
+                {"field": "score.exact", "op": "<=", "value": 0.5},
+                {"and": [{"field": "status", "op": "!=", "value": "success"}]},
+            ]
+        },
+        ["b", "xc"],
+    ),
+    ({"and": []}, WORDS),
+    ({"or": []}, []),
+]
+
+
+def test_filters_find_what_they_say(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            for wanted, expected in FILTERS:
+                found = said(await rows_of(lab, experiment_id, filter=wanted))
+                assert found == expected, wanted
+                path = f"/experiments/{experiment_id}/aggregates"
+                amount = (await lab.get(path, filter=json.dumps(wanted))).json()
+                assert amount["latency_ms"]["count"] == len(set(expected) - {"xc"}), wanted
+
+    asyncio.run(scenario())
+
+
+def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
+    wrong = {"field": "latency_ms", "op": ">", "value": 3}
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            path = f"/experiments/{await ended_experiment(lab)}"
+            for refused in (
+                await lab.post(f"{path}/results", {"filter": wrong}),
+                await lab.get(f"{path}/aggregates", filter=json.dumps(wrong)),
+                await lab.post(f"{path}/results", {"sort": [{"field": "colour"}]}),
+            ):
+                assert refused.status_code == 422
+                assert refused.json()["error"]["code"] == "INVALID_FILTER"
+
+    asyncio.run(scenario())
+
+
+def test_rows_are_sorted_and_come_in_pages_without_gaps(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            by_score = [{"field": "score.exact"}]
+            worst_first = said(await rows_of(lab, experiment_id, sort=by_score))
+            # What has no score comes last, whichever way it is sorted.
+            assert (worst_first[0], worst_first[-1]) == ("b", "xc")
+            downwards = [{"field": "score.exact", "order": "desc"}]
+            best_first = said(await rows_of(lab, experiment_id, sort=downwards))
+            assert best_first[-2:] == ["b", "xc"]
+            for sort in ([], by_score, downwards):
+                whole = said(await rows_of(lab, experiment_id, sort=sort))
+                paged: list[str] = []
+                cursor = None
+                while True:
+                    order = {"sort": sort, "limit": 3, "cursor": cursor}
+                    page = (await lab.post(f"/experiments/{experiment_id}/results", order)).json()
+                    paged += said(page["items"])
+                    cursor = page["next"]
+                    if cursor is None:
+                        break
+                assert paged == whole
+
+    asyncio.run(scenario())
+
+
+def test_only_the_columns_that_are_asked_for_are_answered(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            rows = await rows_of(lab, experiment_id, columns=["status"])
+            assert set(rows[0]) == {"item_id", "turn", "status"}
+            path = f"/experiments/{experiment_id}/results"
+            for wrong in ({"columns": ["colour"]}, {"limit": 0}, {"cursor": "nonsense"}):
+                assert (await lab.post(path, wrong)).status_code == 422
+
+    asyncio.run(scenario())
+
+
+def test_aggregates_amount_to_what_the_rows_say(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            rows = await rows_of(lab, experiment_id)
+            scores = [row["scores"]["exact"]["score"] for row in rows if row["scores"]]
+            found = (await lab.get(f"/experiments/{experiment_id}/aggregates")).json()
+            exact = found["scores"]["exact"]
+            assert (exact["count"], exact["errors"]) == (7, 0)
+            assert exact["mean"] == pytest.approx(statistics.mean(scores))
+            assert exact["stddev"] == pytest.approx(statistics.stdev(scores))
+            assert (exact["min"], exact["max"], exact["p50"]) == (0.0, 1.0, 1.0)
+            assert exact["pass_rate"] == pytest.approx(6 / 7)
+            assert sum(bin_["count"] for bin_ in exact["histogram"]) == 7
+            assert found["latency_ms"]["count"] == 7
+            assert "pass_rate" not in found["latency_ms"]
+
+    asyncio.run(scenario())
+
+
+def test_what_an_earlier_run_left_can_still_be_seen(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            path = f"/experiments/{experiment_id}"
+            first = (await lab.get(path)).json()["run_id"]
+            await lab.post(f"{path}/runs", {"mode": "fail_retry"})
+            latest = (await lab.until_ended(experiment_id))["run_id"]
+            assert len(await rows_of(lab, experiment_id, run_id=first)) == 8
+            assert said(await rows_of(lab, experiment_id, run_id=latest)) == ["xc"]
+            assert len(await rows_of(lab, experiment_id)) == 8
+            refused = await lab.post(f"{path}/results", {"run_id": "r-nothing"})
+            assert refused.status_code == 404
+
+    asyncio.run(scenario())

@@ -1,0 +1,114 @@
+"""The commands beside a server, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.integration.serve.server_process import (
+    DRAGOMAN,
+    PATIENCE_SECONDS,
+    ServerProcess,
+    environment,
+    eventually,
+)
+
+from dragoman.cli import main
+
+RECORDED = """
+name = "recorded"
+[dataset]
+file = "cases.jsonl"
+[target]
+kind = "recorded"
+output = "said"
+[[evaluators]]
+kind = "exact"
+reference = "meant"
+"""
+SLOW = """
+name = "slow"
+[dataset]
+file = "cases.jsonl"
+[target]
+kind = "python"
+function = "slowly:answer"
+[run]
+concurrency = 1
+"""
+ANSWER = """
+import time
+from pathlib import Path
+
+def answer(said):
+    if said != "0" and not Path(__file__).with_name("go on").exists():
+        Path(__file__).with_name("stuck").touch()
+        time.sleep(600)
+    return said
+"""
+
+
+def write_files(folder: Path) -> None:
+    rows = [{"said": str(n), "meant": str(n)} for n in range(3)]
+    (folder / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (folder / "recorded.toml").write_text(RECORDED)
+    (folder / "slow.toml").write_text(SLOW)
+    (folder / "slowly.py").write_text(ANSWER)
+
+
+def test_a_folder_in_use_by_a_server_goes_through_that_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(tmp_path)
+    folder = str(tmp_path / "data")
+    with ServerProcess(Path(folder), env=environment(DRAGOMAN_AUTH__MODE="keys")) as server:
+        assert main(["keys", "create", "--role", "evaluator", "--data-dir", folder]) == 0
+        key = capsys.readouterr().out.split()[-1]
+        file = str(tmp_path / "recorded.toml")
+        assert main(["experiment", "run", file, "--data-dir", folder]) == 1
+        assert "A key is needed" in capsys.readouterr().err
+        monkeypatch.setenv("DRAGOMAN_TOKEN", key)
+        assert main(["experiment", "run", file, "--data-dir", folder]) == 0
+        assert "3 succeeded" in capsys.readouterr().out
+        listed = server.get("/api/v1/experiments", key).json()["items"]
+        assert [one["name"] for one in listed] == ["recorded"]
+        assert main(["experiment", "list", "--url", server.url]) == 0
+        assert "recorded" in capsys.readouterr().out
+
+
+def test_one_interrupt_stops_keeps_what_is_done_and_says_how_to_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(tmp_path)
+    command: list[str | Path] = [DRAGOMAN, "experiment", "run", "slow.toml", "--data-dir", "data"]
+    started = subprocess.Popen(
+        command,
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+
+    try:
+        eventually((tmp_path / "stuck").exists, "the second item is worked on")
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        started.kill()
+        started.communicate()
+    assert started.returncode == 130
+    assert "1 items are done and kept" in errors
+    again = errors.rpartition("To go on: ")[2].strip()
+    assert again == "dragoman experiment run slow.toml --data-dir data"
+    (tmp_path / "go on").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    assert main(again.split()[1:]) == 0
+    told = capsys.readouterr().out
+    assert "Going on with slow" in told
+    assert "3 succeeded" in told

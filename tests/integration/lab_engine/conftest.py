@@ -1,0 +1,39 @@
+"""Every test of the engine runs on every database."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.servers import PostgresProcess
+
+from dragoman.store import upgrade
+
+KINDS = ("sqlite", "postgresql")
+
+
+@pytest.fixture(params=KINDS)
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A database that has Dragoman's schema and nothing in it."""
+    if request.param == "postgresql":
+        server: PostgresProcess = request.getfixturevalue("postgres_server")
+        return server.fresh_database()
+    return _sqlite(tmp_path)
+
+
+@pytest.fixture
+def sqlite_url(tmp_path: Path) -> str:
+    """A SQLite file that has Dragoman's schema and nothing in it."""
+    return _sqlite(tmp_path)
+
+
+@pytest.fixture
+def calls(tmp_path: Path) -> str:
+    """The file in which targets and evaluators write down their calls."""
+    return str(tmp_path / "calls")
+
+
+def _sqlite(tmp_path: Path) -> str:
+    url = f"sqlite:///{tmp_path}/dragoman.db"
+    upgrade(url)
+    return url

@@ -1,0 +1,273 @@
+"""Any process may die at any moment: what comes out is what would have come out anyway."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+from tests.integration.lab_engine.conftest import KINDS
+from tests.integration.lab_engine.laboratory import (
+    QUICK,
+    TENANT,
+    add_items,
+    experiment,
+    laboratory,
+    read,
+    until,
+)
+from tests.integration.lab_engine.processes import LabProcess
+from tests.integration.lab_engine.targets import noted
+
+from dragoman.errors import StoreError
+from dragoman.lab.model import ExperimentId, ItemId, JsonValue
+from dragoman.lab.repository.tables import item_run_log
+from dragoman.lab.states import ENDED
+from dragoman.store import Connection, Store, open_store, upgrade
+
+SCHEDULES = int(os.environ.get("DRAGOMAN_CHAOS_SCHEDULES", "20"))
+SEED = 20_260_401
+ITEMS = 24
+FATES = ("well", "well", "well", "target_fails", "evaluator_fails")
+
+Snapshot = tuple[list[Any], list[Any], list[Any]]
+
+
+def cases(calls: str) -> list[list[dict[str, JsonValue]]]:
+    """Items of one to three turns, some of which fail, always in the same way."""
+    random = Random(SEED)
+    return [
+        [
+            {
+                "key": f"k{number}",
+                "turn": turn,
+                "calls": calls,
+                "delay_ms": random.choice((0, 5, 20)),
+                "fate": random.choice(FATES),
+            }
+            for turn in range(random.choice((1, 1, 2, 3)))
+        ]
+        for number in range(ITEMS)
+    ]
+
+
+async def snapshot(store: Store, experiment_id: ExperimentId, ids: list[ItemId]) -> Snapshot:
+    """What users see, without what differs between any two runs: ids, times, numbers of tries."""
+    of = {"e": experiment_id}
+    items = await read(
+        store,
+        "SELECT item_id, status FROM item_result WHERE experiment_id = :e ORDER BY item_id",
+        **of,
+    )
+    turns = await read(
+        store,
+        "SELECT r.item_id, r.turn_no, r.status, r.error_code, r.error_message, t.output_json, "
+        "t.main FROM turn_result r LEFT JOIN target_record t ON t.id = r.target_record_id "
+        "WHERE r.experiment_id = :e ORDER BY r.item_id, r.turn_no",
+        **of,
+    )
+    scores = await read(
+        store,
+        "SELECT r.item_id, r.turn_no, e.name, e.score, e.label, e.error_code, e.error_message "
+        "FROM turn_result r JOIN turn_score s ON s.run_id = r.run_id AND s.item_id = r.item_id "
+        "AND s.turn_no = r.turn_no AND s.try_no = r.try_no "
+        "JOIN evaluator_record e ON e.id = s.evaluator_record_id "
+        "WHERE r.experiment_id = :e ORDER BY r.item_id, r.turn_no, e.name",
+        **of,
+    )
+    place = {item_id: number for number, item_id in enumerate(ids)}
+    return tuple(  # type: ignore[return-value]
+        [(place[row[0]], *row[1:]) for row in rows] for rows in (items, turns, scores)
+    )
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
+    """What comes out when nobody is killed."""
+    folder = tmp_path_factory.mktemp("undisturbed")
+    url = f"sqlite:///{folder}/dragoman.db"
+    upgrade(url)
+
+    async def story() -> Snapshot:
+        async with laboratory(url) as at:
+            version, ids = await add_items(at.store, cases(str(folder / "calls")))
+            made = await at.run(experiment(version, "answer", {"length": "judge"}))
+            return await snapshot(at.store, made.experiment_id, ids)
+
+    return asyncio.run(story())
+
+
+@pytest.mark.parametrize(
+    ("database_url", "seed"),
+    [(KINDS[number % len(KINDS)], SEED + number) for number in range(SCHEDULES)],
+    indirect=["database_url"],
+)
+def test_a_kill_at_a_random_moment_changes_nothing_that_users_see(
+    database_url: str, tmp_path: Path, undisturbed: Snapshot, seed: int
+) -> None:
+    random = Random(seed)
+    calls = str(tmp_path / "calls")
+    victims = random.choice((("scheduler",), ("worker",), ("scheduler", "worker")))
+    moment_seconds = random.uniform(0.0, 0.6)
+
+    async def story() -> None:
+        async with await open_store(database_url) as store:
+            version, ids = await add_items(store, cases(calls))
+            spec = experiment(version, "answer", {"length": "judge"})
+            async with laboratory(database_url, schedules=False, works=False) as idle:
+                made, _ = await idle.lab.experiments.submit(TENANT, spec)
+            with ExitStack() as stack:
+                alive = {role: stack.enter_context(_process(database_url, role)) for role in ROLES}
+                await until(lambda: _started(store))
+                await asyncio.sleep(moment_seconds)
+                for role in victims:
+                    alive[role].kill()
+                logged = await _logged_outputs(store, ids) if "worker" in victims else set()
+                called_before = len(noted(calls))
+                for role in victims:
+                    stack.enter_context(_process(database_url, role))
+                await until(lambda: _ended(store))
+
+                called_after = noted(calls)[called_before:]
+                assert not logged & set(called_after), "called again after its success was logged"
+                assert await snapshot(store, made.experiment_id, ids) == undisturbed
+                await _every_try_was_archived_once(store)
+
+    asyncio.run(story())
+
+
+def test_everything_killed_again_and_again_still_comes_to_the_same_end(
+    database_url: str, tmp_path: Path, undisturbed: Snapshot
+) -> None:
+    """Three kills, each of everything: an item has as many tries, so none is lost for good."""
+    calls = str(tmp_path / "calls")
+
+    async def story() -> None:
+        async with await open_store(database_url) as store:
+            version, ids = await add_items(store, cases(calls))
+            spec = experiment(version, "answer", {"length": "judge"}, retries=10)
+            async with laboratory(database_url, schedules=False, works=False) as idle:
+                made, _ = await idle.lab.experiments.submit(TENANT, spec)
+            for moment_seconds in (0.05, 0.1, 0.15):
+                with LabProcess(database_url):
+                    await until(lambda: _started(store))
+                    await asyncio.sleep(moment_seconds)
+            with LabProcess(database_url):
+                await until(lambda: _ended(store))
+            assert await snapshot(store, made.experiment_id, ids) == undisturbed
+            await _every_try_was_archived_once(store)
+
+    asyncio.run(story())
+
+
+def test_a_start_whose_process_died_at_once_is_taken_up(database_url: str, calls: str) -> None:
+    """Nothing but the pending run is there: no lock is left, and whoever comes next drives it."""
+
+    async def story() -> None:
+        async with laboratory(database_url, schedules=False, works=False) as dead:
+            version, _ = await add_items(dead.store, cases(calls)[:2])
+            _, started = await dead.lab.experiments.submit(TENANT, experiment(version, "answer"))
+        async with laboratory(database_url) as at:
+            assert await at.ended(started.run_id) in ENDED
+
+    asyncio.run(story())
+
+
+def test_a_worker_paused_past_its_lease_is_refused_and_counted(
+    database_url: str, tmp_path: Path, calls: str
+) -> None:
+    metrics = tmp_path / "metrics"
+
+    async def story() -> None:
+        async with laboratory(database_url, QUICK, works=False) as at:
+            case: dict[str, JsonValue] = {
+                "key": "k",
+                "turn": 0,
+                "calls": calls,
+                "delay_ms": 1000,
+                "fate": "well",
+            }
+            version, _ = await add_items(at.store, [[case]])
+            _, started = await at.lab.experiments.submit(TENANT, experiment(version, "answer"))
+            with LabProcess(database_url, schedules=False, metrics=str(metrics)) as paused:
+                await until(lambda: _called(calls, 1))
+                await _pause_between_transactions(paused, at.store)
+                with LabProcess(database_url, schedules=False):
+                    await at.ended(started.run_id)
+                assert len(noted(calls)) > 1
+                before = await snapshot_of(at.store)
+                assert b"lab_zombies_total 0.0" not in at.metrics.exposition()
+                paused.resume()
+
+                async def refused() -> bool:
+                    told = metrics.read_bytes() if metrics.exists() else b""
+                    return b"\nlab_fenced_writes_total 1.0" in told
+
+                await until(refused)
+                assert await snapshot_of(at.store) == before
+
+    asyncio.run(story())
+
+
+ROLES = ("scheduler", "worker")
+LOCKED_SECONDS = 3.0
+
+
+def _process(url: str, role: str) -> LabProcess:
+    return LabProcess(url, schedules=role == "scheduler", works=role == "worker")
+
+
+async def snapshot_of(store: Store) -> list[Any]:
+    tables = ("item_result", "turn_result", "item_run_log", "turn_run_log", "target_record")
+    return [sorted(map(repr, await read(store, f"SELECT * FROM {table}"))) for table in tables]
+
+
+async def _pause_between_transactions(process: LabProcess, store: Store) -> None:
+    """Pause a worker where it holds no lock of the database: that would stop everybody."""
+
+    def touch(connection: Connection) -> None:
+        connection.execute(sa.update(item_run_log).values(try_no=item_run_log.c.try_no)).close()
+
+    while True:
+        process.pause()
+        try:
+            async with asyncio.timeout(LOCKED_SECONDS):
+                await store.write(touch)
+            return
+        except (TimeoutError, StoreError):
+            process.resume()
+
+
+async def _called(calls: str, times: int) -> bool:
+    return len(noted(calls)) >= times
+
+
+async def _started(store: Store) -> bool:
+    return bool(await read(store, "SELECT 1 FROM run_log WHERE status <> 'pending'"))
+
+
+async def _ended(store: Store) -> bool:
+    return bool(await read(store, "SELECT 1 FROM run_log WHERE ended_at_ms IS NOT NULL"))
+
+
+async def _logged_outputs(store: Store, ids: list[ItemId]) -> set[str]:
+    place = {item_id: number for number, item_id in enumerate(ids)}
+    rows = await read(store, "SELECT item_id, turn_no FROM target_record")
+    return {f"k{place[item_id]}/{turn_no}" for item_id, turn_no in rows}
+
+
+async def _every_try_was_archived_once(store: Store) -> None:
+    logs = await read(
+        store, "SELECT item_id, result_state, try_no, archived_try_no FROM item_run_log"
+    )
+    assert len(logs) == ITEMS
+    for _, state, try_no, archived in logs:
+        assert (state, archived) == ("resulted", try_no)
+    shown = await read(store, "SELECT item_id, try_no FROM turn_result")
+    last = {item_id: try_no for item_id, _, try_no, _ in logs}
+    assert all(last[item_id] == try_no for item_id, try_no in shown)

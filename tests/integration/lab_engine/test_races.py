@@ -1,0 +1,210 @@
+"""Users who ask at the same moment: one comes first, and the others are told what is true then."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.integration.lab_engine.laboratory import (
+    STEADY,
+    TENANT,
+    add_items,
+    experiment,
+    laboratory,
+)
+
+from dragoman.clock import SystemClock
+from dragoman.errors import BudgetExceeded, ExperimentRunning, InvalidMessage, NotFound
+from dragoman.lab.experiments import StartAsk, Started
+from dragoman.lab.feed import Feed
+from dragoman.lab.model import Budget, ExperimentSpec, ItemId, TargetSpec
+from dragoman.lab.queue import InProcessQueue
+from dragoman.lab.repository import leases, runs
+from dragoman.lab.scheduler.driver import Drive, Driver
+from dragoman.lab.states import Mode, RunStatus
+from dragoman.lab.targets import Context, Output
+from dragoman.observability import Metrics
+from dragoman.store import Store
+
+ONE_ITEM = [[{"key": "k", "calls": "/dev/null"}]]
+
+
+def driver_of(store: Store) -> Driver:
+    """A driver of another process than the lab's."""
+    return Driver(
+        store,
+        InProcessQueue(),
+        STEADY,
+        Feed(),
+        owner="another",
+        clock=SystemClock(),
+        metrics=Metrics(),
+    )
+
+
+def test_items_retried_by_many_at_once_all_get_into_one_run(database_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(database_url, schedules=False, works=False) as at:
+            version, ids = await add_items(at.store, ONE_ITEM)
+            made = await at.lab.experiments.create(TENANT, experiment(version, "hang"))
+            ask = StartAsk(Mode.RETRY_ITEMS, item_ids=(ids[0],))
+            starts = [at.lab.experiments.start(TENANT, made.experiment_id, ask) for _ in range(6)]
+
+            started = await asyncio.gather(*starts)
+
+            assert sum(not one.joined for one in started) == 1
+            assert len({one.run_id for one in started}) == 1
+
+    asyncio.run(story())
+
+
+def test_an_experiment_is_started_or_deleted_and_never_half_of_each(database_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(database_url, schedules=False, works=False) as at:
+            version, _ = await add_items(at.store, ONE_ITEM)
+            for _ in range(15):
+                made = await at.lab.experiments.create(TENANT, experiment(version, "hang"))
+                started, deleted = await asyncio.gather(
+                    at.lab.experiments.start(TENANT, made.experiment_id),
+                    at.lab.experiments.delete(TENANT, made.experiment_id),
+                    return_exceptions=True,
+                )
+
+                if isinstance(started, Started):
+                    assert isinstance(deleted, ExperimentRunning)
+                    await at.lab.experiments.kill(TENANT, made.experiment_id)
+                else:
+                    assert isinstance(started, NotFound)
+                    assert deleted is None
+            orphans = await at.rows(
+                "SELECT id FROM run_log WHERE experiment_id NOT IN (SELECT id FROM experiment)"
+            )
+            assert orphans == []
+
+    asyncio.run(story())
+
+
+def test_changes_made_at_the_same_time_are_all_kept(database_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(database_url, schedules=False, works=False) as at:
+            version, _ = await add_items(at.store, ONE_ITEM)
+            made = await at.lab.experiments.create(TENANT, experiment(version, "hang"))
+            changes: list[dict[str, object]] = [
+                {"description": "changed"},
+                {"concurrency": 7},
+                {"retries": 5},
+                {"name": "another name"},
+            ]
+
+            await asyncio.gather(
+                *(
+                    at.lab.experiments.change(TENANT, made.experiment_id, **change)
+                    for change in changes
+                )
+            )
+
+            shown = await at.lab.experiments.show(TENANT, made.experiment_id)
+            spec = shown.experiment.spec
+            assert (spec.description, spec.concurrency, spec.retries, spec.name) == (
+                "changed",
+                7,
+                5,
+                "another name",
+            )
+
+    asyncio.run(story())
+
+
+def test_a_budget_is_checked_again_when_it_is_changed(sqlite_url: str) -> None:
+    settings = STEADY.model_copy(update={"tenant_tokens": 1000})
+
+    async def story() -> None:
+        async with laboratory(sqlite_url, settings, schedules=False, works=False) as at:
+            version, _ = await add_items(at.store, ONE_ITEM)
+            made = await at.lab.experiments.create(TENANT, experiment(version, "hang"))
+            for budget, error in (
+                (Budget(tokens=-1), InvalidMessage),
+                (Budget(tokens=1001), BudgetExceeded),
+            ):
+                with pytest.raises(error):
+                    await at.lab.experiments.change(TENANT, made.experiment_id, budget=budget)
+            shown = await at.lab.experiments.show(TENANT, made.experiment_id)
+            assert shown.experiment.spec.budget == Budget()
+
+    asyncio.run(story())
+
+
+def test_deleting_an_experiment_gives_nothing_back_of_what_it_used_up(sqlite_url: str) -> None:
+    settings = STEADY.model_copy(update={"tenant_tokens": 1000})
+
+    async def costly(key: str) -> Output:
+        return Output({"output": key}, tokens=900)
+
+    async def story() -> None:
+        context = Context(functions={"costly": costly})
+        async with laboratory(sqlite_url, settings, context=context) as at:
+            version, _ = await add_items(at.store, ONE_ITEM)
+            spec = ExperimentSpec("costly", version, TargetSpec("python", {"function": "costly"}))
+            made = await at.run(spec)
+            await at.lab.experiments.delete(TENANT, made.experiment_id)
+
+            again = ExperimentSpec("again", version, spec.target, budget=Budget(tokens=200))
+            with pytest.raises(BudgetExceeded, match="100 of 1000"):
+                await at.lab.experiments.create(TENANT, again)
+
+    asyncio.run(story())
+
+
+def test_an_item_named_twice_is_one_item(sqlite_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(sqlite_url) as at:
+            version, ids = await add_items(at.store, [[{}]])
+            made = await at.run(experiment(version, "answer_anything"))
+            twice: tuple[ItemId, ...] = (ids[0], ids[0])
+            ask = StartAsk(Mode.RETRY_ITEMS, item_ids=twice)
+            again = await at.lab.experiments.start(TENANT, made.experiment_id, ask)
+            await at.ended(again.run_id)
+
+            shown = await at.lab.experiments.show(TENANT, made.experiment_id)
+            assert shown.progress == 1.0
+
+    asyncio.run(story())
+
+
+def test_a_run_that_ended_before_its_lease_was_taken_is_let_go(database_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            version, _ = await add_items(at.store, [[{}]])
+            made = await at.run(experiment(version, "answer_anything"))
+            (ended,) = await at.lab.experiments.runs(TENANT, made.experiment_id)
+            driver = driver_of(at.store)
+
+            async with asyncio.timeout(30):
+                await driver._lock(Drive(ended.run.run_id), driver._execute)
+
+            assert await at.rows("SELECT * FROM lease WHERE owner = 'another'") == []
+
+    asyncio.run(story())
+
+
+def test_a_run_is_given_up_only_by_whoever_may_drive_it(database_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(database_url, schedules=False, works=False) as at:
+            version, _ = await add_items(at.store, ONE_ITEM)
+            _, started = await at.lab.experiments.submit(TENANT, experiment(version, "hang"))
+            name = runs.lease_name(started.run_id)
+            held = await at.store.write(lambda c: leases.take(c, name, "the other one", 60_000))
+            assert held is not None
+            driver = driver_of(at.store)
+
+            await driver._give_up(started.run_id, "it broke here")
+            run = await at.store.read(lambda c: runs.find_run(c, started.run_id))
+            assert run is not None
+            assert run.status is RunStatus.PENDING
+
+            await at.store.write(lambda c: leases.release(c, held))
+            await driver._give_up(started.run_id, "it broke here")
+            assert await at.ended(started.run_id) is RunStatus.FAILED
+            assert await at.rows("SELECT * FROM lease") == []
+
+    asyncio.run(story())

@@ -1,0 +1,141 @@
+"""What is deployed fits the program: settings that exist, commands that exist, times that agree."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml  # type: ignore[import-untyped]
+
+from dragoman.api.server import GOODBYE_SECONDS
+from dragoman.cli.app import command_line
+from dragoman.settings import Settings, check_exposure, load_settings
+
+REPOSITORY = Path(__file__).parents[3]
+CLUSTER = REPOSITORY / "deploy" / "cluster"
+UNITS = sorted((REPOSITORY / "deploy" / "systemd").glob("*.service"))
+INSTANCES = ("one", "two", "three")
+
+
+def compose() -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CLUSTER / "compose.yaml").read_text())
+    return found
+
+
+def instance_settings(name: str) -> Settings:
+    """What an instance of the compose file runs with."""
+    environ = {
+        variable: value.replace("${POSTGRES_PASSWORD:?set it}", "secret")
+        for variable, value in compose()["services"][name]["environment"].items()
+    }
+    return load_settings(CLUSTER / "dragoman.toml", environ=environ).settings
+
+
+def check_command(words: list[str]) -> None:
+    """Fail unless there is such a command with such options."""
+    name, *rest = words
+    group: Any = typer.main.get_command(command_line([name]))
+    assert name in group.commands, f"there is no command {name}"
+    command = group.commands[name]
+    command.make_parser(typer.Context(command)).parse_args(rest)
+
+
+def unit_lines(unit: Path) -> list[tuple[str, str]]:
+    lines = (line for line in unit.read_text().splitlines() if line and line[0] not in "#[")
+    return [(key, value) for key, _, value in (line.partition("=") for line in lines)]
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_an_instance_is_given_settings_that_exist_and_do_not_contradict(name: str) -> None:
+    settings = instance_settings(name)
+
+    assert settings.cluster.enabled
+    assert settings.cluster.instance_id == name
+    assert settings.store.database_url.startswith("postgresql://")
+    check_exposure(settings)
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_an_instance_is_started_by_a_command_that_exists(name: str) -> None:
+    service = compose()["services"][name]
+    check_command(service["command"])
+    assert service["command"][-1] == "/etc/dragoman/dragoman.toml"
+    assert service["volumes"] == ["./dragoman.toml:/etc/dragoman/dragoman.toml:ro"]
+
+
+def test_instances_are_found_by_the_names_they_go_by() -> None:
+    services = compose()["services"]
+    servers = [
+        words[1:]
+        for words in (line.split() for line in (CLUSTER / "haproxy.cfg").read_text().splitlines())
+        if words[:1] == ["server"]
+    ]
+
+    assert servers == [[name, f"{name}:8080"] for name in INSTANCES]
+    assert [services[name]["hostname"] for name in INSTANCES] == list(INSTANCES)
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_an_instance_has_time_to_drain(name: str) -> None:
+    grace_seconds = int(compose()["services"][name]["stop_grace_period"].removesuffix("s"))
+    drain_seconds = instance_settings(name).server.drain_seconds
+
+    assert grace_seconds > drain_seconds + 2 * GOODBYE_SECONDS
+
+
+def test_what_runs_in_the_containers_is_all_there() -> None:
+    services = compose()["services"]
+    build = services["one"]["build"]
+    assert (CLUSTER / build["context"]).resolve() == REPOSITORY
+    assert (REPOSITORY / build["dockerfile"]).is_file()
+    assert "appendonly" in str(services["redis"]["command"])
+    assert "noeviction" in services["redis"]["command"]
+    for service in services.values():
+        for volume in service.get("volumes", ()):
+            source = volume.partition(":")[0]
+            assert source in compose()["volumes"] or (CLUSTER / source).is_file()
+
+
+def test_the_proxy_leaves_sockets_open_longer_than_their_heartbeats() -> None:
+    config = (CLUSTER / "haproxy.cfg").read_text()
+
+    assert "timeout tunnel 1h" in config
+    assert "option httpchk GET /readyz" in config
+    assert "shutdown-sessions" not in config
+
+
+def test_the_redis_cluster_example_is_good_settings() -> None:
+    settings = load_settings(CLUSTER / "redis-cluster.toml", environ={}).settings
+
+    assert settings.cluster.redis_cluster
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_calls_a_command_that_exists(unit: Path) -> None:
+    (command,) = (value for key, value in unit_lines(unit) if key == "ExecStart")
+    program, *words = shlex.split(command.replace("$OPTIONS", "--slots 4 --asr zh,en --tts zh,en"))
+
+    assert Path(program).name == "dragoman"
+    check_command(words)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_a_unit_gives_time_to_end_and_no_rights_it_does_not_need(unit: Path) -> None:
+    lines = dict(unit_lines(unit))
+
+    assert int(lines["TimeoutStopSec"]) > Settings().server.drain_seconds + 2 * GOODBYE_SECONDS
+    assert lines["Restart"] == "on-failure"
+    assert lines["NoNewPrivileges"] == "yes"
+    assert lines["ProtectSystem"] == "strict"
+    assert lines["CapabilityBoundingSet"] == ""
+    assert lines.get("User") == "dragoman" or lines.get("DynamicUser") == "yes"
+
+
+def test_a_command_that_does_not_exist_is_noticed() -> None:
+    with pytest.raises(AssertionError, match="no command service"):
+        check_command(["service"])
+    with pytest.raises(Exception, match="No such option: --prot"):
+        check_command(["serve", "--prot", "1"])

@@ -1,0 +1,34 @@
+"""The queue inside one process: hints arrive once, in order."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.lab.model import ItemId, RunId
+from dragoman.lab.queue import InProcessQueue, Offer
+
+
+def test_hints_arrive_in_order_and_each_once() -> None:
+    async def story() -> None:
+        queue = InProcessQueue()
+        for name in ("a", "b", "a"):
+            queue.news.put(RunId(name))
+
+        assert list(await queue.news.take()) == ["a", "b"]
+
+    asyncio.run(story())
+
+
+def test_a_reader_waits_for_the_next_hint() -> None:
+    async def story() -> None:
+        queue = InProcessQueue()
+        offer = Offer(RunId("r"), (ItemId("i"),))
+        reading = asyncio.create_task(queue.offers.take())
+        await asyncio.sleep(0)
+        assert not reading.done()
+
+        queue.offers.put(offer)
+
+        assert list(await reading) == [offer]
+
+    asyncio.run(story())
