@@ -14,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
+import uvloop
+
 from benchmarks.lab.measuring import CONCURRENCY, Measured, Stopwatch, items_from_arguments
 from dragoman.auth import DEFAULT_TENANT
 from dragoman.clock import SystemClock
@@ -147,8 +149,9 @@ async def _until_ended(lab: Lab, experiment_id: ExperimentId, items: int) -> Non
 
 def main() -> None:
     configure_logging("error", "console")
-    with tempfile.TemporaryDirectory() as folder:
-        asyncio.run(measure(items_from_arguments(), Path(folder))).tell()
+    loop = uvloop.new_event_loop  # as the lab inside `serve`
+    with tempfile.TemporaryDirectory() as folder, asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(measure(items_from_arguments(), Path(folder))).tell()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,9 @@ class Ready(BaseModel):
 
     status: str = Field(examples=["ready", "starting", "draining", "unavailable"])
     reasons: list[str] = Field(description="What the server waits for; empty when it is ready.")
+    lacking: list[str] = Field(
+        default=[], description="What is down that live work does not need, such as the lab."
+    )
 
 
 _EXPOSITION = {"content": {EXPOSITION_CONTENT_TYPE: {"schema": {"type": "string"}}}}
@@ -45,7 +48,9 @@ def health_router(services: Services) -> APIRouter:
         verdict = await services.readiness.verdict()
         if not verdict.ready:
             response.status_code = 503
-        return Ready(status=verdict.status, reasons=list(verdict.reasons))
+        return Ready(
+            status=verdict.status, reasons=list(verdict.reasons), lacking=list(verdict.lacking)
+        )
 
     @router.get(
         "/metrics",

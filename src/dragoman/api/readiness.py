@@ -25,6 +25,8 @@ class Verdict:
 
     status: str
     reasons: tuple[str, ...] = ()
+    lacking: tuple[str, ...] = ()
+    """What is down that live work does not need."""
 
     @property
     def ready(self) -> bool:
@@ -44,11 +46,18 @@ class Readiness:
         self._lifecycle = lifecycle
         self._timeout_seconds = timeout_seconds
         self._checks: dict[str, Check] = {}
+        self._dispensable: set[str] = set()
         self._log = get_logger(__name__, clock)
 
-    def add(self, name: str, check: Check) -> None:
-        """Make readiness depend on one more thing, by the name people know it by."""
+    def add(self, name: str, check: Check, *, dispensable: bool = False) -> None:
+        """Make readiness depend on one more thing, by the name people know it by.
+
+        Something dispensable is reported when it is down, but keeps nobody from sending work: a
+        load balancer would take every conversation away for it.
+        """
         self._checks[name] = check
+        if dispensable:
+            self._dispensable.add(name)
 
     async def verdict(self) -> Verdict:
         """Ask every dependency, all at once."""
@@ -58,8 +67,14 @@ class Readiness:
         answers = await asyncio.gather(
             *(self._problem(name, check) for name, check in self._checks.items())
         )
-        problems = tuple(answer for answer in answers if answer is not None)
-        return Verdict("unavailable" if problems else ServerState.READY.value, problems)
+        problems = {
+            name: answer
+            for name, answer in zip(self._checks, answers, strict=True)
+            if answer is not None
+        }
+        lacking = tuple(problems[name] for name in problems if name in self._dispensable)
+        reasons = tuple(problems[name] for name in problems if name not in self._dispensable)
+        return Verdict("unavailable" if reasons else ServerState.READY.value, reasons, lacking)
 
     async def _problem(self, name: str, check: Check) -> str | None:
         # Everyone may ask, so the answer names the dependency and the log alone says more.

@@ -14,12 +14,17 @@ with talk("ws://127.0.0.1:8080", src_lang="en", tgt_lang="es") as session:
     print(session.next_result())
 """
 
-from dragoman.sdk.node.connecting import (
+from dragoman.sdk.connecting import (
     MemoryConnect,
+    MemorySessionConnect,
     NodeConnect,
     NodeLink,
+    SessionConnect,
+    SessionLink,
     WebSocketConnect,
+    WebSocketSessionConnect,
     node_url,
+    session_url,
 )
 from dragoman.sdk.node.events import (
     Accepted,
@@ -36,13 +41,6 @@ from dragoman.sdk.node.machine import MachineUsage, this_machine
 from dragoman.sdk.node.node import Node
 from dragoman.sdk.node.work import WorkFunction
 from dragoman.sdk.session.client import SessionClient
-from dragoman.sdk.session.connecting import (
-    MemorySessionConnect,
-    SessionConnect,
-    SessionLink,
-    WebSocketSessionConnect,
-    session_url,
-)
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
 from dragoman.sdk.session.options import SessionOptions
 from dragoman.sdk.session.results import Missing, Result

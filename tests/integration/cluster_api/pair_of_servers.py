@@ -14,10 +14,13 @@ NAMES = ("one", "two")
 
 
 class PairOfServers:
-    """Instances `one` and `two` over one Redis."""
+    """Instances `one` and `two` over one Redis; the key is an operator's, where it is needed."""
 
-    def __init__(self, redis: RedisProcess, folder: Path, **settings: str) -> None:
+    def __init__(
+        self, redis: RedisProcess, folder: Path, key: str | None = None, **settings: str
+    ) -> None:
         self._redis = redis
+        self._key = key
         self._folder = folder
         self._settings = settings
         with ThreadPoolExecutor() as starting:
@@ -26,7 +29,7 @@ class PairOfServers:
 
     def look(self, server: ServerProcess, path: str) -> Any:
         """What an instance answers."""
-        answer = server.get(f"/api/v1{path}")
+        answer = server.get(f"/api/v1{path}", self._key)
         assert answer.status_code == 200, answer.text
         return answer.json()
 

@@ -45,7 +45,7 @@ def settings(request: pytest.FixtureRequest) -> dict[str, str]:
 
 @pytest.fixture
 def server(tmp_path: Path, settings: dict[str, str]) -> Iterator[ServerProcess]:
-    with ServerProcess(tmp_path / "data", env=settings) as started:
+    with ServerProcess(tmp_path / "data", env=settings, lab=True) as started:
         yield started
 
 
@@ -107,7 +107,7 @@ def test_when_the_server_is_killed_its_lab_ends_and_the_next_one_goes_on(
     tmp_path: Path, settings: dict[str, str]
 ) -> None:
     folder = tmp_path / "data"
-    with ServerProcess(folder, env=settings) as killed:
+    with ServerProcess(folder, env=settings, lab=True) as killed:
         endless = {"kind": "python", "function": f"{HERE}:endless"}
         submitted = post(
             killed, "/experiments/submit", order_of(import_rows(killed), target=endless)
@@ -120,7 +120,7 @@ def test_when_the_server_is_killed_its_lab_ends_and_the_next_one_goes_on(
         killed.signal(signal.SIGKILL)
         killed.wait()
         eventually(lambda: not is_running(lab), "the lab ended with its server")
-    with ServerProcess(folder, env=settings) as server:
+    with ServerProcess(folder, env=settings, lab=True) as server:
         found = server.get(path).json()
         assert found["status"] == "processing"
         post(server, f"/experiments/{submitted['experiment_id']}/kill")
@@ -162,7 +162,7 @@ def test_without_a_lab_there_is_no_process_and_no_route(tmp_path: Path) -> None:
 def test_keys_decide_who_may_use_the_lab_and_stay_out_of_the_log(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     env = environment(DRAGOMAN_AUTH__MODE="keys")
-    with ServerProcess(folder, "--log-level", "debug", env=env) as server:
+    with ServerProcess(folder, "--log-level", "debug", env=env, lab=True) as server:
         keys = {
             role: run("keys", "create", "--role", role, "--data-dir", folder)[1].split()[-1]
             for role in ("evaluator", "client")

@@ -65,7 +65,9 @@ def test_a_folder_in_use_by_a_server_goes_through_that_server(
 ) -> None:
     write_files(tmp_path)
     folder = str(tmp_path / "data")
-    with ServerProcess(Path(folder), env=environment(DRAGOMAN_AUTH__MODE="keys")) as server:
+    with ServerProcess(
+        Path(folder), env=environment(DRAGOMAN_AUTH__MODE="keys"), lab=True
+    ) as server:
         assert main(["keys", "create", "--role", "evaluator", "--data-dir", folder]) == 0
         key = capsys.readouterr().out.split()[-1]
         file = str(tmp_path / "recorded.toml")

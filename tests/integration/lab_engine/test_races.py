@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TypeVar
 
 import pytest
 from tests.integration.lab_engine.laboratory import (
@@ -16,15 +17,17 @@ from tests.integration.lab_engine.laboratory import (
 from dragoman.clock import SystemClock
 from dragoman.errors import BudgetExceeded, ExperimentRunning, InvalidMessage, NotFound
 from dragoman.lab.experiments import StartAsk, Started
-from dragoman.lab.feed import Feed
+from dragoman.lab.feed import Feed, RunEnded
 from dragoman.lab.model import Budget, ExperimentSpec, ItemId, TargetSpec
 from dragoman.lab.queue import InProcessQueue
-from dragoman.lab.repository import leases, runs
-from dragoman.lab.scheduler.driver import Drive, Driver
+from dragoman.lab.repository import Selection, leases, runs, starting
+from dragoman.lab.scheduler.driver import STRIKES, Drive, Driver
 from dragoman.lab.states import Mode, RunStatus
 from dragoman.lab.targets import Context, Output
 from dragoman.observability import Metrics
-from dragoman.store import Store
+from dragoman.store import Store, Work
+
+Result = TypeVar("Result")
 
 ONE_ITEM = [[{"key": "k", "calls": "/dev/null"}]]
 
@@ -191,7 +194,7 @@ def test_a_run_is_given_up_only_by_whoever_may_drive_it(database_url: str) -> No
     async def story() -> None:
         async with laboratory(database_url, schedules=False, works=False) as at:
             version, _ = await add_items(at.store, ONE_ITEM)
-            _, started = await at.lab.experiments.submit(TENANT, experiment(version, "hang"))
+            made, started = await at.lab.experiments.submit(TENANT, experiment(version, "hang"))
             name = runs.lease_name(started.run_id)
             held = await at.store.write(lambda c: leases.take(c, name, "the other one", 60_000))
             assert held is not None
@@ -202,9 +205,55 @@ def test_a_run_is_given_up_only_by_whoever_may_drive_it(database_url: str) -> No
             assert run is not None
             assert run.status is RunStatus.PENDING
 
+            await at.store.write(lambda c: starting.start_page(c, run, Selection(version), 10))
             await at.store.write(lambda c: leases.release(c, held))
-            await driver._give_up(started.run_id, "it broke here")
+            with driver._feed.watch(made.experiment_id) as watcher:
+                await driver._give_up(started.run_id, "it broke here")
+                assert await anext(watcher) == RunEnded(
+                    made.experiment_id, started.run_id, RunStatus.FAILED
+                )
             assert await at.ended(started.run_id) is RunStatus.FAILED
             assert await at.rows("SELECT * FROM lease") == []
+            (ended,) = await at.lab.experiments.runs(TENANT, made.experiment_id)
+            assert (ended.stats.terminated, ended.stats.items) == (1, 1)
+
+    asyncio.run(story())
+
+
+class Shaky(Store):
+    """A store that now and then breaks in a way that nobody foresaw."""
+
+    def __init__(self, store: Store, every: int) -> None:
+        self._store = store
+        self._every = every
+        self._writes = 0
+        self.broken = 0
+
+    async def write(self, work: Work[Result]) -> Result:
+        self._writes += 1
+        if self._writes % self._every == 0:
+            self.broken += 1
+            raise RuntimeError("nobody foresaw this")
+        return await self._store.write(work)
+
+    async def read(self, work: Work[Result]) -> Result:
+        return await self._store.read(work)
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_run_that_gets_somewhere_between_its_troubles_is_not_given_up(sqlite_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(sqlite_url, schedules=False) as at:
+            version, _ = await add_items(at.store, [[{}] for _ in range(12)])
+            spec = experiment(version, "answer_anything", concurrency=1)
+            _, started = await at.lab.experiments.submit(TENANT, spec)
+            shaky = Shaky(at.store, every=7)
+
+            await driver_of(shaky).drive(Drive(started.run_id))
+
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+            assert shaky.broken > STRIKES
 
     asyncio.run(story())

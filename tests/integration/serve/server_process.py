@@ -19,6 +19,8 @@ import httpx
 DRAGOMAN = Path(sys.executable).with_name("dragoman")
 PATIENCE_SECONDS = 60.0
 
+_NO_LAB = {"DRAGOMAN_LAB__ENABLED": "false"}
+
 _READY = re.compile(r"Dragoman is ready at (\S+)")
 
 
@@ -58,7 +60,9 @@ class ServerProcess:
         *arguments: str | Path,
         command: Sequence[str | Path] = (DRAGOMAN, "serve"),
         env: Mapping[str, str] | None = None,
+        lab: bool = False,
     ) -> None:
+        """Without its lab, unless asked for: a second process for each server takes long."""
         self.data_dir = data_dir
         self._log = data_dir.with_suffix(".log")
         self._output = ""
@@ -68,7 +72,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                env=env or environment(),
+                env={**({} if lab else _NO_LAB), **(env or environment())},
             )
         self.url = self._wait_until_ready()
 

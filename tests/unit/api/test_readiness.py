@@ -65,11 +65,15 @@ def test_readyz_follows_the_server_and_its_database(tmp_path: Path) -> None:
             services.lifecycle.move(ServerState.DRAINING)
             draining = await client.get("/readyz")
             alive = await client.get("/healthz")
-        assert (ready.status_code, ready.json()) == (200, {"status": "ready", "reasons": []})
+        assert (ready.status_code, ready.json()) == (
+            200,
+            {"status": "ready", "reasons": [], "lacking": []},
+        )
         assert without_store.status_code == 503
         assert without_store.json() == {
             "status": "unavailable",
             "reasons": ["the database is down"],
+            "lacking": [],
         }
         assert draining.status_code == 503
         assert draining.json()["status"] == "draining"

@@ -21,7 +21,7 @@ def lab_parts(services: Services) -> Parts:
     if not settings.lab.enabled:
         return Parts()
     child = LabChild(settings, services.clock)
-    services.readiness.add("the lab", child.check)
+    services.readiness.add("the lab", child.check, dispensable=True)
     forwarder = Forwarder(child, services.authenticator)
     services.other_metrics.append(lambda own: with_those_of_the_lab(own, forwarder))
     pushes = PushForwarder(child, services.authenticator, settings.server.allowed_origins)

@@ -21,7 +21,7 @@ from dragoman.cli.experiment.summary import (
     print_summary,
     print_verdicts,
 )
-from dragoman.cli.experiment.watching import Stopped, watch
+from dragoman.cli.experiment.watching import Stopped, until_ended, watch
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
 from dragoman.errors import InvalidFilter
@@ -180,6 +180,8 @@ def kill_command(
         found = await lab.experiment(experiment)
         await lab.kill(found.experiment_id)
         typer.echo(f"{found.name} ({found.experiment_id}) is being stopped.")
+        if lab.resume is not None:  # no server does it when this command has gone
+            await until_ended(lab, found.experiment_id)
 
     with_lab(Way(url, data_dir, token), work)
 

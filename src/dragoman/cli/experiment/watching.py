@@ -54,6 +54,12 @@ async def watch(lab: LabClient, experiment_id: str, *, console: Console) -> Expe
     return found
 
 
+async def until_ended(lab: LabClient, experiment_id: str) -> None:
+    """Wait until the run is over."""
+    while (await lab.show(experiment_id)).status not in ENDED:  # noqa: ASYNC110 - it may be elsewhere
+        await asyncio.sleep(LOOK_SECONDS)
+
+
 @contextmanager
 def _interrupts() -> Iterator[asyncio.Event]:
     """The event that the first Ctrl-C sets; the second ends the program at once."""

@@ -115,7 +115,8 @@ class Experiments(Reading):
             raise ExperimentNotRunning(
                 f"Experiment {experiment_id} is not running; there is nothing to kill."
             )
-        self._on_news(killed)
+        # Whoever kills sees it through: the program that drove the run may be gone for good.
+        self._on_started(killed)
         return killed
 
     async def change(self, tenant: TenantId, experiment_id: str, **changes: object) -> Experiment:

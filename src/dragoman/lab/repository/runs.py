@@ -170,7 +170,7 @@ def change_status(
         times = {"started_at_ms": at_ms}
     elif status not in ACTIVE:
         times = {"ended_at_ms": at_ms}
-    said = {} if reason is None else {"reason": reason}
+    said: dict[str, str | None] = {} if reason is None else {"reason": reason}
     stepped = connection.execute(
         sa.update(run_log)
         .where(

@@ -104,7 +104,9 @@ class Driver:
         def give_up(connection: Connection) -> Run | None:
             name = runs.lease_name(run_id)
             held = leases.take(connection, name, self._owner, self._lease_ms)
-            return held and give_up_run(connection, held, run_id, reason, at_ms)
+            if held is None:
+                return None
+            return give_up_run(connection, held, run_id, reason, at_ms)
 
         try:
             ended = await self._store.write(give_up)

@@ -1,8 +1,8 @@
 """From a job to a node and back: the one entry, selection, waiting, failover."""
 
 from dragoman.live.dispatch.allocation import DEFAULT_TENANT, Selection
-from dragoman.live.dispatch.course import FORGOTTEN
 from dragoman.live.dispatch.dispatcher import CANCELLED, Dispatcher, Limits, Submitted
+from dragoman.live.dispatch.forgotten import FORGOTTEN
 from dragoman.live.dispatch.hosting import Hosting
 from dragoman.live.dispatch.lookout import Lookout
 from dragoman.live.dispatch.node_events import NodeEvents

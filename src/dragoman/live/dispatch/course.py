@@ -1,4 +1,4 @@
-"""A job's course: looking for a slot, trying again, coming to its end.
+"""A job's course: looking for a slot, being handed over to a node, trying again.
 
 Several things may happen to a job at once: a result, a timeout, a cancel. None of them takes a
 lock. Each takes a step in the ledger first, and goes on only if the ledger says the step was its.
@@ -6,34 +6,33 @@ lock. Each takes a step in the ledger first, and goes on only if the ledger says
 
 from __future__ import annotations
 
-import asyncio
-
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, InstanceId, JobId
+from dragoman.ids import AttemptId, InstanceId
 from dragoman.live.dispatch.allocation import Allocated, Allocator, Inheriting
 from dragoman.live.dispatch.assignment import assignment
 from dragoman.live.dispatch.background import Background
 from dragoman.live.dispatch.deadlines import Deadlines
 from dragoman.live.dispatch.explanations import Explanations
+from dragoman.live.dispatch.freed_slots import FreedSlots
+from dragoman.live.dispatch.giving_up import GivingUp
 from dragoman.live.dispatch.inheritance import Inheritances
 from dragoman.live.dispatch.live_job import LiveAttempt, LiveJob
 from dragoman.live.dispatch.lookout import Lookout
-from dragoman.live.dispatch.orders import pairs_of, waits_forever
+from dragoman.live.dispatch.orders import waits_forever
 from dragoman.live.dispatch.ports import NodePort, PeerPort
 from dragoman.live.dispatch.reach import Reach
 from dragoman.live.dispatch.reception import Reception
 from dragoman.live.dispatch.refusal import as_info, with_job
+from dragoman.live.dispatch.reviving import Reviving
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.sightings import Sightings
 from dragoman.live.dispatch.tenants import TenantJobs
+from dragoman.live.dispatch.under_way import UnderWay
 from dragoman.live.ledger import (
-    AttemptRecord,
     Bound,
     Ending,
-    Freed,
     Granted,
-    Inherited,
     JobDone,
     JobInput,
     JobRecord,
@@ -46,7 +45,6 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import (
     ErrorInfo,
-    JobState,
     Outcome,
     RunningJob,
 )
@@ -56,9 +54,6 @@ from dragoman.observability import Watch, get_logger
 log = get_logger("dragoman.dispatch")
 
 UNREACHABLE = ErrorInfo("NODE_UNAVAILABLE", "The node's connection was gone before it was told.")
-FORGOTTEN = ErrorInfo(
-    "SCHEDULER_DEPENDENCY_DOWN", "The ledger lost its memory of the job; send it again."
-)
 
 
 class Course:
@@ -85,29 +80,68 @@ class Course:
         peers: PeerPort | None = None,
     ) -> None:
         """peers reach other instances; None: this one is alone."""
-        self.jobs: dict[JobId, LiveJob] = {}
-        self.attempts: dict[AttemptId, LiveJob] = {}
-        self.lookout = Lookout(ledger)
+        self.tenants = tenants
+        self.lookout = Lookout(ledger, clock)
         self.reach = Reach(nodes, peers, instance_id)
         self._background = Background(at_once=isinstance(ledger, MemoryLedger) and peers is None)
         self.spawn = self._background.spawn
         self.run = self._background.run
-        self.tenants = tenants
         self.reception = Reception(
-            place=self._place,
+            place=self.place,
             spawn=self.spawn,
             pending_seconds=pending_seconds,
             pending_per_pair=pending_per_pair,
             clock=clock,
         )
         self._inheritances = Inheritances(ledger, settlement, terms, self, self.reach, clock)
-        self._deadlines = Deadlines(self.jobs, ledger, settlement, terms, self, clock)
+        self._under_way = UnderWay(
+            reception=self.reception,
+            inheritances=self._inheritances,
+            lookout=self.lookout,
+            sightings=sightings,
+            tenants=tenants,
+            instance_id=instance_id,
+            clock=clock,
+            peers=peers,
+        )
+        self.jobs = self._under_way.jobs
+        self.attempts = self._under_way.attempts
+        self.idle = self._under_way.idle
+        self.ended = self._under_way.ended
+        self.abandon = self._under_way.abandon
+        self.hand_on = self._under_way.hand_on
+        freed_slots = FreedSlots(
+            jobs=self.jobs,
+            reception=self.reception,
+            inheritances=self._inheritances,
+            ledger=ledger,
+            spawn=self.spawn,
+            instance_id=instance_id,
+            peers=peers,
+        )
+        self.freed = freed_slots.freed
+        self.inherited = freed_slots.inherited
+        self.wake = self.reception.wake
+        giving_up = GivingUp(
+            settlement=settlement,
+            terms=terms,
+            course=self,
+            under_way=self._under_way,
+            reception=self.reception,
+            inheritances=self._inheritances,
+            reach=self.reach,
+            clock=clock,
+        )
+        self.give_up = giving_up.give_up
+        self.end_by_force = giving_up.end_by_force
+        self._deadlines = Deadlines(
+            self.jobs, ledger, settlement, terms, giving_up, self.follow, self.spawn, clock
+        )
+        self._reviving = Reviving(ledger, requirements, routes, clock)
         self._ledger = ledger
         self._allocator = allocator
         self._settlement = settlement
         self._nodes = nodes
-        self._requirements = requirements
-        self._routes = routes
         self._explanations = explanations
         self._sightings = sightings
         self._watch = watch
@@ -115,9 +149,6 @@ class Course:
         self._instance_id = instance_id
         self._clock = clock
         self._peers = peers
-        self.idle = asyncio.Event()
-        """Set while no job is under way."""
-        self.idle.set()
 
     # --- looking for a slot ----------------------------------------------------------------------
 
@@ -131,7 +162,7 @@ class Course:
             self._deadlines.arm(job)
             return None
         wakes = self.reception.wakes
-        error = await self._place(job)
+        error = await self.place(job)
         if self.jobs.get(job.job_id) is not job:
             return None
         if error is None or self.reception.wait(job, error, wakes=wakes):
@@ -152,13 +183,13 @@ class Course:
         """Go on with a job that is CREATED again."""
         job = self.jobs.get(record.job_id)
         if job is None:
-            job = await self._revive(record, job_input)
+            job = await self._reviving.revive(record, job_input)
             if job is None:
                 return
         if job.attempt is not None:
             if all(past.attempt_id != job.attempt.attempt_id for past in record.attempts):
                 return  # It has gone on already.
-            self._let_go(job)
+            self._under_way.let_go(job)
         if job.inheritance is not None:
             return
         job.preemptions = record.preemptions
@@ -190,21 +221,7 @@ class Course:
         if error is not None:
             await self.refuse(job, error)
 
-    def abandon(self, job: LiveJob) -> None:
-        """Drive the job no more. Its claim runs out, and a sweep takes it up or ends it."""
-        if self.jobs.pop(job.job_id, None) is not None:
-            self.tenants.abandoned(job.tenant, job.job_id)
-            if job.trace is not None:
-                job.trace.end("ABANDONED")
-        self._forget(job)
-
-    def hand_on(self, job: LiveJob) -> None:
-        """Another instance drives the job now; whoever waits here is still told of its end."""
-        for on_end in job.on_end:
-            self.lookout.expect(job.job_id, on_end)
-        self.abandon(job)
-
-    async def _place(self, job: LiveJob) -> errors.DragomanError | None:
+    async def place(self, job: LiveJob) -> errors.DragomanError | None:
         """Hold a slot, bind it and tell its node; the refusal when no slot is free."""
         if job.allocating:
             # The slot that is being found may be lost already: whoever finds it looks again.
@@ -250,7 +267,7 @@ class Course:
         if not isinstance(bound, Bound):
             dropped = await self._ledger.drop(granted.cell, attempt_id)
             self.freed(getattr(dropped, "freed", None))
-            return await self._is_looked_after(job)
+            return await self.is_looked_after(job)
         now = self._clock.monotonic()
         attempt = LiveAttempt(attempt_id, granted, now + self._terms.ack_ms / 1000)
         job.attempt = attempt
@@ -279,7 +296,7 @@ class Course:
 
     async def _not_told(self, job: LiveJob, attempt: LiveAttempt, granted: Granted) -> bool:
         """The node was gone before it heard of the attempt."""
-        self._let_go(job)
+        self._under_way.let_go(job)
         step = await self._settlement.failed(attempt.record(job), UNREACHABLE)
         dropped = await self._ledger.drop(granted.cell, attempt.attempt_id)
         self.freed(getattr(dropped, "freed", None))
@@ -288,103 +305,20 @@ class Course:
             job.excluded |= {granted.node_id}
             return False
         await self.follow(step)
-        return await self._is_looked_after(job)
+        return await self.is_looked_after(job)
 
-    async def _is_looked_after(self, job: LiveJob) -> bool:
+    async def is_looked_after(self, job: LiveJob) -> bool:
         """Whether the job has its end or an attempt; False when it must look on."""
         if job.ended:
             return True
         record = await self._ledger.read(job.job_id)
         if record is None:
-            self._gone(job)
+            self._under_way.gone(job)
             return True
         if record.ended:
             self.ended(record)
             return True
         return record.current is not None
-
-    async def catch_up(self, job: LiveJob) -> None:
-        """An attempt could not be won back: take over what the ledger knows of the job."""
-        attempt = job.attempt
-        if attempt is not None:
-            # Its end is on its way here; if it is not, the sweep brings it.
-            attempt.deadline = self._clock.monotonic() + self._terms.grace_ms / 1000
-        if await self._is_looked_after(job) or job.attempt is not attempt:
-            return
-        self._let_go(job)
-        await self.look_again(job)
-
-    # --- slots that come -------------------------------------------------------------------------
-
-    def wake(self) -> None:
-        """Slots or nodes came: let those who wait try again."""
-        self.reception.wake()
-
-    def freed(self, freed: Freed | None) -> None:
-        """Slots came free: the heirs take theirs, the others are woken."""
-        if freed is None:
-            return
-        for inherited in freed.inherited:
-            if not self.inherited(inherited) and self._peers is not None:
-                self.spawn(self._pass_on(inherited, self._peers))
-        if freed.slots:
-            self.reception.wake(freed.slots)
-            if self._peers is not None:
-                self._peers.freed(freed.slots)
-
-    def inherited(self, inherited: Inherited) -> bool:
-        """A slot passed to a job; False when this instance does not drive it."""
-        job = self.jobs.get(inherited.job_id)
-        if job is not None:
-            self._inheritances.came(job, inherited)
-        return job is not None
-
-    async def _pass_on(self, inherited: Inherited, peers: PeerPort) -> None:
-        """Tell the heir's driver; if it is not heard, the slot is given back unacknowledged."""
-        record = await self._ledger.read(inherited.job_id)
-        if record is not None and record.claimed_by != self._instance_id:
-            peers.inherited(inherited.job_id, inherited.attempt_id, record.claimed_by)
-
-    # --- giving up -------------------------------------------------------------------------------
-
-    async def give_up(self, attempt: AttemptRecord, error: ErrorInfo) -> None:
-        """Win the attempt back from its node and go on without it."""
-        if await self._win_back(attempt, error):
-            await self.follow(await self._settlement.failed(attempt, error))
-            return
-        job = self.attempts.get(attempt.attempt_id)
-        if job is not None:
-            await self.catch_up(job)
-
-    async def end_by_force(self, attempt: AttemptRecord, ending: Ending, reason: ErrorInfo) -> None:
-        """End a job whose attempt is still out: the attempt is won back first."""
-        if await self._win_back(attempt, reason):
-            await self.follow(await self._settlement.end(attempt, ending))
-
-    async def stop_waiting(self, job: LiveJob) -> None:
-        """The job has waited long enough, unless a slot is being tried for it right now."""
-        if job.allocating:
-            return
-        self.reception.leave(job)
-        try:
-            error = await self._place(job)
-        except errors.DependencyDown as down:
-            error = job.refusal or down
-        if error is not None:
-            await self.refuse(job, error)
-
-    async def stop_expecting(self, job: LiveJob) -> None:
-        """The slot the job was to inherit did not come in time."""
-        await self._inheritances.overdue(job)
-
-    async def _win_back(self, attempt: AttemptRecord, reason: ErrorInfo) -> bool:
-        won = await self._settlement.cancel(attempt, reason)
-        if won is None:
-            return False
-        # The node may have come back over another connection since it was told of the attempt.
-        running = RunningJob(attempt.job_id, attempt.attempt_id)
-        self.reach.cancel(running, won.node_id, won.owner, reason.code)
-        return True
 
     # --- coming to an end ------------------------------------------------------------------------
 
@@ -400,75 +334,6 @@ class Course:
                 if job is not None:
                     self._sightings.failed_over(job, last.node_id, code)
                 await self.go_on(record)
-
-    def ended(self, record: JobRecord) -> None:
-        """The job has its end: everybody who waits for it is told, once."""
-        job = self.jobs.pop(record.job_id, None)
-        if self.lookout:
-            self.lookout.told(record)
-        if job is None:
-            if self._peers is not None and record.claimed_by != self._instance_id:
-                self._peers.ended(record.job_id, record.claimed_by)
-            return
-        self.tenants.ended(job.tenant, job.job_id)
-        self._forget(job)
-        self._inheritances.renounce(job)
-        self._sightings.ended(job, record)
-        for callback in job.on_end:
-            callback(record)
-
-    def _forget(self, job: LiveJob) -> None:
-        job.ended = True
-        job.placed()
-        self._let_go(job)
-        if job.waiting:
-            self.reception.leave(job)
-        if not self.jobs:
-            self.idle.set()
-
-    def _gone(self, job: LiveJob) -> None:
-        """The ledger lost the job: whoever waits for it is told, though nothing is stored."""
-        now_ms = self._clock.now_ms()
-        self.ended(
-            JobRecord(
-                job_id=job.job_id,
-                spec=job.spec,
-                state=JobState.FINISHED,
-                claimed_by=self._instance_id,
-                created_at_ms=now_ms - int((self._clock.monotonic() - job.started) * 1000),
-                claim_until_ms=now_ms,
-                total_until_ms=None,
-                outcome=Outcome.FAILED,
-                error=FORGOTTEN,
-                finished_at_ms=now_ms,
-            )
-        )
-
-    def _let_go(self, job: LiveJob) -> None:
-        """The attempt that was out is over, whatever became of it."""
-        if job.attempt is not None:
-            self.attempts.pop(job.attempt.attempt_id, None)
-            job.attempt = None
-
-    async def _revive(self, record: JobRecord, job_input: JobInput | None) -> LiveJob | None:
-        """Take on a job that another instance, or this one before, was driving."""
-        if job_input is None:
-            job_input = await self._ledger.read_input(record.job_id)
-        if job_input is None:
-            return None
-        spec = record.spec
-        job = LiveJob(
-            record.job_id,
-            spec,
-            job_input,
-            self._requirements.of(pairs_of(spec), spec.pipeline, spec.features),
-            self._routes.of(spec.session_id) if spec.session_id else None,
-            self._clock.monotonic(),
-        )
-        if record.total_until_ms is not None:
-            left_ms = max(0, record.total_until_ms - self._clock.now_ms())
-            job.deadline = job.started + left_ms / 1000
-        return job
 
     async def stop(self) -> None:
         await self._background.stop()

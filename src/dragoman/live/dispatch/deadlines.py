@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from heapq import heappop, heappush
 from math import inf
 from typing import Any, Protocol
@@ -37,9 +37,7 @@ class Timed(Protocol):
     ) -> None: ...
     async def stop_waiting(self, job: LiveJob) -> None: ...
     async def stop_expecting(self, job: LiveJob) -> None: ...
-    async def follow(self, step: Step) -> None: ...
     async def catch_up(self, job: LiveJob) -> None: ...
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None: ...
 
 
 class Deadlines:
@@ -52,6 +50,8 @@ class Deadlines:
         settlement: Settlement,
         terms: Terms,
         timed: Timed,
+        follow: Callable[[Step], Awaitable[None]],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
         clock: Clock,
     ) -> None:
         self._jobs = jobs
@@ -59,6 +59,8 @@ class Deadlines:
         self._settlement = settlement
         self._run_ms = terms.run_ms
         self._timed = timed
+        self._follow = follow
+        self._spawn = spawn
         self._clock = clock
         self._looks: list[tuple[float, JobId]] = []
         """When to look at which job; those that were planned anew meanwhile are passed over."""
@@ -103,7 +105,7 @@ class Deadlines:
             job = self._jobs.get(job_id)
             if job is not None and job.look_at == at:
                 job.look_at = inf
-                self._timed.spawn(self._look_at(job))
+                self._spawn(self._look_at(job))
         if self._looks:
             self._set_timer(self._looks[0][0])
 
@@ -141,6 +143,6 @@ class Deadlines:
             await self._timed.end_by_force(job.attempt.record(job), ending, OUT_OF_TIME)
         else:
             step = await self._settlement.end_without_attempt(job.job_id, ending)
-            await self._timed.follow(step)
+            await self._follow(step)
         if not job.ended:
             await self._timed.catch_up(job)

@@ -240,11 +240,14 @@ class Dispatcher:
             if not end.done():
                 end.set_result(record)
 
-        if job_id not in self._course.jobs:
+        job = self._course.jobs.get(job_id)
+        if job is not None:
+            job.on_end.append(told)
+        else:
             record = await self._ledger.read(job_id)
             if record is None or record.ended:
                 return record
-        self.expect(job_id, told)
+            self.expect(record, told)
         try:
             return await asyncio.wait_for(end, seconds)
         except TimeoutError:
@@ -252,13 +255,13 @@ class Dispatcher:
         finally:
             self.expect_no_more(job_id, told)
 
-    def expect(self, job_id: JobId, on_end: Callable[[JobRecord], None]) -> None:
+    def expect(self, record: JobRecord, on_end: Callable[[JobRecord], None]) -> None:
         """Call back, once, when a job has ended, whichever instance drives it."""
-        job = self._course.jobs.get(job_id)
+        job = self._course.jobs.get(record.job_id)
         if job is not None:
             job.on_end.append(on_end)
         else:
-            self._course.lookout.expect(job_id, on_end)
+            self._course.lookout.expect(record, on_end)
 
     def expect_no_more(self, job_id: JobId, on_end: Callable[[JobRecord], None]) -> None:
         """Call back no more."""
@@ -381,7 +384,7 @@ class Dispatcher:
         if record.ended and record.job_id not in self._course.jobs:
             on_end(record)
         else:
-            self.expect(record.job_id, on_end)
+            self.expect(record, on_end)
 
     async def _listen(self, job: LiveJob, on_end: Callable[[JobRecord], None]) -> None:
         """Call back at the end, which may have come already."""

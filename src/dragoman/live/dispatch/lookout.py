@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from dragoman.clock import Clock
 from dragoman.ids import JobId
+from dragoman.live.dispatch.forgotten import forgotten
 from dragoman.live.ledger import JobRecord, Ledger
 
 _BATCH = 500
@@ -18,9 +20,11 @@ OnEnd = Callable[[JobRecord], None]
 class Lookout:
     """Finds out that a job has ended: by looking now and then, at once when somebody tells."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, clock: Clock) -> None:
         self._ledger = ledger
-        self._waiting: dict[JobId, list[OnEnd]] = {}
+        self._clock = clock
+        self._waiting: dict[JobId, tuple[JobRecord, list[OnEnd]]] = {}
+        """Each job as it was when somebody began to wait for it, and whom to call back."""
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -28,23 +32,24 @@ class Lookout:
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._waiting
 
-    def expect(self, job_id: JobId, on_end: OnEnd) -> None:
+    def expect(self, record: JobRecord, on_end: OnEnd) -> None:
         """Call back, once, when the job has ended."""
-        waiting = self._waiting.setdefault(job_id, [])
+        _, waiting = self._waiting.setdefault(record.job_id, (record, []))
         if on_end not in waiting:
             waiting.append(on_end)
 
     def forget(self, job_id: JobId, on_end: OnEnd) -> None:
         """Call back no more."""
-        waiting = self._waiting.get(job_id)
-        if waiting is not None and on_end in waiting:
+        _, waiting = self._waiting.get(job_id, (None, []))
+        if on_end in waiting:
             waiting.remove(on_end)
             if not waiting:
                 del self._waiting[job_id]
 
     def told(self, record: JobRecord) -> None:
         """Somebody says that the job has ended."""
-        for on_end in self._waiting.pop(record.job_id, ()):
+        _, waiting = self._waiting.pop(record.job_id, (None, []))
+        for on_end in waiting:
             on_end(record)
 
     async def look(self) -> None:
@@ -56,8 +61,8 @@ class Lookout:
     async def _look_at(self, job_ids: Sequence[JobId]) -> None:
         records = await asyncio.gather(*map(self._ledger.read, job_ids))
         for job_id, record in zip(job_ids, records, strict=True):
-            if record is None:
-                # It is gone from the ledger: there will be no end to tell of.
-                self._waiting.pop(job_id, None)
-            elif record.ended:
+            if record is not None and record.ended:
                 self.told(record)
+            elif record is None and job_id in self._waiting:
+                known, _ = self._waiting[job_id]
+                self.told(forgotten(known, self._clock.now_ms()))

@@ -132,12 +132,12 @@ class Upkeep:
             if record is not None and record.ended:
                 self._course.ended(record)
             elif record is not None and job is not None and job.attempt is None:
-                self._driven_by(record.claimed_by, job)
+                self._driven_by(record, job)
 
-    def _driven_by(self, instance_id: InstanceId, job: LiveJob) -> None:
+    def _driven_by(self, record: JobRecord, job: LiveJob) -> None:
         """Whose claim stands drives the job; it may be another instance's since we were silent."""
-        if instance_id != self._instance_id:
-            self._course.hand_on(job)
+        if record.claimed_by != self._instance_id:
+            self._course.hand_on(job, record)
 
     def _take_up_adrift(self) -> None:
         """Look again for jobs that nobody has looked for since the last time."""

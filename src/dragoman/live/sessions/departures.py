@@ -154,7 +154,7 @@ class Departures:
             if record.ended:
                 ended.append((key, record))
             else:
-                self._tools.dispatcher.expect(record.job_id, partial(self._ended, key))
+                self._tools.dispatcher.expect(record, partial(self._ended, key))
         for key, record in ended:
             await self._end(key, record)
 
@@ -289,10 +289,15 @@ class Departures:
         return True
 
     async def _is_made_again(self, key: Key) -> bool:
-        """Whether a job that the ledger lost is being made again, or could be just now."""
+        """Whether a job that the ledger lost is being made again, or may yet be."""
         if key not in self._jobs:
             return key in self._claims
-        return not self._over and await self._claim_again(key, self._jobs[key][1])
+        speech = self._jobs[key][1]
+        if speech is None and not self._over:
+            # An earlier owner had the input; the client may have it still.
+            self._lose(key)
+            return True
+        return not self._over and await self._claim_again(key, speech)
 
     # --- the end of jobs -------------------------------------------------------------------------
 

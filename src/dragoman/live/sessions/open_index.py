@@ -68,7 +68,10 @@ class OpenIndex:
                 "open_jobs_not_stored", key="opened", every_seconds=10, error=down.message
             )
             return
-        self._unstored = [job for job in self._unstored if job not in unstored]
+        if self._tools.peers is None:
+            # With others there, all that is open is stored again and again: Redis may fail over
+            # and lose what it had confirmed.
+            self._unstored = [job for job in self._unstored if job not in unstored]
         if self._last is speech:
             self._last = None
         self.next_chunk_seq = max(self.next_chunk_seq, next_chunk_seq)

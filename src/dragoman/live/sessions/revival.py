@@ -5,10 +5,30 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
+import msgspec
+
 from dragoman.ids import JobId
 from dragoman.live.ledger import JobRecord
-from dragoman.live.sessions.record import SessionRecord
+from dragoman.live.sessions.orders import targets_of
+from dragoman.live.sessions.record import OpenJob, SessionRecord
 from dragoman.live.sessions.tools import Tools
+
+
+def mended(record: SessionRecord) -> SessionRecord:
+    """The record, made whole where a failover lost some of what was written to it.
+
+    What ended after an utterance proves that the utterance ended too. One that was taken in after
+    everything that ended, and is not open, was lost; it is open without a job, and so its client
+    hears of it.
+    """
+    ended = record.ended
+    jobs = [job for job in record.open_jobs if job.utterance_index > ended.get(job.target, -1)]
+    known = {job.utterance_index for job in jobs}
+    for index in range(max(ended.values(), default=-1) + 1, record.next_utterance_index):
+        if index not in known:
+            jobs += [OpenJob(index, target, None) for target in targets_of(record.init)]
+    jobs.sort(key=lambda job: (job.utterance_index, job.target))
+    return msgspec.structs.replace(record, open_jobs=tuple(jobs))
 
 
 async def read_jobs(

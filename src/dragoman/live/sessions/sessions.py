@@ -22,7 +22,7 @@ from dragoman.live.protocol import (
 )
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionOwner, SessionRecord
-from dragoman.live.sessions.revival import read_jobs, release_heard
+from dragoman.live.sessions.revival import mended, read_jobs, release_heard
 from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.table import SessionTable
 from dragoman.live.sessions.tools import Tools
@@ -224,6 +224,7 @@ class Sessions(SessionTable):
         peers, has_upto = self._tools.peers, init.last_delivery_seq
         if peers is not None and before.instance_id != self._instance_id:
             peers.taken(taken.session_id, before, taken.owner)
+        taken = mended(taken)
         found = await read_jobs(taken, has_upto, self._tools)
         self._check_takes_sessions()
         session = self._enter(taken)

@@ -18,7 +18,7 @@ from dragoman.live.protocol import (
     SchedulerToNode,
 )
 from dragoman.observability import get_logger
-from dragoman.sdk.node.connecting import NodeLink
+from dragoman.sdk.connecting import NodeLink
 from dragoman.sdk.node.ending import Ending
 from dragoman.sdk.node.outbox import Outbox
 from dragoman.sdk.node.outcomes import cancelled

@@ -27,7 +27,7 @@ from dragoman.live.protocol import (
     RunningJob,
     Service,
 )
-from dragoman.sdk.node.connecting import NodeConnect, WebSocketConnect
+from dragoman.sdk.connecting import NodeConnect, WebSocketConnect
 from dragoman.sdk.node.conversation import Conversation
 from dragoman.sdk.node.ending import Ending, final_error, has_no_place, wait_asked_for_seconds
 from dragoman.sdk.node.events import Commanded, Disconnected, Event, HealthChanged, Registered

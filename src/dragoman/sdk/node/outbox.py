@@ -10,7 +10,7 @@ from typing import Final
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import Message, NodeHeartbeat
 from dragoman.observability import get_logger
-from dragoman.sdk.node.connecting import NodeLink
+from dragoman.sdk.connecting import NodeLink
 from dragoman.sdk.node.hand import Attempt, Hand
 from dragoman.sdk.node.outcomes import unsendable
 from dragoman.sdk.transport import LinkClosed

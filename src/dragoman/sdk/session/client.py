@@ -24,8 +24,8 @@ from dragoman.live.protocol import (
     check_utterance,
     encode,
 )
+from dragoman.sdk.connecting import SessionConnect, WebSocketSessionConnect
 from dragoman.sdk.session.chunks import pieces
-from dragoman.sdk.session.connecting import SessionConnect, WebSocketSessionConnect
 from dragoman.sdk.session.conversation import Conversation
 from dragoman.sdk.session.dialogue import Dialogue
 from dragoman.sdk.session.ending import TOO_MUCH, Ending, final_error, wait_asked_for_seconds

@@ -25,7 +25,7 @@ from dragoman.live.protocol import (
     UiEvent,
 )
 from dragoman.observability import get_logger
-from dragoman.sdk.session.connecting import SessionLink
+from dragoman.sdk.connecting import SessionLink
 from dragoman.sdk.session.dialogue import Dialogue
 from dragoman.sdk.session.ending import Ending
 from dragoman.sdk.session.events import SessionEvent

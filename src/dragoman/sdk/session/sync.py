@@ -9,8 +9,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
 from dragoman.ids import SessionId
+from dragoman.sdk.connecting import SessionConnect
 from dragoman.sdk.session.client import SessionClient
-from dragoman.sdk.session.connecting import SessionConnect
 from dragoman.sdk.session.options import SessionOptions
 from dragoman.sdk.session.results import Result
 

@@ -13,6 +13,13 @@ from dragoman.errors import StoreError
 CONNECT_SECONDS = 10.0
 """How long a server may take to accept a connection."""
 
+IDLE_IN_TRANSACTION_SECONDS = 30.0
+"""How long a process may fall silent within a transaction: what it locked, others wait for.
+
+One that was killed has its connections closed by the system. One that is paused, or whose machine
+sleeps, would hold its locks for as long as that lasts.
+"""
+
 _APPLICATION = "dragoman"
 
 
@@ -41,7 +48,12 @@ def _engine(url: URL, **pool: Any) -> AsyncEngine:
             hide_parameters=True,
             connect_args={
                 "timeout": CONNECT_SECONDS,
-                "server_settings": {"application_name": _APPLICATION},
+                "server_settings": {
+                    "application_name": _APPLICATION,
+                    "idle_in_transaction_session_timeout": str(
+                        round(IDLE_IN_TRANSACTION_SECONDS * 1000)
+                    ),
+                },
                 **ssl,
             },
             **pool,

@@ -23,6 +23,7 @@ from tests.unit.lab.execution.scene import MemoryJournal, bench, item
 from dragoman.lab.failures import RateLimited
 from dragoman.lab.states import ItemStatus
 from dragoman.lab.worker.execution import ItemOutcome, Limiter, Reusable, carry_out
+from dragoman.lab.worker.execution.pacing import Pace
 from dragoman.virtual import VirtualClock, run_virtual
 
 
@@ -195,19 +196,12 @@ def refusing_once(after_seconds: float | None) -> Callable[[], Awaitable[None]]:
 
 def test_after_a_refusal_the_target_is_called_at_the_pace_that_went_well() -> None:
     async def main() -> None:
-        limit = limiter(16)
-        served_at: list[float] = []
-        loop = asyncio.get_running_loop()
-
-        async def four_a_second() -> None:
-            if sum(at > loop.time() - 1 for at in served_at) >= 4:
-                raise RateLimited(retry_after_seconds=1)
-            served_at.append(loop.time())
-
+        limit, server = limiter(16), FixedWindow(4.0, 1.0, 0.01, Told.EXACTLY)
         assert limit.calls_a_second == math.inf
-        await asyncio.gather(*(limit.run(four_a_second) for _ in range(40)))
-        assert limit.calls_a_second < 8
-        assert loop.time() <= 1.3 * 9
+        for _ in range(3):
+            calls = (limit.run(partial(server.call, {"text": "a"}, ())) for _ in range(16))
+            await asyncio.gather(*calls)
+            assert 2 < limit.calls_a_second < 12
 
     run_virtual(main, seed=1)
 
@@ -289,3 +283,16 @@ def test_no_place_is_lost_whatever_is_cancelled_or_fails(
         assert gauge.most == 3
 
     run_virtual(main, seed=seed)
+
+
+@given(st.lists(st.tuples(st.floats(0, 100_000), st.booleans()), max_size=20))
+def test_a_pace_can_be_asked_at_any_time(moments: list[tuple[float, bool]]) -> None:
+    pace, now = Pace(0.0), 0.0
+    for passed_seconds, refused in moments:
+        now += passed_seconds
+        wait_seconds = pace.wait_seconds(now)
+        assert 0 <= wait_seconds < math.inf
+        now += wait_seconds
+        pace.call_made()
+        if refused:
+            pace.resume(now + 1, refused_at=now, refused=1, told=True)

@@ -31,6 +31,7 @@ CURIOSITY = 0.0004
 MOMENT_SECONDS = 0.5
 """Refusals that follow within it tell of calls made at once, later ones of calls made steadily."""
 
+_HIGHEST_RATE = 1e6
 _ROUNDING = 1e-9
 
 
@@ -92,18 +93,13 @@ class Pace:
         at_once = not steadily and refused_at - self._began_at < MOMENT_SECONDS
         if at_once:
             self._most_at_once = SHARE_AT_ONCE * min(self._most_at_once, went_well)
+        self._refused_steadily = self._refused_steadily or steadily
         if tells_exactly:
             self._rate = FITTING * measured
         else:
             # And one more, because the call that finds out that the target refuses is lost.
             scout = 1 if seconds >= MOMENT_SECONDS else 0
-            kept = 0.0
-            if at_once and self._refused_steadily and self._most_at_once > 1:
-                kept = self._rate  # it is known to be right: too many were made at once
-            elif steadily or self._refused_steadily:
-                kept = CAUTION * self._rate
-            self._rate = max((HOPE * went_well + scout) / seconds, kept)
-        self._refused_steadily = self._refused_steadily or steadily
+            self._rate = max((HOPE * went_well + scout) / seconds, self._kept_rate(at_once))
         self._budget = max(1.0, min(self._most_at_once, self._rate * (now - refused_at)))
         self._reckoned_at = now
         self._held_up_at = None
@@ -113,6 +109,14 @@ class Pace:
             self._calls = 0
             self._began_at = now
         return True
+
+    def _kept_rate(self, at_once: bool) -> float:
+        """How much of the rate is left by a refusal, whatever was measured."""
+        if not self._refused_steadily:
+            return 0.0
+        if at_once and self._most_at_once > 1:
+            return self._rate  # it has been found before: too many calls were made at once
+        return CAUTION * self._rate
 
     def _was_steady(self, refused_at: float) -> bool:
         """Whether calls were made one by one, as the pace allowed, for a while before it."""
@@ -129,9 +133,13 @@ class Pace:
         self._budget = min(self._budget, max(1.0, self._most_at_once))
         if self._held_up_at is None:
             return  # it is not the pace that holds calls back: a higher one would show nothing
+        self._rate = min(self._rate * self._growth(now, passed_seconds), _HIGHEST_RATE)
+
+    def _growth(self, now: float, passed_seconds: float) -> float:
+        # A long time in which nobody asked is no long time in which nobody was refused.
+        doublings = min(passed_seconds, 1.0) / DOUBLING_SECONDS
         if self._refused_steadily:
             age = now - self._began_at
             younger = max(0.0, age - passed_seconds)
-            self._rate *= math.exp(CURIOSITY * (age**3 - younger**3))
-        else:
-            self._rate *= 2 ** (passed_seconds / DOUBLING_SECONDS)
+            doublings = min(doublings, CURIOSITY * (age**3 - younger**3) / math.log(2))
+        return math.exp2(doublings)

@@ -92,7 +92,7 @@ class MemoryLedger:
             known = self._cells[cell] = Cell(
                 cell, self._cell_size, self._whereabouts, version=self._retired_version
             )
-        return known.place(placement, self._now())
+        return known.seating.place(placement, self._now())
 
     async def amend(
         self,
@@ -103,25 +103,25 @@ class MemoryLedger:
         facts: bytes | None = None,
     ) -> a.Done | a.Stale | a.NotSeated | a.Cold:
         known = self._cells.get(cell)
-        return known.amend(sender, slots, facts, self._now()) if known else a.Cold(cell)
+        return known.seating.amend(sender, slots, facts, self._now()) if known else a.Cold(cell)
 
     async def set_drained(
         self, cell: int, node_id: NodeId, drained: bool
     ) -> a.Done | a.NotSeated | a.Cold:
         known = self._cells.get(cell)
-        return known.set_drained(node_id, drained, self._now()) if known else a.Cold(cell)
+        return known.seating.set_drained(node_id, drained, self._now()) if known else a.Cold(cell)
 
     async def disconnect(
         self, cell: int, sender: Sender
     ) -> a.Done | a.Stale | a.NotSeated | a.Cold:
         known = self._cells.get(cell)
-        return known.disconnect(sender, self._now()) if known else a.Cold(cell)
+        return known.seating.disconnect(sender, self._now()) if known else a.Cold(cell)
 
     async def lose(
         self, cell: int, sender: Sender, *, only_if_silent: bool = False
     ) -> a.NodeLost | a.Stale | a.NotSeated | a.Cold:
         known = self._cells.get(cell)
-        return known.lose(sender, only_if_silent, self._now()) if known else a.Cold(cell)
+        return known.seating.lose(sender, only_if_silent, self._now()) if known else a.Cold(cell)
 
     async def remove(
         self, cell: int, sender: Sender
@@ -129,7 +129,7 @@ class MemoryLedger:
         known = self._cells.get(cell)
         if known is None:
             return a.Cold(cell)
-        answer = known.remove(sender, self._now())
+        answer = known.seating.remove(sender, self._now())
         self._discard_if_empty(known)
         return answer
 
@@ -137,15 +137,15 @@ class MemoryLedger:
         self, cell: int, heartbeat: Heartbeat
     ) -> a.Beat | a.Stale | a.NotSeated | a.Cold:
         known = self._cells.get(cell)
-        return known.beat(heartbeat, self._now()) if known else a.Cold(cell)
+        return known.seating.beat(heartbeat, self._now()) if known else a.Cold(cell)
 
     async def read_cell(self, cell: int) -> CellRecord | None:
         known = self._cells.get(cell)
-        return known.record() if known else None
+        return known.seating.record() if known else None
 
     async def cell_version(self, cell: int) -> int | None:
         known = self._cells.get(cell)
-        return known.version if known else None
+        return known.seating.version if known else None
 
     async def outlook(self, cells: Sequence[tuple[int, int]]) -> a.Outlook:
         slots = held = 0
@@ -400,5 +400,5 @@ class MemoryLedger:
 
     def _discard_if_empty(self, cell: Cell) -> None:
         if not cell.seats and not cell.ended:
-            self._retired_version = max(self._retired_version, cell.version)
+            self._retired_version = max(self._retired_version, cell.seating.version)
             del self._cells[cell.number]

@@ -1,0 +1,69 @@
+"""Nodes that take no new jobs for a while, by an operator's word or their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from dragoman.ids import NodeId
+from dragoman.live.fleet.far_nodes import FarNode
+from dragoman.live.fleet.health import HealthEvent
+from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.ports import PeerPort
+from dragoman.live.fleet.roll import Roll
+from dragoman.live.ledger import Ledger, Owner
+from dragoman.live.protocol import Command, NodeControl, NodeStatus
+
+
+class Drains:
+    """Stores what operators want of a node, and tells it, wherever it is connected."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        roll: Roll,
+        known: Callable[[NodeId], Node | FarNode],
+        peers: PeerPort | None,
+    ) -> None:
+        self._ledger = ledger
+        self._roll = roll
+        self._known = known
+        self._peers = peers
+
+    async def drain(self, node_id: NodeId, reason: str | None = None) -> None:
+        """An operator's drain: no new jobs, also after a reconnect."""
+        node = self._known(node_id)
+        await self._ledger.set_drained(node.cell, node_id, True)
+        self._control(node, Command.DRAIN, reason)
+
+    def drained_itself(self, node: Node, reason: str | None) -> None:
+        """The node wants no more jobs, on this connection."""
+        if node.health.happened(HealthEvent.DRAIN):
+            self._roll.show(node)
+            node.link.send(NodeStatus(node.health.state, reason))
+
+    async def resume(self, node_id: NodeId) -> None:
+        """Undo a drain: the node proves itself anew."""
+        node = self._known(node_id)
+        await self._ledger.set_drained(node.cell, node_id, False)
+        self._control(node, Command.RESUME)
+
+    def control(self, node_id: NodeId, owner: Owner, command: Command, reason: str | None) -> None:
+        """Pass on a command that came to another instance, if this connection still speaks."""
+        node = self._roll.nodes.get(node_id)
+        if node is not None and node.owner == owner and node.online:
+            self._control(node, command, reason)
+
+    def _control(self, node: Node | FarNode, command: Command, reason: str | None = None) -> None:
+        if isinstance(node, FarNode):
+            if self._peers is not None:
+                self._peers.control(node.node_id, node.owner, command, reason)
+                self._peers.changed(node.cell, node.node_id)
+            return
+        if command is Command.DRAIN:
+            self.drained_itself(node, reason or "drained by an operator")
+        if command is Command.RESUME and node.health.happened(HealthEvent.RESUME):
+            self._roll.show(node)
+            node.link.send(NodeStatus(node.health.state, "resumed by an operator"))
+        node.link.send(NodeControl(command, reason))
+        if command is Command.RESUME:
+            node.link.send(NodeControl(Command.REPORT))

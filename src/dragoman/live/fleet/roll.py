@@ -1,0 +1,108 @@
+"""The roll of an instance's nodes, and how they look to selection, statistics and others."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import NodeId
+from dragoman.live.fleet.census import Census, Headcount
+from dragoman.live.fleet.far_nodes import FarNodes
+from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.ports import AttemptPort, PeerPort
+from dragoman.live.fleet.sharing import Sharing
+from dragoman.live.ledger import Ledger
+from dragoman.live.protocol import NodeHealth
+from dragoman.live.snapshot import CellView, SnapshotHolder
+
+
+class Roll:
+    """Who is connected here, or was a while ago. What changes is shown at once."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        snapshots: SnapshotHolder,
+        census: Census,
+        far: FarNodes,
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+        clock: Clock,
+        peers: PeerPort | None,
+    ) -> None:
+        self.nodes: dict[NodeId, Node] = {}
+        self.by_beat: OrderedDict[NodeId, Node] = OrderedDict()
+        """Online nodes, the one not heard of for longest first."""
+        self.offline: OrderedDict[NodeId, float] = OrderedDict()
+        """Since when nodes are offline, the one that is for longest first."""
+        self._snapshots = snapshots
+        self._census = census
+        self._far = far
+        self._clock = clock
+        self._peers = peers
+        self._sharing = Sharing(ledger, self.told_others, spawn) if peers else None
+        self._attempts: AttemptPort | None = None
+
+    def attach(self, attempts: AttemptPort) -> None:
+        self._attempts = attempts
+
+    @property
+    def port(self) -> AttemptPort:
+        """Who looks after attempts."""
+        if self._attempts is None:
+            raise errors.InternalError("The registry was started before it was attached.")
+        return self._attempts
+
+    def enter(self, node: Node) -> None:
+        """The node is connected here, from now on over this connection."""
+        self.nodes[node.node_id] = node
+        self._far.moved_in(node.node_id)
+        self.offline.pop(node.node_id, None)
+        self.heard_from(node)
+        self.show(node)
+
+    def heard_from(self, node: Node) -> None:
+        """The node lives."""
+        node.last_beat = node.last_sign = self._clock.monotonic()
+        node.last_seen_ms = self._clock.now_ms()
+        self.by_beat[node.node_id] = node
+        self.by_beat.move_to_end(node.node_id)
+
+    def show(self, node: Node) -> None:
+        """Put the node's facts into the snapshot."""
+        view = self._snapshots.current.cells.get(node.cell) or CellView(node.cell)
+        self._snapshots.replace(view.with_node(node.facts()))
+        self.count(node)
+        if self._sharing is not None:
+            self._sharing.changed(node)
+        if node.health.state is NodeHealth.READY:
+            self.port.wake()
+
+    def hide(self, node_id: NodeId, cell: int, index: int) -> None:
+        """Take the node out of the snapshot, unless another one has its place by now."""
+        view = self._snapshots.current.cells.get(cell)
+        if view is not None and view.indexes.get(node_id) == index:
+            self._snapshots.replace(view.without_node(index))
+
+    def count(self, node: Node, gone: bool = False) -> None:
+        """Keep the census, on change."""
+        after: Headcount | None = None
+        if not gone:
+            if self.nodes.get(node.node_id) is not node:
+                return  # Another connection speaks, and counts, for it.
+            after = Headcount(node.health.state, node.slots, node.facts().ready_types())
+        self._census.change(node.counted, after)
+        node.counted = after
+
+    def told_others(self, node: Node) -> None:
+        """Something new about the node is in its cell."""
+        if self._peers is not None:
+            self._peers.changed(node.cell, node.node_id)
+
+    def share_again(self) -> None:
+        """Try again to tell others what could not be written."""
+        if self._sharing is not None:
+            self._sharing.go_on()

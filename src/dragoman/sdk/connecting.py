@@ -1,0 +1,40 @@
+"""How nodes and clients reach their doors of a scheduler."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from dragoman.live.protocol import SchedulerToClient, SchedulerToNode
+from dragoman.sdk.transport import (
+    CLIENT_DOOR,
+    NODE_DOOR,
+    Connect,
+    Link,
+    MemoryDoorConnect,
+    WebSocketDoorConnect,
+    door_url,
+)
+
+NodeLink = Link[SchedulerToNode]
+NodeConnect = Connect[SchedulerToNode]
+
+SessionLink = Link[SchedulerToClient]
+SessionConnect = Connect[SchedulerToClient]
+
+node_url = partial(door_url, path=NODE_DOOR.path)
+"""The address of the scheduler's door for nodes; a URL without a path means it."""
+
+session_url = partial(door_url, path=CLIENT_DOOR.path)
+"""The address of the scheduler's door for clients; a URL without a path means it."""
+
+WebSocketConnect = partial(WebSocketDoorConnect[SchedulerToNode], door=NODE_DOOR)
+"""Connects a node to a scheduler's URL, with a key where it wants one."""
+
+WebSocketSessionConnect = partial(WebSocketDoorConnect[SchedulerToClient], door=CLIENT_DOOR)
+"""Connects a client to a scheduler's URL, with a key where it wants one."""
+
+MemoryConnect = partial(MemoryDoorConnect[SchedulerToNode], door=NODE_DOOR)
+"""Connects a node to an endpoint through a network in memory."""
+
+MemorySessionConnect = partial(MemoryDoorConnect[SchedulerToClient], door=CLIENT_DOOR)
+"""Connects a client to an endpoint through a network in memory."""
