@@ -50,7 +50,7 @@ fuzz: setup ## Throw broken frames at the decoders and the endpoints (FUZZ_FRAME
 chaos: setup ## Break nodes, network, ledger and lab on schedules (CHAOS_SCHEDULES=10000)
 	DRAGOMAN_CHAOS_SCHEDULES=$(CHAOS_SCHEDULES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/simulation/test_chaos.py tests/simulation/test_sessions_laws.py \
-		tests/simulation/test_cluster_chaos.py
+		tests/simulation/test_cluster_chaos.py tests/simulation/test_cluster_sessions_laws.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LEDGER_LIVES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/contract/ledger/test_laws.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 \

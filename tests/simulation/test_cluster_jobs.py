@@ -7,6 +7,7 @@ import asyncio
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.nodes import Answer, seconds
 
+from dragoman.live.dispatch import FORGOTTEN
 from dragoman.live.protocol import JobPartial, Outcome
 
 THREE = ("a", "b", "c")
@@ -218,5 +219,19 @@ def test_a_note_that_comes_twice_gives_a_node_its_attempt_once() -> None:
         await job.end()
         assert len(node.assigned) == 1
         assert len(job.ends) == 1
+
+    play_together(story)
+
+
+def test_whoever_waits_at_another_instance_is_told_of_a_job_that_the_ledger_lost() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="a", service=seconds(30.0))
+        job = await world.submit("a", "r1")
+        waits = asyncio.create_task(world["b"].plane.dispatcher.ended(job.job_id, 20))
+        await world.until(lambda: len(node.working) == 1)
+        world.ledger.__init__(world.clock, world.random)  # type: ignore[misc]
+        record = await waits
+        assert record is not None, "it was waited for in vain"
+        assert (record.outcome, record.error) == (Outcome.FAILED, FORGOTTEN)
 
     play_together(story)

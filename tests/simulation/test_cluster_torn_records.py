@@ -71,3 +71,25 @@ def test_an_utterance_of_which_nothing_is_known_is_announced() -> None:
         check_in_order(speaker, 1)
 
     play_together(story)
+
+
+def test_a_session_whose_new_owner_was_forgotten_stays_with_it() -> None:
+    async def story(world: ClusterWorld) -> None:
+        await world.node("n", at="b", slots=9, service=seconds(0.2))
+        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+        await speaker.say()
+        await speaker.until_ended(2)
+        before = await world.records.read(speaker.session_id)
+        assert before is not None
+        speaker.cut()
+        assert (await speaker.go_on_at("b")).resumed
+        world.records._kept[speaker.session_id].owner = before.owner
+        await speaker.say()
+        await speaker.until_ended(4)
+        check_in_order(speaker, 2)
+        assert speaker.close_code is None
+        after = await world.records.read(speaker.session_id)
+        assert after is not None
+        assert after.owner.instance_id == "b"
+
+    play_together(story)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from contextlib import suppress
 from typing import Any
 
 from dragoman.lab.failures import EvaluatorError, TargetError
@@ -79,6 +80,15 @@ def judge_unless_broken(output: str, key: str, calls: str, fixed: str) -> float:
 async def answer_unless_held(key: str, calls: str) -> str:
     """Answers at once."""
     note(calls, key)
+    return key
+
+
+async def answer_when_released(key: str, calls: str) -> str:
+    """Answers once a file exists, also when it is told to stop before."""
+    note(calls, key)
+    while not exists(f"{calls}.released"):
+        with suppress(asyncio.CancelledError):
+            await asyncio.sleep(0.01)
     return key
 
 

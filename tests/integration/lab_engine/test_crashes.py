@@ -22,7 +22,7 @@ from tests.integration.lab_engine.laboratory import (
     until,
 )
 from tests.integration.lab_engine.processes import LabProcess
-from tests.integration.lab_engine.targets import noted
+from tests.integration.lab_engine.targets import noted, touch
 
 from dragoman.errors import StoreError
 from dragoman.lab.model import ExperimentId, ItemId, JsonValue
@@ -185,18 +185,13 @@ def test_a_worker_paused_past_its_lease_is_refused_and_counted(
 
     async def story() -> None:
         async with laboratory(database_url, QUICK, works=False) as at:
-            case: dict[str, JsonValue] = {
-                "key": "k",
-                "turn": 0,
-                "calls": calls,
-                "delay_ms": 1000,
-                "fate": "well",
-            }
-            version, _ = await add_items(at.store, [[case]])
-            _, started = await at.lab.experiments.submit(TENANT, experiment(version, "answer"))
+            version, _ = await add_items(at.store, [[{"key": "k", "calls": calls}]])
+            spec = experiment(version, "answer_when_released")
+            _, started = await at.lab.experiments.submit(TENANT, spec)
             with LabProcess(database_url, schedules=False, metrics=str(metrics)) as paused:
                 await until(lambda: _called(calls, 1))
                 await _pause_between_transactions(paused, at.store)
+                touch(f"{calls}.released")
                 with LabProcess(database_url, schedules=False):
                     await at.ended(started.run_id)
                 assert len(noted(calls)) > 1
@@ -230,14 +225,14 @@ async def snapshot_of(store: Store) -> list[Any]:
 async def _pause_between_transactions(process: LabProcess, store: Store) -> None:
     """Pause a worker where it holds no lock of the database: that would stop everybody."""
 
-    def touch(connection: Connection) -> None:
+    def change(connection: Connection) -> None:
         connection.execute(sa.update(item_run_log).values(try_no=item_run_log.c.try_no)).close()
 
     while True:
         process.pause()
         try:
             async with asyncio.timeout(LOCKED_SECONDS):
-                await store.write(touch)
+                await store.write(change)
             return
         except (TimeoutError, StoreError):
             process.resume()

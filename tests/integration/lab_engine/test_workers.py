@@ -22,7 +22,15 @@ from tests.integration.lab_engine.targets import note, noted
 from dragoman.clock import SystemClock
 from dragoman.errors import StoreError
 from dragoman.lab.evaluators import Score
-from dragoman.lab.model import ExperimentSpec, JsonValue, RunId, TargetSpec, VersionId
+from dragoman.lab.failures import RateLimited
+from dragoman.lab.model import (
+    EvaluatorSpec,
+    ExperimentSpec,
+    JsonValue,
+    RunId,
+    TargetSpec,
+    VersionId,
+)
 from dragoman.lab.queue import InProcessQueue, Offer
 from dragoman.lab.repository import dispatching, items, runs
 from dragoman.lab.states import RunStatus
@@ -75,6 +83,37 @@ def test_an_answer_that_cannot_be_stored_costs_no_other_item_anything(
             expected[3] = ("fail", "WORKER_LOST")
             assert await ends_of(at) == expected
             assert set(Counter(noted(calls)).values()) == {1}
+
+    asyncio.run(story())
+
+
+def test_rate_limits_and_errors_that_pass_fail_no_item(database_url: str, calls: str) -> None:
+    """With nothing said about retries: they are the rule, and a rate limit costs none."""
+    seen: Counter[str] = Counter()
+
+    async def busy(key: str, calls: str) -> str:
+        seen[key] += 1
+        if seen[key] <= 4:
+            raise RateLimited("later", retry_after_seconds=0.01)
+        return key
+
+    async def moody(output: str, key: str) -> float:
+        seen[f"judge/{key}"] += 1
+        if seen[f"judge/{key}"] == 1:
+            raise ValueError("said nonsense")
+        return 1.0
+
+    async def story() -> None:
+        context = Context(functions={"busy": busy, "moody": moody})
+        async with laboratory(database_url, context=context) as at:
+            version, _ = await add_items(at.store, cases(calls, 3))
+            judge = EvaluatorSpec("python", "moody", settings={"function": "moody"})
+            await at.run(calling(version, "busy", evaluators=(judge,)))
+
+            assert await ends_of(at) == [("success", None)] * 3
+            # The answer was kept while its judge was asked again.
+            assert {seen[f"k{n}"] for n in range(3)} == {5}
+            assert {seen[f"judge/k{n}"] for n in range(3)} == {2}
 
     asyncio.run(story())
 

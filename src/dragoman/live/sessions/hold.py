@@ -53,11 +53,14 @@ class Hold:
             # A resume whose answer is still on its way, or was lost.
             client.own(owner)
             return True
+        if owner.epoch < epoch:
+            # A failover took the record back to before this instance became its owner.
+            return await self._restore()
         self._on_lost(owner)
         return False
 
     async def _restore(self) -> bool:
-        """The record is gone: whoever holds the client's connection writes it again."""
+        """The record is gone or old: whoever holds the client's connection writes it again."""
         if self._client.link is None:
             return False
         if not await self._records.restore(self._compose()):
