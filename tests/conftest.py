@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.servers import PostgresProcess, RedisCluster, RedisProcess
+
+# Tests start hundreds of processes; without byte code on disk each compiles everything anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 # The machine that runs the tests may be slow: no example is judged by its time. A failure prints
 # the blob that reproduces it, so no database of examples is needed.

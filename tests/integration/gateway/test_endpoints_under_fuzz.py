@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from typing import Any
 
+import msgspec
 import pytest
 from tests.fuzz_frames import frames
 from tests.integration.gateway.sockets import SocketClient, dialled, run, serving
@@ -121,23 +122,41 @@ TRANSPORTS = {"memory": by_memory, "socket": by_socket}
 FIRST: dict[str, Message] = {"node": REGISTER, "session": INIT}
 
 
-async def collect(client: Any, codes: Counter[str]) -> None:
+LAST = "the_last_frame"
+"""No type of message: the endpoint's answer to it tells that everything before it was handled."""
+
+
+def last_frame(sub: SubProtocol) -> Frame:
+    if sub is SubProtocol.JSON:
+        return msgspec.json.encode({"type": LAST}).decode()
+    return msgspec.msgpack.encode({"type": LAST})
+
+
+async def collect(client: Any, codes: Counter[str], answered: asyncio.Event) -> None:
     while True:
         try:
             message = await client.receive()
         except ConnectionClosed as closed:
             codes[f"closed {closed.code}"] += 1
+            answered.set()
             return
         if isinstance(message, Error):
             codes[message.code] += 1
+            if LAST in message.message:
+                answered.set()
 
 
-async def bombard(client: Any, first: Message, sent: Sequence[Frame], codes: Counter[str]) -> None:
-    listening = asyncio.create_task(collect(client, codes))
+async def bombard(
+    client: Any, sub: SubProtocol, first: Message, sent: Sequence[Frame], codes: Counter[str]
+) -> None:
+    answered = asyncio.Event()
+    listening = asyncio.create_task(collect(client, codes, answered))
     try:
         await client.send(first)
         for frame in sent:
             await client.send_frame(frame)
+        await client.send_frame(last_frame(sub))
+        await answered.wait()
         await client.close()
     except ConnectionClosed:
         pass
@@ -159,7 +178,7 @@ def test_no_frame_brings_an_endpoint_anything_but_typed_errors(name: str, transp
                 batches[sub].append(frame)
                 if len(batches[sub]) == FRAMES_PER_CONNECTION:
                     async with dial(sub) as client:
-                        await bombard(client, FIRST[name], batches[sub], codes)
+                        await bombard(client, sub, FIRST[name], batches[sub], codes)
                     batches[sub] = []
             await endpoint.connections.wait_empty()
         for session in list(plane.sessions):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from contextlib import suppress
+import time
 from typing import Any
 
 from dragoman.lab.failures import EvaluatorError, TargetError
@@ -84,11 +84,10 @@ async def answer_unless_held(key: str, calls: str) -> str:
 
 
 async def answer_when_released(key: str, calls: str) -> str:
-    """Answers once a file exists, also when it is told to stop before."""
+    """Answers once a file exists; until then its worker can do nothing else, nor renew leases."""
     note(calls, key)
     while not exists(f"{calls}.released"):
-        with suppress(asyncio.CancelledError):
-            await asyncio.sleep(0.01)
+        time.sleep(0.01)  # noqa: ASYNC251 - so that its answer comes before any other news
     return key
 
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 from tests.integration.lab_engine.laboratory import (
     QUICK,
@@ -25,17 +29,19 @@ from dragoman.lab.evaluators import Score
 from dragoman.lab.failures import RateLimited
 from dragoman.lab.model import (
     EvaluatorSpec,
+    Experiment,
     ExperimentSpec,
     JsonValue,
     RunId,
     TargetSpec,
+    Turn,
     VersionId,
 )
 from dragoman.lab.queue import InProcessQueue, Offer
 from dragoman.lab.repository import dispatching, items, runs
 from dragoman.lab.states import RunStatus
-from dragoman.lab.targets import Context, Output
-from dragoman.lab.worker import Terms, Worker
+from dragoman.lab.targets import Context, Output, PastTurn
+from dragoman.lab.worker import OpenBench, Terms, Worker
 from dragoman.lab.worker.combiner import Combiner
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome
 from dragoman.lab.worker.journal import LeaseJournal
@@ -155,41 +161,59 @@ def test_a_target_that_cannot_be_opened_fails_every_item_and_says_why(sqlite_url
     asyncio.run(story())
 
 
-def test_a_call_that_does_not_end_when_told_to_holds_up_nobody(sqlite_url: str) -> None:
-    released = asyncio.Event()
-    calling_it = asyncio.Event()
+async def hanging(key: str, calls: str) -> str:
+    note(calls, "begun")
+    try:
+        await asyncio.sleep(3600)
+    finally:
+        note(calls, "stopped")
+    return key
 
-    async def deaf(key: str, calls: str) -> str:
-        calling_it.set()
-        while not released.is_set():
-            try:
-                await released.wait()
-            except asyncio.CancelledError:
-                continue
-        return key
+
+class Deaf:
+    """A target that does not end when it is told to."""
+
+    def __init__(self, calls: str) -> None:
+        self._calls = calls
+        self.released = asyncio.Event()
+
+    async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
+        note(self._calls, "deaf")
+        while not self.released.is_set():
+            with suppress(asyncio.CancelledError):
+                await self.released.wait()
+        return Output({"output": "at last"})
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_call_that_does_not_end_when_told_to_holds_up_nobody(sqlite_url: str, calls: str) -> None:
+    """Only signals move anything here: the worker must still hear of the second kill."""
+    deaf = Deaf(calls)
 
     async def story() -> None:
-        settings = QUICK.model_copy(update={"lease_seconds": 3.0})
         async with laboratory(
-            sqlite_url, settings, context=Context(functions={"deaf": deaf})
+            sqlite_url, STILL, context=Context(functions={"hanging": hanging})
         ) as at:
-            version, _ = await add_items(at.store, cases("", 1))
-            made, started = await at.lab.experiments.submit(TENANT, calling(version, "deaf"))
-            await calling_it.wait()
-            await at.lab.experiments.kill(TENANT, made.experiment_id)
-            assert await at.ended(started.run_id) is RunStatus.TERMINATED
+            open_bench = at.lab._worker._open_bench
 
-            # The worker still hears of stops, keeps its leases and finds work.
-            items: list[list[dict[str, JsonValue]]] = [
-                [{"key": "k", "turn": 0, "calls": "/dev/null", "delay_ms": 4000, "fate": "well"}]
-            ]
-            other, _ = await add_items(at.store, items)
-            await at.run(experiment(other, "answer", retries=0))
-            rows = await at.rows(
-                "SELECT status FROM item_result WHERE run_id <> :r", r=started.run_id
-            )
-            assert rows == [("success",)]
-            released.set()
+            async def open_deaf(experiment: Experiment) -> OpenBench:
+                opened = await open_bench(experiment)
+                if experiment.spec.name == "deaf":
+                    opened.bench.target = deaf
+                return opened
+
+            at.lab._worker._open_bench = open_deaf
+            version, _ = await add_items(at.store, cases(calls, 1))
+            for name, begun in (("deaf", "deaf"), ("hanging", "begun")):
+                spec = msgspec.structs.replace(calling(version, "hanging"), name=name)
+                made, started = await at.lab.experiments.submit(TENANT, spec)
+                await until(partial(_count, calls, begun, 1))
+                await at.lab.experiments.kill(TENANT, made.experiment_id)
+                assert await at.ended(started.run_id) is RunStatus.TERMINATED
+            await until(lambda: _count(calls, "stopped", 1))
+            deaf.released.set()
 
     asyncio.run(story())
 
@@ -198,14 +222,6 @@ def test_an_item_taken_again_by_the_same_worker_has_both_calls_stopped_by_a_kill
     sqlite_url: str, calls: str
 ) -> None:
     """As after a machine that slept: its own lease ran out, and it takes the item anew."""
-
-    async def hanging(key: str, calls: str) -> str:
-        note(calls, "begun")
-        try:
-            await asyncio.sleep(3600)
-        finally:
-            note(calls, "stopped")
-        return key
 
     async def story() -> None:
         context = Context(functions={"hanging": hanging})
