@@ -47,6 +47,26 @@ def test_versions_are_added_and_never_change(open_lab: OpenLab) -> None:
     asyncio.run(scenario())
 
 
+def test_two_versions_are_compared_item_by_item_wherever_they_stand(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            old = [{"a": 1, "b": 2}, {"a": 3, "b": 4}, {"a": 3, "b": 4}, {"a": 5, "b": 6}]
+            new = [{"a": 7, "b": 8}, {"b": 4, "a": 3}, {"a": 1, "b": 2}]
+            made = (await lab.send_file(jsonl(old), name="cases")).json()
+            path = f"/datasets/{made['dataset_id']}"
+            await lab.send_file(jsonl(new), path=f"{path}/versions")
+            told = (await lab.get(f"{path}/diff", **{"from": 1, "to": 2})).json()
+            assert (told["unchanged"], told["added"], told["removed"]) == (2, 1, 2)
+            assert [item["turns"] for item in told["added_items"]] == [[{"a": 7, "b": 8}]]
+            gone = [item["turns"][0]["a"] for item in told["removed_items"]]
+            assert sorted(gone) == [3, 5]
+            same = (await lab.get(f"{path}/diff", **{"from": 2})).json()
+            assert (same["unchanged"], same["added"], same["removed"]) == (3, 0, 0)
+            assert (await lab.get(f"{path}/diff", **{"from": 9})).status_code == 404
+
+    asyncio.run(scenario())
+
+
 BROKEN = [
     (b'{"a": 1}\n{"a": \n{"a": 2}\n', "d.jsonl", 2),
     (b"a,b\n1,2\n3\n", "d.csv", 3),

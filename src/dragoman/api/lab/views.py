@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from dragoman.lab.experiments import Overview, RunOverview
+from dragoman.lab.library import Difference
 from dragoman.lab.model import (
     Budget,
     Dataset,
@@ -55,6 +56,18 @@ class ItemView(msgspec.Struct, frozen=True):
 
     item_id: str
     turns: tuple[Turn, ...]
+
+
+class DifferenceView(msgspec.Struct, frozen=True):
+    """What changed between two versions; items are counted all, and some of them shown."""
+
+    from_version: int
+    to_version: int
+    unchanged: int
+    added: int
+    removed: int
+    added_items: list[ItemView]
+    removed_items: list[ItemView]
 
 
 class ExperimentView(msgspec.Struct, frozen=True):
@@ -154,6 +167,20 @@ def view_dataset(dataset: Dataset) -> DatasetView:
 
 def view_item(item: Item) -> ItemView:
     return ItemView(item.item_id, item.turns)
+
+
+def view_difference(
+    before: DatasetVersion, after: DatasetVersion, found: Difference
+) -> DifferenceView:
+    return DifferenceView(
+        from_version=before.version,
+        to_version=after.version,
+        unchanged=found.unchanged,
+        added=found.added,
+        removed=found.removed,
+        added_items=[view_item(item) for item in found.added_items],
+        removed_items=[view_item(item) for item in found.removed_items],
+    )
 
 
 def view_experiment(overview: Overview) -> ExperimentView:

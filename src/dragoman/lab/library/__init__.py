@@ -1,6 +1,7 @@
 """Datasets on record: brought in from files whole or not at all, looked at, written out again."""
 
+from dragoman.lab.library.difference import Difference, difference
 from dragoman.lab.library.export import exported
 from dragoman.lab.library.library import Library
 
-__all__ = ["Library", "exported"]
+__all__ = ["Difference", "Library", "difference", "exported"]

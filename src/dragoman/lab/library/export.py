@@ -31,18 +31,19 @@ def exported(
 
 
 async def _jsonl(library: Library, version: DatasetVersion) -> AsyncIterator[bytes]:
-    async for items in _pages(library, version):
+    async for items in pages(library, version):
         yield b"".join(msgspec.json.encode(_record(item)) + b"\n" for item in items)
 
 
 async def _csv(library: Library, version: DatasetVersion) -> AsyncIterator[bytes]:
     columns = columns_of(version.schema)
     yield _rows([columns])
-    async for items in _pages(library, version):
+    async for items in pages(library, version):
         yield _rows([_cell(item.turns[0].get(column)) for column in columns] for item in items)
 
 
-async def _pages(library: Library, version: DatasetVersion) -> AsyncIterator[Sequence[Item]]:
+async def pages(library: Library, version: DatasetVersion) -> AsyncIterator[Sequence[Item]]:
+    """Every item of a version, some at a time."""
     after = ""
     while items := await library.items(version.version_id, after=after, most=_ITEMS_AT_ONCE):
         yield items

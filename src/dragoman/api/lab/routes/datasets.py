@@ -13,10 +13,12 @@ from dragoman.api.lab.principals import asked_by
 from dragoman.api.lab.uploads import UPLOAD_BODY, received_upload
 from dragoman.api.lab.views import (
     DatasetView,
+    DifferenceView,
     ImportedView,
     ItemView,
     VersionView,
     view_dataset,
+    view_difference,
     view_imported,
     view_item,
     view_version,
@@ -26,7 +28,7 @@ from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, Principal
 from dragoman.errors import InvalidMessage
 from dragoman.lab.datasets import format_of
-from dragoman.lab.library import exported
+from dragoman.lab.library import difference, exported
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.DATASETS))]
@@ -129,6 +131,26 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         shown = listed[: page.limit]
         more = encode_cursor(shown[-1].item_id) if len(listed) > page.limit else None
         return answer(ListPage([view_item(item) for item in shown], more))
+
+    @router.get(
+        "/{dataset_id}/diff",
+        summary="What changed from one version to another",
+        response_class=Response,
+        responses={200: {"model": shown_as("DatasetDifference", DifferenceView)}},
+    )
+    async def diff(
+        dataset_id: str,
+        caller: Caller,
+        desk: Desk,
+        before: Annotated[int, Query(alias="from", ge=1, description="The earlier version.")],
+        after: Annotated[
+            int | None, Query(alias="to", ge=1, description="Else the latest.")
+        ] = None,
+    ) -> Response:
+        earlier = await desk.library.version(caller.tenant, dataset_id, before)
+        later = await desk.library.version(caller.tenant, dataset_id, after)
+        found = await difference(desk.library, earlier, later)
+        return answer(view_difference(earlier, later, found))
 
     @router.get(
         "/{dataset_id}/export",
