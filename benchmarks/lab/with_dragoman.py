@@ -19,6 +19,7 @@ import uvloop
 from benchmarks.lab.measuring import CONCURRENCY, Measured, Stopwatch, items_from_arguments
 from dragoman.auth import DEFAULT_TENANT
 from dragoman.clock import SystemClock
+from dragoman.collector import calm_collector
 from dragoman.lab.datasets import Format
 from dragoman.lab.feed import RunEnded
 from dragoman.lab.library import Library
@@ -87,6 +88,7 @@ async def measure(items: int, folder: Path) -> Measured:
     with rows.open("w") as file:
         file.writelines(f'{{"text": "sentence {number}"}}\n' for number in range(items))
     async with await open_store(url) as store:
+        calm_collector()  # as the lab's process does
         return await _measure(items, rows, store)
 
 

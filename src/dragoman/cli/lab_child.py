@@ -19,6 +19,7 @@ from collections.abc import Callable
 import uvloop
 
 from dragoman.api import READY, serve_lab
+from dragoman.collector import calm_collector
 from dragoman.observability import configure_logging
 from dragoman.settings import Settings
 
@@ -52,6 +53,7 @@ async def _serve(settings: Settings, listener: socket.socket, announce: Callable
         os._exit(1)
 
     threading.Thread(target=when_the_server_ends, daemon=True).start()
+    calm_collector()
     await serve_lab(settings, listener, announce, stop)
 
 

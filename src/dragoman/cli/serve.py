@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -16,11 +15,9 @@ import uvloop
 
 from dragoman.api import Assemble, Server, all_parts, running_server
 from dragoman.cli.app import INTERRUPTED
+from dragoman.collector import calm_collector
 from dragoman.observability import configure_logging
 from dragoman.settings import Settings, check_exposure, load_settings
-
-_YOUNG_OBJECTS = 20_000
-"""How many more objects there are before the collector looks at the youngest."""
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -111,23 +108,12 @@ async def _serve(
                 running_server(settings, assemble=assemble) as server,
                 company(server),
             ):
-                _calm_collector()
+                calm_collector()
                 on_ready(server)
                 await _until(stop, server, seconds)
     except asyncio.CancelledError:
         return False
     return True
-
-
-def _calm_collector() -> None:
-    """Look for reference cycles less often, and never among what was made at the start.
-
-    A server makes a few dozen objects a job and hardly a cycle; at Python's own pace the search
-    for them takes a quarter of a job's time.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(_YOUNG_OBJECTS, 50, 100)
 
 
 @contextmanager
