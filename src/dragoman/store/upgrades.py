@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -14,6 +15,9 @@ from alembic.script import ScriptDirectory
 from dragoman.errors import SchemaTooNew, StoreError
 from dragoman.store.databases import database_at
 from dragoman.store.interface import Database
+
+# Each look at a schema would write two lines about Alembic's inner state, of no use to an operator.
+logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
 class SchemaStatus(StrEnum):

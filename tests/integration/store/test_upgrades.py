@@ -69,6 +69,15 @@ def test_a_fresh_database_is_set_up_and_then_found_up_to_date(empty_url: str) ->
     open_and_close(empty_url)
 
 
+def test_setting_up_and_looking_leaves_the_log_to_what_matters(
+    empty_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level("INFO"):
+        upgrade(empty_url)
+        check(empty_url)
+    assert [record.name for record in caplog.records if record.name.startswith("alembic")] == []
+
+
 def test_checking_a_database_that_is_not_there_does_not_create_it(tmp_path: Path) -> None:
     check(f"sqlite:///{tmp_path}/data/dragoman.db")
     assert list(tmp_path.iterdir()) == []
