@@ -32,10 +32,10 @@ from benchmarks.processes import cpu_seconds
 
 IDLE_SECONDS = 1.0
 HEARD_SECONDS = 3.0
-"""Until every instance has learned of the nodes of the others."""
+"""Until every instance has learned of the nodes of the others, and of sessions that went before."""
 
 
-async def drive(load: Load, tally: Tally) -> Outcome | Weighed | Waits:
+async def drive(load: Load, tally: Tally) -> list[Outcome] | Weighed | Waits:
     frames = DragomanFrames(binary=True, audio_bytes=0)
     match load:
         case FullSpeed():
@@ -65,27 +65,40 @@ async def connect(
     return sessions
 
 
-async def measure(load: FullSpeed | Paced, sessions: Sequence[Session], tally: Tally) -> Outcome:
-    """What was done and used in the seconds after the warm-up."""
+async def measure(
+    load: FullSpeed | Paced, sessions: Sequence[Session], tally: Tally
+) -> list[Outcome]:
+    """What was done and used in each of the rounds after the warm-up."""
     place = load.place
-    idle = await _readings(place)
+    began = time.monotonic()
+    before = await _readings(place)
     await asyncio.sleep(IDLE_SECONDS)
-    idle = (await _readings(place)).since(idle)
+    idle, idle_seconds = (await _readings(place)).since(before), time.monotonic() - began
     talking = asyncio.create_task(_talk(load, sessions))
     await asyncio.sleep(load.warm_up_seconds)
-    before, jobs, started = await _readings(place), tally.jobs, time.monotonic()
-    cpu = _cpu(place)
-    await asyncio.sleep(load.seconds)
-    jobs, seconds = tally.jobs - jobs, time.monotonic() - started
-    scheduler_cpu, redis_cpu = (now - then for now, then in zip(_cpu(place), cpu, strict=True))
+    outcomes = [await _round(load, tally, idle, idle_seconds) for _ in range(load.rounds)]
     talking.cancel()
+    return outcomes
+
+
+async def _round(
+    load: FullSpeed | Paced, tally: Tally, idle: Readings, idle_seconds: float
+) -> Outcome:
+    place = load.place
+    read_at, before = time.monotonic(), await _readings(place)
+    # Reading takes the instances' time as well, so that the work is measured in between.
+    jobs, started, cpu = tally.jobs, time.monotonic(), _cpu(place)
+    await asyncio.sleep(load.seconds)
+    scheduler_cpu, redis_cpu = (now - then for now, then in zip(_cpu(place), cpu, strict=True))
+    jobs, seconds = tally.jobs - jobs, time.monotonic() - started
+    read_seconds = time.monotonic() - read_at
     during = (await _readings(place)).since(before)
     return Outcome(
         jobs,
         seconds,
         scheduler_cpu,
         redis_cpu,
-        during.operations_a_job(idle, seconds / IDLE_SECONDS, jobs),
+        during.operations_a_job(idle, read_seconds / idle_seconds),
         during.p99_allocation_ms(),
     )
 
@@ -172,7 +185,7 @@ def _cpu(place: Place) -> tuple[float, float]:
     return cpu_seconds(*(instance.pid for instance in place.instances)), redis
 
 
-async def main(load: Load) -> Outcome | Weighed | Waits:
+async def main(load: Load) -> list[Outcome] | Weighed | Waits:
     tally = Tally()
     try:
         found = await drive(load, tally)

@@ -29,6 +29,7 @@ class FullSpeed(msgspec.Struct, frozen=True, tag=True):
     """Each session says the next utterance as soon as the last one was answered."""
 
     place: Place
+    rounds: int
     seconds: float
     warm_up_seconds: float
 
@@ -38,6 +39,7 @@ class Paced(msgspec.Struct, frozen=True, tag=True):
 
     place: Place
     jobs_per_second: float
+    rounds: int
     seconds: float
     warm_up_seconds: float
 
@@ -61,7 +63,7 @@ Load = FullSpeed | Paced | Weight | RoundTrips
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What instances and Redis did in the time measured."""
+    """What instances and Redis did in one round."""
 
     jobs: int
     seconds: float

@@ -12,6 +12,7 @@ from redis import Redis
 
 from benchmarks.full_job.load import Address
 
+_JOBS = "scheduler_jobs_total"
 _OPERATIONS = "scheduler_redis_op_seconds"
 _ALLOCATION = "scheduler_dispatch_latency_seconds"
 
@@ -20,6 +21,8 @@ _ALLOCATION = "scheduler_dispatch_latency_seconds"
 class Readings:
     """Counters of all instances together."""
 
+    jobs: int = 0
+    """Jobs that ended."""
     operations: Counter[str] = field(default_factory=Counter)
     allocations: Counter[float] = field(default_factory=Counter)
     """How many took at most so many seconds."""
@@ -29,12 +32,12 @@ class Readings:
         operations, allocations = self.operations.copy(), self.allocations.copy()
         operations.subtract(earlier.operations)
         allocations.subtract(earlier.allocations)
-        return Readings(operations, allocations)
+        return Readings(self.jobs - earlier.jobs, operations, allocations)
 
-    def operations_a_job(self, idle: Readings, idle_times: float, jobs: int) -> dict[str, float]:
+    def operations_a_job(self, idle: Readings, idle_times: float) -> dict[str, float]:
         """Each operation's count for a job, without what would have been done without jobs."""
         return {
-            name: round(max(0.0, count - idle.operations[name] * idle_times) / max(1, jobs), 2)
+            name: round(max(0.0, count - idle.operations[name] * idle_times) / max(1, self.jobs), 2)
             for name, count in self.operations.most_common()
         }
 
@@ -58,7 +61,9 @@ def read(instances: Iterable[Address]) -> Readings:
             text = answer.read().decode()
         for family in text_string_to_metric_families(text):
             for sample in family.samples:
-                if sample.name == f"{_OPERATIONS}_count":
+                if sample.name == _JOBS:
+                    found.jobs += int(sample.value)
+                elif sample.name == f"{_OPERATIONS}_count":
                     found.operations[sample.labels["op"]] += int(sample.value)
                 elif sample.name == f"{_ALLOCATION}_bucket":
                     found.allocations[float(sample.labels["le"])] += int(sample.value)

@@ -1,112 +1,241 @@
-"""Requests of one turn of the event loop travel to a server together."""
+"""Asking servers: requests travel together, each is answered or refused in time, none is retried.
+
+A journey costs many times what a request does, on both sides. So a server that is near is asked
+for the next things when it has answered the last, and what comes up meanwhile goes together.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 
-import msgspec
+from redis.exceptions import AskError, MovedError, NoScriptError, RedisError, ResponseError
 
-from dragoman.errors import DependencyDown, DragomanError
-from dragoman.redis_servers.line import Line, Request
-from dragoman.redis_servers.servers import Reply
+from dragoman.errors import DependencyDown, DragomanError, InternalError
+from dragoman.redis_servers.connection import Asker, Connection, Reply, connect
+from dragoman.redis_servers.requests import Command, Request
+from dragoman.redis_servers.servers import Servers
 
-_IN_FLIGHT = 4
-"""Exchanges with one server at a time; what comes meanwhile goes together in the next."""
+_LED_ON_AT_MOST = 3
+"""A request goes so often to a server that holds the keys now, or again with the whole script."""
 
-_MOST_TOGETHER = 256
-"""Requests in one exchange, so that a long queue does not outlast the time limit as a whole."""
+_BROKEN_SCRIPT = ("user_script:", "Error running script")
+"""How the error of a script that is wrong begins, on newer servers and on older ones."""
+
+_GATHER_SECONDS = 0.001
+"""A server that is far away is not waited for: things are on their way before it answers."""
+
+_LET_GO = "was let go of"
+_UNKNOWN_OUTCOME = "Whether the operation took effect is unknown; asking again is safe."
+
+_ASKING: Command = ("ASKING",)
+"""Lets the next command touch keys that are just moving to the server."""
 
 
-class _Waiting(msgspec.Struct):
+class _Asking:
     """A request on its way, and who waits for it."""
 
-    name: str
-    request: Request
-    reply: asyncio.Future[Reply]
-    asked_at: float
+    __slots__ = ("_caller", "asked_at", "led_on", "moving", "name", "reply", "request")
+
+    def __init__(self, caller: Caller, name: str, request: Request) -> None:
+        loop = asyncio.get_running_loop()
+        self._caller = caller
+        self.name = name
+        self.request = request
+        self.asked_at = loop.time()
+        self.reply: asyncio.Future[Reply] = loop.create_future()
+        self.led_on = 0
+        self.moving = False
+        """Whether its keys are just moving to the server that is asked next."""
+
+    def answered(self, connection: Connection, reply: Reply) -> None:
+        self._caller.answered(self, connection, reply)
+
+    def refused(self, why: str) -> None:
+        self._caller.refused(self, why)
+
+
+class _Nobody:
+    """Does not care for the reply."""
+
+    def __init__(self, asked_at: float) -> None:
+        self.asked_at = asked_at
+
+    def answered(self, connection: Connection, reply: Reply) -> None:
+        """Says nothing."""
+
+    def refused(self, why: str) -> None:
+        """Says nothing."""
 
 
 class Caller:
     """Asks servers by tag; callers share connections and journeys without knowing it."""
 
-    def __init__(self, line: Line, on_answer: Callable[[str, float], None] | None = None) -> None:
+    def __init__(
+        self,
+        servers: Servers,
+        timeout_ms: int,
+        on_answer: Callable[[str, float], None] | None = None,
+    ) -> None:
         """on_answer is told the name of each request that was answered, and its seconds."""
-        self._line = line
+        self._servers = servers
+        self._timeout_ms = timeout_ms
         self._on_answer = on_answer
-        self._queues: dict[str, list[_Waiting]] = {}
+        self._queues: dict[str, list[_Asking]] = {}
         self._flushing = False
-        self._in_flight: Counter[str] = Counter()
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._hurry: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._connections: dict[str, Connection] = {}
+        self._opening: dict[str, asyncio.Task[None]] = {}
         self.exchanges = 0
-        """Journeys to a server and back, each with one or more requests."""
+        """Journeys to a server, each with one or more requests."""
 
     def ask(self, tag: str, name: str, request: Request) -> asyncio.Future[Reply]:
         """Send a request to the server that holds a tag; refused with DependencyDown in time."""
-        loop = asyncio.get_running_loop()
-        waiting = _Waiting(name, request, loop.create_future(), loop.time())
-        self._queues.setdefault(self._line.lane(tag), []).append(waiting)
-        if not self._flushing:
-            self._flushing = True
-            loop.call_soon(self._flush)
-        return waiting.reply
+        asking = _Asking(self, name, request)
+        self._queue(self._servers.lane(tag), asking)
+        return asking.reply
 
     async def close(self) -> None:
         """Let go of the servers; whoever still waits is refused."""
-        for queue in self._queues.values():
-            _refuse(queue, "The connection to Redis was closed.")
-        self._queues.clear()
-        for task in tuple(self._tasks):
+        self._closed = True
+        if self._hurry is not None:
+            self._hurry.cancel()
+        opening = tuple(self._opening.values())
+        for task in opening:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._line.close()
+        await asyncio.gather(*opening, return_exceptions=True)
+        for lane in tuple(self._queues):
+            self._refuse(lane, _LET_GO)
+        for connection in tuple(self._connections.values()):
+            connection.cut(_LET_GO)
+        await self._servers.close()
+
+    # --- out -------------------------------------------------------------------------------------
+
+    def _queue(self, lane: str, asking: _Asking) -> None:
+        self._queues.setdefault(lane, []).append(asking)
+        if self._closed:
+            self._refuse(lane, _LET_GO)
+        else:
+            self._flush_soon()
+
+    def _flush_soon(self) -> None:
+        """Send what waits at the end of this turn: whoever goes on in it may ask as well."""
+        if self._queues and not self._flushing:
+            self._flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
 
     def _flush(self) -> None:
         self._flushing = False
-        for lane, queue in list(self._queues.items()):
-            while queue and self._in_flight[lane] < _IN_FLIGHT:
-                together, queue = queue[:_MOST_TOGETHER], queue[_MOST_TOGETHER:]
-                self._in_flight[lane] += 1
-                task = asyncio.get_running_loop().create_task(self._carry(lane, together))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
-            if queue:
-                self._queues[lane] = queue
-            else:
-                del self._queues[lane]
+        for lane in tuple(self._queues):
+            connection = self._connections.get(lane)
+            if connection is None:
+                self._reach(lane)
+            elif connection.is_idle:
+                self._send(connection, self._queues.pop(lane))
+            elif self._hurry is None:
+                loop = asyncio.get_running_loop()
+                self._hurry = loop.call_later(_GATHER_SECONDS, self._send_anyway)
 
-    async def _carry(self, lane: str, together: list[_Waiting]) -> None:
+    def _send_anyway(self) -> None:
+        """Send what has waited for earlier answers."""
+        self._hurry = None
+        for lane in tuple(self._queues):
+            if connection := self._connections.get(lane):
+                self._send(connection, self._queues.pop(lane))
+
+    def _reach(self, lane: str) -> None:
+        if lane not in self._opening:
+            self._opening[lane] = asyncio.get_running_loop().create_task(self._open(lane))
+
+    def _send(self, connection: Connection, queue: Sequence[_Asking]) -> None:
         self.exchanges += 1
+        commands: list[Command] = []
+        askers: list[Asker] = []
+        for asking in queue:
+            if asking.moving:
+                commands.append(_ASKING)
+                askers.append(_Nobody(asking.asked_at))
+                asking.moving = False
+            commands.append(asking.request.command(connection.known))
+            askers.append(asking)
+        connection.ask(commands, askers)
+
+    async def _open(self, lane: str) -> None:
+        """Connect to a server; what is asked of it meanwhile waits in its queue."""
         try:
-            replies = await self._line.send(lane, [waiting.request for waiting in together])
-        except DependencyDown as error:
-            # What waited behind an exchange that failed has waited long enough.
-            _refuse([*together, *self._queues.pop(lane, [])], error.message)
-        except BaseException:
-            _refuse(together, "The call to Redis was broken off.")
-            raise
+            async with asyncio.timeout(self._timeout_ms / 1000):
+                described = await self._servers.connection(lane)
+                connection = await connect(described, self._timeout_ms)
+        except TimeoutError:
+            self._servers.broke(lane)
+            self._refuse(lane, f"did not answer within {self._timeout_ms} ms")
+        except (RedisError, OSError) as error:
+            self._servers.broke(lane)
+            self._refuse(lane, f"cannot be reached ({error})")
         else:
-            self._hand_out(together, replies)
+            connection.on_lost = partial(self._lost, lane)
+            connection.on_idle = self._flush_soon
+            self._connections[lane] = connection
+            self._flush()
         finally:
-            self._in_flight[lane] -= 1
-            if self._queues and not self._flushing:
-                self._flush()
+            del self._opening[lane]
 
-    def _hand_out(self, together: list[_Waiting], replies: list[Reply]) -> None:
-        now = asyncio.get_running_loop().time()
-        for waiting, reply in zip(together, replies, strict=True):
-            if self._on_answer is not None:
-                self._on_answer(waiting.name, now - waiting.asked_at)
-            if waiting.reply.done():
-                continue
-            if isinstance(reply, DragomanError):
-                waiting.reply.set_exception(reply)
-            else:
-                waiting.reply.set_result(reply)
+    def _lost(self, lane: str) -> None:
+        del self._connections[lane]
+        self._servers.broke(lane)
+        self._flush_soon()
 
+    # --- back ------------------------------------------------------------------------------------
 
-def _refuse(queue: list[_Waiting], message: str) -> None:
-    for waiting in queue:
-        if not waiting.reply.done():
-            waiting.reply.set_exception(DependencyDown(message))
+    def answered(self, asking: _Asking, connection: Connection, reply: Reply) -> None:
+        """Pass a reply on, or the request, to a server that knows the script and the keys."""
+        if isinstance(reply, ResponseError):
+            if self._led_on(asking, connection, reply):
+                return
+            reply = self._failure(reply)
+        if self._on_answer is not None:
+            self._on_answer(asking.name, asyncio.get_running_loop().time() - asking.asked_at)
+        if asking.reply.done():
+            return
+        if isinstance(reply, DragomanError):
+            asking.reply.set_exception(reply)
+        else:
+            asking.reply.set_result(reply)
+
+    def refused(self, asking: _Asking, why: str) -> None:
+        """There will be no reply to what was sent."""
+        if not asking.reply.done():
+            asking.reply.set_exception(self._down(f"{why}. {_UNKNOWN_OUTCOME}"))
+
+    def _led_on(self, asking: _Asking, connection: Connection, error: ResponseError) -> bool:
+        """Try a request elsewhere or otherwise, if the error says how."""
+        asking.led_on += 1
+        if asking.led_on > _LED_ON_AT_MOST:
+            return False
+        if isinstance(error, NoScriptError):
+            # A failover or SCRIPT FLUSH: running it in full makes it known again.
+            asking.request.unknown(connection.known)
+            self._send(connection, (asking,))
+            return True
+        if isinstance(error, AskError):
+            asking.moving = not isinstance(error, MovedError)
+            self._queue(self._servers.lane_named_by(error), asking)
+            return True
+        return False
+
+    def _refuse(self, lane: str, why: str) -> None:
+        """Nothing was sent of what waits for a server."""
+        for asking in self._queues.pop(lane, ()):
+            if not asking.reply.done():
+                asking.reply.set_exception(self._down(f"{why}."))
+
+    def _failure(self, error: ResponseError) -> DragomanError:
+        if str(error).startswith(_BROKEN_SCRIPT):
+            return InternalError(f"A script failed in Redis: {error}")
+        return self._down(f"cannot do it now ({error}). {_UNKNOWN_OUTCOME}")
+
+    def _down(self, what: str) -> DependencyDown:
+        return DependencyDown(f"Redis {what}", retry_after_ms=self._timeout_ms)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.redis_servers.line import Call, Script
+from dragoman.redis_servers.requests import Call, Script
 
 _OWN_LUA = files("dragoman.redis_servers") / "lua"
 
@@ -74,13 +74,20 @@ class Tag(msgspec.Struct, frozen=True):
         return cls(operations, name, keys, least_ttl_ms)
 
     def call(
-        self, name: str, arguments: Sequence[Any], blobs: Sequence[bytes], time_shift_ms: int = 0
+        self,
+        name: str,
+        arguments: Sequence[Any],
+        blobs: Sequence[bytes],
+        *,
+        time_shift_ms: int = 0,
+        along: Sequence[str] = (),
     ) -> Call:
         """One operation, ready to be sent.
 
         The arguments must be text, numbers, booleans or lists of them; binary goes in blobs.
+        Names that go along are for those operations that look for them.
         """
-        terms = _pack((time_shift_ms, self.least_ttl_ms, arguments))
+        terms = _pack((time_shift_ms, self.least_ttl_ms, arguments, along))
         return Call(self.operations.scripts[name], self.keys, [terms, *blobs])
 
 

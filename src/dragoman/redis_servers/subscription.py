@@ -54,7 +54,9 @@ class Subscription:
         except BaseException as error:
             if connection is not None:
                 await connection.disconnect(nowait=True)
-            if isinstance(error, RedisError | OSError | TimeoutError):
+            if isinstance(error, TimeoutError):
+                raise self._silent("cannot be listened to") from error
+            if isinstance(error, RedisError | OSError):
                 raise DependencyDown(f"Redis cannot be listened to ({error}).") from error
             raise
         return connection
@@ -64,10 +66,15 @@ class Subscription:
             # Pings are answered in between, so a silence longer than theirs is a dead connection.
             async with asyncio.timeout(2 * self._timeout_ms / 1000):
                 reply = await connection.read_response(timeout=math.inf)
-        except (RedisError, OSError, TimeoutError) as error:
+        except TimeoutError as error:
+            raise self._silent("can no longer be listened to") from error
+        except (RedisError, OSError) as error:
             raise DependencyDown(f"Redis can no longer be listened to ({error}).") from error
         kind, *rest = reply
         return (kind, rest[0], rest[1]) if len(rest) == 2 else (kind, b"", rest[0])
+
+    def _silent(self, what: str) -> DependencyDown:
+        return DependencyDown(f"Redis {what} (no answer within {self._timeout_ms} ms).")
 
     async def _ping(self, connection: AbstractConnection) -> None:
         while True:

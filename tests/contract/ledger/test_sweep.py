@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.contract.ledger.bench import (
     ACK_MS,
     CANCELLED,
@@ -18,7 +19,16 @@ from tests.contract.ledger.bench import (
 from tests.contract.ledger.hands import RecordingHands, ReportingHands
 
 from dragoman.ids import JOB_SHARDS
-from dragoman.live.ledger import Bound, CancelWon, JobRecord, NotBound, Sweeper, Terms
+from dragoman.live.ledger import (
+    AttemptRecord,
+    Bound,
+    CancelWon,
+    JobInput,
+    JobRecord,
+    NotBound,
+    Sweeper,
+    Terms,
+)
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, JobState, Outcome
 
 TERMS = Terms(
@@ -245,6 +255,44 @@ def test_batch_work_whose_cell_forgot_its_attempt_waits_again(bench: Bench) -> N
     hands = sweep(bench)
     assert [job.job_id for job, _ in hands.dispatched] == [victim.job_id]
     assert bench.job(victim.job_id).state is JobState.CREATED
+
+
+def test_a_cancel_that_no_node_answers_is_told_again(bench: Bench) -> None:
+    attempt = bench.dispatch(bench.join("n-1"))
+    bench.cancel(attempt)
+    bench.advance(GRACE_MS / 1000 + 1)
+    hands = sweep(bench)
+    assert [won.job_id for won in hands.told] == [attempt.job_id]
+    assert [asked.attempt_id for asked in hands.asked] == [attempt.attempt_id]
+
+
+def test_a_node_is_told_to_stop_when_its_job_has_gone_on_already(bench: Bench) -> None:
+    class Watchful(RecordingHands):
+        async def tell_cancel(self, won: CancelWon, attempt: AttemptRecord) -> None:
+            await super().tell_cancel(won, attempt)
+            job = await bench.ledger.read(won.job_id)
+            assert job is not None
+            assert job.current is None, "the node's answer would make its cell forget the attempt"
+
+    attempt = bench.dispatch(bench.join("n-1"))
+    bench.advance(ACK_MS / 1000 + 1)
+    hands = sweep(bench, Watchful())
+    assert [won.job_id for won in hands.told] == [attempt.job_id]
+
+
+def test_what_cannot_be_seen_to_does_not_hold_up_the_rest(bench: Bench) -> None:
+    class Clumsy(RecordingHands):
+        async def dispatch(self, job: JobRecord, job_input: JobInput) -> None:
+            if job.job_id == bad:
+                raise ValueError("dropped")
+            await super().dispatch(job, job_input)
+
+    bad, *good = [bench.new_job(f"r{number}") for number in range(25)]
+    bench.advance(CLAIM_MS / 1000 + 1)
+    hands = Clumsy()
+    with pytest.raises(ValueError, match="dropped"):
+        sweep(bench, hands)
+    assert {job.job_id for job, _ in hands.dispatched} == set(good)
 
 
 def test_two_sweepers_at_once_bring_each_job_to_one_end(bench: Bench) -> None:

@@ -13,7 +13,7 @@ from tests.servers import RedisCluster
 
 from dragoman.ids import InstanceId, TenantId
 from dragoman.live.cluster import ClusterTerms, Limited, Posted
-from dragoman.redis_servers import servers
+from dragoman.redis_servers import Command, connection
 
 pytestmark = pytest.mark.redis
 
@@ -24,18 +24,20 @@ def test_all_keys_of_every_call_are_in_one_slot_and_calls_reach_every_server(
     redis_cluster: RedisCluster, open_peers: OpenPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: set[tuple[str, ...]] = set()
-    exchange = servers.ClusterServers.exchange
+    ask_server = connection.Connection.ask
 
-    async def watched(
-        self: servers.ClusterServers, lane: str, commands: Sequence[servers.Command]
-    ) -> list[servers.Reply]:
+    def watched(
+        self: connection.Connection,
+        commands: Sequence[Command],
+        askers: Sequence[connection.Asker],
+    ) -> None:
         for command in commands:
             if command[0] in ("EVALSHA", "EVAL"):
                 count = int(command[2])
                 calls.add(tuple(bytes(key).decode() for key in command[3 : 3 + count]))  # type: ignore[arg-type]
-        return await exchange(self, lane, commands)
+        ask_server(self, commands, askers)
 
-    monkeypatch.setattr(servers.ClusterServers, "exchange", watched)
+    monkeypatch.setattr(connection.Connection, "ask", watched)
     terms = ClusterTerms(reclaim_idle_ms=1, max_deliveries=1)
 
     async def live() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 from redis.crc import key_slot
@@ -11,7 +12,7 @@ from tests.integration.ledger_redis.fleet import ask, claim, granted_or_none, he
 from tests.servers import RedisCluster, RedisProcess
 
 from dragoman.live.ledger import Claimed, Full, Granted
-from dragoman.redis_servers import servers
+from dragoman.redis_servers import Command, connection
 
 pytestmark = pytest.mark.redis
 
@@ -22,17 +23,19 @@ def test_all_keys_of_every_call_are_in_one_slot(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     calls: list[tuple[str, ...]] = []
-    exchange = servers.ClusterServers.exchange
+    ask_server = connection.Connection.ask
 
-    async def watched(
-        self: servers.ClusterServers, lane: str, commands: list[servers.Command]
-    ) -> list[servers.Reply]:
+    def watched(
+        self: connection.Connection,
+        commands: Sequence[Command],
+        askers: Sequence[connection.Asker],
+    ) -> None:
         for command in commands:
             count = int(command[2])
             calls.append(tuple(bytes(key).decode() for key in command[3 : 3 + count]))  # type: ignore[arg-type]
-        return await exchange(self, lane, commands)
+        ask_server(self, commands, askers)
 
-    monkeypatch.setattr(servers.ClusterServers, "exchange", watched)
+    monkeypatch.setattr(connection.Connection, "ask", watched)
 
     async def live() -> None:
         ledger = open_ledger(redis_cluster.url, cluster=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.servers import RedisProcess
 
 from dragoman.errors import DependencyDown, InternalError
-from dragoman.redis_servers import Call, Caller, Line, Reply, Script, open_servers
+from dragoman.redis_servers import Call, Caller, Reply, Script, open_servers
 
 pytestmark = pytest.mark.redis
 
@@ -19,7 +19,7 @@ def ask_together(server: RedisProcess, *sources: str) -> list[Reply | BaseExcept
     """What each of some scripts, sent in one exchange, was answered."""
 
     async def asked() -> list[Reply | BaseException]:
-        caller = Caller(Line(open_servers(server.url, TIMEOUT_MS, cluster=False), TIMEOUT_MS))
+        caller = Caller(open_servers(server.url, TIMEOUT_MS, cluster=False), TIMEOUT_MS)
         try:
             calls = [Call(Script.of(source, ("key",)), (b"{t}:key",), []) for source in sources]
             answers = await asyncio.gather(

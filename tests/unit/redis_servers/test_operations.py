@@ -78,9 +78,9 @@ def test_comments_stay_with_the_files(operations: Operations) -> None:
 
 def test_a_call_carries_the_tags_keys_the_terms_and_the_blobs(operations: Operations) -> None:
     tag = Tag.of(operations, "prefix", "t1", 5_000)
-    call = tag.call("plain", ("one", 2), (b"\xff",), time_shift_ms=7)
+    call = tag.call("plain", ("one", 2), (b"\xff",), time_shift_ms=7, along=("x",))
     assert tag.name == "prefix:{t1}"
     assert call.keys == (b"prefix:{t1}:kept", b"prefix:{t1}:other")
-    assert msgspec.msgpack.decode(call.arguments[0]) == [7, 5_000, ["one", 2]]
+    assert msgspec.msgpack.decode(call.arguments[0]) == [7, 5_000, ["one", 2], ["x"]]
     assert call.arguments[1:] == [b"\xff"]
     assert call.script is operations.scripts["plain"]

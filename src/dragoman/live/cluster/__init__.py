@@ -64,6 +64,7 @@ from dragoman.live.cluster.notes import (
     SessionTakenNote,
     SupersededNote,
     TryAgainNote,
+    WatchNote,
     decode_note,
 )
 from dragoman.live.cluster.pulse import Pulse
@@ -128,6 +129,7 @@ __all__ = [
     "SupersededNote",
     "TakenDown",
     "TryAgainNote",
+    "WatchNote",
     "decode_note",
 ]
 

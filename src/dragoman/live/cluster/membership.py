@@ -73,11 +73,13 @@ class Membership:
         self._holder = holder
         self._pulse = pulse
         self._clock = clock
+        self._joined = False
         self._renew_seconds = terms.presence_ttl_ms / 1000 / _RENEWALS_IN_TTL
 
     async def join(self) -> None:
         """Be present; to be called before the first socket is accepted."""
         joined = await self._presence.join(self._holder.card())
+        self._joined = True
         if joined.took_over:
             log.warning("instance_superseded_another")
 
@@ -93,6 +95,8 @@ class Membership:
 
     async def leave(self) -> None:
         """Say goodbye, if there is anybody to hear it."""
+        if not self._joined:
+            return
         try:
             await self._presence.leave()
         except DependencyDown as error:

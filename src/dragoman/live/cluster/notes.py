@@ -10,11 +10,11 @@ from typing import TypeAlias
 
 import msgspec
 
-from dragoman.ids import AttemptId, ConnectionId, JobId, NodeId, SessionId
+from dragoman.ids import AttemptId, ConnectionId, InstanceId, JobId, NodeId, SessionId
 from dragoman.live.protocol import Command
 
 
-class AssignNote(msgspec.Struct, frozen=True, tag="assign"):
+class AssignNote(msgspec.Struct, frozen=True, tag="assign", omit_defaults=True):
     """Send an attempt to a node that is connected to you."""
 
     job_id: JobId
@@ -25,6 +25,8 @@ class AssignNote(msgspec.Struct, frozen=True, tag="assign"):
     epoch: int
     watched: bool = False
     """Somebody watches every step: those are to be called out to the job's driver."""
+    traceparent: str | None = None
+    """The span the node works under."""
 
 
 class CancelNote(msgspec.Struct, frozen=True, tag="cancel"):
@@ -55,6 +57,16 @@ class InheritedNote(msgspec.Struct, frozen=True, tag="inherited"):
 
     job_id: JobId
     attempt_id: AttemptId
+
+
+class WatchNote(msgspec.Struct, frozen=True, tag="watch"):
+    """Call out to an instance how a job goes on, for it holds the job's session now."""
+
+    job_id: JobId
+    attempt_id: AttemptId | None
+    watcher: InstanceId
+    steps: bool
+    """Every step of it; otherwise what its node has recognised so far, alone."""
 
 
 class SupersededNote(msgspec.Struct, frozen=True, tag="superseded"):
@@ -95,6 +107,7 @@ Note: TypeAlias = (
     | EndedNote
     | TryAgainNote
     | InheritedNote
+    | WatchNote
     | SupersededNote
     | SessionTakenNote
     | ControlNote
@@ -107,6 +120,8 @@ def subject_of(note: Note) -> str:
     """What a note is about; notes about the same thing are handled in the order they came."""
     match note:
         case AssignNote() | CancelNote() | EndedNote() | TryAgainNote() | InheritedNote():
+            return note.job_id
+        case WatchNote():
             return note.job_id
         case SupersededNote() | ControlNote():
             return note.node_id

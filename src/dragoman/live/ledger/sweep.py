@@ -7,9 +7,10 @@ processes may sweep the same things at once.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
+from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId
 from dragoman.live.ledger import answers as a
 from dragoman.live.ledger.asks import Ending, Sender
@@ -29,11 +30,14 @@ from dragoman.live.ledger.settlement import (
 )
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome
 
-_AT_A_STRETCH = 10
-"""After so many of them everybody else on the event loop gets a turn."""
+_TOGETHER = 10
+"""How many due things are taken on at the same time."""
 
 SWEEP_LIMIT = 1_000
 """How many due things one pass takes on; the rest stay due."""
+
+
+T = TypeVar("T")
 
 
 class Hands(Protocol):
@@ -80,13 +84,9 @@ class Sweeper:
     async def sweep(self, cells: Sequence[int], shards: Sequence[int]) -> int:
         """Take on what is due in these cells and job shards; answers how much there was."""
         attempts = await self._ledger.due_attempts(cells, SWEEP_LIMIT)
-        for number, attempt in enumerate(attempts):
-            await self._attempt_due(attempt)
-            await _let_others(number)
+        await _each(self._attempt_due, attempts)
         jobs = await self._ledger.due_jobs(shards, SWEEP_LIMIT)
-        for number, job in enumerate(jobs):
-            await self._job_due(job)
-            await _let_others(number)
+        await _each(self._job_due, jobs)
         return len(attempts) + len(jobs)
 
     async def _attempt_due(self, attempt: AttemptRecord) -> None:
@@ -122,8 +122,10 @@ class Sweeper:
         answer = await self._ledger.drop(attempt.cell, attempt.attempt_id)
         if isinstance(answer, a.Dropped):
             await self._hands.freed(answer.freed)
-        else:
-            await self._cancel(attempt, NO_ACK)
+            return
+        won = await self._settlement.cancel(attempt, NO_ACK)
+        if won is not None:
+            await self._hands.tell_cancel(won, attempt)
 
     async def _cancel_unanswered(self, attempt: AttemptRecord) -> None:
         if attempt.asked:
@@ -136,17 +138,19 @@ class Sweeper:
             attempt.cell, attempt.attempt_id, grace_ms=self._terms.grace_ms
         )
         if isinstance(marked, a.Done):
+            # The node may never have heard that it is to stop.
+            won = a.CancelWon(attempt.job_id, attempt.node_id, attempt.owner)
+            await self._hands.tell_cancel(won, attempt)
             await self._hands.ask_report(attempt)
 
     async def _give_up(self, attempt: AttemptRecord, error: ErrorInfo) -> None:
-        if await self._cancel(attempt, error):
-            await self._follow(await self._settlement.failed(attempt, error))
-
-    async def _cancel(self, attempt: AttemptRecord, error: ErrorInfo) -> bool:
         won = await self._settlement.cancel(attempt, error)
         if won is not None:
+            # The job first: with the node's answer the attempt is gone, and a job that had not
+            # been told by then would wait for it in vain.
+            step = await self._settlement.failed(attempt, error)
             await self._hands.tell_cancel(won, attempt)
-        return won is not None
+            await self._follow(step)
 
     async def _lose_silent_node(self, attempt: AttemptRecord) -> None:
         sender = Sender(attempt.node_id, attempt.owner.epoch)
@@ -197,7 +201,8 @@ class Sweeper:
             # Its cell forgot it: cancelled and let go while nobody told the job. It waits again.
             await self._follow(await self._settlement.forgotten(job, current))
             return
-        if attempt is not None and not await self._cancel(attempt, OUT_OF_TIME):
+        won = await self._settlement.cancel(attempt, OUT_OF_TIME) if attempt else None
+        if attempt is not None and won is None:
             # It ended this moment, and its own end is the job's.
             return
         answer = await self._ledger.end(
@@ -207,6 +212,8 @@ class Sweeper:
             times=attempt.times if attempt else current.times,
             keep=self._terms.keep,
         )
+        if attempt is not None and won is not None:
+            await self._hands.tell_cancel(won, attempt)
         if isinstance(answer, a.Ended):
             await self._hands.ended(answer.job)
 
@@ -222,7 +229,17 @@ class Sweeper:
                 pass
 
 
-async def _let_others(number: int) -> None:
-    """A ledger in memory never waits, so a long pass must make room by itself."""
-    if number % _AT_A_STRETCH == _AT_A_STRETCH - 1:
-        await asyncio.sleep(0)
+async def _each(take_on: Callable[[T], Awaitable[None]], due: Sequence[T]) -> None:
+    """Take on everything that is due, some at a time; what fails holds up nothing else.
+
+    Only when the ledger is away the rest is left for the next pass.
+    """
+    failures: list[BaseException] = []
+    for start in range(0, len(due), _TOGETHER):
+        some = due[start : start + _TOGETHER]
+        answers = await asyncio.gather(*map(take_on, some), return_exceptions=True)
+        failures += [answer for answer in answers if answer is not None]
+        if any(isinstance(failure, DependencyDown) for failure in failures):
+            break
+    if failures:
+        raise failures[0]

@@ -79,7 +79,8 @@ class Tags:
         self, tag: Tag, name: str, arguments: Sequence[Any], blobs: Sequence[bytes]
     ) -> Future[Answer]:
         shift_ms = self._time_shift_ms() if self._time_shift_ms is not None else 0
-        return self._caller.ask(tag.name, name, tag.call(name, arguments, blobs, shift_ms))
+        call = tag.call(name, arguments, blobs, time_shift_ms=shift_ms)
+        return self._caller.ask(tag.name, name, call)
 
 
 def _safe(name: str) -> str:

@@ -344,8 +344,9 @@ class MemoryLedger:
         now_ms = self._now()
         found: list[JobRecord] = []
         for number in shards:
-            if len(found) < limit:
-                found += self._shards[number].due(now_ms, limit - len(found))
+            shard = self._shards[number]
+            if shard.jobs and len(found) < limit:
+                found += shard.due(now_ms, limit - len(found))
         return tuple(found)
 
     async def slots_held(self) -> int:

@@ -114,7 +114,7 @@ class AttemptOperations:
     async def settle(self, cell: int, attempt_ids: Sequence[AttemptId]) -> None:
         for attempt_id in attempt_ids:
             self._where.forget(attempt_id, cell)
-        await self._tags.ask_cell(cell, "settle", attempt_ids)
+        self._tags.settling.add(cell, attempt_ids)
 
     async def read_attempt(self, cell: int, attempt_id: AttemptId) -> AttemptRecord | None:
         answer = await self._tags.ask_cell(cell, "read_attempt", (attempt_id,))

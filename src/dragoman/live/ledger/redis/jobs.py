@@ -27,6 +27,9 @@ from dragoman.live.protocol import ErrorInfo, JobResult
 _AFTER_ALL_TIMES = "\x01"
 """Sorts after the separator that stands before the time in the name of a recent job."""
 
+_SHARDS_TOGETHER = 32
+"""Looked through at a time: whoever speaks meanwhile should not wait for all of them."""
+
 
 class JobOperations:
     """The part of the ledger that knows jobs."""
@@ -173,13 +176,9 @@ class JobOperations:
         return a.JobGone()
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
-        await asyncio.gather(
-            *(
-                self._tags.ask_shard(shard, "release", names)
-                for shard, names in _by_shard(job_ids).items()
-                if shard is not None
-            )
-        )
+        for shard, names in _by_shard(job_ids).items():
+            if shard is not None:
+                self._tags.releasing.add(shard, names)
 
     async def read(self, job_id: JobId) -> JobRecord | None:
         shard = job_shard(job_id)
@@ -226,14 +225,17 @@ class JobOperations:
         return tuple(job for job in jobs if job is not None)
 
     async def due_jobs(self, shards: Sequence[int], limit: int) -> tuple[JobRecord, ...]:
-        answers = await asyncio.gather(
-            *(self._tags.ask_shard(shard, "due_jobs", (limit,)) for shard in shards)
-        )
-        found = [
-            forms.job_in(JobId(name.decode()), packed, spec, result)
-            for answer in answers
-            for name, packed, spec, result in answer
-        ]
+        found = []
+        for start in range(0, len(shards), _SHARDS_TOGETHER):
+            some = shards[start : start + _SHARDS_TOGETHER]
+            answers = await asyncio.gather(
+                *(self._tags.ask_shard(shard, "due_jobs", (limit,)) for shard in some)
+            )
+            found += [
+                forms.job_in(JobId(name.decode()), packed, spec, result)
+                for answer in answers
+                for name, packed, spec, result in answer
+            ]
         return tuple(found[:limit])
 
 

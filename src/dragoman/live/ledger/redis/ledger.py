@@ -15,7 +15,7 @@ from dragoman.live.ledger.redis.jobs import JobOperations
 from dragoman.live.ledger.redis.seats import SeatOperations
 from dragoman.live.ledger.redis.tags import Tags
 from dragoman.live.ledger.redis.whereabouts import Whereabouts
-from dragoman.redis_servers import Caller, Line, open_servers
+from dragoman.redis_servers import Caller, open_servers
 
 
 class RedisLedger(
@@ -51,7 +51,7 @@ class RedisLedger(
         told the name of each operation that was answered, and its seconds.
         """
         servers = open_servers(url, timeout_ms, cluster=cluster)
-        self.caller = Caller(Line(servers, timeout_ms), on_answer)
+        self.caller = Caller(servers, timeout_ms, on_answer)
         """For others who keep things on the same servers: what is asked together goes together."""
         self._where = Whereabouts()
         self._tags = Tags(
@@ -101,4 +101,5 @@ class RedisLedger(
 
     async def close(self) -> None:
         """Let go of the servers; whoever still waits is refused."""
+        await self._tags.finish()
         await self.caller.close()

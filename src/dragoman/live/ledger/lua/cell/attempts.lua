@@ -53,6 +53,21 @@ local function watch(attempt_id)
   set_due(attempt_id, due_at_ms)
 end
 
+-- Forget finished attempts that their jobs have taken.
+local function settle(attempt_ids)
+  for _, attempt_id in ipairs(attempt_ids) do
+    if redis.call('HDEL', ENDED, attempt_id) == 1 then
+      redis.call('HDEL', OUTPUTS, attempt_id)
+      local held = read(HELD, attempt_id)
+      if held then
+        set_due(attempt_id, held[DUE_AT_MS])
+      else
+        redis.call('ZREM', DUE, attempt_id)
+      end
+    end
+  end
+end
+
 -- The attempt, if the sender may speak for it; otherwise nil and the answer.
 local function attempt_of(attempt_id, node_id, epoch)
   local attempt = read(HELD, attempt_id) or read(ENDED, attempt_id)
@@ -106,7 +121,8 @@ end
 -- A fresh attempt takes a slot of the seat; answers its owner.
 local function hold(seat, attempt_id, job_id, class, ack_ms, lease_ms, run_ms, preemptions)
   local owner = owner_of(seat)
-  local node_id = cjson.decode(owner)[1]
+  -- Hardly any name needs to be unescaped; for the others there is a slower way.
+  local node_id = owner:match('^%["([^"\\]*)"') or cjson.decode(owner)[1]
   seat_attempt(seat, attempt_id, {
     job_id, node_id, seat.index, owner, seat.epoch, class, lease_ms, run_ms,
     now_ms + ack_ms, 'DISPATCHED', false, false, 0,

@@ -1,6 +1,7 @@
 -- finish: store outcome and result and free the slot, in one step.
 -- arguments  attempt_id, node_id, epoch, outcome, error, due_ms
 -- blobs      the result; empty for none
+-- along      attempt_ids to settle
 -- answers    finished job_id freed inherited at_ms | late job_id freed inherited
 --            | stale reason | cold
 
@@ -9,6 +10,7 @@ local MEAN_WEIGHT = 0.2
 
 local function operation(arguments, output)
   if not version then return {'cold'} end
+  settle(along)
   local attempt_id, node_id, epoch, outcome, problem, due_ms = unpack(arguments)
   local attempt, refused = attempt_of(attempt_id, node_id, epoch)
   if not attempt then return refused end

@@ -1,8 +1,10 @@
 -- transition: the node accepted the attempt, or runs it.
 -- arguments  attempt_id, node_id, epoch, state
+-- along      attempt_ids to settle
 -- answers    moved job_id at_ms | repeat job_id | stale reason | cold
 local function operation(arguments)
   if not version then return {'cold'} end
+  settle(along)
   local attempt_id, node_id, epoch, state = unpack(arguments)
   local attempt, refused = attempt_of(attempt_id, node_id, epoch)
   if not attempt then return refused end

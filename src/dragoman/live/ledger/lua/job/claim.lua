@@ -1,8 +1,10 @@
 -- claim: bind a request to one job; the same request finds the same job.
 -- arguments  job_id, instance_id, claim_ms, total_ms (-1: none), binding, body_hash, tenant
 -- blobs      what is asked, the input
+-- along      job_ids to release
 -- answers    claimed at_ms | existing job_id packed spec result | conflict job_id
 local function operation(arguments, spec, input)
+  release(along)
   local job_id, instance_id, claim_ms, total_ms, binding, body_hash, tenant = unpack(arguments)
   local known_id = redis.call('HGET', BINDINGS, binding)
   local known = known_id and read(known_id)

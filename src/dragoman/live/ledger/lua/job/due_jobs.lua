@@ -1,7 +1,9 @@
 -- due_jobs: jobs somebody must look at now; ended ones are released and forgotten on the way.
 -- arguments  limit
+-- along      job_ids to release
 -- answers    {job_id, packed, spec, result}, ...
 local function operation(arguments)
+  release(along)
   local found = {}
   for _, job_id in ipairs(
     redis.call('ZRANGEBYSCORE', DUE, '-inf', now_ms, 'LIMIT', 0, arguments[1])) do

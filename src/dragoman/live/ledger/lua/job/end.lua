@@ -1,9 +1,11 @@
 -- end: give the job its one end, from its current attempt, or from none when it has none.
 -- arguments  job_id, attempt_id ('' for none), outcome, error, times, lease_ms, retention_ms
 -- blobs      the result; empty for none
+-- along      job_ids to release
 -- answers    ended_now packed spec | ended packed spec result
 --            | not_current packed spec result | gone
 local function operation(arguments, output)
+  release(along)
   local job_id, attempt_id, outcome, problem, times, lease_ms, retention_ms = unpack(arguments)
   local job = read(job_id)
   if not job then return {'gone'} end

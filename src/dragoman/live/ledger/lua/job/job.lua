@@ -88,6 +88,17 @@ local function release_if_time(job_id, job)
   write(job_id, job)
 end
 
+-- Deliveries were acknowledged: payloads go, at once or when the binding's lease ends.
+local function release(job_ids)
+  for _, job_id in ipairs(job_ids) do
+    local job = read(job_id)
+    if job and job[STATE] == 'FINISHED' then
+      job[RELEASE_AT_MS] = math.min(job[RELEASE_AT_MS], job[LEASE_UNTIL_MS])
+      release_if_time(job_id, job)
+    end
+  end
+end
+
 local function forget(job_id, job)
   redis.call('HDEL', JOBS, job_id)
   redis.call('HDEL', SPECS, job_id)

@@ -1,0 +1,104 @@
+"""What kind of server is at a Redis URL, and whether Dragoman can work with it."""
+
+from __future__ import annotations
+
+import msgspec
+from redis import Redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+from redis.retry import Retry
+
+from dragoman.clock import Clock
+from dragoman.errors import DependencyDown, SettingsError
+from dragoman.settings import masked
+
+OLDEST_REDIS = 7
+
+_KEEPS_EVERYTHING = "noeviction"
+
+
+class ServerFacts(msgspec.Struct, frozen=True):
+    """A server as it describes itself."""
+
+    version: str
+    mode: str
+    """standalone, cluster or sentinel."""
+    is_replica: bool
+    eviction: str
+    """What it throws out when its memory is full; empty: nothing, or it has no limit."""
+    skew_ms: int
+    """How far its clock is ahead of ours."""
+
+
+class Misfit(msgspec.Struct, frozen=True):
+    """Why a server will not do, and what helps."""
+
+    found: str
+    remedy: str
+    may_pass: bool = False
+    """Whether waiting may help: somebody is about to make it a primary, for example."""
+
+
+def ask_redis(url: str, timeout_ms: int, clock: Clock) -> ServerFacts | None:
+    """Ask a server what it is; None when it lets us in but does not tell.
+
+    One that does not answer is DependencyDown; one that does not let us in is a wrong setting.
+    """
+    seconds = timeout_ms / 1000
+    try:
+        with Redis.from_url(
+            url,
+            socket_timeout=seconds,
+            socket_connect_timeout=seconds,
+            retry=Retry(NoBackoff(), 0),
+            protocol=2,
+        ) as client:
+            told = client.info()
+            asked_ms = clock.now_ms()
+            at, microseconds = client.time()
+            answered_ms = clock.now_ms()
+    except AuthenticationError as error:
+        raise SettingsError(
+            f"Redis at {masked(url)} does not let us in ({error}); correct the user and the "
+            "password in cluster.redis_url."
+        ) from error
+    except NoPermissionError:
+        return None
+    except (RedisError, OSError) as error:
+        raise DependencyDown(
+            f"Redis at {masked(url)} cannot be reached ({error}); start it, or correct "
+            "cluster.redis_url."
+        ) from error
+    limited = bool(told.get("maxmemory"))
+    policy = str(told.get("maxmemory_policy", _KEEPS_EVERYTHING))
+    return ServerFacts(
+        version=str(told["redis_version"]),
+        mode=str(told.get("redis_mode", "standalone")),
+        is_replica=told.get("role") == "slave",
+        eviction=policy if limited and policy != _KEEPS_EVERYTHING else "",
+        skew_ms=at * 1000 + microseconds // 1000 - (asked_ms + answered_ms) // 2,
+    )
+
+
+def misfit(facts: ServerFacts, *, cluster: bool) -> Misfit | None:
+    """What keeps a server from being the one that the settings mean; None: it will do."""
+    if not _is_new_enough(facts.version):
+        return Misfit(f"it is version {facts.version}", f"install Redis {OLDEST_REDIS} or newer")
+    if facts.mode == "sentinel":
+        return Misfit("it is a Sentinel", "name the primary that it watches over")
+    if cluster and facts.mode != "cluster":
+        return Misfit("it is not part of a Redis Cluster", "set cluster.redis_cluster = false")
+    if not cluster and facts.mode == "cluster":
+        return Misfit("it is part of a Redis Cluster", "set cluster.redis_cluster = true")
+    if not cluster and facts.is_replica:
+        return Misfit(
+            "it is a replica, which stores nothing",
+            "name its primary, or promote it",
+            may_pass=True,
+        )
+    return None
+
+
+def _is_new_enough(version: str) -> bool:
+    major = version.partition(".")[0]
+    return major.isdecimal() and int(major) >= OLDEST_REDIS
