@@ -13,6 +13,7 @@ from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId, n
 from dragoman.live.protocol import SessionInit
 from dragoman.live.sessions import (
     Delivered,
+    Holding,
     MemoryRecords,
     OpenJob,
     RedisRecords,
@@ -20,7 +21,7 @@ from dragoman.live.sessions import (
     SessionRecord,
     SessionRecords,
 )
-from dragoman.redis_servers import Caller, Line, open_servers
+from dragoman.redis_servers import Caller, open_servers
 
 KEEP_DELIVERED = 4
 TTL_MS = 60_000
@@ -55,7 +56,7 @@ async def redis_records(
     timeout_ms: int = 1_000,
 ) -> AsyncIterator[RedisRecords]:
     """Records under keys of their own."""
-    caller = Caller(Line(open_servers(server.url, timeout_ms, cluster=cluster), timeout_ms))
+    caller = Caller(open_servers(server.url, timeout_ms, cluster=cluster), timeout_ms)
     try:
         yield RedisRecords(
             caller, KEEP_DELIVERED, ttl_ms=ttl_ms, key_prefix=new_id(Random(), "test")
@@ -72,9 +73,17 @@ FIRST, SECOND = ConnectionId("c-1"), ConnectionId("c-2")
 def new_record(session_id: SessionId = SESSION) -> SessionRecord:
     """A session as it is when it has just been opened."""
     init = SessionInit(src_lang="zh", tgt_langs=("en", "fr"), features=("emotion_detection",))
-    return SessionRecord(
-        session_id, TenantId("red"), "hash of a secret", init, SessionOwner(HERE, FIRST, 1)
-    )
+    return SessionRecord(session_id, TenantId("red"), "hash of a secret", init, owner())
+
+
+def owner(epoch: int = 1) -> SessionOwner:
+    """Owners in turn: the odd epochs are here, the even ones there."""
+    return SessionOwner(HERE, FIRST, epoch) if epoch % 2 else SessionOwner(THERE, SECOND, epoch)
+
+
+def held(epoch: int = 1, seen: int = 0) -> Holding:
+    """The session in the hands of its owner of an epoch, who has seen so much of its record."""
+    return Holding(SESSION, owner(epoch), seen)
 
 
 def job(index: int, target: str = "en") -> OpenJob:

@@ -13,15 +13,18 @@ from tests.contract.session_records.backends import (
     SESSION,
     THERE,
     delivery,
+    held,
     job,
     new_record,
+    owner,
 )
 from tests.contract.session_records.conftest import Tell
 
+from dragoman.errors import RateLimited
 from dragoman.ids import SessionId
-from dragoman.live.sessions import SessionOwner, SessionRecord, SessionRecords
+from dragoman.live.sessions import Holding, SessionOwner, SessionRecord, SessionRecords
 
-Write = Callable[[SessionRecords, int], Awaitable[bool]]
+Write = Callable[[SessionRecords, int], Awaitable[int]]
 
 
 async def stored(records: SessionRecords) -> SessionRecord:
@@ -32,11 +35,9 @@ async def stored(records: SessionRecords) -> SessionRecord:
 
 async def opened(
     records: SessionRecords, *indexes: int, epoch: int = 1, chunk: int = 0, upto: int = 0
-) -> bool:
+) -> int:
     jobs = [job(index) for index in indexes]
-    return await records.opened(
-        SESSION, epoch, jobs, next_chunk_seq=chunk, next_utterance_index=upto
-    )
+    return await records.opened(held(epoch), jobs, next_chunk_seq=chunk, next_utterance_index=upto)
 
 
 # --- owners -------------------------------------------------------------------------------------
@@ -58,14 +59,13 @@ def test_every_take_raises_the_epoch_and_answers_the_record(tell: Tell) -> None:
         await opened(records, 0, chunk=7, upto=1)
         taken = await records.take(SESSION, THERE, SECOND)
         assert taken is not None
-        assert (taken.owner.instance_id, taken.owner.connection_id) == (THERE, SECOND)
-        assert taken.owner.epoch == 2
-        assert taken.open_jobs == (job(0),)
-        assert (taken.next_chunk_seq, taken.next_utterance_index) == (7, 1)
+        assert (taken.before, taken.record.owner) == (owner(1), owner(2))
+        assert taken.record.open_jobs == (job(0),)
+        assert (taken.record.next_chunk_seq, taken.record.next_utterance_index) == (7, 1)
         again = await records.take(SESSION, HERE, FIRST)
         assert again is not None
-        assert again.owner.epoch == 3
-        assert await stored(records) == again
+        assert (again.before, again.record.owner) == (owner(2), owner(3))
+        assert await stored(records) == again.record
 
     tell(story)
 
@@ -74,7 +74,10 @@ def test_a_take_whose_answer_was_lost_is_the_same_take_when_asked_again(tell: Te
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         taken = await records.take(SESSION, THERE, SECOND)
-        assert await records.take(SESSION, THERE, SECOND) == taken
+        again = await records.take(SESSION, THERE, SECOND)
+        assert taken is not None
+        assert again is not None
+        assert again.record == taken.record
         assert not await opened(records, 0, epoch=1)
         assert await opened(records, 0, epoch=2)
         assert not await opened(records, 0, epoch=3)
@@ -87,7 +90,7 @@ def test_the_same_connection_name_on_another_instance_is_another_owner(tell: Tel
         await records.create(new_record())
         taken = await records.take(SESSION, THERE, FIRST)
         assert taken is not None
-        assert taken.owner.epoch == 2
+        assert taken.record.owner.epoch == 2
 
     tell(story)
 
@@ -103,20 +106,34 @@ def test_a_session_that_is_not_known_cannot_be_taken(tell: Tell) -> None:
 def test_an_earlier_owner_changes_nothing(tell: Tell) -> None:
     writes: list[Write] = [
         lambda records, epoch: opened(records, 1, epoch=epoch, chunk=9, upto=2),
-        lambda records, epoch: records.delivered(SESSION, epoch, [delivery(1, 0)]),
-        lambda records, epoch: records.acknowledged(SESSION, epoch, 1),
-        lambda records, epoch: records.forget(SESSION, epoch),
+        lambda records, epoch: records.delivered(held(epoch), [delivery(1, 0)]),
+        lambda records, epoch: records.acknowledged(held(epoch), 1),
+        lambda records, epoch: records.forget(SESSION, owner(epoch)),
     ]
 
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         await opened(records, 0, chunk=1, upto=1)
         taken = await records.take(SESSION, THERE, SECOND)
+        assert taken is not None
         for write in writes:
             assert not await write(records, 1)
-            assert await stored(records) == taken
+            assert await stored(records) == taken.record
         for write in writes:
             assert await write(records, 2)
+
+    tell(story)
+
+
+def test_of_two_owners_with_the_same_epoch_only_the_one_in_the_record_writes(tell: Tell) -> None:
+    async def story(records: SessionRecords) -> None:
+        await records.create(new_record())
+        for other in (SessionOwner(THERE, FIRST, 1), SessionOwner(HERE, SECOND, 1)):
+            holding = Holding(SESSION, other, 0)
+            assert not await records.delivered(holding, [delivery(1, 0)])
+            assert await records.renew([holding]) == (SESSION,)
+            assert not await records.forget(SESSION, other)
+        assert await stored(records) == new_record()
 
     tell(story)
 
@@ -124,9 +141,9 @@ def test_an_earlier_owner_changes_nothing(tell: Tell) -> None:
 def test_nothing_can_be_written_to_a_session_that_is_not_known(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         assert not await opened(records, 0)
-        assert not await records.delivered(SESSION, 1, [delivery(1, 0)])
-        assert not await records.acknowledged(SESSION, 1, 1)
-        assert not await records.forget(SESSION, 1)
+        assert not await records.delivered(held(), [delivery(1, 0)])
+        assert not await records.acknowledged(held(), 1)
+        assert not await records.forget(SESSION, owner())
         assert await records.count() == 0
 
     tell(story)
@@ -137,10 +154,11 @@ def test_renewing_names_the_sessions_that_are_no_longer_the_askers(tell: Tell) -
         other, unknown = SessionId("s-2"), SessionId("s-3")
         await records.create(new_record())
         await records.create(new_record(other))
-        assert await records.renew([(SESSION, 1), (other, 1)]) == ()
+        mine = [Holding(session_id, owner(), 1) for session_id in (SESSION, other, unknown)]
+        assert await records.renew(mine[:2]) == ()
         await records.take(other, THERE, SECOND)
-        assert await records.renew([(SESSION, 1), (other, 1), (unknown, 1)]) == (other, unknown)
-        assert await records.renew([(other, 2)]) == ()
+        assert await records.renew(mine) == (other, unknown)
+        assert await records.renew([Holding(other, owner(2), 2)]) == ()
         assert await records.renew([]) == ()
 
     tell(story)
@@ -153,7 +171,8 @@ def full_record(epoch: int = 3) -> SessionRecord:
     """A session in the middle of its life."""
     return msgspec.structs.replace(
         new_record(),
-        owner=SessionOwner(THERE, SECOND, epoch),
+        owner=owner(epoch),
+        revision=9,
         next_chunk_seq=17,
         next_utterance_index=5,
         next_delivery_seq=4,
@@ -168,7 +187,7 @@ def test_a_record_that_is_gone_is_restored_with_all_that_it_had(tell: Tell) -> N
         assert await records.restore(full_record())
         assert await stored(records) == full_record()
         assert await records.count() == 1
-        assert await records.acknowledged(SESSION, 3, 2)
+        assert await records.acknowledged(held(3), 2)
         assert (await stored(records)).unacknowledged == full_record().unacknowledged[1:]
 
     tell(story)
@@ -177,9 +196,9 @@ def test_a_record_that_is_gone_is_restored_with_all_that_it_had(tell: Tell) -> N
 def test_a_restore_asked_again_undoes_nothing(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         assert await records.restore(full_record())
-        await records.delivered(SESSION, 3, [delivery(4, 3)])
+        await records.delivered(held(3), [delivery(4, 3)])
         moved_on = await stored(records)
-        assert await records.restore(full_record())
+        assert not await records.restore(full_record())
         assert await stored(records) == moved_on
 
     tell(story)
@@ -190,9 +209,12 @@ def test_a_restore_never_takes_the_session_from_another_owner(tell: Tell) -> Non
         await records.create(new_record())
         taken = await records.take(SESSION, THERE, SECOND)
         assert not await records.restore(new_record())
-        same_epoch = SessionOwner(HERE, FIRST, 2)
-        assert not await records.restore(msgspec.structs.replace(new_record(), owner=same_epoch))
-        assert await stored(records) == taken
+        same_epoch = msgspec.structs.replace(
+            new_record(), owner=SessionOwner(HERE, FIRST, 2), revision=99
+        )
+        assert not await records.restore(same_epoch)
+        assert taken is not None
+        assert await stored(records) == taken.record
 
     tell(story)
 
@@ -215,7 +237,7 @@ def test_opened_jobs_add_up_and_say_what_need_not_be_sent_again(tell: Tell) -> N
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         jobs = [job(0, "en"), job(0, "fr")]
-        await records.opened(SESSION, 1, jobs, next_chunk_seq=4, next_utterance_index=1)
+        await records.opened(held(), jobs, next_chunk_seq=4, next_utterance_index=1)
         await opened(records, 1, chunk=9, upto=2)
         record = await stored(records)
         assert record.open_jobs == (job(0, "en"), job(0, "fr"), job(1))
@@ -228,8 +250,7 @@ def test_a_job_opened_again_replaces_the_one_before(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         await records.opened(
-            SESSION,
-            1,
+            held(),
             [msgspec.structs.replace(job(0), job_id=None)],
             next_chunk_seq=1,
             next_utterance_index=1,
@@ -267,10 +288,10 @@ def test_what_need_not_be_sent_again_never_grows_back(tell: Tell) -> None:
 def test_a_delivered_utterance_is_not_opened_again_by_a_late_word(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
-        await records.delivered(SESSION, 1, [delivery(1, 0), delivery(2, 1)])
-        await records.acknowledged(SESSION, 1, 2)
+        await records.delivered(held(), [delivery(1, 0), delivery(2, 1)])
+        await records.acknowledged(held(), 2)
         late = [job(0), job(1), job(1, "fr"), job(2)]
-        await records.opened(SESSION, 1, late, next_chunk_seq=5, next_utterance_index=3)
+        await records.opened(held(), late, next_chunk_seq=5, next_utterance_index=3)
         record = await stored(records)
         assert record.open_jobs == (job(1, "fr"), job(2))
         assert (record.next_chunk_seq, record.next_utterance_index) == (5, 3)
@@ -283,7 +304,7 @@ def test_the_ends_of_ever_new_targets_are_bounded_and_the_latest_stay(tell: Tell
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         for index in range(50):
-            await records.delivered(SESSION, 1, [delivery(index + 1, index, f"t{index:02d}")])
+            await records.delivered(held(), [delivery(index + 1, index, f"t{index:02d}")])
         ended = (await stored(records)).ended
         assert len(ended) < 50
         assert ended == {f"t{index:02d}": index for index in range(50 - len(ended), 50)}
@@ -298,15 +319,15 @@ def test_a_delivery_closes_its_job_alone_and_counts_on(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         jobs = [job(0, "en"), job(0, "fr")]
-        await records.opened(SESSION, 1, jobs, next_chunk_seq=0, next_utterance_index=1)
+        await records.opened(held(), jobs, next_chunk_seq=0, next_utterance_index=1)
         assert (await stored(records)).next_delivery_seq == 1
-        await records.delivered(SESSION, 1, [delivery(1, 0, "fr")])
+        await records.delivered(held(), [delivery(1, 0, "fr")])
         record = await stored(records)
         assert record.open_jobs == (job(0, "en"),)
         assert record.unacknowledged == (delivery(1, 0, "fr"),)
         assert record.next_delivery_seq == 2
         both = [delivery(2, 0, "en", "JOB_TIMEOUT"), delivery(3, 1)]
-        await records.delivered(SESSION, 1, both)
+        await records.delivered(held(), both)
         record = await stored(records)
         assert record.unacknowledged == (delivery(1, 0, "fr"), *both)
         assert record.next_delivery_seq == 4
@@ -318,7 +339,7 @@ def test_a_delivery_stored_twice_is_one_delivery(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         for _ in range(2):
-            await records.delivered(SESSION, 1, [delivery(1, 0), delivery(2, 1)])
+            await records.delivered(held(), [delivery(1, 0), delivery(2, 1)])
         record = await stored(records)
         assert record.unacknowledged == (delivery(1, 0), delivery(2, 1))
         assert record.next_delivery_seq == 3
@@ -329,12 +350,12 @@ def test_a_delivery_stored_twice_is_one_delivery(tell: Tell) -> None:
 def test_what_is_acknowledged_is_let_go_up_to_its_number(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
-        await records.delivered(SESSION, 1, [delivery(seq, seq - 1) for seq in (1, 2, 3)])
-        await records.acknowledged(SESSION, 1, 2)
+        await records.delivered(held(), [delivery(seq, seq - 1) for seq in (1, 2, 3)])
+        await records.acknowledged(held(), 2)
         assert (await stored(records)).unacknowledged == (delivery(3, 2),)
-        await records.acknowledged(SESSION, 1, 1)
+        await records.acknowledged(held(), 1)
         assert (await stored(records)).unacknowledged == (delivery(3, 2),)
-        await records.acknowledged(SESSION, 1, 99)
+        await records.acknowledged(held(), 99)
         record = await stored(records)
         assert (record.unacknowledged, record.next_delivery_seq) == ((), 4)
 
@@ -345,10 +366,59 @@ def test_unacknowledged_deliveries_are_bounded_and_the_newest_stay(tell: Tell) -
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         for seq in range(1, 20):
-            await records.delivered(SESSION, 1, [delivery(seq, seq - 1)])
-        kept = (await stored(records)).unacknowledged
-        assert [entry.delivery_seq for entry in kept] == list(range(20 - KEEP_DELIVERED, 20))
-        assert (await stored(records)).next_delivery_seq == 20
+            await records.delivered(held(), [delivery(seq, seq - 1)])
+        record = await stored(records)
+        kept = [entry for entry in record.unacknowledged if entry.reason is None]
+        assert kept == [delivery(seq, seq - 1) for seq in range(20 - KEEP_DELIVERED, 20)]
+        assert record.next_delivery_seq == 20
+
+    tell(story)
+
+
+def test_of_what_was_dropped_is_known_that_it_was_sent(tell: Tell) -> None:
+    async def story(records: SessionRecords) -> None:
+        await records.create(new_record())
+        await records.delivered(held(), [delivery(1, 0), delivery(2, 0, "fr", "JOB_TIMEOUT")])
+        for seq in range(3, 3 + KEEP_DELIVERED):
+            await records.delivered(held(), [delivery(seq, seq)])
+        marks = (await stored(records)).unacknowledged[:2]
+        assert marks == (
+            delivery(1, 0, reason=RateLimited.code),
+            delivery(2, 0, "fr", "JOB_TIMEOUT"),
+        )
+        await records.acknowledged(held(), 1)
+        assert (await stored(records)).unacknowledged[0] == marks[1]
+        await records.acknowledged(held(), 3)
+        assert (await stored(records)).unacknowledged[0] == delivery(4, 4)
+
+    tell(story)
+
+
+def test_what_was_dropped_is_restored_with_the_rest(tell: Tell) -> None:
+    async def story(records: SessionRecords) -> None:
+        await records.create(new_record())
+        for seq in range(1, 2 * KEEP_DELIVERED):
+            await records.delivered(held(), [delivery(seq, seq)])
+        record = await stored(records)
+        await records.forget(SESSION, owner())
+        assert await records.restore(record)
+        assert await stored(records) == record
+        long = tuple(delivery(seq, seq) for seq in range(1, 2 * KEEP_DELIVERED))
+        newer = msgspec.structs.replace(record, revision=record.revision + 1, unacknowledged=long)
+        assert await records.restore(newer)
+        assert (await stored(records)).unacknowledged == record.unacknowledged
+
+    tell(story)
+
+
+def test_even_of_what_was_dropped_only_so_much_is_remembered(tell: Tell) -> None:
+    async def story(records: SessionRecords) -> None:
+        await records.create(new_record())
+        for seq in range(1, 200, KEEP_DELIVERED):
+            some = [delivery(seq + each, seq + each) for each in range(KEEP_DELIVERED)]
+            await records.delivered(held(), some)
+        numbers = [entry.delivery_seq for entry in (await stored(records)).unacknowledged]
+        assert numbers == list(range(201 - 17 * KEEP_DELIVERED, 201))
 
     tell(story)
 
@@ -360,8 +430,8 @@ def test_a_forgotten_session_is_gone_and_others_stay(tell: Tell) -> None:
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         await records.create(new_record(SessionId("s-2")))
-        assert await records.forget(SESSION, 1)
-        assert not await records.forget(SESSION, 1)
+        assert await records.forget(SESSION, owner())
+        assert not await records.forget(SESSION, owner())
         assert await records.read(SESSION) is None
         assert await records.take(SESSION, HERE, FIRST) is None
         assert await records.read(SessionId("s-2")) == new_record(SessionId("s-2"))

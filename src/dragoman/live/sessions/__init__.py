@@ -10,10 +10,12 @@ from dragoman.live.sessions.memory_records import MemoryRecords
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import (
     Delivered,
+    Holding,
     OpenJob,
     SessionOwner,
     SessionRecord,
     SessionRecords,
+    Taken,
 )
 from dragoman.live.sessions.rules import Budget, SessionRules
 from dragoman.live.sessions.segments import SegmentRules
@@ -28,6 +30,7 @@ __all__ = [
     "Budget",
     "ClientLink",
     "Delivered",
+    "Holding",
     "LanguageUsage",
     "MemoryRecords",
     "OpenJob",
@@ -39,6 +42,7 @@ __all__ = [
     "SessionRecords",
     "SessionRules",
     "Sessions",
+    "Taken",
     "Tools",
 ]
 

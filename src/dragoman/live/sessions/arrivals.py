@@ -170,13 +170,19 @@ class Arrivals:
         if not done:
             return
         jobs = [ready.payload.job_id for ready in done if ready.payload is not None]
-        while not await self._tools.records.acknowledged(
-            self._session_id, self._client.epoch, done[-1].delivery_seq
-        ):
-            if not await self._hold.regain():
-                # Whoever owns the session now hears of it from the client.
-                return
-        await self._tools.ledger.release(jobs)
+        await self._release(done[-1].delivery_seq, jobs)
+
+    async def release_heard(self, record: SessionRecord, has_upto: int) -> None:
+        """What the client heard from the earlier owner is acknowledged by its coming back."""
+        heard = [entry for entry in record.unacknowledged if entry.delivery_seq <= has_upto]
+        if heard:
+            jobs = [entry.job_id for entry in heard if entry.job_id is not None]
+            await self._release(heard[-1].delivery_seq, jobs)
+
+    async def _release(self, upto: int, jobs: Sequence[JobId]) -> None:
+        # When another owns the session now, it hears of it from the client.
+        if await self._hold.write(lambda held: self._tools.records.acknowledged(held, upto)):
+            await self._tools.ledger.release(jobs)
 
     def send_again(self, after: int) -> None:
         """What was sent and not acknowledged, in order, under the same numbers."""
@@ -209,9 +215,11 @@ class Arrivals:
         held = [
             OpenJob(index, target, payload.job_id if payload is not None else job_of(index, target))
             for index, target, payload in self._delivery.undelivered()
-            if index < record.next_utterance_index
         ]
-        open_jobs = sorted([*unsent, *held], key=lambda job: (job.utterance_index, job.target))
+        open_jobs = sorted(
+            (job for job in (*unsent, *held) if job.utterance_index < record.next_utterance_index),
+            key=lambda job: (job.utterance_index, job.target),
+        )
         ended = dict.fromkeys(self._targets, record.next_utterance_index - 1)
         for job in reversed(open_jobs):
             if job.target in ended:
@@ -274,11 +282,8 @@ class Arrivals:
         if not batch:
             return False
         entries = [_delivered(ready) for ready in batch]
-        while not await self._tools.records.delivered(
-            self._session_id, self._client.epoch, entries
-        ):
-            if not await self._hold.regain():
-                return False
+        if not await self._hold.write(lambda held: self._tools.records.delivered(held, entries)):
+            return False
         if self._stopped:
             return False
         for ready in batch:

@@ -154,7 +154,12 @@ class Departures:
             if record.ended:
                 ended.append((key, record))
             else:
-                self._tools.dispatcher.expect(record, partial(self._ended, key))
+                self._tools.dispatcher.expect(
+                    record,
+                    partial(self._ended, key),
+                    partial(self._arrivals.partial, *key),
+                    partial(self._arrivals.progress, *key) if self._watched else None,
+                )
         for key, record in ended:
             await self._end(key, record)
 
@@ -167,8 +172,7 @@ class Departures:
             refusal = speech.refusal or await self._submit(speech, target)
             if refusal is not None:
                 refused.append((target, refusal))
-                if self._arrivals.is_open(speech.index, target):
-                    self._open_index.add(OpenJob(speech.index, target, None))
+                self._open_index.add(OpenJob(speech.index, target, None))
         await self._open_index.store(speech)
         for target, info in refused:
             await self._refuse(speech, target, info)
@@ -210,10 +214,11 @@ class Departures:
         job_id = submitted.job_id
         if self._over:
             await self._cancel(job_id)
-        elif arrivals.is_open(index, target):
+            return
+        self._open_index.add(OpenJob(index, target, job_id))
+        if arrivals.is_open(index, target):
             self._jobs[key] = (job_id, speech)
             self.working_bytes += speech.size_bytes
-            self._open_index.add(OpenJob(index, target, job_id))
 
     async def _claim_otherwise(
         self, speech: Speech, target: str, conflict: errors.RequestConflict

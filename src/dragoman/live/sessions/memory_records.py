@@ -11,10 +11,14 @@ from dragoman.ids import ConnectionId, InstanceId, SessionId
 from dragoman.live.sessions.record import (
     MOST_TARGETS_ENDED,
     Delivered,
+    Holding,
     OpenJob,
     SessionOwner,
     SessionRecord,
+    Taken,
+    mark_of,
 )
+from dragoman.live.sessions.unacknowledged import MARKS_PER_MESSAGE
 
 
 class _Kept:
@@ -24,6 +28,7 @@ class _Kept:
         self._start = record
         self._keep_delivered = keep_delivered
         self.owner = record.owner
+        self.revision = record.revision
         self.next_chunk_seq = record.next_chunk_seq
         self.next_utterance_index = record.next_utterance_index
         self.next_delivery_seq = record.next_delivery_seq
@@ -33,19 +38,27 @@ class _Kept:
             self.open(job)
         self.unacknowledged = deque(record.unacknowledged)
         """In the order of their numbers."""
-        self.let_go(record.next_delivery_seq - 1 - keep_delivered)
+        self.marks: deque[Delivered] = deque(maxlen=keep_delivered * MARKS_PER_MESSAGE)
+        """What was dropped before them."""
+        self._drop(record.next_delivery_seq - 1 - keep_delivered)
 
     def record(self) -> SessionRecord:
         return msgspec.structs.replace(
             self._start,
             owner=self.owner,
+            revision=self.revision,
             next_chunk_seq=self.next_chunk_seq,
             next_utterance_index=self.next_utterance_index,
             next_delivery_seq=self.next_delivery_seq,
             open_jobs=tuple(self.open_jobs[key] for key in sorted(self.open_jobs)),
-            unacknowledged=tuple(self.unacknowledged),
+            unacknowledged=(*self.marks, *self.unacknowledged),
             ended=dict(self.ended),
         )
+
+    def may_be_replaced_by(self, record: SessionRecord) -> bool:
+        if self.owner == record.owner:
+            return self.revision < record.revision
+        return self.owner.epoch < record.owner.epoch
 
     def open(self, job: OpenJob) -> None:
         if job.utterance_index > self.ended.get(job.target, -1):
@@ -59,11 +72,17 @@ class _Kept:
             return
         self.next_delivery_seq = entry.delivery_seq + 1
         self.unacknowledged.append(entry)
-        self.let_go(entry.delivery_seq - self._keep_delivered)
+        self._drop(entry.delivery_seq - self._keep_delivered)
 
     def let_go(self, upto: int) -> None:
+        while self.marks and self.marks[0].delivery_seq <= upto:
+            self.marks.popleft()
         while self.unacknowledged and self.unacknowledged[0].delivery_seq <= upto:
             self.unacknowledged.popleft()
+
+    def _drop(self, upto: int) -> None:
+        while self.unacknowledged and self.unacknowledged[0].delivery_seq <= upto:
+            self.marks.append(mark_of(self.unacknowledged.popleft()))
 
     def _end(self, index: int, target: str) -> None:
         self.ended[target] = max(index, self.ended.get(target, -1))
@@ -82,12 +101,12 @@ class MemoryRecords:
     async def create(self, record: SessionRecord) -> None:
         await self.restore(record)
 
-    async def restore(self, record: SessionRecord) -> bool:
+    async def restore(self, record: SessionRecord) -> int:
         kept = self._kept.get(record.session_id)
-        if kept is not None and kept.owner.epoch >= record.owner.epoch:
-            return kept.owner == record.owner
+        if kept is not None and not kept.may_be_replaced_by(record):
+            return 0
         self._kept[record.session_id] = _Kept(record, self._keep_delivered)
-        return True
+        return record.revision
 
     async def read(self, session_id: SessionId) -> SessionRecord | None:
         kept = self._kept.get(session_id)
@@ -95,57 +114,57 @@ class MemoryRecords:
 
     async def take(
         self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
-    ) -> SessionRecord | None:
+    ) -> Taken | None:
         kept = self._kept.get(session_id)
         if kept is None:
             return None
-        owner = kept.owner
-        if (owner.instance_id, owner.connection_id) != (instance_id, connection_id):
-            kept.owner = SessionOwner(instance_id, connection_id, owner.epoch + 1)
-        return kept.record()
+        before = kept.owner
+        if (before.instance_id, before.connection_id) != (instance_id, connection_id):
+            kept.owner = SessionOwner(instance_id, connection_id, before.epoch + 1)
+            kept.revision += 1
+        return Taken(kept.record(), before)
 
-    async def renew(self, owned: Sequence[tuple[SessionId, int]]) -> tuple[SessionId, ...]:
-        return tuple(
-            session_id for session_id, epoch in owned if self._owned(session_id, epoch) is None
-        )
+    async def renew(self, held: Sequence[Holding]) -> tuple[SessionId, ...]:
+        return tuple(each.session_id for each in held if self._held(each) is None)
 
     async def opened(
         self,
-        session_id: SessionId,
-        epoch: int,
+        held: Holding,
         jobs: Sequence[OpenJob],
         *,
         next_chunk_seq: int,
         next_utterance_index: int,
-    ) -> bool:
-        kept = self._owned(session_id, epoch)
+    ) -> int:
+        kept = self._held(held)
         if kept is None:
-            return False
+            return 0
         for job in jobs:
             kept.open(job)
         kept.next_chunk_seq = max(kept.next_chunk_seq, next_chunk_seq)
         kept.next_utterance_index = max(kept.next_utterance_index, next_utterance_index)
-        return True
+        kept.revision += 1
+        return kept.revision
 
-    async def delivered(
-        self, session_id: SessionId, epoch: int, entries: Sequence[Delivered]
-    ) -> bool:
-        kept = self._owned(session_id, epoch)
+    async def delivered(self, held: Holding, entries: Sequence[Delivered]) -> int:
+        kept = self._held(held)
         if kept is None:
-            return False
+            return 0
         for entry in entries:
             kept.deliver(entry)
-        return True
+        kept.revision += 1
+        return kept.revision
 
-    async def acknowledged(self, session_id: SessionId, epoch: int, upto: int) -> bool:
-        kept = self._owned(session_id, epoch)
+    async def acknowledged(self, held: Holding, upto: int) -> int:
+        kept = self._held(held)
         if kept is None:
-            return False
+            return 0
         kept.let_go(upto)
-        return True
+        kept.revision += 1
+        return kept.revision
 
-    async def forget(self, session_id: SessionId, epoch: int) -> bool:
-        if self._owned(session_id, epoch) is None:
+    async def forget(self, session_id: SessionId, owner: SessionOwner) -> bool:
+        kept = self._kept.get(session_id)
+        if kept is None or kept.owner != owner:
             return False
         del self._kept[session_id]
         return True
@@ -153,6 +172,10 @@ class MemoryRecords:
     async def count(self) -> int:
         return len(self._kept)
 
-    def _owned(self, session_id: SessionId, epoch: int) -> _Kept | None:
-        kept = self._kept.get(session_id)
-        return kept if kept is not None and kept.owner.epoch == epoch else None
+    def _held(self, held: Holding) -> _Kept | None:
+        """What is written to, when it is the writer's and has all that the writer has seen."""
+        kept = self._kept.get(held.session_id)
+        if kept is None or kept.revision < held.seen:
+            return None
+        # Mostly it is the very same; to compare all of it takes longer than the write.
+        return kept if kept.owner is held.owner or kept.owner == held.owner else None

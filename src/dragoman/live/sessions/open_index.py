@@ -7,7 +7,7 @@ from dragoman.live.sessions.arrivals import Arrivals
 from dragoman.live.sessions.hold import Hold
 from dragoman.live.sessions.orders import Speech
 from dragoman.live.sessions.record import OpenJob, SessionRecord
-from dragoman.live.sessions.tools import Client, Tools
+from dragoman.live.sessions.tools import Tools
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.sessions")
@@ -20,16 +20,12 @@ class OpenIndex:
     nothing of it is sent back: the next owner would ask for it again.
     """
 
-    def __init__(
-        self, record: SessionRecord, tools: Tools, client: Client, hold: Hold, arrivals: Arrivals
-    ) -> None:
+    def __init__(self, record: SessionRecord, tools: Tools, hold: Hold, arrivals: Arrivals) -> None:
         self.next_chunk_seq = record.next_chunk_seq
         """The first chunk that is in no stored job."""
         self.next_utterance_index = record.next_utterance_index
         """The first utterance that is not stored."""
-        self._session_id = record.session_id
         self._tools = tools
-        self._client = client
         self._hold = hold
         self._arrivals = arrivals
         self._unstored: list[OpenJob] = []
@@ -46,32 +42,27 @@ class OpenIndex:
             await self.store(self._last)
 
     async def store(self, speech: Speech) -> None:
-        """Store everything up to an utterance, as far as it is still open."""
+        """Store everything up to an utterance.
+
+        Also what has ended meanwhile: until the end is stored, the next owner must know of it.
+        """
         self._last = speech
         next_chunk_seq = max(self.next_chunk_seq, speech.next_chunk_seq)
         next_index = max(self.next_utterance_index, speech.index + 1)
-        is_open = self._arrivals.is_open
-        unstored = [job for job in self._unstored if is_open(job.utterance_index, job.target)]
-        self._unstored = unstored[:]
+        unstored = self._unstored[:]
         try:
-            while not await self._tools.records.opened(
-                self._session_id,
-                self._client.epoch,
-                unstored,
-                next_chunk_seq=next_chunk_seq,
-                next_utterance_index=next_index,
+            if not await self._hold.write(
+                lambda held: self._tools.records.opened(
+                    held, unstored, next_chunk_seq=next_chunk_seq, next_utterance_index=next_index
+                )
             ):
-                if not await self._hold.regain():
-                    return
+                return
         except errors.DependencyDown as down:
             log.warning_limited(
                 "open_jobs_not_stored", key="opened", every_seconds=10, error=down.message
             )
             return
-        if self._tools.peers is None:
-            # With others there, all that is open is stored again and again: Redis may fail over
-            # and lose what it had confirmed.
-            self._unstored = [job for job in self._unstored if job not in unstored]
+        self._unstored = [job for job in self._unstored if job not in unstored]
         if self._last is speech:
             self._last = None
         self.next_chunk_seq = max(self.next_chunk_seq, next_chunk_seq)

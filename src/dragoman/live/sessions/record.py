@@ -1,7 +1,8 @@
 """What must outlive a session's connection, so that a dropped client can go on where it was.
 
-Only the session's owner writes it. Every write carries the owner's epoch, and a write of an
-older owner changes nothing.
+Only the session's owner writes it, and a write of anybody else changes nothing. Every write raises
+the record's revision and names the newest one that its writer has seen: a keeper that was taken
+back to an earlier time, as Redis is by a failover, refuses it, and so the writer notices.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import msgspec
 
 from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
 from dragoman.live.protocol import SessionInit
+from dragoman.live.sessions.unacknowledged import DROPPED
 
 MOST_TARGETS_ENDED = 32
 """How many targets' last ends are kept; utterances may name targets of their own without end."""
@@ -24,6 +26,15 @@ class SessionOwner(msgspec.Struct, frozen=True):
     instance_id: InstanceId
     connection_id: ConnectionId
     epoch: int
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """A session in the hands of its owner: what is named with every write to its record."""
+
+    session_id: SessionId
+    owner: SessionOwner
+    seen: int
+    """The newest revision of the record that the owner knows to be stored."""
 
 
 class OpenJob(msgspec.Struct, frozen=True):
@@ -43,7 +54,14 @@ class Delivered(msgspec.Struct, frozen=True):
     target: str
     job_id: JobId | None
     reason: str | None = None
-    """Set when the utterance was announced missing."""
+    """Set when the utterance was announced missing, or what was sent is no longer kept."""
+
+
+def mark_of(entry: Delivered) -> Delivered:
+    """What is left of a delivery that was not acknowledged and cannot be kept."""
+    return Delivered(
+        entry.delivery_seq, entry.utterance_index, entry.target, None, entry.reason or DROPPED
+    )
 
 
 class SessionRecord(msgspec.Struct, frozen=True):
@@ -55,6 +73,8 @@ class SessionRecord(msgspec.Struct, frozen=True):
     """Proves that a resume_token is this session's."""
     init: SessionInit
     owner: SessionOwner
+    revision: int = 1
+    """How often the record was written."""
     next_chunk_seq: int = 0
     """The first chunk that is in no stored job."""
     next_utterance_index: int = 0
@@ -62,27 +82,37 @@ class SessionRecord(msgspec.Struct, frozen=True):
     open_jobs: tuple[OpenJob, ...] = ()
     """In the order of utterances, then of targets."""
     unacknowledged: tuple[Delivered, ...] = ()
-    """In the order of their numbers."""
+    """In the order of their numbers; of the oldest only that they were sent, and dropped."""
     ended: dict[str, int] = {}
     """The last utterance that was delivered for a target; it and those before never open again."""
 
 
-class SessionRecords(Protocol):
-    """Keeps session records. Writes answer False when the writer is no longer the owner.
+class Taken(msgspec.Struct, frozen=True):
+    """A session that has a new owner."""
 
-    Every operation may be asked again when its answer was lost: the second time changes nothing.
-    A keeper that cannot be reached raises DependencyDown.
+    record: SessionRecord
+    before: SessionOwner
+    """Whom it was taken from; the owner itself, when it was the owner already."""
+
+
+class SessionRecords(Protocol):
+    """Keeps session records.
+
+    A write answers the record's new revision. It answers 0, and has changed nothing, when the
+    writer is not the owner, or when the record is older than what the writer has seen of it.
+
+    Every operation may be asked again when its answer was lost: the second time changes nothing
+    but the revision. A keeper that cannot be reached raises DependencyDown.
     """
 
     async def create(self, record: SessionRecord) -> None:
         """A session was opened."""
         ...
 
-    async def restore(self, record: SessionRecord) -> bool:
-        """Write a record that is gone, or that an earlier owner left, again.
+    async def restore(self, record: SessionRecord) -> int:
+        """Write a whole record: one that is gone, that an earlier owner left, or that is older.
 
-        What the same owner has already stored stays as it is. False when the session has a newer
-        owner, or another one of the same epoch.
+        What its owner has stored under the same or a higher revision stays as it is.
         """
         ...
 
@@ -90,15 +120,15 @@ class SessionRecords(Protocol):
 
     async def take(
         self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
-    ) -> SessionRecord | None:
+    ) -> Taken | None:
         """Become the owner: the epoch rises, and the record as it is now comes back.
 
         A connection that is the owner stays it under the same epoch.
         """
         ...
 
-    async def renew(self, owned: Sequence[tuple[SessionId, int]]) -> tuple[SessionId, ...]:
-        """Go on owning sessions, each named with its epoch; those that are not the asker's.
+    async def renew(self, held: Sequence[Holding]) -> tuple[SessionId, ...]:
+        """Go on owning sessions; those that are not the asker's, or whose records are older.
 
         Records that nobody renews or writes are forgotten after a while.
         """
@@ -106,13 +136,12 @@ class SessionRecords(Protocol):
 
     async def opened(
         self,
-        session_id: SessionId,
-        epoch: int,
+        held: Holding,
         jobs: Sequence[OpenJob],
         *,
         next_chunk_seq: int,
         next_utterance_index: int,
-    ) -> bool:
+    ) -> int:
         """An utterance has its jobs: its chunks need not be sent again.
 
         A job of an utterance that was already delivered for its target stays closed, and neither
@@ -120,21 +149,19 @@ class SessionRecords(Protocol):
         """
         ...
 
-    async def delivered(
-        self, session_id: SessionId, epoch: int, entries: Sequence[Delivered]
-    ) -> bool:
+    async def delivered(self, held: Holding, entries: Sequence[Delivered]) -> int:
         """These have their delivery numbers now, and are no longer open; told twice, it is once.
 
         Each target's utterances are told in their order.
         """
         ...
 
-    async def acknowledged(self, session_id: SessionId, epoch: int, upto: int) -> bool:
+    async def acknowledged(self, held: Holding, upto: int) -> int:
         """Everything up to this delivery number has arrived."""
         ...
 
-    async def forget(self, session_id: SessionId, epoch: int) -> bool:
-        """The session is over."""
+    async def forget(self, session_id: SessionId, owner: SessionOwner) -> bool:
+        """The session is over; False when somebody else owns it."""
         ...
 
     async def count(self) -> int: ...

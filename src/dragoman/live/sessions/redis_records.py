@@ -14,14 +14,18 @@ from dragoman.live.protocol import SessionInit
 from dragoman.live.sessions.record import (
     MOST_TARGETS_ENDED,
     Delivered,
+    Holding,
     OpenJob,
     SessionOwner,
     SessionRecord,
+    Taken,
+    mark_of,
 )
+from dragoman.live.sessions.unacknowledged import DROPPED, MARKS_PER_MESSAGE
 from dragoman.redis_servers import Caller, Operations, Reply, Tag
 
 _LUA = files("dragoman.live.sessions") / "lua"
-_RECORD = Operations.read(_LUA / "record", ("record",), shared=("record",))
+_RECORD = Operations.read(_LUA / "record", ("record", "dropped"), shared=("record",))
 _REGISTER = Operations.read(_LUA / "register", ("sessions",), shared=("register",))
 
 
@@ -45,13 +49,14 @@ class _PackedDelivery(msgspec.Struct, array_like=True, frozen=True):
 _pack = msgspec.msgpack.Encoder().encode
 _read_start = msgspec.msgpack.Decoder(_Start).decode
 _read_delivery = msgspec.msgpack.Decoder(_PackedDelivery).decode
+_read_mark = msgspec.msgpack.Decoder(tuple[int, int, str, str]).decode
 _read_ended = msgspec.msgpack.Decoder(dict[str, int] | list[int]).decode
 
 
 class RedisRecords:
     """Session records on a Redis server or a Redis Cluster.
 
-    Every operation is one script on the one key of its session. Nothing is retried behind the
+    Every operation is one script on the keys of its session. Nothing is retried behind the
     asker's back: when the server does not answer in time, `DependencyDown` is raised, the outcome
     is unknown, and asking again is safe.
     """
@@ -72,6 +77,7 @@ class RedisRecords:
         """
         self._caller = caller
         self._keep_delivered = keep_delivered
+        self._most_marks = keep_delivered * MARKS_PER_MESSAGE
         self._ttl_ms = ttl_ms
         self._key_prefix = key_prefix
         self._register = Tag.of(_REGISTER, key_prefix, "sessions", ttl_ms)
@@ -79,22 +85,23 @@ class RedisRecords:
     async def create(self, record: SessionRecord) -> None:
         await self.restore(record)
 
-    async def restore(self, record: SessionRecord) -> bool:
-        owner = record.owner
+    async def restore(self, record: SessionRecord) -> int:
         first_kept = record.next_delivery_seq - self._keep_delivered
+        deliveries, marks = [], []
+        for entry in record.unacknowledged:
+            if entry.delivery_seq >= first_kept:
+                deliveries.append(_delivery(entry))
+            else:
+                marks.append(_mark(mark_of(entry)))
         arguments = (
-            owner.instance_id,
-            owner.connection_id,
-            owner.epoch,
+            _owner(record.owner),
+            record.revision,
             record.next_chunk_seq,
             record.next_utterance_index,
             record.next_delivery_seq,
             [_open_job(job) for job in record.open_jobs],
-            [
-                _delivery(entry)
-                for entry in record.unacknowledged
-                if entry.delivery_seq >= first_kept
-            ],
+            deliveries,
+            marks[-self._most_marks :],
             [part for pair in record.ended.items() for part in pair],
         )
         start = _pack(_Start(record.tenant, record.secret_hash, record.init))
@@ -102,57 +109,51 @@ class RedisRecords:
             self._ask(record.session_id, "put", arguments, start),
             self._ask_register("enter", (record.session_id,)),
         )
-        return bool(answer)
+        return int(answer)
 
     async def read(self, session_id: SessionId) -> SessionRecord | None:
-        return _record_in(session_id, await self._ask(session_id, "read"))
+        fields, marks = await self._ask(session_id, "read")
+        return _record_in(session_id, fields, marks) if fields else None
 
     async def take(
         self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
-    ) -> SessionRecord | None:
-        return _record_in(
-            session_id, await self._ask(session_id, "take", (instance_id, connection_id))
-        )
+    ) -> Taken | None:
+        answer = await self._ask(session_id, "take", (instance_id, connection_id))
+        if not answer:
+            return None
+        fields, marks, (instance, connection, epoch) = answer
+        return Taken(_record_in(session_id, fields, marks), _owner_in(instance, connection, epoch))
 
-    async def renew(self, owned: Sequence[tuple[SessionId, int]]) -> tuple[SessionId, ...]:
-        if not owned:
+    async def renew(self, held: Sequence[Holding]) -> tuple[SessionId, ...]:
+        if not held:
             return ()
-        answers = await asyncio.gather(
-            *(self._ask(session_id, "renew", (epoch,)) for session_id, epoch in owned)
-        )
-        found = list(zip(owned, answers, strict=True))
-        if kept := [session_id for (session_id, _), answer in found if answer]:
+        answers = await asyncio.gather(*(self._write("renew", each) for each in held))
+        found = list(zip(held, answers, strict=True))
+        if kept := [each.session_id for each, answer in found if answer]:
             await self._ask_register("enter", kept)
-        return tuple(session_id for (session_id, _), answer in found if not answer)
+        return tuple(each.session_id for each, answer in found if not answer)
 
     async def opened(
         self,
-        session_id: SessionId,
-        epoch: int,
+        held: Holding,
         jobs: Sequence[OpenJob],
         *,
         next_chunk_seq: int,
         next_utterance_index: int,
-    ) -> bool:
-        arguments = (epoch, [_open_job(job) for job in jobs], next_chunk_seq, next_utterance_index)
-        return bool(await self._ask(session_id, "opened", arguments))
+    ) -> int:
+        told = [_open_job(job) for job in jobs]
+        return int(await self._write("opened", held, told, next_chunk_seq, next_utterance_index))
 
-    async def delivered(
-        self, session_id: SessionId, epoch: int, entries: Sequence[Delivered]
-    ) -> bool:
-        arguments = (
-            epoch,
-            [_delivery(entry) for entry in entries],
-            self._keep_delivered,
-            MOST_TARGETS_ENDED,
-        )
-        return bool(await self._ask(session_id, "delivered", arguments))
+    async def delivered(self, held: Holding, entries: Sequence[Delivered]) -> int:
+        told = [_delivery(entry) for entry in entries]
+        bounds = (self._keep_delivered, self._most_marks, MOST_TARGETS_ENDED)
+        return int(await self._write("delivered", held, told, *bounds))
 
-    async def acknowledged(self, session_id: SessionId, epoch: int, upto: int) -> bool:
-        return bool(await self._ask(session_id, "acknowledged", (epoch, upto)))
+    async def acknowledged(self, held: Holding, upto: int) -> int:
+        return int(await self._write("acknowledged", held, upto))
 
-    async def forget(self, session_id: SessionId, epoch: int) -> bool:
-        if not await self._ask(session_id, "forget", (epoch,)):
+    async def forget(self, session_id: SessionId, owner: SessionOwner) -> bool:
+        if not await self._ask(session_id, "forget", (_owner(owner),)):
             return False
         await self._ask_register("leave", (session_id,))
         return True
@@ -161,6 +162,9 @@ class RedisRecords:
         """About how many sessions there are: one whose instance died counts until it lapses."""
         found: int = await self._ask_register("count")
         return found
+
+    def _write(self, name: str, held: Holding, *arguments: Any) -> asyncio.Future[Reply]:
+        return self._ask(held.session_id, name, (_owner(held.owner), held.seen, *arguments))
 
     def _ask(
         self, session_id: SessionId, name: str, arguments: Sequence[Any] = (), *blobs: bytes
@@ -177,6 +181,10 @@ class RedisRecords:
         return self._caller.ask(tag.name, f"session_{name}", tag.call(name, arguments, blobs))
 
 
+def _owner(owner: SessionOwner) -> tuple[str, str, int]:
+    return (owner.instance_id, owner.connection_id, owner.epoch)
+
+
 def _open_job(job: OpenJob) -> tuple[int, str, str]:
     return (job.utterance_index, job.target, job.job_id or "")
 
@@ -191,10 +199,16 @@ def _delivery(entry: Delivered) -> tuple[int, int, str, str, str]:
     )
 
 
-def _record_in(session_id: SessionId, answer: Sequence[bytes]) -> SessionRecord | None:
-    """The record in the fields of lua/record/record.lua."""
-    if not answer:
-        return None
+def _mark(entry: Delivered) -> tuple[int, int, str, str]:
+    # Most of them have the same reason, and so it is left out.
+    reason = "" if entry.reason == DROPPED else entry.reason or ""
+    return (entry.delivery_seq, entry.utterance_index, entry.target, reason)
+
+
+def _record_in(
+    session_id: SessionId, answer: Sequence[bytes], marks: Sequence[bytes]
+) -> SessionRecord:
+    """The record in the fields and marks of lua/record/record.lua."""
     fields = dict(zip(answer[::2], answer[1::2], strict=True))
     start = _read_start(fields[b"start"])
     open_jobs, deliveries = [], []
@@ -206,23 +220,32 @@ def _record_in(session_id: SessionId, answer: Sequence[bytes]) -> SessionRecord 
                 open_jobs.append(OpenJob(int(index), target.decode(), job_id))
             case b"d", True:
                 deliveries.append(_delivered_in(int(name[1:]), value))
+    deliveries.sort(key=lambda entry: entry.delivery_seq)
     return SessionRecord(
         session_id=session_id,
         tenant=start.tenant,
         secret_hash=start.secret_hash,
         init=start.init,
-        owner=SessionOwner(
-            InstanceId(fields[b"instance"].decode()),
-            ConnectionId(fields[b"connection"].decode()),
-            int(fields[b"epoch"]),
-        ),
+        owner=_owner_in(fields[b"instance"], fields[b"connection"], fields[b"epoch"]),
+        revision=int(fields[b"revision"]),
         next_chunk_seq=int(fields[b"chunk"]),
         next_utterance_index=int(fields[b"utterance"]),
         next_delivery_seq=int(fields[b"delivery"]),
         open_jobs=tuple(sorted(open_jobs, key=lambda job: (job.utterance_index, job.target))),
-        unacknowledged=tuple(sorted(deliveries, key=lambda entry: entry.delivery_seq)),
+        unacknowledged=(*map(_mark_in, marks), *deliveries),
         ended=_ended_in(fields[b"ended"]),
     )
+
+
+def _owner_in(instance: bytes, connection: bytes, epoch: bytes) -> SessionOwner:
+    return SessionOwner(
+        InstanceId(instance.decode()), ConnectionId(connection.decode()), int(epoch)
+    )
+
+
+def _mark_in(value: bytes) -> Delivered:
+    seq, index, target, reason = _read_mark(value)
+    return Delivered(seq, index, target, None, reason or DROPPED)
 
 
 def _ended_in(value: bytes) -> dict[str, int]:

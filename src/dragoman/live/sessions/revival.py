@@ -10,25 +10,22 @@ import msgspec
 from dragoman.ids import JobId
 from dragoman.live.ledger import JobRecord
 from dragoman.live.sessions.orders import targets_of
-from dragoman.live.sessions.record import OpenJob, SessionRecord
+from dragoman.live.sessions.record import SessionRecord
 from dragoman.live.sessions.tools import Tools
 
 
-def mended(record: SessionRecord) -> SessionRecord:
-    """The record, made whole where a failover lost some of what was written to it.
+def numbered_on(record: SessionRecord, has_upto: int) -> SessionRecord:
+    """The record, with numbers that its client does not take for ones that it has had.
 
-    What ended after an utterance proves that the utterance ended too. One that was taken in after
-    everything that ended, and is not open, was lost; it is open without a job, and so its client
-    hears of it.
+    A client may have heard more than its session's record knows of: Redis failed over, and the
+    owner died before it could write the record again. With a single target all ends come in one
+    order, and each gets the number again that it had. Several may come in another order this time:
+    they get new numbers, and so the client hears some of them twice, and none never.
     """
-    ended = record.ended
-    jobs = [job for job in record.open_jobs if job.utterance_index > ended.get(job.target, -1)]
-    known = {job.utterance_index for job in jobs}
-    for index in range(max(ended.values(), default=-1) + 1, record.next_utterance_index):
-        if index not in known:
-            jobs += [OpenJob(index, target, None) for target in targets_of(record.init)]
-    jobs.sort(key=lambda job: (job.utterance_index, job.target))
-    return msgspec.structs.replace(record, open_jobs=tuple(jobs))
+    orders = {*targets_of(record.init), *(job.target for job in record.open_jobs)}
+    if has_upto < record.next_delivery_seq or len(orders) == 1:
+        return record
+    return msgspec.structs.replace(record, next_delivery_seq=has_upto + 1)
 
 
 async def read_jobs(
@@ -41,12 +38,3 @@ async def read_jobs(
     )
     asked = [tools.ledger.read(job_id) for job_id in wanted if job_id is not None]
     return {job.job_id: job for job in await asyncio.gather(*asked) if job is not None}
-
-
-async def release_heard(record: SessionRecord, has_upto: int, tools: Tools) -> None:
-    """What the client heard from the earlier owner is acknowledged by its coming back."""
-    heard = [entry for entry in record.unacknowledged if entry.delivery_seq <= has_upto]
-    if heard:
-        owner = record.owner
-        await tools.records.acknowledged(record.session_id, owner.epoch, heard[-1].delivery_seq)
-        await tools.ledger.release([entry.job_id for entry in heard if entry.job_id is not None])

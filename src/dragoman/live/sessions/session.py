@@ -28,7 +28,7 @@ from dragoman.live.sessions.intake import Intake
 from dragoman.live.sessions.open_index import OpenIndex
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.pressure import Pressure
-from dragoman.live.sessions.record import SessionOwner, SessionRecord
+from dragoman.live.sessions.record import Holding, SessionOwner, SessionRecord
 from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.timeline import Timeline
 from dragoman.live.sessions.tools import Client, Tools
@@ -45,6 +45,7 @@ class Session:
         record: SessionRecord,
         tools: Tools,
         on_over: Callable[[Session], None],
+        on_doubt: Callable[[], None],
     ) -> None:
         """A session as its record says; `take_up` follows when an earlier owner wrote that."""
         self.session_id = record.session_id
@@ -63,15 +64,16 @@ class Session:
         spans = Spans(self.session_id, init, tools.tracing, tools.clock) if tools.tracing else None
         self._spans = spans
         self._hold = hold = Hold(
-            self.session_id,
+            record,
             tools.records,
             client,
             compose=self.describe,
             on_lost=self._lost,
             on_restored=self._restored,
+            on_doubt=on_doubt,
         )
         self._arrivals = Arrivals(record, tools, client, hold, timeline, self._moved, spans)
-        self._open_index = OpenIndex(record, tools, client, hold, self._arrivals)
+        self._open_index = OpenIndex(record, tools, hold, self._arrivals)
         self._departures = Departures(
             record, tools, client, self._open_index, self._arrivals, spans
         )
@@ -88,8 +90,19 @@ class Session:
         return self._client.link
 
     @property
-    def epoch(self) -> int:
-        return self._client.epoch
+    def owner(self) -> SessionOwner:
+        """The connection that speaks for it, or was the last to do so."""
+        return self._client.owner
+
+    @property
+    def holding(self) -> Holding:
+        """The session as it is named to whoever keeps its record."""
+        return self._hold.holding
+
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether its record may lack something that was stored; `check_hold` sees to it."""
+        return self._hold.doubtful
 
     @property
     def next_chunk_seq(self) -> int:
@@ -115,6 +128,7 @@ class Session:
         stored = msgspec.structs.replace(
             self._start,
             owner=self._client.owner,
+            revision=self._hold.holding.seen,
             next_chunk_seq=self._open_index.next_chunk_seq,
             next_utterance_index=self._open_index.next_utterance_index,
         )
@@ -127,15 +141,14 @@ class Session:
         self._client.connections.add(connection_id)
 
     def was_held_by(self, owner: SessionOwner) -> bool:
-        """Whether such an owner is this very session, over some connection."""
-        mine = self._client.owner.instance_id == owner.instance_id
-        return mine and owner.connection_id in self._client.connections
+        """Whether such an owner is this very session, and nobody else had it in between."""
+        return self._client.is_spoken_for_by(owner)
 
-    def attach(self, link: ClientLink, owner: SessionOwner) -> None:
-        """The client speaks over this connection from now on."""
+    def attach(self, link: ClientLink, record: SessionRecord) -> None:
+        """The client speaks over this connection from now on, which owns the record."""
         before, self._client.link = self._client.link, link
-        self._client.own(owner)
-        self._client.connections = {owner.connection_id}
+        self._hold.own(record.owner, record.revision)
+        self._client.connections = {record.owner.connection_id}
         if before is not None:
             before.superseded()
         if self.state is SessionState.DISCONNECTED:
@@ -216,14 +229,27 @@ class Session:
         """Go on where an earlier owner left off, with what the ledger knows of its jobs."""
         self._arrivals.take_up(self._start, found, has_upto)
 
+    async def release_heard(self, has_upto: int) -> None:
+        """What the client heard from the earlier owner is acknowledged by its coming back."""
+        await self._arrivals.release_heard(self._start, has_upto)
+
+    def is_newer_than(self, record: SessionRecord) -> bool:
+        """Whether the record lacks what is known here to have been stored in it."""
+        return self._hold.is_newer_than(record)
+
     async def take_up_jobs(self, found: Mapping[JobId, JobRecord]) -> None:
         """The client is there: bring it what has ended, and wait for the rest."""
         await self._departures.take_up(self._start.open_jobs, found)
         self._arm()
 
-    async def check_hold(self) -> bool:
-        """Find out whether the session is still this instance's; if not, it is let go of."""
-        return self.state is not SessionState.OVER and await self._hold.regain()
+    async def check_hold(self, *, returning: bool = False) -> bool:
+        """Find out whether the session is still this instance's; if not, it is let go of.
+
+        If it is, its record is made whole, where its client is here or just returning.
+        """
+        if self.state is SessionState.OVER:
+            return False
+        return await self._hold.regain(returning=returning)
 
     def hand_on(self) -> None:
         """Let go of the session: its jobs go on, and another instance brings their results."""

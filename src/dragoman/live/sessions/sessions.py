@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable
 from hashlib import sha256
 from hmac import compare_digest
-from itertools import islice
 from random import Random
 
 import msgspec
@@ -21,8 +20,9 @@ from dragoman.live.protocol import (
     check_session_init,
 )
 from dragoman.live.sessions.ports import ClientLink
-from dragoman.live.sessions.record import SessionOwner, SessionRecord
-from dragoman.live.sessions.revival import mended, read_jobs, release_heard
+from dragoman.live.sessions.record import SessionOwner, SessionRecord, Taken
+from dragoman.live.sessions.renewal import Renewal
+from dragoman.live.sessions.revival import numbered_on, read_jobs
 from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.table import SessionTable
 from dragoman.live.sessions.tools import Tools
@@ -38,7 +38,6 @@ RENEW_SECONDS = 10.0
 
 _SECRET_BITS = 256
 _RETRY_MS = 1000
-_RENEWED_AT_A_TIME = 500
 
 
 class Sessions(SessionTable):
@@ -49,9 +48,12 @@ class Sessions(SessionTable):
         self._tools = tools
         self._instance_id = instance_id
         self._random = random
-        self._to_forget: dict[SessionId, int] = {}
-        """Sessions that are over and whose records are still kept, with their epochs."""
+        self._to_forget: dict[SessionId, SessionOwner] = {}
+        """Sessions that are over and whose records are still kept, with their last owners."""
         self._resuming = Turns(tools.watch)
+        self._renewal = Renewal(
+            self, tools.records, tools.clock, round(RENEW_SECONDS / TICK_SECONDS)
+        )
         self._drained: asyncio.Event | None = None
         """Set when no session is left; None while new ones may come."""
 
@@ -76,14 +78,14 @@ class Sessions(SessionTable):
         except BaseException:
             self._over(session)
             raise
-        session.attach(link, owner)
+        session.attach(link, record)
         self.heard(session)
         self._ack(session, f"{session_id}.{secret}", resumed=False)
         return session
 
     async def run(self) -> None:
         """Find clients that fell silent, and end sessions whose client did not come back."""
-        checked_at = renewed_at = self._tools.clock.monotonic()
+        checked_at = self._tools.clock.monotonic()
         try:
             while True:
                 await asyncio.sleep(TICK_SECONDS)
@@ -94,28 +96,18 @@ class Sessions(SessionTable):
                 if now - checked_at >= CHECK_SECONDS:
                     checked_at = now
                     await _unless_down("look for lost jobs", self._look_for_lost_jobs())
-                if self._tools.peers is not None and now - renewed_at >= RENEW_SECONDS:
-                    renewed_at = now
-                    await _unless_down("renew", self.renew())
+                if self._tools.peers is not None:
+                    await _unless_down("renew", self._renewal.turn())
         finally:
             for session in self:
                 session.stop()
 
     # --- other instances -------------------------------------------------------------------------
 
-    async def renew(self) -> None:
-        """Go on owning the sessions here; let go of those that others own by now."""
-        held = iter([(session.session_id, session.epoch) for session in self])
-        while some := tuple(islice(held, _RENEWED_AT_A_TIME)):
-            for session_id in await self._tools.records.renew(some):
-                session = self._open.get(session_id)
-                if session is not None:
-                    await session.check_hold()
-
     async def taken(self, session_id: SessionId, epoch: int) -> None:
         """Another instance says that it owns a session since this epoch."""
         session = self._open.get(session_id)
-        if session is not None and session.epoch < epoch:
+        if session is not None and session.owner.epoch < epoch:
             await session.check_hold()
 
     async def drain(self) -> None:
@@ -133,29 +125,32 @@ class Sessions(SessionTable):
     async def _end_gone(self) -> None:
         for session_id in self._gone_for(self._tools.rules.resume_grace_seconds):
             session = self._open.get(session_id)
-            if session is not None and session.link is None:
-                if self._tools.peers is not None and await self._is_elsewhere(session):
-                    continue
+            if session is None or session.link is not None:
+                self._gone.pop(session_id, None)
+                continue
+            since = self._gone.get(session_id)
+            if self._tools.peers is not None and await self._is_elsewhere(session):
+                continue
+            # The client may have come back while that was asked, or is just about to.
+            if self._gone.get(session_id) == since and session_id not in self._resuming:
                 log.info("session_abandoned", session_id=session_id)
                 await session.abandon()
-            self._gone.pop(session_id, None)
 
     async def _is_elsewhere(self, session: Session) -> bool:
         """Whether another instance owns the session by now; its jobs are none of ours then."""
-        named = ((session.session_id, session.epoch),)
-        return bool(await self._tools.records.renew(named)) and (
+        return bool(await self._tools.records.renew((session.holding,))) and (
             not await session.check_hold() and session.handed_on
         )
 
     async def _forget_records(self) -> None:
         """Forget sessions that are over; those that cannot be forgotten now, at the next tick."""
         while self._to_forget:
-            session_id, epoch = self._to_forget.popitem()
+            session_id, owner = self._to_forget.popitem()
             try:
-                if not await self._tools.records.forget(session_id, epoch):
+                if not await self._tools.records.forget(session_id, owner):
                     await self._forget_unheard_take(session_id)
             except errors.DependencyDown as down:
-                self._to_forget[session_id] = epoch
+                self._to_forget[session_id] = owner
                 log.warning_limited(
                     "session_not_forgotten", key="forget", every_seconds=10, error=down.message
                 )
@@ -167,7 +162,7 @@ class Sessions(SessionTable):
         if record is None or session_id in self._open:
             return
         if record.owner.instance_id == self._instance_id:
-            await self._tools.records.forget(session_id, record.owner.epoch)
+            await self._tools.records.forget(session_id, record.owner)
 
     async def _resume(
         self, init: SessionInit, tenant: TenantId, link: ClientLink
@@ -196,50 +191,50 @@ class Sessions(SessionTable):
             return None
         if session is not None and session.state is SessionState.OVER and not session.handed_on:
             return None
-        if session is not None and not _is_next(session, record.owner, taken.owner):
+        if session is not None and not session.was_held_by(taken.before):
             session.hand_on()
         if session is None or session.handed_on:
-            return await self._take_up(record.owner, taken, init, link)
-        self._resumed(session, taken.owner, token, link)
+            return await self._take_up(taken, init, link)
+        self._resumed(session, taken.record, token, link)
         await session.go_on(init.last_delivery_seq)
         return session
 
     async def _find_record(
         self, session_id: SessionId, session: Session | None
     ) -> SessionRecord | None:
-        """The record that a client wants to go on with; one that is gone is as the session is."""
+        """The record that a client wants to go on with; one that lost something is made whole."""
         record = await self._tools.records.read(session_id)
         if session is not None:
-            if record is None and self._tools.peers is not None:
-                record = session.describe()
-                await self._tools.records.restore(record)
+            if self._tools.peers is not None and (record is None or session.is_newer_than(record)):
+                await session.check_hold(returning=True)
+                record = await self._tools.records.read(session_id)
             return record
         alone = self._tools.peers is None
         return None if alone or session_id in self._to_forget else record
 
-    async def _take_up(
-        self, before: SessionOwner, taken: SessionRecord, init: SessionInit, link: ClientLink
-    ) -> Session:
+    async def _take_up(self, taken: Taken, init: SessionInit, link: ClientLink) -> Session:
         """Go on with a session that another instance held, or this one before it let go."""
         peers, has_upto = self._tools.peers, init.last_delivery_seq
-        if peers is not None and before.instance_id != self._instance_id:
-            peers.taken(taken.session_id, before, taken.owner)
-        taken = mended(taken)
-        found = await read_jobs(taken, has_upto, self._tools)
+        record = numbered_on(taken.record, has_upto)
+        if peers is not None and taken.before.instance_id != self._instance_id:
+            peers.taken(record.session_id, taken.before, record.owner)
+        found = await read_jobs(record, has_upto, self._tools)
         self._check_takes_sessions()
-        session = self._enter(taken)
+        session = self._enter(record)
         if self._tools.tenants is not None:
             self._tools.tenants.adopt(session.tenant, session.session_id)
         session.take_up(found, has_upto)
-        self._resumed(session, taken.owner, init.resume_token or "", link)
+        self._resumed(session, record, init.resume_token or "", link)
         await session.go_on(has_upto)
         await session.take_up_jobs(found)
-        await _unless_down("release", release_heard(taken, has_upto, self._tools))
+        await _unless_down("release", session.release_heard(has_upto))
         return session
 
-    def _resumed(self, session: Session, owner: SessionOwner, token: str, link: ClientLink) -> None:
+    def _resumed(
+        self, session: Session, record: SessionRecord, token: str, link: ClientLink
+    ) -> None:
         self._gone.pop(session.session_id, None)
-        session.attach(link, owner)
+        session.attach(link, record)
         self.heard(session)
         self._ack(session, token, resumed=True)
 
@@ -283,7 +278,7 @@ class Sessions(SessionTable):
         )
 
     def _enter(self, record: SessionRecord) -> Session:
-        session = Session(record, self._tools, self._over)
+        session = Session(record, self._tools, self._over, self._renewal.hurry)
         self._add(session)
         self._tools.metrics.sessions.set(len(self._open))
         return session
@@ -303,13 +298,8 @@ class Sessions(SessionTable):
             return
         if tenants is not None:
             tenants.release(session.tenant, session.session_id)
-        self._to_forget[session.session_id] = session.epoch
+        self._to_forget[session.session_id] = session.owner
         self._tools.dispatcher.spawn(self._forget_records())
-
-
-def _is_next(session: Session, before: SessionOwner, now: SessionOwner) -> bool:
-    """Whether nobody else owned the session between what is here and its new owner."""
-    return session.was_held_by(before) and now.epoch - before.epoch <= 1
 
 
 async def _unless_down(what: str, work: Awaitable[None]) -> None:

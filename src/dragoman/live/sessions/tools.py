@@ -45,6 +45,17 @@ class Client:
         self.connections = {owner.connection_id}
         """All that spoke for the session here, or asked to."""
 
+    def is_spoken_for_by(self, owner: SessionOwner) -> bool:
+        """Whether an owner is this client's, here, and nobody had the session in between.
+
+        The answer to a resume may be still on its way, or lost: its connection owns the record
+        before it is known here.
+        """
+        if owner == self.owner:
+            return True
+        mine = owner.instance_id == self.owner.instance_id
+        return mine and owner.connection_id in self.connections and owner.epoch == self.epoch + 1
+
     def own(self, owner: SessionOwner) -> None:
         self.owner = owner
         self.epoch = owner.epoch

@@ -21,6 +21,9 @@ class Turns:
         """Sessions that somebody visits."""
         return len(self._visitors)
 
+    def __contains__(self, session_id: SessionId) -> bool:
+        return session_id in self._visitors
+
     @asynccontextmanager
     async def turn(self, session_id: SessionId) -> AsyncIterator[None]:
         """Wait for the visitors that came before."""

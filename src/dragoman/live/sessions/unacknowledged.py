@@ -14,7 +14,7 @@ P = TypeVar("P")
 DROPPED = RateLimited.code
 """The reason given for a result that went out, was not acknowledged, and could not be kept."""
 
-_MARKS_PER_MESSAGE = 16
+MARKS_PER_MESSAGE = 16
 """For each message that is kept, so many dropped ones are remembered by their number."""
 
 
@@ -40,7 +40,7 @@ class Unacknowledged(Generic[P]):
         self._keep_messages = keep_messages
         self._keep_bytes = keep_bytes
         self._kept: deque[tuple[Ready[P], int]] = deque()
-        self._marks: deque[Ready[P]] = deque(maxlen=keep_messages * _MARKS_PER_MESSAGE)
+        self._marks: deque[Ready[P]] = deque(maxlen=keep_messages * MARKS_PER_MESSAGE)
 
     def keep(self, ready: Ready[P], size_bytes: int) -> None:
         self._kept.append((ready, size_bytes))

@@ -1,9 +1,10 @@
 -- acknowledged: everything up to a delivery number has arrived.
--- arguments  epoch, the number
--- answers    1 | 0 when another owns the session, or it is not known
+-- arguments  owner, the newest revision it has seen, the number
+-- answers    the new revision | 0 when the record is not the owner's, or is older
 local function operation(arguments)
-  local epoch, upto = unpack(arguments)
-  if not owned(epoch) then return 0 end
+  local owner, seen, upto = unpack(arguments)
+  if not held(owner, seen) then return 0 end
   let_go(math.min(upto, number(NEXT_DELIVERY) - 1))
-  return 1
+  forget_marks(upto)
+  return revised()
 end

@@ -1,7 +1,8 @@
 -- delivered: utterances have their delivery numbers and are no longer open.
--- arguments  epoch, entries {number, utterance, target, job_id, reason}, how many numbers back
---            deliveries are kept, how many targets' last ends are kept
--- answers    1 | 0 when another owns the session, or it is not known
+-- arguments  owner, the newest revision it has seen, entries {number, utterance, target, job_id,
+--            reason}, how many numbers back deliveries are kept, how many that were dropped are
+--            remembered, how many targets' last ends are kept
+-- answers    the new revision | 0 when the record is not the owner's, or is older
 
 local function drop_earliest(ended, most)
   local names = {}
@@ -15,8 +16,8 @@ local function drop_earliest(ended, most)
 end
 
 local function operation(arguments)
-  local epoch, entries, keep_delivered, most_targets = unpack(arguments)
-  if not owned(epoch) then return 0 end
+  local owner, seen, entries, keep_delivered, most_marks, most_targets = unpack(arguments)
+  if not held(owner, seen) then return 0 end
   local ended = read_ended()
   for _, entry in ipairs(entries) do
     local seq, index, target = entry[1], entry[2], entry[3]
@@ -24,11 +25,11 @@ local function operation(arguments)
     ended[target] = math.max(index, ended[target] or -1)
     drop_earliest(ended, most_targets)
     if seq >= number(NEXT_DELIVERY) then
-      if seq > keep_delivered then let_go(seq - keep_delivered) end
+      if seq > keep_delivered then drop(seq - keep_delivered, most_marks) end
       redis.call('HSET', RECORD, delivery_field(seq), packed_delivery(entry),
         NEXT_DELIVERY, seq + 1)
     end
   end
   hset(RECORD, ENDED, cmsgpack.pack(ended))
-  return 1
+  return revised()
 end

@@ -1,22 +1,21 @@
--- put: write a whole record, unless a newer owner, or another one of the same epoch, has it.
--- arguments  instance_id, connection_id, epoch, next_chunk_seq, next_utterance_index,
---            next_delivery_seq, open jobs {utterance, target, job_id}, deliveries {number, utterance,
---            target, job_id, reason}, ended {target, utterance, target, utterance, ...}
+-- put: write a whole record, unless it is there in the same or a newer revision, or somebody else has it.
+-- arguments  owner, revision, next_chunk_seq, next_utterance_index, next_delivery_seq,
+--            open jobs {utterance, target, job_id}, deliveries {number, utterance, target, job_id,
+--            reason}, dropped ones {number, utterance, target, reason},
+--            ended {target, utterance, target, utterance, ...}
 -- blobs      what never changes
--- answers    1 when the asker owns the record, 0 when another does
+-- answers    the revision | 0 when it was not written
 local function operation(arguments, start)
-  local instance_id, connection_id, epoch, next_chunk, next_utterance, next_delivery, open_jobs,
-    deliveries, ended_list = unpack(arguments)
-  local current = redis.call('HMGET', RECORD, EPOCH, INSTANCE, CONNECTION)
-  if current[1] and tonumber(current[1]) >= epoch then
-    local same = tonumber(current[1]) == epoch
-      and current[2] == instance_id and current[3] == connection_id
-    return same and 1 or 0
-  end
-  redis.call('DEL', RECORD)
+  local owner, revision, next_chunk, next_utterance, next_delivery, open_jobs, deliveries, dropped,
+    ended_list = unpack(arguments)
+  local instance_id, connection_id, epoch = unpack(owner)
+  local current = tonumber(redis.call('HGET', RECORD, EPOCH) or 0)
+  if current > epoch then return 0 end
+  if current == epoch and (not held(owner, 0) or number(REVISION) >= revision) then return 0 end
+  redis.call('DEL', RECORD, DROPPED)
   written[RECORD] = true
   redis.call('HSET', RECORD, START, start, INSTANCE, instance_id, CONNECTION, connection_id,
-    EPOCH, epoch, NEXT_CHUNK, next_chunk, NEXT_UTTERANCE, next_utterance,
+    EPOCH, epoch, REVISION, revision, NEXT_CHUNK, next_chunk, NEXT_UTTERANCE, next_utterance,
     NEXT_DELIVERY, next_delivery,
     FIRST_KEPT, deliveries[1] and deliveries[1][1] or next_delivery)
   local ended = {}
@@ -26,5 +25,6 @@ local function operation(arguments, start)
   for _, entry in ipairs(deliveries) do
     hset(RECORD, delivery_field(entry[1]), packed_delivery(entry))
   end
-  return 1
+  for _, entry in ipairs(dropped) do mark(entry) end
+  return revision
 end

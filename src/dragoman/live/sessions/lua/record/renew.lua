@@ -1,6 +1,6 @@
 -- renew: go on owning the session.
--- arguments  epoch
--- answers    1 | 0 when another owns it, or it is not known
+-- arguments  owner, the newest revision it has seen
+-- answers    1 | 0 when the record is not the owner's, or is older
 local function operation(arguments)
-  return owned(arguments[1]) and 1 or 0
+  return held(arguments[1], arguments[2]) and 1 or 0
 end

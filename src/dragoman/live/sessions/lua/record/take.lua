@@ -1,14 +1,16 @@
 -- take: become the owner; the epoch rises unless the asker is the owner already.
 -- arguments  instance_id, connection_id
--- answers    field, value, ...; nothing when the session is not known
+-- answers    {field, value, ...}, {dropped delivery, ...}, {the owner before: instance_id,
+--            connection_id, epoch}; nothing when the session is not known
 local function operation(arguments)
   local instance_id, connection_id = unpack(arguments)
-  local owner = redis.call('HMGET', RECORD, EPOCH, INSTANCE, CONNECTION)
-  if not owner[1] then return {} end
+  local before = redis.call('HMGET', RECORD, INSTANCE, CONNECTION, EPOCH)
+  if not before[1] then return {} end
   written[RECORD] = true
-  if owner[2] ~= instance_id or owner[3] ~= connection_id then
-    redis.call('HSET', RECORD, EPOCH, tonumber(owner[1]) + 1,
+  if before[1] ~= instance_id or before[2] ~= connection_id then
+    redis.call('HSET', RECORD, EPOCH, tonumber(before[3]) + 1,
       INSTANCE, instance_id, CONNECTION, connection_id)
+    revised()
   end
-  return redis.call('HGETALL', RECORD)
+  return {redis.call('HGETALL', RECORD), redis.call('LRANGE', DROPPED, 0, -1), before}
 end
