@@ -146,6 +146,9 @@ class Metrics:
             "scheduler_inbox_pending", "Messages in this instance's inbox, not yet handled."
         )
         self.dlq = make.counter("scheduler_dlq_total", "Messages moved to the dead letters.")
+        self.cluster_peers = make.gauge(
+            "scheduler_cluster_peers", "Other instances that this one sees."
+        )
 
         # --- the lab
         self.lab_items = make.counters("lab_items_total", "Experiment items that ended.", "status")

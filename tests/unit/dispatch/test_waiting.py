@@ -36,7 +36,7 @@ def person(number: int, tenant: str = "t", demand: Demand = DEMANDS[0]) -> Perso
 
 def serve_all(room: WaitingRoom[Person], *, without: tuple[Demand, ...] = ()) -> list[Person]:
     served = []
-    while (head := room.head(without)) is not None:
+    while (head := next(room.line(without), None)) is not None:
         room.served(head)
         served.append(head)
     return served
@@ -76,14 +76,25 @@ def test_no_tenant_is_served_twice_while_another_waits_for_the_same(line: list[P
             assert tenant != following or alone
 
 
+@given(people)
+def test_the_line_shows_everybody_in_the_order_in_which_they_will_be_served(
+    line: list[Person],
+) -> None:
+    room = WaitingRoom[Person](None)
+    for one in line:
+        room.join(one)
+    foreseen = list(room.line())
+    assert foreseen == serve_all(room)
+
+
 def test_a_demand_that_cannot_be_met_does_not_hold_up_the_others() -> None:
     room = WaitingRoom[Person](None)
     blocked, free = person(1), person(2, demand=DEMANDS[1])
     room.join(blocked)
     room.join(free)
-    assert room.head() is blocked
+    assert next(room.line()) is blocked
     assert serve_all(room, without=(DEMANDS[0],)) == [free]
-    assert room.head() is blocked
+    assert next(room.line()) is blocked
 
 
 def test_a_job_that_names_a_node_waits_in_a_demand_of_its_own() -> None:
@@ -91,7 +102,7 @@ def test_a_job_that_names_a_node_waits_in_a_demand_of_its_own() -> None:
     named = person(2, demand=(DEMANDS[0][0], NodeId("mine")))
     room.join(person(1))
     room.join(named)
-    assert room.head({DEMANDS[0]}) is named
+    assert next(room.line({DEMANDS[0]})) is named
 
 
 def test_each_pair_has_its_share_of_the_room() -> None:

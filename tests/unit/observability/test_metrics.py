@@ -43,6 +43,7 @@ GAUGES = [
     "scheduler_sessions",
     "scheduler_pending_jobs",
     "scheduler_inbox_pending",
+    "scheduler_cluster_peers",
     "lab_mirror_lag_rows",
     "scheduler_slots{state}",
     "scheduler_nodes{status}",

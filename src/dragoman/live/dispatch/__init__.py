@@ -1,7 +1,8 @@
 """From a job to a node and back: the one entry, selection, waiting, failover."""
 
 from dragoman.live.dispatch.allocation import DEFAULT_TENANT, Selection
-from dragoman.live.dispatch.dispatcher import CANCELLED, Dispatcher, Limits, Submitted
+from dragoman.live.dispatch.cancelling import CANCELLED
+from dragoman.live.dispatch.dispatcher import Dispatcher, Limits, Submitted
 from dragoman.live.dispatch.forgotten import FORGOTTEN
 from dragoman.live.dispatch.hosting import Hosting
 from dragoman.live.dispatch.lookout import Lookout

@@ -6,6 +6,8 @@ lock. Each takes a step in the ledger first, and goes on only if the ledger says
 
 from __future__ import annotations
 
+from math import inf
+
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId
@@ -29,6 +31,7 @@ from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.sightings import Sightings
 from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.dispatch.under_way import UnderWay
+from dragoman.live.dispatch.watching import Watching
 from dragoman.live.ledger import (
     Bound,
     Ending,
@@ -81,11 +84,15 @@ class Course:
     ) -> None:
         """peers reach other instances; None: this one is alone."""
         self.tenants = tenants
-        self.lookout = Lookout(ledger, clock)
         self.reach = Reach(nodes, peers, instance_id)
         self._background = Background(at_once=isinstance(ledger, MemoryLedger) and peers is None)
         self.spawn = self._background.spawn
         self.run = self._background.run
+        self.watching = Watching(ledger, peers, self.spawn) if peers is not None else None
+        """How jobs of other instances go on; None: there are no others."""
+        self.lookout = (
+            Lookout(ledger, clock, self.watching.ask) if self.watching else Lookout(ledger, clock)
+        )
         self.reception = Reception(
             place=self.place,
             spawn=self.spawn,
@@ -110,6 +117,7 @@ class Course:
         self.ended = self._under_way.ended
         self.abandon = self._under_way.abandon
         self.hand_on = self._under_way.hand_on
+        self.gone = self._under_way.gone
         freed_slots = FreedSlots(
             jobs=self.jobs,
             reception=self.reception,
@@ -134,10 +142,20 @@ class Course:
         )
         self.give_up = giving_up.give_up
         self.end_by_force = giving_up.end_by_force
+        # Alone, an instance hears of everything itself.
+        self._look_seconds = terms.ack_ms / 1000 if peers is not None else inf
         self._deadlines = Deadlines(
-            self.jobs, ledger, settlement, terms, giving_up, self.follow, self.spawn, clock
+            self.jobs,
+            ledger,
+            settlement,
+            terms,
+            giving_up,
+            self.follow,
+            self.spawn,
+            clock,
+            look_seconds=self._look_seconds,
         )
-        self._reviving = Reviving(ledger, requirements, routes, clock)
+        self._reviving = Reviving(ledger, requirements, routes, pending_seconds, clock)
         self._ledger = ledger
         self._allocator = allocator
         self._settlement = settlement
@@ -184,6 +202,8 @@ class Course:
         job = self.jobs.get(record.job_id)
         if job is None:
             job = await self._reviving.revive(record, job_input)
+            # Meanwhile somebody else may have taken the job up here.
+            job = self.jobs.get(record.job_id, job)
             if job is None:
                 return
         if job.attempt is not None:
@@ -269,7 +289,9 @@ class Course:
             self.freed(getattr(dropped, "freed", None))
             return await self.is_looked_after(job)
         now = self._clock.monotonic()
-        attempt = LiveAttempt(attempt_id, granted, now + self._terms.ack_ms / 1000)
+        attempt = LiveAttempt(
+            attempt_id, granted, now + self._terms.ack_ms / 1000, now + self._look_seconds
+        )
         job.attempt = attempt
         self.attempts[attempt_id] = job
         if batch:
@@ -283,7 +305,10 @@ class Course:
             )
         else:
             told = await self._peers.assign(
-                RunningJob(job.job_id, attempt_id), granted, watched=job.on_progress is not None
+                RunningJob(job.job_id, attempt_id),
+                granted,
+                watched=job.on_progress is not None,
+                traceparent=job.trace.traceparent if job.trace is not None else None,
             )
         if told:
             job.pending_until = None
@@ -308,17 +333,30 @@ class Course:
         return await self.is_looked_after(job)
 
     async def is_looked_after(self, job: LiveJob) -> bool:
-        """Whether the job has its end or an attempt; False when it must look on."""
+        """Whether the job has its end or an attempt that is out; False when it must look on."""
         if job.ended:
             return True
         record = await self._ledger.read(job.job_id)
         if record is None:
-            self._under_way.gone(job)
+            self.gone(job)
             return True
         if record.ended:
             self.ended(record)
             return True
-        return record.current is not None
+        current = record.current_attempt
+        if current is None:
+            return False
+        if await self._ledger.read_attempt(current.cell, current.attempt_id) is not None:
+            return True
+        # Its cell does not know it: the ledger's server failed over and lost what it had
+        # confirmed, or whoever won the attempt back could not tell the job. Nobody else ends it.
+        step = await self._settlement.forgotten(record, current)
+        if isinstance(step, JobDone):
+            self.ended(step.job)
+            return True
+        self._sightings.failed_over(job, current.node_id, UNREACHABLE.code)
+        job.excluded |= {current.node_id}
+        return False
 
     # --- coming to an end ------------------------------------------------------------------------
 

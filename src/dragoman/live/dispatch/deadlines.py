@@ -22,10 +22,15 @@ from dragoman.live.ledger import (
     Step,
     Terms,
 )
-from dragoman.live.protocol import ErrorInfo, Outcome
+from dragoman.live.protocol import AttemptState, ErrorInfo, Outcome
 
 _SOONEST_AGAIN_SECONDS = 0.1
 """A look that changed nothing is not repeated at once: what it waits for is on its way."""
+
+_AFTER_FAILURE_SECONDS = 1.0
+_MOST_TOGETHER = 64
+"""Looks at the same time. While the ledger does not answer, every job is overdue before long, and
+asking for all of them at once would keep it from ever catching up."""
 
 
 class Timed(Protocol):
@@ -53,7 +58,10 @@ class Deadlines:
         follow: Callable[[Step], Awaitable[None]],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         clock: Clock,
+        *,
+        look_seconds: float,
     ) -> None:
+        """look_seconds: how often the ledger is asked about an attempt that nobody speaks of."""
         self._jobs = jobs
         self._ledger = ledger
         self._settlement = settlement
@@ -62,10 +70,12 @@ class Deadlines:
         self._follow = follow
         self._spawn = spawn
         self._clock = clock
+        self._look_seconds = look_seconds
         self._looks: list[tuple[float, JobId]] = []
         """When to look at which job; those that were planned anew meanwhile are passed over."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
+        self._room = asyncio.Semaphore(_MOST_TOGETHER)
 
     def arm(self, job: LiveJob) -> None:
         """Look at the job at its next deadline, if no earlier look is planned."""
@@ -79,10 +89,10 @@ class Deadlines:
             self._timer.cancel()
             self._timer = None
 
-    def _arm_again(self, job: LiveJob) -> None:
+    def _arm_again(self, job: LiveJob, soonest_seconds: float) -> None:
         at = job.next_deadline()
-        if at != inf and job.look_at == inf:
-            self._plan(job, max(at, self._clock.monotonic() + _SOONEST_AGAIN_SECONDS))
+        if not job.ended and at != inf and job.look_at == inf:
+            self._plan(job, max(at, self._clock.monotonic() + soonest_seconds))
 
     def _plan(self, job: LiveJob, at: float) -> None:
         job.look_at = at
@@ -111,29 +121,45 @@ class Deadlines:
 
     async def _look_at(self, job: LiveJob) -> None:
         try:
-            await self._act(job, self._clock.monotonic())
-        finally:
-            if not job.ended:
-                self._arm_again(job)
+            async with self._room:
+                await self._act(job, self._clock.monotonic())
+        except BaseException:
+            self._arm_again(job, _AFTER_FAILURE_SECONDS)
+            raise
+        self._arm_again(job, _SOONEST_AGAIN_SECONDS)
 
     async def _act(self, job: LiveJob, now: float) -> None:
+        if job.ended:
+            return
         attempt = job.attempt
         if job.deadline is not None and now >= job.deadline:
             await self._out_of_time(job)
-        elif attempt is not None and now >= attempt.deadline:
-            await self._attempt_overdue(job, attempt)
+        elif attempt is not None and now >= min(attempt.deadline, attempt.look_at):
+            await self._look_at_attempt(job, attempt)
         elif job.inheritance is not None and now >= job.inheritance.until:
             await self._timed.stop_expecting(job)
         elif job.waiting and job.pending_until is not None and now >= job.pending_until:
             await self._timed.stop_waiting(job)
 
-    async def _attempt_overdue(self, job: LiveJob, attempt: LiveAttempt) -> None:
-        if not attempt.accepted_ms:
+    async def _look_at_attempt(self, job: LiveJob, attempt: LiveAttempt) -> None:
+        """Ask the ledger what became of the attempt; give it up when its time is over."""
+        known = await self._ledger.read_attempt(attempt.cell, attempt.attempt_id)
+        if job.attempt is not attempt:
+            return
+        if known is None:
+            # It is over, and the word of it did not come here.
+            await self._timed.catch_up(job)
+            return
+        if known.state is AttemptState.FINISHED:
+            await self._follow(await self._settlement.take(known))
+            return
+        if known.times.accepted_ms:
             # A heartbeat that lists the attempt is as good as an acknowledgement.
-            known = await self._ledger.read_attempt(attempt.cell, attempt.attempt_id)
-            if known is not None and known.times.accepted_ms:
-                attempt.accepted(known.times.accepted_ms, self._clock, self._run_ms)
-                return
+            attempt.accepted(known.times.accepted_ms, self._clock, self._run_ms)
+        now = self._clock.monotonic()
+        if now < attempt.deadline:
+            attempt.look_at = now + self._look_seconds
+            return
         error = RAN_TOO_LONG if attempt.accepted_ms else NO_ACK
         await self._timed.give_up(attempt.record(job), error)
 

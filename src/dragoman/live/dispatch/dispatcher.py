@@ -14,12 +14,22 @@ from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, TenantId
 from dragoman.live.dispatch.allocation import Allocator, Selection
+from dragoman.live.dispatch.cancelling import Cancelling
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.explanations import Explanations
+from dragoman.live.dispatch.forgotten import FORGOTTEN
 from dragoman.live.dispatch.hosting import CancelledFirst, Hosting
 from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.dispatch.node_events import NodeEvents
-from dragoman.live.dispatch.orders import JobOrder, body_hash, pairs_of, waits_forever
+from dragoman.live.dispatch.orders import (
+    JobOrder,
+    OnEnd,
+    OnPartial,
+    OnProgress,
+    body_hash,
+    pairs_of,
+    waits_forever,
+)
 from dragoman.live.dispatch.peer_events import PeerEvents
 from dragoman.live.dispatch.ports import NodePort, PeerPort, TenantCounts
 from dragoman.live.dispatch.refusal import as_info, with_job
@@ -33,7 +43,6 @@ from dragoman.live.ledger import (
     BodyConflict,
     Claim,
     Claimed,
-    Ended,
     Ending,
     Existing,
     JobRecord,
@@ -41,12 +50,9 @@ from dragoman.live.ledger import (
     Settlement,
     Terms,
 )
-from dragoman.live.protocol import AttemptState, ErrorInfo, ExplainView, Outcome
+from dragoman.live.protocol import AttemptState, ExplainView, Outcome
 from dragoman.live.snapshot import Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
-
-CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
-_CANCEL_TRIES = 20
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -131,9 +137,22 @@ class Dispatcher:
             clock=clock,
             peers=peers,
         )
-        self.hosting = Hosting(ledger, self._course, nodes, peers, clock) if peers else None
+        self.hosting = (
+            Hosting(
+                ledger,
+                self._course,
+                nodes,
+                peers,
+                instance_id,
+                clock,
+                fresh_ms=terms.ack_ms // 2,
+            )
+            if peers
+            else None
+        )
         """Looks after attempts of jobs that other instances drive."""
-        self.peer_events = PeerEvents(ledger, self._course, instance_id)
+        self._cancelling = Cancelling(ledger, self._course, settlement, terms)
+        self.peer_events = PeerEvents(ledger, self._course, instance_id, self.hosting)
         self.events = NodeEvents(
             ledger, settlement, self._course, sightings, terms, clock, self.hosting
         )
@@ -174,7 +193,7 @@ class Dispatcher:
                     details={"job_id": answer.job_id},
                 )
             case Existing():
-                self._attach(answer.job, order.on_end)
+                self._attach(answer.job, order)
                 return Submitted(answer.job.job_id, created=False)
             case Claimed():
                 if self._course.tenants.limited:
@@ -202,21 +221,12 @@ class Dispatcher:
             job.trace = begin_span(self._tracing, order, job.job_id, began)
         await self._look_for_slot(job)
         if order.on_end is not None:
-            await self._listen(job, order.on_end)
+            await self._listen(job, order, order.on_end)
         return Submitted(job.job_id, created=True)
 
     async def cancel(self, job_id: JobId) -> JobRecord:
         """End a job for its owner; raises JobEnded when it has its end already."""
-        for _ in range(_CANCEL_TRIES):
-            record = await self._ledger.read(job_id)
-            if record is None:
-                raise errors.NotFound(f"There is no job {job_id}.")
-            if record.ended:
-                raise errors.JobEnded(f"Job {job_id} has ended: {record.outcome}.")
-            ended = await self._cancel(record)
-            if ended is not None:
-                return ended
-        raise errors.InternalError(f"Job {job_id} changes faster than it can be cancelled.")
+        return await self._cancelling.cancel(job_id)
 
     async def read(self, job_id: JobId) -> tuple[JobRecord, AttemptState | None] | None:
         """A job, and the state of its current attempt."""
@@ -255,15 +265,26 @@ class Dispatcher:
         finally:
             self.expect_no_more(job_id, told)
 
-    def expect(self, record: JobRecord, on_end: Callable[[JobRecord], None]) -> None:
-        """Call back, once, when a job has ended, whichever instance drives it."""
-        job = self._course.jobs.get(record.job_id)
-        if job is not None:
-            job.on_end.append(on_end)
-        else:
-            self._course.lookout.expect(record, on_end)
+    def expect(
+        self,
+        record: JobRecord,
+        on_end: OnEnd,
+        on_partial: OnPartial | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Call back, once, when a job has ended, whichever instance drives it.
 
-    def expect_no_more(self, job_id: JobId, on_end: Callable[[JobRecord], None]) -> None:
+        The other two are called on its way there, instead of those that were until now.
+        """
+        job = self._course.jobs.get(record.job_id)
+        if job is None:
+            self._course.lookout.expect(record, on_end, on_partial, on_progress)
+            return
+        job.on_end.append(on_end)
+        if on_partial is not None or on_progress is not None:
+            job.on_partial, job.on_progress = on_partial, on_progress
+
+    def expect_no_more(self, job_id: JobId, on_end: OnEnd) -> None:
         """Call back no more."""
         job = self._course.jobs.get(job_id)
         if job is not None and on_end in job.on_end:
@@ -345,52 +366,20 @@ class Dispatcher:
         if error is not None:
             raise error
 
-    async def _cancel(self, record: JobRecord) -> JobRecord | None:
-        """One try; None when the job moved on meanwhile."""
-        ending = Ending(Outcome.CANCELLED, error=CANCELLED)
-        current = record.current_attempt
-        if current is None:
-            answer = await self._ledger.end(record.job_id, None, ending, keep=self._terms.keep)
-            if isinstance(answer, Ended):
-                return self._if_cancelled(answer.job)
-            return None
-        attempt = await self._ledger.read_attempt(current.cell, current.attempt_id)
-        if attempt is None:
-            # Its node has let go of it, and nobody can finish it any more.
-            await self._ledger.end(
-                record.job_id,
-                current.attempt_id,
-                ending,
-                times=current.times,
-                keep=self._terms.keep,
-            )
-        elif attempt.state is AttemptState.FINISHED:
-            await self._course.follow(await self._settlement.take(attempt))
-            return None
-        else:
-            await self._course.end_by_force(attempt, ending, CANCELLED)
-        after = await self._ledger.read(record.job_id)
-        return self._if_cancelled(after) if after and after.ended else None
-
-    def _if_cancelled(self, record: JobRecord) -> JobRecord:
-        self._course.ended(record)
-        if record.outcome is not Outcome.CANCELLED:
-            raise errors.JobEnded(f"Job {record.job_id} has ended: {record.outcome}.")
-        return record
-
-    def _attach(self, record: JobRecord, on_end: Callable[[JobRecord], None] | None) -> None:
-        if on_end is None:
+    def _attach(self, record: JobRecord, order: JobOrder) -> None:
+        if order.on_end is None:
             return
         if record.ended and record.job_id not in self._course.jobs:
-            on_end(record)
+            order.on_end(record)
         else:
-            self.expect(record, on_end)
+            self.expect(record, order.on_end, order.on_partial, order.on_progress)
 
-    async def _listen(self, job: LiveJob, on_end: Callable[[JobRecord], None]) -> None:
+    async def _listen(self, job: LiveJob, order: JobOrder, on_end: OnEnd) -> None:
         """Call back at the end, which may have come already."""
         if self._course.jobs.get(job.job_id) is job:
             job.on_end.append(on_end)
             return
         record = await self._ledger.read(job.job_id)
-        if record is not None:
-            self._attach(record, on_end)
+        if record is None:
+            raise errors.DependencyDown(FORGOTTEN.message)
+        self._attach(record, order)

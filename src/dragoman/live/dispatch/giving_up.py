@@ -11,7 +11,7 @@ from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.dispatch.reach import Reach
 from dragoman.live.dispatch.reception import Reception
 from dragoman.live.dispatch.under_way import UnderWay
-from dragoman.live.ledger import AttemptRecord, Ending, Settlement, Step, Terms
+from dragoman.live.ledger import AttemptRecord, CancelWon, Ending, Settlement, Step, Terms
 from dragoman.live.protocol import ErrorInfo, RunningJob
 
 
@@ -51,8 +51,11 @@ class GivingUp:
 
     async def give_up(self, attempt: AttemptRecord, error: ErrorInfo) -> None:
         """Win the attempt back from its node and go on without it."""
-        if await self._win_back(attempt, error):
-            await self._course.follow(await self._settlement.failed(attempt, error))
+        won = await self._settlement.cancel(attempt, error)
+        if won is not None:
+            step = await self._settlement.failed(attempt, error)
+            self._tell(won, attempt, error)
+            await self._course.follow(step)
             return
         job = self._under_way.attempts.get(attempt.attempt_id)
         if job is not None:
@@ -60,8 +63,11 @@ class GivingUp:
 
     async def end_by_force(self, attempt: AttemptRecord, ending: Ending, reason: ErrorInfo) -> None:
         """End a job whose attempt is still out: the attempt is won back first."""
-        if await self._win_back(attempt, reason):
-            await self._course.follow(await self._settlement.end(attempt, ending))
+        won = await self._settlement.cancel(attempt, reason)
+        if won is not None:
+            step = await self._settlement.end(attempt, ending)
+            self._tell(won, attempt, reason)
+            await self._course.follow(step)
 
     async def stop_waiting(self, job: LiveJob) -> None:
         """The job has waited long enough, unless a slot is being tried for it right now."""
@@ -70,10 +76,13 @@ class GivingUp:
         self._reception.leave(job)
         try:
             error = await self._course.place(job)
+            if error is not None:
+                await self._course.refuse(job, error)
         except errors.DependencyDown as down:
-            error = job.refusal or down
-        if error is not None:
-            await self._course.refuse(job, error)
+            # Neither a slot nor the refusal could be stored: it waits on until one can.
+            if not job.ended:
+                self._reception.wait(job, job.refusal or down, wakes=self._reception.wakes)
+            raise
 
     async def stop_expecting(self, job: LiveJob) -> None:
         """The slot the job was to inherit did not come in time."""
@@ -84,17 +93,18 @@ class GivingUp:
         attempt = job.attempt
         if attempt is not None:
             # Its end is on its way here; if it is not, the sweep brings it.
-            attempt.deadline = self._clock.monotonic() + self._terms.grace_ms / 1000
+            grace = self._clock.monotonic() + self._terms.grace_ms / 1000
+            attempt.deadline = attempt.look_at = grace
         if await self._course.is_looked_after(job) or job.attempt is not attempt:
             return
         self._under_way.let_go(job)
         await self._course.look_again(job)
 
-    async def _win_back(self, attempt: AttemptRecord, reason: ErrorInfo) -> bool:
-        won = await self._settlement.cancel(attempt, reason)
-        if won is None:
-            return False
-        # The node may have come back over another connection since it was told of the attempt.
+    def _tell(self, won: CancelWon, attempt: AttemptRecord, reason: ErrorInfo) -> None:
+        """Have the node stop, over the connection it has now.
+
+        Only once the job knows: with the node's answer the attempt is gone, and a job that had
+        not been told by then would wait for it in vain.
+        """
         running = RunningJob(attempt.job_id, attempt.attempt_id)
         self._reach.cancel(running, won.node_id, won.owner, reason.code)
-        return True

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable
 
@@ -32,7 +31,7 @@ class Guest:
     __slots__ = (
         "accepted_ms",
         "dispatched_ms",
-        "driver",
+        "listener",
         "node_id",
         "running",
         "running_ms",
@@ -44,7 +43,8 @@ class Guest:
     ) -> None:
         self.running = running
         self.node_id = node_id
-        self.driver = driver
+        self.listener = driver
+        """Who is told how it goes on: whoever drives its job, or holds its session."""
         self.watched = watched
         self.dispatched_ms = 0
         self.accepted_ms = 0
@@ -81,8 +81,19 @@ class Hosting:
     """Tells nodes of other instances' attempts, and those instances how the attempts go on."""
 
     def __init__(
-        self, ledger: Ledger, course: Course, nodes: NodePort, peers: PeerPort, clock: Clock
+        self,
+        ledger: Ledger,
+        course: Course,
+        nodes: NodePort,
+        peers: PeerPort,
+        instance_id: InstanceId,
+        clock: Clock,
+        *,
+        fresh_ms: int,
     ) -> None:
+        """fresh_ms: how long after its bind an attempt surely holds its slot, untold as it is."""
+        self._fresh_ms = fresh_ms
+        self._instance_id = instance_id
         self._ledger = ledger
         self._course = course
         self._nodes = nodes
@@ -94,7 +105,14 @@ class Hosting:
         return self._guests.get(attempt_id)
 
     async def assign(
-        self, running: RunningJob, cell: int, node_id: NodeId, owner: Owner, *, watched: bool
+        self,
+        running: RunningJob,
+        cell: int,
+        node_id: NodeId,
+        owner: Owner,
+        *,
+        watched: bool,
+        traceparent: str | None,
     ) -> None:
         """Another instance reserved a slot on a node of ours: tell the node, if it still holds.
 
@@ -103,20 +121,24 @@ class Hosting:
         attempt_id = running.attempt_id
         if attempt_id in self._guests:
             return
-        job, attempt = await asyncio.gather(
-            self._ledger.read_open(running.job_id), self._ledger.read_attempt(cell, attempt_id)
-        )
-        if attempt is None or attempt.state is not AttemptState.DISPATCHED:
-            return  # Its slot is not held any more: it was given up before it was told.
-        if job is None or job[0].current != attempt_id or attempt_id in self._guests:
-            return  # Its job has gone on without it, or it was told meanwhile.
+        job = await self._ledger.read_open(running.job_id)
+        if job is None or job[0].current != attempt_id:
+            return  # Its job has gone on without it.
         record, job_input = job
+        if not self._is_fresh(record) and not await self._holds_slot(cell, attempt_id):
+            return  # It was given up before it was told.
+        if attempt_id in self._guests:
+            return  # It was told meanwhile.
         left_ms = _left_ms(record, self._clock)
-        message = assignment_of(record.job_id, record.spec, job_input, attempt_id, left_ms)
+        message = assignment_of(
+            record.job_id, record.spec, job_input, attempt_id, left_ms, traceparent
+        )
         if self._nodes.send(node_id, owner, message):
             self._remember(record, running, node_id, watched)
-        else:
-            # Its node may have been told and gone: the slot comes back when the node's end is sure.
+            return
+        # Its node may have been told and gone: the slot comes back when the node's end is sure.
+        attempt = await self._ledger.read_attempt(cell, attempt_id)
+        if attempt is not None and attempt.state is AttemptState.DISPATCHED:
             await self._course.give_up(attempt, UNREACHABLE)
 
     def cancel(self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str) -> None:
@@ -138,12 +160,42 @@ class Hosting:
     def partial(self, node_id: NodeId, partial: JobPartial) -> None:
         """What the node has recognised so far; only of its own attempt."""
         guest = self._guests.get(partial.attempt_id)
-        if guest is not None and guest.node_id == node_id:
-            self._peers.partial(partial, guest.driver)
+        if guest is None or guest.node_id != node_id:
+            return
+        if guest.listener == self._instance_id:
+            self._course.lookout.partial(partial)
+        else:
+            self._peers.partial(partial, guest.listener)
+
+    def watched(self, attempt_id: AttemptId, watcher: InstanceId, steps: bool) -> None:
+        """Another instance than the attempt's driver wants to hear how it goes on."""
+        guest = self._guests.get(attempt_id)
+        if guest is not None:
+            guest.listener, guest.watched = watcher, steps
+
+    def ended(self, guest: Guest, record: JobRecord) -> None:
+        """The attempt brought its job to its end: whoever listens beside its driver is told."""
+        if guest.listener not in (record.claimed_by, self._instance_id):
+            self._peers.ended(record.job_id, guest.listener)
 
     def _tell(self, guest: Guest, progress: Progress) -> None:
-        if guest.watched:
-            self._peers.progressed(guest.running, guest.driver, progress)
+        if not guest.watched:
+            return
+        if guest.listener == self._instance_id:
+            self._course.lookout.progressed(guest.running.job_id, progress)
+        else:
+            self._peers.progressed(guest.running, guest.listener, progress)
+
+    def _is_fresh(self, record: JobRecord) -> bool:
+        """Whether the attempt is too young for anybody to have given it up unheard."""
+        current = record.current_attempt
+        if current is None:
+            return False
+        return 0 <= self._clock.now_ms() - current.times.dispatched_ms < self._fresh_ms
+
+    async def _holds_slot(self, cell: int, attempt_id: AttemptId) -> bool:
+        attempt = await self._ledger.read_attempt(cell, attempt_id)
+        return attempt is not None and attempt.state is AttemptState.DISPATCHED
 
     def _remember(
         self, record: JobRecord, running: RunningJob, node_id: NodeId, watched: bool

@@ -96,8 +96,10 @@ class Inheritances:
     async def _evict(self, preempting: Preempting) -> None:
         victim = await self._ledger.read_attempt(preempting.cell, preempting.victim.attempt_id)
         if victim is not None:
+            # Its job first: with the node's answer the attempt is gone.
+            step = await self._settlement.failed(victim, PREEMPTED)
             self._reach.cancel(preempting.victim, victim.node_id, victim.owner, PREEMPTED.code)
-            await self._placing.follow(await self._settlement.failed(victim, PREEMPTED))
+            await self._placing.follow(step)
 
     async def _take(self, job: LiveJob, waits: Inheritance) -> None:
         """The slot is the job's now: bind it."""

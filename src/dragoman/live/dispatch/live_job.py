@@ -8,7 +8,7 @@ from math import inf
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError
 from dragoman.ids import AttemptId, JobId, NodeId, TenantId
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.orders import OnEnd, OnPartial, OnProgress, Progress
 from dragoman.live.dispatch.routes import Route
 from dragoman.live.dispatch.spans import STEP_NAMES
 from dragoman.live.dispatch.waiting import Demand
@@ -22,7 +22,7 @@ from dragoman.live.ledger import (
     SlotAsk,
     Times,
 )
-from dragoman.live.protocol import AttemptState, JobPartial
+from dragoman.live.protocol import AttemptState
 from dragoman.live.snapshot import Requirement
 from dragoman.observability import Trace
 
@@ -36,12 +36,19 @@ class LiveAttempt:
         "cell",
         "deadline",
         "dispatched_ms",
+        "look_at",
         "node_id",
         "owner",
         "running_ms",
     )
 
-    def __init__(self, attempt_id: AttemptId, granted: Granted, ack_deadline: float) -> None:
+    def __init__(
+        self,
+        attempt_id: AttemptId,
+        granted: Granted,
+        ack_deadline: float,
+        look_at: float = inf,
+    ) -> None:
         self.attempt_id = attempt_id
         self.cell = granted.cell
         self.node_id = granted.node_id
@@ -51,6 +58,8 @@ class LiveAttempt:
         self.running_ms = 0
         self.deadline = ack_deadline
         """For the acknowledgement, then for the run."""
+        self.look_at = look_at
+        """When the ledger is asked how it goes, should nobody tell before."""
 
     def accepted(self, at_ms: int, clock: Clock, run_ms: int) -> None:
         """The node has it: its run time counts from that moment."""
@@ -58,6 +67,10 @@ class LiveAttempt:
             self.accepted_ms = at_ms
             left_ms = at_ms + run_ms - clock.now_ms()
             self.deadline = clock.monotonic() + max(0, left_ms) / 1000
+
+    def is_last_of(self, record: JobRecord) -> bool:
+        """Whether the job made no attempt after this one."""
+        return bool(record.attempts) and record.attempts[-1].attempt_id == self.attempt_id
 
     def times(self, finished_ms: int = 0) -> Times:
         return Times(self.dispatched_ms, self.accepted_ms, self.running_ms, finished_ms)
@@ -156,9 +169,9 @@ class LiveJob:
         """This instance drives it no more."""
         self.excluded: frozenset[NodeId] = frozenset()
         self.preemptions = 0
-        self.on_end: list[Callable[[JobRecord], None]] = []
-        self.on_progress: Callable[[Progress, JobId], None] | None = None
-        self.on_partial: Callable[[JobPartial], None] | None = None
+        self.on_end: list[OnEnd] = []
+        self.on_progress: OnProgress | None = None
+        self.on_partial: OnPartial | None = None
         self.on_placed: list[Callable[[], None]] = []
         """Called once, when a node was told of the job or the job ended without one."""
         self.trace: Trace | None = None
@@ -190,8 +203,8 @@ class LiveJob:
     def next_deadline(self) -> float:
         """When somebody must look at the job, if nothing happens before."""
         at = inf if self.deadline is None else self.deadline
-        if self.attempt is not None and self.attempt.deadline < at:
-            at = self.attempt.deadline
+        if self.attempt is not None:
+            at = min(at, self.attempt.deadline, self.attempt.look_at)
         if self.waiting and self.pending_until is not None and self.pending_until < at:
             at = self.pending_until
         if self.inheritance is not None and self.inheritance.until < at:

@@ -9,22 +9,46 @@ from itertools import islice
 from dragoman.clock import Clock
 from dragoman.ids import JobId
 from dragoman.live.dispatch.forgotten import forgotten
+from dragoman.live.dispatch.orders import OnEnd, OnPartial, OnProgress, Progress
 from dragoman.live.ledger import JobRecord, Ledger
+from dragoman.live.protocol import JobPartial
 
 _BATCH = 500
 """Jobs that are asked for at a time."""
 
-OnEnd = Callable[[JobRecord], None]
+
+class Waiting:
+    """Whom to tell of one job."""
+
+    __slots__ = ("known", "on_end", "on_partial", "on_progress")
+
+    def __init__(self, known: JobRecord) -> None:
+        self.known = known
+        """The job as it was when it was last looked at with interest."""
+        self.on_end: list[OnEnd] = []
+        self.on_partial: OnPartial | None = None
+        self.on_progress: OnProgress | None = None
+
+    @property
+    def watched(self) -> bool:
+        """Whether its way is of interest, and not its end alone."""
+        return self.on_partial is not None or self.on_progress is not None
 
 
 class Lookout:
     """Finds out that a job has ended: by looking now and then, at once when somebody tells."""
 
-    def __init__(self, ledger: Ledger, clock: Clock) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        clock: Clock,
+        ask_progress: Callable[[JobRecord, bool], None] = lambda record, steps: None,
+    ) -> None:
+        """ask_progress has others tell us of a job's partials, and of its steps if asked to."""
         self._ledger = ledger
         self._clock = clock
-        self._waiting: dict[JobId, tuple[JobRecord, list[OnEnd]]] = {}
-        """Each job as it was when somebody began to wait for it, and whom to call back."""
+        self._ask_progress = ask_progress
+        self._waiting: dict[JobId, Waiting] = {}
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -32,25 +56,46 @@ class Lookout:
     def __contains__(self, job_id: JobId) -> bool:
         return job_id in self._waiting
 
-    def expect(self, record: JobRecord, on_end: OnEnd) -> None:
-        """Call back, once, when the job has ended."""
-        _, waiting = self._waiting.setdefault(record.job_id, (record, []))
-        if on_end not in waiting:
-            waiting.append(on_end)
+    def expect(
+        self,
+        record: JobRecord,
+        on_end: OnEnd,
+        on_partial: OnPartial | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Call back, once, when the job has ended; and on its way there, if asked to."""
+        waiting = self._waiting.setdefault(record.job_id, Waiting(record))
+        if on_end not in waiting.on_end:
+            waiting.on_end.append(on_end)
+        if on_partial is not None or on_progress is not None:
+            waiting.on_partial, waiting.on_progress = on_partial, on_progress
+            self._watch(waiting, record)
 
     def forget(self, job_id: JobId, on_end: OnEnd) -> None:
         """Call back no more."""
-        _, waiting = self._waiting.get(job_id, (None, []))
-        if on_end in waiting:
-            waiting.remove(on_end)
-            if not waiting:
+        waiting = self._waiting.get(job_id)
+        if waiting is not None and on_end in waiting.on_end:
+            waiting.on_end.remove(on_end)
+            if not waiting.on_end:
                 del self._waiting[job_id]
 
     def told(self, record: JobRecord) -> None:
         """Somebody says that the job has ended."""
-        _, waiting = self._waiting.pop(record.job_id, (None, []))
-        for on_end in waiting:
+        waiting = self._waiting.pop(record.job_id, None)
+        for on_end in waiting.on_end if waiting is not None else ():
             on_end(record)
+
+    def progressed(self, job_id: JobId, progress: Progress) -> None:
+        """Somebody says that the job took a step."""
+        waiting = self._waiting.get(job_id)
+        if waiting is not None and waiting.on_progress is not None:
+            waiting.on_progress(progress, job_id)
+
+    def partial(self, partial: JobPartial) -> None:
+        """Somebody says what a node has recognised so far."""
+        waiting = self._waiting.get(partial.job_id)
+        if waiting is not None and waiting.on_partial is not None:
+            waiting.on_partial(partial)
 
     async def look(self) -> None:
         """Look for the ends of all that are waited for."""
@@ -61,8 +106,21 @@ class Lookout:
     async def _look_at(self, job_ids: Sequence[JobId]) -> None:
         records = await asyncio.gather(*map(self._ledger.read, job_ids))
         for job_id, record in zip(job_ids, records, strict=True):
-            if record is not None and record.ended:
+            waiting = self._waiting.get(job_id)
+            if waiting is None:
+                continue
+            if record is None:
+                self.told(forgotten(waiting.known, self._clock.now_ms()))
+            elif record.ended:
                 self.told(record)
-            elif record is None and job_id in self._waiting:
-                known, _ = self._waiting[job_id]
-                self.told(forgotten(known, self._clock.now_ms()))
+            elif waiting.watched and _went_elsewhere(record, waiting.known):
+                self._watch(waiting, record)
+
+    def _watch(self, waiting: Waiting, record: JobRecord) -> None:
+        waiting.known = record
+        self._ask_progress(record, waiting.on_progress is not None)
+
+
+def _went_elsewhere(now: JobRecord, before: JobRecord) -> bool:
+    """Whether somebody else can tell of the job now."""
+    return (now.claimed_by, now.current) != (before.claimed_by, before.current)

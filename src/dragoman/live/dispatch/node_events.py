@@ -13,7 +13,9 @@ from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.hosting import Hosting
 from dragoman.live.dispatch.leftovers import why_dropped
 from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.retelling import Retelling
 from dragoman.live.dispatch.sightings import Sightings
+from dragoman.live.dispatch.steps import Said, Steps
 from dragoman.live.ledger import (
     Adopted,
     Adoption,
@@ -21,6 +23,7 @@ from dragoman.live.ledger import (
     Ending,
     Finished,
     Freed,
+    JobDone,
     LateFinish,
     Ledger,
     Moved,
@@ -76,12 +79,37 @@ class NodeEvents:
         self._terms = terms
         self._clock = clock
         self._hosting = hosting
+        self._retelling = Retelling(course.spawn, clock, for_seconds=terms.lease_ms / 1000)
+        # Alone, the ledger is at hand, and there is nothing to save.
+        self._steps = Steps(self._tell_step, course.spawn) if hosting is not None else None
 
     async def moved(
         self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState
     ) -> None:
         """The node accepted the attempt, or began to work on it."""
+        if self._steps is not None:
+            self._steps.say(Said(cell, sender, attempt_id, to, self._clock.monotonic()))
+        else:
+            await self._move(cell, sender, attempt_id, to)
+
+    async def _tell_step(self, said: Said) -> None:
+        """Take a step to the ledger; one that does not listen is told again."""
+        try:
+            await self._move(said.cell, said.sender, said.attempt_id, said.to)
+        except DependencyDown:
+            self._retelling.later(
+                lambda: self._move(said.cell, said.sender, said.attempt_id, said.to)
+            )
+
+    async def _move(
+        self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState
+    ) -> None:
         answer = await self._ledger.transition(cell, attempt_id, sender, to)
+        self._took_step(answer, attempt_id, to)
+
+    def _took_step(
+        self, answer: Moved | Repeat | Stale | Cold, attempt_id: AttemptId, to: AttemptState
+    ) -> None:
         if not isinstance(answer, Moved | Repeat):
             return
         # A heartbeat that lists the attempt may have come first: then the ack is a repeat.
@@ -134,9 +162,7 @@ class NodeEvents:
     async def lost(self, cell: int, running: Iterable[RunningJob]) -> None:
         """Attempts whose node no longer has them go elsewhere, now."""
         for entry in running:
-            attempt = await self._ledger.read_attempt(cell, entry.attempt_id)
-            if attempt is not None and attempt.state is AttemptState.FINISHED:
-                await self._course.follow(await self._settlement.take(attempt))
+            await self._settle_stored(cell, entry.attempt_id)
 
     async def unknown(
         self, cell: int, sender: Sender, running: Iterable[RunningJob]
@@ -173,23 +199,39 @@ class NodeEvents:
         attempt_id: AttemptId,
         ending: Ending,
         job_id: JobId | None,
+        *,
+        again: bool = False,
     ) -> None:
-        answer = await self._ledger.finish(
-            cell, attempt_id, sender, ending, due_ms=self._terms.grace_ms
-        )
-        match answer:
-            case Finished():
-                await self._settle(cell, attempt_id, ending, answer.at_ms)
-                self._course.freed(answer.freed)
-            case LateFinish():
-                self._sightings.dropped(StaleReason.LATE)
-                self._course.freed(answer.freed)
-            case Stale(StaleReason.UNKNOWN) if job_id is not None:
-                await self._count_leftover(job_id, attempt_id, sender)
-            case Stale():
-                self._sightings.dropped(answer.reason)
-            case Cold():
-                self._sightings.dropped(StaleReason.UNKNOWN)
+        said = self._steps.over(attempt_id, sender) if self._steps is not None else None
+        try:
+            answer = await self._ledger.finish(
+                cell, attempt_id, sender, ending, due_ms=self._terms.grace_ms
+            )
+            match answer:
+                case Finished():
+                    if said is not None:
+                        ago_ms = int((self._clock.monotonic() - said.at) * 1000)
+                        moved = Moved(answer.job_id, answer.at_ms - ago_ms)
+                        self._took_step(moved, attempt_id, said.to)
+                    await self._settle(cell, attempt_id, ending, answer.at_ms)
+                    self._course.freed(answer.freed)
+                case LateFinish():
+                    self._sightings.dropped(StaleReason.LATE)
+                    self._course.freed(answer.freed)
+                case Stale(StaleReason.DUPLICATE) if again:
+                    await self._settle_stored(cell, attempt_id)
+                case Stale(StaleReason.UNKNOWN) if job_id is not None:
+                    await self._count_leftover(job_id, attempt_id, sender)
+                case Stale():
+                    self._sightings.dropped(answer.reason)
+                case Cold():
+                    self._sightings.dropped(StaleReason.UNKNOWN)
+        except DependencyDown:
+            if not again:
+                self._retelling.later(
+                    lambda: self._finish(cell, sender, attempt_id, ending, job_id, again=True)
+                )
+            raise
 
     async def _count_leftover(self, job_id: JobId, attempt_id: AttemptId, sender: Sender) -> None:
         """The attempt is gone from its cell: the job may remember what became of it."""
@@ -205,14 +247,16 @@ class NodeEvents:
         """Take the finished attempt to its job: as this instance knows it, or the ledger does."""
         job = self._course.attempts.get(attempt_id)
         guest = self._hosting.guest(attempt_id) if self._hosting is not None else None
-        step: Step | None
+        step: Step
         if guest is not None and ending.outcome is Outcome.SUCCESS:
             step = await self._settlement.succeeded(
                 cell, guest.running.job_id, attempt_id, ending, guest.times(finished_ms)
             )
+            if self._hosting is not None and isinstance(step, JobDone):
+                self._hosting.ended(guest, step.job)
         elif job is None or job.attempt is None:
-            attempt = await self._ledger.read_attempt(cell, attempt_id)
-            step = await self._settlement.take(attempt) if attempt is not None else None
+            await self._settle_stored(cell, attempt_id)
+            return
         elif ending.outcome is Outcome.SUCCESS:
             times = job.attempt.times(finished_ms)
             step = await self._settlement.succeeded(cell, job.job_id, attempt_id, ending, times)
@@ -222,5 +266,10 @@ class NodeEvents:
                     job.attempt.record(job, finished_ms), outcome=ending.outcome, error=ending.error
                 )
             )
-        if step is not None:
-            await self._course.follow(step)
+        await self._course.follow(step)
+
+    async def _settle_stored(self, cell: int, attempt_id: AttemptId) -> None:
+        """Take an attempt to its job as the ledger has it, if that has not been done."""
+        attempt = await self._ledger.read_attempt(cell, attempt_id)
+        if attempt is not None and attempt.state is AttemptState.FINISHED:
+            await self._course.follow(await self._settlement.take(attempt))

@@ -30,6 +30,11 @@ class Progress(StrEnum):
     FAILOVER = "failover"
 
 
+OnEnd = Callable[[JobRecord], None]
+OnPartial = Callable[[JobPartial], None]
+OnProgress = Callable[[Progress, JobId], None]
+
+
 class JobOrder(msgspec.Struct, frozen=True):
     """A job somebody wants done."""
 
@@ -40,11 +45,11 @@ class JobOrder(msgspec.Struct, frozen=True):
     began: float | None = None
     """When its input began, in monotonic seconds: a sentence that goes on stays with its node,
     however long its rest is."""
-    on_end: Callable[[JobRecord], None] | None = None
+    on_end: OnEnd | None = None
     """Called once, when the job has its end."""
-    on_partial: Callable[[JobPartial], None] | None = None
+    on_partial: OnPartial | None = None
     """Called with what the node has recognised so far."""
-    on_progress: Callable[[Progress, JobId], None] | None = None
+    on_progress: OnProgress | None = None
     """Called when the job takes a step."""
     parent_span: SpanContext | None = None
     """The span the job is a part of, for tracing."""

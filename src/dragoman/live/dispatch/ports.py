@@ -51,7 +51,9 @@ class PeerPort(Protocol):
     But for `assign`, nobody waits for it and it may get lost: the sweep finds what was missed.
     """
 
-    async def assign(self, running: RunningJob, granted: Granted, *, watched: bool) -> bool:
+    async def assign(
+        self, running: RunningJob, granted: Granted, *, watched: bool, traceparent: str | None
+    ) -> bool:
         """Have a node told of its attempt; False when its instance surely was not reached."""
         ...
 
@@ -89,4 +91,10 @@ class PeerPort(Protocol):
 
     def partial(self, partial: JobPartial, driver: InstanceId) -> None:
         """What a node has recognised so far, for whoever drives the job."""
+        ...
+
+    def watch(
+        self, job_id: JobId, attempt_id: AttemptId | None, to: InstanceId, *, steps: bool
+    ) -> None:
+        """Have an instance tell us of a job's partials, and of its steps if asked to."""
         ...

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.clock import Clock
 from dragoman.live.dispatch.live_job import LiveJob
-from dragoman.live.dispatch.orders import pairs_of
+from dragoman.live.dispatch.orders import pairs_of, waits_forever
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.ledger import JobInput, JobRecord, Ledger
 from dragoman.live.snapshot import Requirements
@@ -14,11 +14,17 @@ class Reviving:
     """Makes a job that can be driven of what the ledger has of it."""
 
     def __init__(
-        self, ledger: Ledger, requirements: Requirements, routes: Routes, clock: Clock
+        self,
+        ledger: Ledger,
+        requirements: Requirements,
+        routes: Routes,
+        pending_seconds: float,
+        clock: Clock,
     ) -> None:
         self._ledger = ledger
         self._requirements = requirements
         self._routes = routes
+        self._pending_seconds = pending_seconds
         self._clock = clock
 
     async def revive(self, record: JobRecord, job_input: JobInput | None) -> LiveJob | None:
@@ -37,6 +43,19 @@ class Reviving:
             self._clock.monotonic(),
         )
         if record.total_until_ms is not None:
-            left_ms = max(0, record.total_until_ms - self._clock.now_ms())
-            job.deadline = job.started + left_ms / 1000
+            job.deadline = self._when(record.total_until_ms)
+        since_ms = _waits_since_ms(record)
+        if since_ms is not None and not waits_forever(spec):
+            job.pending_until = self._when(since_ms) + self._pending_seconds
         return job
+
+    def _when(self, at_ms: int) -> float:
+        """A moment of the ledger's time, in monotonic seconds."""
+        return self._clock.monotonic() + (at_ms - self._clock.now_ms()) / 1000
+
+
+def _waits_since_ms(record: JobRecord) -> int | None:
+    """Since when the job looks for a slot, whoever looked; None when nobody wrote it down."""
+    if not record.attempts:
+        return record.created_at_ms
+    return record.attempts[-1].times.finished_ms or None

@@ -88,7 +88,7 @@ class UnderWay:
     def hand_on(self, job: LiveJob, record: JobRecord) -> None:
         """Another instance drives the job now; whoever waits here is still told of its end."""
         for on_end in job.on_end:
-            self._lookout.expect(record, on_end)
+            self._lookout.expect(record, on_end, job.on_partial, job.on_progress)
         self.abandon(job)
 
     def let_go(self, job: LiveJob) -> None:

@@ -29,10 +29,14 @@ from dragoman.observability import Watch, get_logger
 log = get_logger("dragoman.dispatch")
 
 SWEEP_SECONDS = 0.5
+LOOK_SECONDS = 0.5
 SWEEP_ALL_EVERY = 10
 """Passes; in the others an instance of several looks at its share alone."""
 
 WON_BACK_CODE = "JOB_TIMEOUT"
+
+_MOST_TOGETHER = 64
+"""Jobs that are taken up at the same time."""
 
 
 class Share(msgspec.Struct, frozen=True):
@@ -54,6 +58,7 @@ class SweepingHands:
 
     def __init__(self, course: Course) -> None:
         self._course = course
+        self._room = asyncio.Semaphore(_MOST_TOGETHER)
 
     async def tell_cancel(self, won: CancelWon, attempt: AttemptRecord) -> None:
         running = RunningJob(attempt.job_id, attempt.attempt_id)
@@ -63,7 +68,13 @@ class SweepingHands:
         self._course.reach.ask_report(attempt.node_id, attempt.owner)
 
     async def dispatch(self, job: JobRecord, job_input: JobInput) -> None:
-        await self._course.go_on(job, job_input)
+        # Beside: a sweep that stayed with each job until it has its node would come late to all
+        # that is due after it.
+        self._course.run(self._go_on(job, job_input))
+
+    async def _go_on(self, job: JobRecord, job_input: JobInput) -> None:
+        async with self._room:
+            await self._course.go_on(job, job_input)
 
     async def ended(self, job: JobRecord) -> None:
         self._course.ended(job)
@@ -73,7 +84,7 @@ class SweepingHands:
 
 
 class Upkeep:
-    """Two loops that never stop while the instance lives."""
+    """Three loops that never stop while the instance lives, and do not wait for each other."""
 
     def __init__(
         self,
@@ -98,10 +109,11 @@ class Upkeep:
     async def run(self) -> None:
         """Work until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._every(SWEEP_SECONDS, self._look_around))
+            group.create_task(self._every(SWEEP_SECONDS, self._sweep))
+            group.create_task(self._every(LOOK_SECONDS, self._look_around))
             group.create_task(self._every(self._terms.ack_ms / 3000, self._renew))
 
-    async def sweep_once(self) -> int:
+    async def _sweep(self) -> None:
         with self._watch.path("sweep"):
             cells = await self._ledger.cells()
             share = self._share()
@@ -109,13 +121,12 @@ class Upkeep:
                 # Whoever has the rest may be gone, and nobody has noticed yet.
                 share = WHOLE
             self._passes += 1
-            return await self._sweeper.sweep(share.of(cells), share.of(range(JOB_SHARDS)))
+            await self._sweeper.sweep(share.of(cells), share.of(range(JOB_SHARDS)))
 
     async def _look_around(self) -> None:
-        await self.sweep_once()
-        await self._course.lookout.look()
         # Slots come free unheard: on another instance, or while the ledger did not answer.
         self._course.wake()
+        await self._course.lookout.look()
 
     async def _renew(self) -> None:
         """Go on promising to drive the jobs that have no attempt out."""
@@ -126,12 +137,16 @@ class Upkeep:
         refused = await self._ledger.renew_claims(
             waiting, self._instance_id, claim_ms=self._terms.ack_ms
         )
-        for job_id in refused:
-            record = await self._ledger.read(job_id)
+        records = await asyncio.gather(*map(self._ledger.read, refused))
+        for job_id, record in zip(refused, records, strict=True):
             job = self._course.jobs.get(job_id)
             if record is not None and record.ended:
                 self._course.ended(record)
-            elif record is not None and job is not None and job.attempt is None:
+            elif job is None or job.attempt is not None:
+                continue
+            elif record is None:
+                self._course.gone(job)
+            else:
                 self._driven_by(record, job)
 
     def _driven_by(self, record: JobRecord, job: LiveJob) -> None:
@@ -142,7 +157,7 @@ class Upkeep:
     def _take_up_adrift(self) -> None:
         """Look again for jobs that nobody has looked for since the last time."""
         adrift = {job.job_id for job in self._course.jobs.values() if job.adrift}
-        for job_id in adrift & self._adrift:
+        for job_id in sorted(adrift & self._adrift)[:_MOST_TOGETHER]:
             job = self._course.jobs[job_id]
             log.warning_limited("job_adrift", key="adrift", every_seconds=10, job_id=job_id)
             self._course.spawn(self._course.look_again(job))

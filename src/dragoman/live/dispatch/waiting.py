@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from heapq import merge
+from itertools import islice
 from typing import Generic, Protocol, TypeVar
 
 from dragoman.ids import JobId, NodeId, TenantId
@@ -25,6 +27,18 @@ class Waiter(Protocol):
 
 
 W = TypeVar("W", bound=Waiter)
+T = TypeVar("T")
+
+
+def in_turn(lines: Iterable[Iterator[T]]) -> Iterator[T]:
+    """The first of each line, then the second of each, until all lines are empty."""
+    while lines:
+        longer = []
+        for line in lines:
+            for one in islice(line, 1):
+                yield one
+                longer.append(line)
+        lines = longer
 
 
 class Queue(Generic[W]):
@@ -45,14 +59,11 @@ class Queue(Generic[W]):
         if not same:
             del self._demands[waiter.demand]
 
-    def head(self, without: Collection[Demand]) -> W | None:
-        """The one that has waited longest, of those whose demand can be met."""
-        heads = [
-            next(iter(same.values()))
-            for demand, same in self._demands.items()
-            if demand not in without
-        ]
-        return min(heads, key=lambda head: head[0])[1] if heads else None
+    def line(self, without: Collection[Demand]) -> Iterator[W]:
+        """Those whose demand can be met, the one that has waited longest first."""
+        same = [line for demand, line in self._demands.items() if demand not in without]
+        for _, waiter in merge(*(line.values() for line in same), key=lambda place: place[0]):
+            yield waiter
 
 
 class WaitingRoom(Generic[W]):
@@ -94,14 +105,15 @@ class WaitingRoom(Generic[W]):
         """Whether somebody waits for the same."""
         return demand in self._by_demand
 
-    def head(self, without: Collection[Demand] = ()) -> W | None:
-        """Whose turn it is, among those whose demand can be met."""
-        for tenants in self._pairs.values():
-            for queue in tenants.values():
-                waiter = queue.head(without)
-                if waiter is not None:
-                    return waiter
-        return None
+    def line(self, without: Collection[Demand] = ()) -> Iterator[W]:
+        """Whose turn it is, then whose it will be, among those whose demand can be met.
+
+        Nobody may join or leave while the line is looked at.
+        """
+        return in_turn(
+            in_turn(queue.line(without) for queue in tenants.values())
+            for tenants in self._pairs.values()
+        )
 
     def served(self, waiter: W) -> None:
         """The waiter got its slot: it leaves, and its tenant and its pair go to the back."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.errors import (
+    DependencyDown,
     DragomanError,
     FleetFull,
     InvalidCapabilitySchema,
@@ -41,6 +42,8 @@ _CLOSES: dict[type[DragomanError], CloseCode] = {
     InvalidCapabilitySchema: CloseCode.BAD_FIRST_MESSAGE,
     FleetFull: CloseCode.POLICY,
     NodeIdConflict: CloseCode.POLICY,
+    # Not the node's fault, and over soon: it need not wait as long as for a place in the fleet.
+    DependencyDown: CloseCode.INTERNAL_ERROR,
 }
 """What a refused registration does to the socket."""
 

@@ -101,7 +101,10 @@ class Neighbours:
         self._registry = registry
         self._cut_off: set[InstanceId] = set()
         """Instances that were not there when they were written to."""
+        self._name_taken = False
+        """Whether another process goes by this instance's name, and this one is out for good."""
         outbox.on_gone = self._is_gone
+        metrics.cluster_peers.set_function(lambda: len(roster.others()))
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self) -> None:
@@ -129,6 +132,14 @@ class Neighbours:
         await self._membership.leave()
         await self.cluster.close()
 
+    async def check_belongs(self) -> None:
+        """Raise when this instance is out of its cluster for good."""
+        if self._name_taken:
+            raise DependencyDown(
+                f"Another process took the name {self.cluster.instance_id}; give each instance a "
+                "cluster.instance_id of its own, and restart this one."
+            )
+
     def model_missed(self, service_id: str, version: str | None) -> None:
         """A model was missed: of all instances that see it, one has the catalog read anew."""
         self._spawn(self._follow_up(service_id, version))
@@ -142,6 +153,7 @@ class Neighbours:
         """Others may own what is connected here: nothing more is heard over these sockets."""
         if why is Fence.SUPERSEDED:
             log.error("instance_name_taken", instance_id=self.cluster.instance_id)
+            self._name_taken = True
             self._connections.refuse_new()
         self._connections.close_all(CloseCode.DRAINING, STOOD_STILL)
         try:

@@ -15,7 +15,7 @@ from dragoman.live.fleet import ServiceCatalog
 from dragoman.live.gateway.cluster.far_cells import FarCells
 from dragoman.live.gateway.cluster.progress_news import PartialNews, StepNews, read_progress
 from dragoman.live.gateway.cluster.stats_exchange import OtherStats
-from dragoman.live.protocol import JobPartial
+from dragoman.live.protocol import JobPartial, RunningJob
 
 
 class News:
@@ -48,7 +48,8 @@ class News:
     def _progressed(self, change: Progress) -> None:
         match read_progress(change.payload):
             case StepNews(progress):
-                self._jobs.progressed(change.attempt_id, progress)
+                running = RunningJob(change.job_id, change.attempt_id)
+                self._jobs.progressed(running, progress)
             case PartialNews(text, is_final):
                 partial = JobPartial(change.job_id, change.attempt_id, text, is_final)
                 self._jobs.partial(partial)

@@ -16,6 +16,7 @@ from dragoman.live.cluster import (
     SessionTakenNote,
     SupersededNote,
     TryAgainNote,
+    WatchNote,
 )
 from dragoman.live.dispatch import Dispatcher
 from dragoman.live.fleet import Registry
@@ -58,6 +59,10 @@ class NoteHandler:
                 await self._dispatcher.peer_events.try_again(note.job_id)
             case InheritedNote():
                 self._dispatcher.peer_events.inherited(note.job_id, note.attempt_id)
+            case WatchNote():
+                self._dispatcher.peer_events.watched(
+                    note.job_id, note.attempt_id, note.watcher, note.steps
+                )
             case SupersededNote():
                 self._registry.superseded(note.node_id, self._owner(note))
             case ControlNote():
@@ -83,6 +88,7 @@ class NoteHandler:
                 note.node_id,
                 self._owner(note),
                 watched=note.watched,
+                traceparent=note.traceparent,
             )
 
     def _owner(self, note: AssignNote | CancelNote | SupersededNote | ControlNote) -> Owner:

@@ -25,6 +25,7 @@ from dragoman.live.cluster import (
     SlotFreed,
     SupersededNote,
     TryAgainNote,
+    WatchNote,
 )
 from dragoman.live.cluster import Progress as ProgressNews
 from dragoman.live.dispatch import Progress
@@ -39,7 +40,7 @@ log = get_logger("dragoman.cluster")
 _MOST_UNDERWAY = 10_000
 """Hints that are being sent; past it they are dropped, and what they were about is swept up."""
 
-_FREED_EVERY_SECONDS = 0.005
+_FREED_EVERY_SECONDS = 0.02
 """Slots come free one by one, and are told of together."""
 
 
@@ -71,7 +72,9 @@ class Outbox:
 
     # --- what dispatch says ----------------------------------------------------------------------
 
-    async def assign(self, running: RunningJob, granted: Granted, *, watched: bool) -> bool:
+    async def assign(
+        self, running: RunningJob, granted: Granted, *, watched: bool, traceparent: str | None
+    ) -> bool:
         owner = granted.owner
         note = AssignNote(
             running.job_id,
@@ -81,6 +84,7 @@ class Outbox:
             owner.connection_id,
             owner.epoch,
             watched,
+            traceparent,
         )
         try:
             answer = await self._cluster.post(owner.instance_id, note)
@@ -134,6 +138,11 @@ class Outbox:
     def partial(self, partial: JobPartial, driver: InstanceId) -> None:
         payload = write_progress(PartialNews(partial.text, partial.is_final))
         self.publish(ProgressNews(partial.job_id, partial.attempt_id, payload), driver)
+
+    def watch(
+        self, job_id: JobId, attempt_id: AttemptId | None, to: InstanceId, *, steps: bool
+    ) -> None:
+        self.post(to, WatchNote(job_id, attempt_id, self._cluster.instance_id, steps))
 
     # --- what the fleet says ---------------------------------------------------------------------
 
