@@ -129,14 +129,11 @@ class Schedule:
         await asyncio.sleep(self._random.random() * 2)
 
     async def _pause(self, world: World, node: ScriptedNode) -> None:
-        if not node.connected:
-            return
-        client = node.client
-        node.pause()
-        await asyncio.sleep(self._random.random() * 5)
-        client.link.to_client.resume()
-        client.link.to_server.resume()
-        await asyncio.sleep(0.3)
+        if node.connected:
+            node.pause()
+            await asyncio.sleep(self._random.random() * 5)
+            node.resume()
+            await asyncio.sleep(0.3)
 
     async def _restart(self, world: World, node: ScriptedNode) -> None:
         node.restart()

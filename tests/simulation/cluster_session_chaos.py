@@ -1,4 +1,4 @@
-"""Seeded schedules for sessions of three instances: they are killed, paused, cut off and restarted.
+"""Seeded schedules for sessions of three instances, over a server that may stop or forget.
 
 Clients resume wherever they like. Then the laws must hold.
 """
@@ -11,30 +11,30 @@ from collections import defaultdict
 from random import Random
 
 from tests.simulation.chaos import SETTINGS
-from tests.simulation.cluster_world import ClusterWorld, Instance, play_together
+from tests.simulation.cluster_faults import NAMES, Trouble
+from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.nodes import ScriptedNode, exponential
-from tests.simulation.roaming import Roamer, check_nothing_is_left
+from tests.simulation.roaming import Roamer, what_is_left
 from tests.simulation.speakers import End
 
+from dragoman.ids import SessionId
 from dragoman.live.gateway import ConnectionClosed
 from dragoman.live.gateway.memory import uniform
 from dragoman.live.protocol import TranslationResult
 
-NAMES = ("a", "b", "c")
 TROUBLED_SECONDS = 8.0
 HEALING_SECONDS = 200.0
-FORGOTTEN_SECONDS = 75.0
+FORGOTTEN_SECONDS = 75
 """After the grace, a lease and the retention nothing of a session is kept."""
 
 TARGETS = (("en",), ("en", "zh"), ("en", "fi"))
 """Nobody speaks the last one."""
 
 
-def run_schedule(seed: int) -> None:
-    """One schedule, from its seed alone."""
+def run_schedule(seed: int) -> str:
+    """One schedule, from its seed alone; answers the digest of what happened."""
     random = Random(seed)
-    settings = SETTINGS | {"scheduler__job_retention_seconds": 30}
-    play_together(
+    return play_together(
         Schedule(random).act,
         names=NAMES,
         seed=seed,
@@ -44,7 +44,7 @@ def run_schedule(seed: int) -> None:
         scheduler__session__heartbeat_timeout_seconds=20,
         scheduler__delivery__gap_grace_ms=2000,
         scheduler__delivery__resume_grace_seconds=30,
-        **settings,
+        **SETTINGS,
     )
 
 
@@ -54,15 +54,10 @@ class Schedule:
     def __init__(self, random: Random) -> None:
         self._random = random
         self._calm = False
-        self._seconds = random.choice((0.0, 0.01, 0.03))
-        self._failures = random.choice((0.0, 0.0, 0.02))
 
     async def act(self, world: ClusterWorld) -> None:
         random = self._random
-        for instance in world.instances.values():
-            self._trouble_door(instance)
-        world.hub.faults.lost_notes = random.choice((0.0, 0.2))
-        world.hub.faults.lost_changes = random.choice((0.0, 0.2))
+        trouble = self._draw_trouble(world)
         for number in range(random.randint(1, 3)):
             node = world.new_node(
                 f"n{number}",
@@ -74,14 +69,12 @@ class Schedule:
         talks = [Talk(world, random) for _ in range(random.randint(1, 4))]
         async with asyncio.TaskGroup() as group:
             keepers = [
-                group.create_task(self._keep_connected(world, node))
-                for node in world.nodes.values()
+                group.create_task(self._trouble_node(world, node)) for node in world.nodes.values()
             ]
-            trouble = group.create_task(self._trouble(world))
             speaking = [group.create_task(talk.speak()) for talk in talks]
-            await asyncio.sleep(TROUBLED_SECONDS)
+            await trouble.make(TROUBLED_SECONDS)
+            await trouble.end()
             self._calm = True
-            await trouble
             for task in speaking:
                 await task
             for talk in talks:
@@ -91,47 +84,53 @@ class Schedule:
                 await talk.close()
             for keeper in keepers:
                 keeper.cancel()
-        await asyncio.sleep(FORGOTTEN_SECONDS)
-        await check_nothing_is_left(world)
-        for talk in talks:
-            # One whose client never heard of it lapses with time, which records in memory do not.
-            assert await world.records.read(talk.speaker.session_id) is None
+        for node in world.nodes.values():
+            # A server that forgot grants can grant a slot twice: the node's own limit is the last.
+            assert node.over_limit == 0 or world.server.forgot_at, f"too much for {node.node_id}"
+        await self._until_forgotten(world, {talk.speaker.session_id for talk in talks})
 
-    def _trouble_door(self, instance: Instance) -> None:
-        instance.door.seconds, instance.door.failures = self._seconds, self._failures
+    def _draw_trouble(self, world: ClusterWorld) -> Trouble:
+        random, faults = self._random, world.hub.faults
+        trouble = Trouble(world, random, loses_data=random.random() < 0.3)
+        faults.lost_notes = random.choice((0.0, 0.2))
+        faults.lost_changes = random.choice((0.0, 0.2))
+        trouble.seconds = random.choice((0.0, 0.01, 0.03))
+        trouble.failures = random.choice((0.0, 0.0, 0.02))
+        return trouble
 
-    async def _trouble(self, world: ClusterWorld) -> None:
-        """Kill, pause, cut off and restart instances; at least one of them is always there."""
+    async def _trouble_node(self, world: ClusterWorld, node: ScriptedNode) -> None:
+        """Break a node now and then, and from the calm on keep it connected."""
         random = self._random
-        while not self._calm:
-            await asyncio.sleep(random.expovariate(0.7))
-            name = random.choice(sorted(world.instances))
-            match random.randrange(4):
-                case 0:
-                    await world.kill(name)
-                    await asyncio.sleep(random.random() * 3)
-                    self._trouble_door(await world.begin(name))
-                case 1:
-                    world.pause(name)
-                    await asyncio.sleep(random.random() * 5)
-                    world.resume(name)
-                case 2:
-                    world.cut_hub(name)
-                    await asyncio.sleep(random.random() * 3)
-                    world.mend_hub(name)
-                case _:
-                    await world.leave(name)
-                    self._trouble_door(await world.begin(name))
-        world.hub.faults.lost_notes = world.hub.faults.lost_changes = 0.0
-        for instance in world.instances.values():
-            instance.door.failures = 0.0
-
-    async def _keep_connected(self, world: ClusterWorld, node: ScriptedNode) -> None:
         while True:
-            await asyncio.sleep(self._random.random())
+            await asyncio.sleep(random.random())
+            if not self._calm and node.connected and random.random() < 0.15:
+                await self._break(node)
             if not node.connected:
                 with contextlib.suppress(ConnectionClosed):
-                    await world.move(node.node_id, self._random.choice(sorted(world.instances)))
+                    await world.move(node.node_id, random.choice(sorted(world.instances)))
+
+    async def _break(self, node: ScriptedNode) -> None:
+        random = self._random
+        match random.randrange(3):
+            case 0:
+                node.cut(server_notices_after=random.choice((0.0, 0.3, None)))
+            case 1:
+                node.restart()
+            case _:
+                node.pause()
+                await asyncio.sleep(random.random() * 5)
+                node.resume()
+
+    async def _until_forgotten(self, world: ClusterWorld, closed: set[SessionId]) -> None:
+        """With everybody gone nothing is left; of sessions unheard of, when their grace is over."""
+        for _ in range(FORGOTTEN_SECONDS):
+            left = await what_is_left(world)
+            # A record that no client heard of lapses with time, which those in memory do not.
+            left |= {name: "record" for name in closed if await world.records.read(name)}
+            if not left:
+                return
+            await asyncio.sleep(1.0)
+        raise AssertionError(f"left behind: {left}")
 
 
 class Talk:
@@ -143,7 +142,6 @@ class Talk:
         self._targets = random.choice(TARGETS)
         self._utterances = random.randint(3, 15)
         self._typing = random.random() < 0.5
-        self._opened = False
         self.speaker = Roamer(world, "a", acknowledges=True, tgt_langs=self._targets)
 
     async def speak(self) -> None:
@@ -161,9 +159,12 @@ class Talk:
 
     async def hear_the_rest(self) -> None:
         async with asyncio.timeout(HEALING_SECONDS):
-            while len(self.speaker.ends) < self._utterances * len(self._targets):
+            while self._ended() < self._utterances * len(self._targets):
                 await self._stay_connected()
                 await asyncio.sleep(0.5)
+
+    def _ended(self) -> int:
+        return len({(end.utterance_index, end.tgt_lang) for end in self.speaker.ends})
 
     async def close(self) -> None:
         async with asyncio.timeout(HEALING_SECONDS):
@@ -176,14 +177,12 @@ class Talk:
             self.speaker.turn_to(self._random.choice(sorted(self._world.instances)))
             try:
                 async with asyncio.timeout(2.0):
-                    ack = await self.speaker.come_back()
+                    await self.speaker.come_back()
             except TimeoutError:
                 self.speaker.cut()
                 continue
-            if ack is not None:
-                assert ack.resumed or not self._opened, "a session was lost within its grace"
-                self._opened = True
-                self.speaker.session_id = ack.session_id
+            lost = self.speaker.sessions_lost
+            assert not lost or self._world.server.forgot_at, "a session was lost within its grace"
             await asyncio.sleep(0.1)
 
     def check(self) -> None:
@@ -194,6 +193,9 @@ class Talk:
         assert set(by_target) == set(self._targets)
         for target, ends in by_target.items():
             indexes = [end.utterance_index for end in ends]
+            if len(self._targets) > 1 and self._world.server.failed_over:
+                # A client that goes elsewhere in that moment may hear some again, and none never.
+                indexes = list(dict.fromkeys(indexes))
             assert indexes == list(range(self._utterances)), f"{target}: {indexes}"
         numbers = [end.delivery_seq for end in self.speaker.ends]
         assert numbers == list(range(1, len(numbers) + 1))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from hashlib import blake2b
 from random import Random
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
+from tests.simulation.doors import Door
 from tests.simulation.nodes import ScriptedNode
+from tests.simulation.shared_server import SharedServer
 from tests.simulation.world import LONG, Errand, World, settings_with
 
 from dragoman.clock import Clock
-from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId
-from dragoman.live.cluster import Cluster, MemoryHub
-from dragoman.live.gateway import cluster_terms
+from dragoman.live.cluster import Cluster
 from dragoman.live.gateway.memory import Delay, instant
-from dragoman.live.ledger import Ledger, MemoryLedger
-from dragoman.live.protocol import NodeHealth
-from dragoman.live.sessions import MemoryRecords, SessionRecords
+from dragoman.live.ledger import Ledger
+from dragoman.live.protocol import Message, NodeHealth, SubProtocol, encode
+from dragoman.live.sessions import SessionRecords
 from dragoman.settings import Settings
 from dragoman.virtual import VirtualClock, run_virtual
 
@@ -33,84 +33,11 @@ BRISK: dict[str, Any] = {
 """A cluster that notices soon what is the matter."""
 
 
-class Door:
-    """An instance's way to what it shares with others; it can be slow, blocked or shut."""
+class Hearing(Protocol):
+    """Somebody who keeps what it heard."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
-        self.seconds = 0.0
-        """How long a way may take, there and back each."""
-        self.failures = 0.0
-        """Share of operations that are lost on their way there, and of answers on theirs back."""
-        self.dead = False
-        self.cut: set[object] = set()
-        """What cannot be reached."""
-        self.operations = 0
-        """How many set out."""
-        self.dies_at = 0
-        """The operation that is the last; 0: none."""
-        self.dies_before = False
-        """Whether that operation takes effect."""
-        self.on_death: Callable[[], None] = lambda: None
-        self._open = asyncio.Event()
-        self._open.set()
-
-    def block(self) -> None:
-        """As when the process is stopped: nothing goes through until it goes on."""
-        self._open.clear()
-
-    def unblock(self) -> None:
-        self._open.set()
-
-    def to(self, room: Any) -> Any:
-        """The room, as this instance reaches it."""
-        return _Through(self, room)
-
-    async def go_through(self, room: object, operation: Callable[[], Awaitable[Any]]) -> Any:
-        self.operations += 1
-        last = self.operations == self.dies_at
-        if last and self.dies_before:
-            self._die()
-        try:
-            await self._way(room)
-            answer = await operation()
-        finally:
-            if last and not self.dead:
-                self._die()
-        await self._way(room)
-        return answer
-
-    async def _way(self, room: object) -> None:
-        if self.seconds:
-            await asyncio.sleep(self._random.random() * self.seconds)
-        if not self.dead:
-            await self._open.wait()
-        if self.dead:
-            raise DependencyDown("The instance is dead.")
-        if room in self.cut or (self.failures and self._random.random() < self.failures):
-            raise DependencyDown("There was no answer.")
-
-    def _die(self) -> None:
-        self.dead = True
-        self.on_death()
-
-
-class _Through:
-    """A ledger, records or a place in the cluster, behind a door."""
-
-    def __init__(self, door: Door, room: Any) -> None:
-        self._door = door
-        self._room = room
-
-    def __getattr__(self, name: str) -> Any:
-        operation = getattr(self._room, name)
-        if name in ("close", "listen") or not inspect.iscoroutinefunction(operation):
-            return operation
-
-        async def through(*args: Any, **options: Any) -> Any:
-            return await self._door.go_through(self._room, lambda: operation(*args, **options))
-
-        return through
+    @property
+    def heard(self) -> Sequence[Message]: ...
 
 
 class Instance(World):
@@ -123,21 +50,19 @@ class Instance(World):
         seed: int,
         clock: Clock,
         settings: Settings,
-        ledger: Ledger,
-        records: SessionRecords,
-        hub: MemoryHub,
+        server: SharedServer,
         delay: Delay,
     ) -> None:
         self.name = InstanceId(name)
-        self.door = Door(Random(f"{seed}/door/{name}"))
-        self.hub_place = hub.peers(self.name)
+        self.door = Door(server, Random(f"{seed}/door/{name}"))
+        self.hub_place = server.hub.peers(self.name)
         self.alive = True
         super().__init__(
             seed=seed,
             clock=clock,
             settings=settings,
-            ledger=cast(Ledger, self.door.to(ledger)),
-            records=cast(SessionRecords, self.door.to(records)),
+            ledger=cast(Ledger, self.door.to(server.ledger)),
+            records=cast(SessionRecords, self.door.to(server.records)),
             cluster=cast(Cluster, self.door.to(self.hub_place)),
             instance_id=name,
             delay=delay,
@@ -176,15 +101,14 @@ class ClusterWorld:
         self.settings = settings
         self.delay = delay
         self.random = Random(seed)
-        pools = settings.scheduler.pools
-        self.ledger = MemoryLedger(
-            clock, Random(seed + 1), cell_size=pools.cell_size, max_cells=pools.max_cells
-        )
-        self.records = MemoryRecords(settings.limits.session_queue)
-        self.hub = MemoryHub(clock, Random(seed + 2), cluster_terms(settings))
+        self.server = SharedServer(clock, seed, settings)
+        self.ledger = self.server.ledger
+        self.records = self.server.records
+        self.hub = self.server.hub
         self.instances: dict[str, Instance] = {}
         """Those that live."""
         self.nodes: dict[str, ScriptedNode] = {}
+        self.clients: list[Hearing] = []
         self.errands: list[Errand] = []
         self._names = tuple(names)
         self._begun = 0
@@ -224,9 +148,7 @@ class ClusterWorld:
             seed=self.seed + 1000 * self._begun,
             clock=self.clock,
             settings=self.settings,
-            ledger=self.ledger,
-            records=self.records,
-            hub=self.hub,
+            server=self.server,
             delay=self.delay,
         )
         instance.door.on_death = lambda: self._died(name)
@@ -268,6 +190,13 @@ class ClusterWorld:
     def mend_hub(self, name: str) -> None:
         instance = self.instances[name]
         instance.door.cut.discard(instance.hub_place)
+
+    def cut_off(self, name: str) -> None:
+        """The instance does not reach the server; its sockets stay."""
+        self.instances[name].door.shut = True
+
+    def join_again(self, name: str) -> None:
+        self.instances[name].door.shut = False
 
     def die_at(self, name: str, operation: int, *, before: bool) -> None:
         """Let an instance die with one of the next things it does to the ledger or the hub."""
@@ -347,6 +276,20 @@ class ClusterWorld:
         """Let the world go on for a while."""
         await asyncio.sleep(seconds)
 
+    def digest(self) -> str:
+        """All that nodes, clients and askers heard, and when the story ended, in a few letters."""
+        digest = blake2b(repr(self.clock.monotonic()).encode(), digest_size=16)
+        listeners: list[Hearing] = [*self.nodes.values(), *self.clients]
+        for listener in listeners:
+            for message in listener.heard:
+                digest.update(str(encode(message, SubProtocol.JSON)).encode())
+        for errand in self.errands:
+            end = (errand.job_id, errand.ended_at, errand.outcome, errand.refusal)
+            digest.update(repr(end).encode())
+        for instance in self.instances.values():
+            digest.update(f"{instance.name} {instance.door.operations}".encode())
+        return digest.hexdigest()
+
 
 def play_together(
     story: Callable[[ClusterWorld], Awaitable[None]],
@@ -355,10 +298,10 @@ def play_together(
     seed: int = 1,
     delay: Delay = instant,
     **settings: Any,
-) -> None:
-    """Act a story of several instances out on the virtual clock."""
+) -> str:
+    """Act a story of several instances out on the virtual clock; answers the digest of it."""
 
-    async def main() -> None:
+    async def main() -> str:
         clock = VirtualClock(asyncio.get_running_loop())
         async with ClusterWorld(
             names,
@@ -368,5 +311,6 @@ def play_together(
             delay=delay,
         ) as world:
             await story(world)
+        return world.digest()
 
-    run_virtual(main, seed=seed)
+    return run_virtual(main, seed=seed)

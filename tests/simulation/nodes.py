@@ -12,6 +12,7 @@ from typing import Any
 from dragoman.auth import ApiKey
 from dragoman.ids import AttemptId, NodeId
 from dragoman.live.gateway import ConnectionClosed, Endpoint, MemoryClient, MemoryNetwork
+from dragoman.live.gateway.memory import Link
 from dragoman.live.protocol import (
     TO_NODE,
     Command,
@@ -135,6 +136,8 @@ class ScriptedNode:
         self._unsent: dict[AttemptId, JobResult] = {}
         self.choose_instance: Callable[[], None] = lambda: None
         """Called before each connection: the node may go to another instance."""
+        self._stopped: Link | None = None
+        """The connection over which nothing goes, while the process is stopped."""
         self._ear: asyncio.Task[None] | None = None
         self._pulse: asyncio.Task[None] | None = None
 
@@ -184,14 +187,17 @@ class ScriptedNode:
             client.link.cut(server_notices_after=server_notices_after)
 
     def pause(self) -> None:
-        """Nothing gets in or out, as when the process is stopped."""
-        self.client.link.to_server.pause()
-        self.client.link.to_client.pause()
+        """Nothing gets in or out and no heartbeat is sent, as when the process is stopped."""
+        self._stopped = self.client.link
+        self._stopped.to_server.pause()
+        self._stopped.to_client.pause()
 
     def resume(self) -> None:
         """What was held back goes through."""
-        self.client.link.to_client.resume()
-        self.client.link.to_server.resume()
+        link, self._stopped = self._stopped, None
+        if link is not None:
+            link.to_client.resume()
+            link.to_server.resume()
 
     def restart(self) -> None:
         """The process dies, with all its work."""
@@ -288,7 +294,7 @@ class ScriptedNode:
 
     async def _beat_forever(self, interval: float) -> None:
         while self.connected:
-            if self.manner.beats:
+            if self.manner.beats and self._stopped is None:
                 await self.beat()
             await asyncio.sleep(interval)
 

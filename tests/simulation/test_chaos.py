@@ -6,35 +6,19 @@ command that replays it.
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from tests.simulation import schedules
 from tests.simulation.chaos import run_schedule
 
-SCHEDULES = int(os.environ.get("DRAGOMAN_CHAOS_SCHEDULES", "300"))
-SHARES = 20
-"""Into how many tests the schedules are divided, so that they can run side by side."""
-ONLY = os.environ.get("DRAGOMAN_CHAOS_SEED")
+TEST = "tests/simulation/test_chaos.py"
 
 
-@pytest.mark.skipif(ONLY is not None, reason="one schedule is replayed")
-@pytest.mark.parametrize("share", range(SHARES))
-def test_every_job_ends_once_and_every_slot_returns_whatever_goes_wrong(share: int) -> None:
-    for seed in range(share, SCHEDULES, SHARES):
-        _run(seed)
+@schedules.all_but_one
+@pytest.mark.parametrize("seeds", schedules.shares(300), ids=schedules.named)
+def test_every_job_ends_once_and_every_slot_returns_whatever_goes_wrong(seeds: range) -> None:
+    schedules.run_all(run_schedule, seeds, TEST)
 
 
-@pytest.mark.skipif(ONLY is None, reason="DRAGOMAN_CHAOS_SEED names the schedule to replay")
+@schedules.one_again
 def test_one_schedule_again() -> None:
-    _run(int(ONLY or 0))
-
-
-def _run(seed: int) -> None:
-    try:
-        run_schedule(seed)
-    except BaseException as error:
-        error.add_note(
-            f"Schedule {seed} failed. Replay it: "
-            f"DRAGOMAN_CHAOS_SEED={seed} .venv/bin/pytest tests/simulation/test_chaos.py"
-        )
-        raise
+    schedules.run_one_again(run_schedule, TEST)

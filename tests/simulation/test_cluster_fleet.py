@@ -182,6 +182,23 @@ def test_the_nodes_of_a_dead_instance_are_taken_out_of_service() -> None:
     )
 
 
+def test_a_node_that_is_lost_while_the_ledger_is_away_loses_its_work_once_it_is_back() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="a", service=seconds(1000))
+        errand = await world.submit("a", "r1")
+        await world.until(lambda: bool(node.working))
+        await world.node("m", at="b", service=seconds(0.1))
+        world["a"].door.cut.add(world.ledger)
+        node.cut()
+        await asyncio.sleep(5)
+        assert world.status("a", "n") is NodeHealth.OFFLINE
+        world["a"].door.cut.clear()
+        record = await errand.end(seconds=3)
+        assert record.outcome is Outcome.SUCCESS
+
+    play_together(story)
+
+
 def test_nodes_of_a_dead_instance_that_never_come_back_are_forgotten() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="b")

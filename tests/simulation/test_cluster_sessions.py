@@ -11,6 +11,7 @@ from tests.simulation.roaming import Roamer, check_nothing_is_left, holders, ope
 from tests.simulation.speakers import BYTES_PER_MS
 
 from dragoman.live.protocol import MissingResult, SessionState
+from dragoman.live.sessions.arrivals import RETRY_SECONDS
 
 
 @pytest.mark.parametrize("audio", [False, True])
@@ -163,6 +164,31 @@ def test_a_session_that_is_held_elsewhere_is_not_abandoned_with_its_jobs() -> No
     play_together(story, scheduler__delivery__resume_grace_seconds=3)
 
 
+@pytest.mark.parametrize("comes_back_after", [0.1, 0.3, 0.6])
+def test_a_client_that_comes_back_just_as_its_grace_ends_is_not_given_up(
+    comes_back_after: float,
+) -> None:
+    async def story(world: ClusterWorld) -> None:
+        await world.node("n", at="a", slots=9, service=seconds(0.1))
+        speaker = await open_roamer(world, "a", acknowledges=True)
+        await speaker.say()
+        await speaker.until_ended(1)
+        speaker.cut()
+        await asyncio.sleep(3)
+        # What is asked about it now is answered late.
+        world["a"].door.block()
+        await asyncio.sleep(comes_back_after)
+        coming = asyncio.create_task(speaker.go_on_at("a"))
+        await asyncio.sleep(0.6)
+        world["a"].door.unblock()
+        assert (await coming).resumed
+        await speaker.say()
+        await speaker.until_ended(2)
+        speaker.check(2)
+
+    play_together(story, scheduler__delivery__resume_grace_seconds=3)
+
+
 def test_a_wrong_secret_opens_a_new_session_at_any_instance() -> None:
     async def story(world: ClusterWorld) -> None:
         speaker = await open_roamer(world, "a")
@@ -310,6 +336,29 @@ def test_an_instance_may_die_with_anything_it_does_for_an_utterance(
             ends = [end for end in speaker.results if end.tgt_lang == target]
             assert [end.utterance_index for end in ends] == [0, 1, 2]
         assert [end.delivery_seq for end in speaker.ends] == list(range(1, 7))
+
+    play_together(story)
+
+
+@pytest.mark.parametrize("operation", range(1, 5))
+def test_an_utterance_that_nobody_took_is_told_of_by_the_next_owner(operation: int) -> None:
+    async def story(world: ClusterWorld) -> None:
+        await world.node("n", at="b", slots=9, service=seconds(0.1))
+        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=("en", "zh"))
+        door = world["a"].door
+        door.cut |= {world.ledger, world.records}
+        await speaker.say()
+        await asyncio.sleep(RETRY_SECONDS - 0.01)
+        door.cut.clear()
+        world.die_at("a", operation, before=False)
+        await asyncio.sleep(1)
+        speaker.cut()
+        await speaker.go_on_at("b")
+        await speaker.say()
+        await speaker.until_ended(4)
+        for target in ("en", "zh"):
+            ends = [end for end in speaker.ends if end.tgt_lang == target]
+            assert [end.utterance_index for end in ends] == [0, 1]
 
     play_together(story)
 

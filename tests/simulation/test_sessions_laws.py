@@ -1,40 +1,24 @@
 """Whatever happens to links, nodes and stores: every utterance ends once, in its place.
 
-A hundred schedules run here; DRAGOMAN_CHAOS_SCHEDULES asks for more. A failure names its seed and
-the command that replays it.
+A hundred schedules run here; `make chaos` runs thousands. A failure names its seed and the command
+that replays it.
 """
 
 from __future__ import annotations
 
-import os
-
 import pytest
+from tests.simulation import schedules
 from tests.simulation.session_chaos import run_schedule
 
-SCHEDULES = int(os.environ.get("DRAGOMAN_CHAOS_SCHEDULES", "100"))
-SHARES = 10
-"""Into how many tests the schedules are divided, so that they can run side by side."""
-ONLY = os.environ.get("DRAGOMAN_CHAOS_SEED")
+TEST = "tests/simulation/test_sessions_laws.py"
 
 
-@pytest.mark.skipif(ONLY is not None, reason="one schedule is replayed")
-@pytest.mark.parametrize("share", range(SHARES))
-def test_every_utterance_ends_once_and_in_order_whatever_goes_wrong(share: int) -> None:
-    for seed in range(share, SCHEDULES, SHARES):
-        _run(seed)
+@schedules.all_but_one
+@pytest.mark.parametrize("seeds", schedules.shares(100), ids=schedules.named)
+def test_every_utterance_ends_once_and_in_order_whatever_goes_wrong(seeds: range) -> None:
+    schedules.run_all(run_schedule, seeds, TEST)
 
 
-@pytest.mark.skipif(ONLY is None, reason="DRAGOMAN_CHAOS_SEED names the schedule to replay")
+@schedules.one_again
 def test_one_schedule_again() -> None:
-    _run(int(ONLY or 0))
-
-
-def _run(seed: int) -> None:
-    try:
-        run_schedule(seed)
-    except BaseException as error:
-        error.add_note(
-            f"Schedule {seed} failed. Replay it: "
-            f"DRAGOMAN_CHAOS_SEED={seed} .venv/bin/pytest tests/simulation/test_sessions_laws.py"
-        )
-        raise
+    schedules.run_one_again(run_schedule, TEST)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cache
 from random import Random
 from types import TracebackType
 from typing import Any, Self
@@ -33,8 +35,14 @@ LONG = 1_000.0
 
 def settings_with(**overrides: Any) -> Settings:
     """The defaults, with dotted keys (dots written as __) set otherwise."""
+    return _settings(json.dumps(overrides, sort_keys=True))
+
+
+@cache
+def _settings(overrides: str) -> Settings:
+    """Settings never change, so that worlds of one kind can share them."""
     flags: dict[str, Any] = {}
-    for key, value in overrides.items():
+    for key, value in json.loads(overrides).items():
         *path, leaf = key.split("__")
         level = flags
         for name in path:

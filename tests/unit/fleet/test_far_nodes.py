@@ -89,6 +89,13 @@ def test_one_that_vanished_leaves_and_its_place_is_the_next_ones() -> None:
     assert scene.shown == {0: "ours"}
 
 
+def test_in_a_cell_that_lost_its_memory_our_place_may_be_anothers() -> None:
+    scene = Scene()
+    scene.read(seat("ours", 0, at="here"), seat("far", 1))
+    scene.read(seat("far", 0), seat("ours", 1, at="here"))
+    assert scene.shown == {0: "far"}, "ours is shown again where it sits now"
+
+
 def test_only_a_node_that_is_ready_online_and_not_drained_gets_jobs() -> None:
     scene = Scene()
     scene.read(

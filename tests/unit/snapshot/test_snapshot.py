@@ -124,6 +124,16 @@ def test_a_changed_cell_answers_as_one_made_anew(data: st.DataObject) -> None:
     assert (view.members, view.indexes) == (anew.members, anew.indexes)
 
 
+def test_a_node_with_a_new_place_leaves_the_old_one() -> None:
+    def facts(name: str, index: int) -> NodeFacts:
+        return NodeFacts(
+            node_id=NodeId(name), cell=0, index=index, languages=LANGUAGES, services=()
+        )
+
+    view = CellView.of(0, [facts("a", 0), facts("b", 1)]).with_node(facts("b", 0))
+    assert (view.indexes, view.members) == ({"b": 0}, 0b1)
+
+
 def test_a_change_shares_every_other_cell() -> None:
     def facts(cell: int) -> NodeFacts:
         return NodeFacts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from dragoman.ids import InstanceId, NodeId
 from dragoman.live.fleet.census import Census, Headcount
@@ -122,7 +122,7 @@ class FarNodes:
             if facts is not None and seat.node_id not in ours:
                 found[seat.node_id] = self._seated(record.cell, seat, facts)
         before = self._cells.get(record.cell, {})
-        self._put(record.cell, found)
+        self._put(record.cell, found, {seat.index: seat.node_id for seat in record.seats})
         return any(
             node.status is NodeHealth.READY
             and (node_id not in before or before[node_id].facts() != node.facts())
@@ -187,8 +187,13 @@ class FarNodes:
             seat.node_id, cell, seat.index, seat.owner, seat.slots, status, facts, last_seen_ms
         )
 
-    def _put(self, cell: int, found: dict[NodeId, FarNode]) -> None:
-        """These are the cell's far nodes now: keep the table and the snapshot so."""
+    def _put(
+        self, cell: int, found: dict[NodeId, FarNode], seats: Mapping[int, NodeId] | None = None
+    ) -> None:
+        """These are the cell's far nodes now: keep the table and the snapshot so.
+
+        seats tell whose each place is, when the cell was read just now.
+        """
         before = self._cells.pop(cell, {})
         for node_id, node in before.items():
             if node_id not in found and self._nodes.get(node_id) is node:
@@ -201,7 +206,7 @@ class FarNodes:
         if found:
             self._cells[cell] = found
         self._count(before, found)
-        self._show(cell, before.keys(), found)
+        self._show(cell, before.keys(), found, seats or {})
 
     def _count(self, before: dict[NodeId, FarNode], found: dict[NodeId, FarNode]) -> None:
         """Keep the census, on change."""
@@ -213,12 +218,21 @@ class FarNodes:
             self._census.change(node.counted, after)
             node.counted = after
 
-    def _show(self, cell: int, before: Collection[NodeId], found: dict[NodeId, FarNode]) -> None:
+    def _show(
+        self,
+        cell: int,
+        before: Collection[NodeId],
+        found: dict[NodeId, FarNode],
+        seats: Mapping[int, NodeId],
+    ) -> None:
         view = self._snapshots.current.cells.get(cell)
         shown = view.nodes if view is not None else {}
         wanted = {node.index: node.facts() for node in found.values()}
         for index, facts in shown.items():
-            if facts.node_id not in before and facts.node_id not in found:
-                wanted[index] = facts  # One of ours.
+            if facts.node_id in before or facts.node_id in found:
+                continue
+            # One of ours. In a cell that lost its memory its place may be another's by now.
+            if seats.get(index, facts.node_id) == facts.node_id:
+                wanted[index] = facts
         if wanted != shown:
             self._snapshots.replace(CellView.of(cell, wanted.values()))

@@ -13,13 +13,16 @@ from dragoman.live.fleet.far_nodes import FarNodes
 from dragoman.live.fleet.health import HealthEvent, HealthRules
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.roll import Roll
-from dragoman.live.ledger import Ledger, NodeLost
+from dragoman.live.ledger import Cold, Ledger, NodeLost, NotSeated, Stale
 from dragoman.observability import get_logger, yielding
 
 log = get_logger("dragoman.fleet")
 
 TICK_SECONDS = 0.5
 FORGOTTEN_A_TICK = 1_000
+
+_INSIST_SECONDS = 1.0
+"""Between two tries to tell a ledger that cannot be reached of a node that is lost."""
 
 
 class Leaving:
@@ -120,8 +123,19 @@ class Leaving:
     async def _lose_after(self, seconds: float, node: Node) -> None:
         """When the grace is over; a node that came back has another connection by then."""
         await asyncio.sleep(seconds)
-        answer = await self._ledger.lose(node.cell, node.sender)
+        answer = await self._lose(node)
         if isinstance(answer, NodeLost):
             self._roll.told_others(node)
             self._roll.port.freed(answer.freed)
             await self._roll.port.lost(node.cell, answer.lost)
+
+    async def _lose(self, node: Node) -> NodeLost | Stale | NotSeated | Cold:
+        """Nobody else gives up what the node held before its time: insist."""
+        while True:
+            try:
+                return await self._ledger.lose(node.cell, node.sender)
+            except errors.DependencyDown as down:
+                log.warning_limited(
+                    "node_not_lost", key="lose", every_seconds=10, error=down.message
+                )
+            await asyncio.sleep(_INSIST_SECONDS)

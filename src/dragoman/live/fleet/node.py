@@ -103,10 +103,12 @@ class Node:
         return self.health.state is not NodeHealth.OFFLINE
 
     def left_for(self, owner: Owner) -> bool:
-        """Whether another connection, a newer one, owns the node's seat."""
-        # A seat that its own connection took again has a newer epoch, too.
-        mine = self.owner
-        return owner.epoch > mine.epoch and owner.connection_id != mine.connection_id
+        """Whether another connection owns the node's seat, a newer one or one that is left."""
+        if owner.connection_id == self.owner.connection_id:
+            # A seat that its own connection took again has a newer epoch, too.
+            return False
+        # Epochs begin anew in a ledger that lost its memory: who is gone cannot go by them.
+        return owner.epoch > self.owner.epoch or not self.online
 
     def take(self, heartbeat: NodeHeartbeat, threshold_percent: float) -> None:
         """Take over what a heartbeat says has changed."""

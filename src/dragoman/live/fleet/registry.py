@@ -175,8 +175,16 @@ class Registry:
 
     async def disconnected(self, node: Node) -> None:
         """A node's socket is gone. One that came back over a newer socket is not touched."""
-        if self._leaving.gone(node):
+        if not self._leaving.gone(node):
+            return
+        try:
             await self._ledger.disconnect(node.cell, node.sender)
+        except errors.DependencyDown as down:
+            # It is offline in the ledger, too, when its grace is over.
+            log.warning_limited(
+                "node_not_disconnected", key="disconnect", every_seconds=10, error=down.message
+            )
+        else:
             self._roll.told_others(node)
 
     async def beat(self, node: Node, heartbeat: NodeHeartbeat) -> None:
@@ -267,15 +275,18 @@ class Registry:
 
     def take_cell(self, record: CellRecord) -> None:
         """A cell was read: its nodes may be connected elsewhere, or changed there."""
-        ours: set[NodeId] = set()
+        ours: dict[NodeId, Node] = {}
         for seat in record.seats:
             node = self._nodes.get(seat.node_id)
             if node is not None and node.left_for(seat.owner):
                 self._leaving.moved_away(node)
             elif node is not None:
-                ours.add(seat.node_id)
+                ours[seat.node_id] = node
         if self.far.take(record, ours):
             self._roll.port.wake()
+        for seat in record.seats:
+            if seat.node_id in ours:
+                self._roll.show_in_its_seat(ours[seat.node_id], record.cell, seat.index)
 
     def superseded(self, node_id: NodeId, owner: Owner) -> None:
         """A node left this connection for one of another instance."""

@@ -81,6 +81,13 @@ class Roll:
         if node.health.state is NodeHealth.READY:
             self.port.wake()
 
+    def show_in_its_seat(self, node: Node, cell: int, index: int) -> None:
+        """Show the node again, if somebody else was thought to have its seat."""
+        view = self._snapshots.current.cells.get(cell)
+        shown = view.indexes.get(node.node_id) if view is not None else None
+        if (node.cell, node.index) == (cell, index) and shown != index:
+            self.show(node)
+
     def hide(self, node_id: NodeId, cell: int, index: int) -> None:
         """Take the node out of the snapshot, unless another one has its place by now."""
         view = self._snapshots.current.cells.get(cell)

@@ -59,8 +59,10 @@ class CellView:
         return view
 
     def with_node(self, facts: NodeFacts) -> CellView:
-        """The cell with one node added or changed."""
-        view = self.without_node(facts.index)
+        """The cell with one node added or changed; it may have had another place before."""
+        view = self.without_node(self.indexes.get(facts.node_id, facts.index))
+        if facts.index in view.nodes:
+            view = view.without_node(facts.index)
         view._add(facts)
         return view
 

@@ -1,0 +1,46 @@
+"""Running schedules by their seeds: so many of them in each test, or one again."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+
+import pytest
+
+AT_A_TIME = 10
+"""How many schedules a test runs: few enough for the time a test may take on a busy machine."""
+
+ONLY = os.environ.get("DRAGOMAN_CHAOS_SEED")
+
+all_but_one = pytest.mark.skipif(ONLY is not None, reason="one schedule is replayed")
+one_again = pytest.mark.skipif(
+    ONLY is None, reason="DRAGOMAN_CHAOS_SEED names the schedule to replay"
+)
+
+
+def shares(schedules: int) -> Sequence[range]:
+    """The seeds of so many schedules, or of as many as DRAGOMAN_CHAOS_SCHEDULES asks for."""
+    count = int(os.environ.get("DRAGOMAN_CHAOS_SCHEDULES", schedules))
+    return [range(first, min(first + AT_A_TIME, count)) for first in range(0, count, AT_A_TIME)]
+
+
+def named(seeds: range) -> str:
+    return f"{seeds.start}-{seeds.stop - 1}"
+
+
+def run_all(run_schedule: Callable[[int], object], seeds: Sequence[int], test: str) -> None:
+    """Run schedules; one that fails tells how it is had again."""
+    for seed in seeds:
+        try:
+            run_schedule(seed)
+        except (Exception, asyncio.CancelledError) as error:
+            error.add_note(
+                f"Schedule {seed} failed. Replay it: DRAGOMAN_CHAOS_SEED={seed} .venv/bin/pytest"
+                f" -n 0 {test}"
+            )
+            raise
+
+
+def run_one_again(run_schedule: Callable[[int], object], test: str) -> None:
+    run_all(run_schedule, [int(ONLY or 0)], test)
