@@ -8,10 +8,13 @@ beginning of the run and at its end.
 from __future__ import annotations
 
 import asyncio
+import math
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from statistics import mean
 from typing import Any, ParamSpec, TypeVar
 
 import uvloop
@@ -39,6 +42,8 @@ Returned = TypeVar("Returned")
 _LOOK_SECONDS = 1.0
 _SHARE = 10
 """The first and the last of so many parts of the steps are compared."""
+_MOST_AVERAGES = 1_000
+_STEP = 1.02
 
 
 async def echo(text: str) -> str:
@@ -46,10 +51,17 @@ async def echo(text: str) -> str:
 
 
 class Costs:
-    """The CPU time of each call of a function, on the thread that makes it."""
+    """The CPU time of each call of a function, on the thread that makes it.
+
+    Kept as averages of as many calls in a row as makes the list short, so that what is measured
+    is not the memory of the measurement.
+    """
 
     def __init__(self) -> None:
-        self.us: list[float] = []
+        self._averages: list[float] = []
+        self._calls_in_one = 1
+        self._sum_us = 0.0
+        self._calls = 0
 
     def of(self, function: Callable[Given, Returned]) -> Callable[Given, Returned]:
         def timed(*args: Given.args, **kwargs: Given.kwargs) -> Returned:
@@ -57,28 +69,45 @@ class Costs:
             try:
                 return function(*args, **kwargs)
             finally:
-                self.us.append((time.thread_time() - began) * 1e6)
+                self._add((time.thread_time() - began) * 1e6)
 
         return timed
 
     def at_both_ends(self) -> tuple[float, float]:
         """What a call cost on average, in the first part of them and in the last."""
-        part = max(1, len(self.us) // _SHARE)
-        first, last = self.us[:part], self.us[-part - 1 : -1] or self.us[-1:]
-        return sum(first) / len(first), sum(last) / len(last)
+        part = max(1, len(self._averages) // _SHARE)
+        return mean(self._averages[:part]), mean(self._averages[-part:])
+
+    def _add(self, us: float) -> None:
+        self._sum_us += us
+        self._calls += 1
+        if self._calls < self._calls_in_one:
+            return
+        self._averages.append(self._sum_us / self._calls)
+        self._sum_us, self._calls = 0.0, 0
+        if len(self._averages) == _MOST_AVERAGES:
+            pairs = zip(self._averages[::2], self._averages[1::2], strict=True)
+            self._averages = [mean(pair) for pair in pairs]
+            self._calls_in_one *= 2
 
 
 class Refills:
-    """Stands where a histogram does, and keeps every value."""
+    """Stands where a histogram does, with much finer steps."""
 
     def __init__(self) -> None:
-        self.seconds: list[float] = []
+        self._counts: Counter[int] = Counter()
+        """By the number of steps of two percent above a microsecond."""
 
     def observe(self, seconds: float) -> None:
-        self.seconds.append(seconds)
+        self._counts[round(math.log(max(seconds, 1e-6) / 1e-6, _STEP))] += 1
 
     def ms(self, share: float) -> float:
-        return sorted(self.seconds)[int(len(self.seconds) * share)] * 1000
+        seen, wanted = 0, share * self._counts.total()
+        for steps, count in sorted(self._counts.items()):
+            seen += count
+            if seen >= wanted:
+                return 1e-3 * _STEP**steps
+        return 0.0
 
 
 async def measure(items: int, folder: Path) -> Measured:

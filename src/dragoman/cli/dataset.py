@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.lab.printing import JsonOption, console, print_json
 
 app = typer.Typer(
     name="dataset", help="Import, list, show and export datasets.", no_args_is_help=True
@@ -43,7 +45,10 @@ def import_command(
     token: TokenOption = None,
 ) -> None:
     """Make a dataset of a file, or the next version of the dataset that has the name."""
-    schema_text = None if schema is None else schema.read_text(encoding="utf-8")
+    try:
+        schema_text = None if schema is None else schema.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise typer.BadParameter(f"{schema} is not UTF-8", param_hint="--schema") from None
 
     async def work(lab: LabClient) -> None:
         made = await lab.import_dataset(file, name, format_=file_format, schema=schema_text)
@@ -52,24 +57,31 @@ def import_command(
             f"({made.version_id})."
         )
 
-    with_lab(Way(url, data_dir, token), work)
+    with_lab(Way(url, data_dir, token, new=True), work)
 
 
 @app.command("list")
 def list_command(
-    url: UrlOption = None, data_dir: DataDirOption = None, token: TokenOption = None
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
 ) -> None:
     """Show every dataset with its latest version."""
 
     async def work(lab: LabClient) -> None:
+        found = await lab.datasets()
+        if as_json:
+            print_json(found)
+            return
         table = Table("name", "version", "items", "made", "dataset_id", box=None)
-        for one in await lab.datasets():
+        for one in found:
             latest = one.latest
             table.add_row(
                 *(Text(one.name), str(latest.version), str(latest.items)),
                 *(latest.created_at, one.dataset_id),
             )
-        Console().print(table)
+        console().print(table)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -77,6 +89,7 @@ def list_command(
 @app.command("show")
 def show_command(
     name: NameArgument,
+    as_json: JsonOption = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
@@ -85,17 +98,21 @@ def show_command(
 
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
+        versions = await lab.versions(found.dataset_id)
+        if as_json:
+            print_json({"dataset": found, "versions": versions})
+            return
         typer.echo(f"{found.name} ({found.dataset_id}), made {found.created_at}")
         columns = found.latest.schema.get("properties", {})
         for column, kind in columns.items():
             typer.echo(f"  {column}: {kind.get('type', 'anything')}")
         table = Table("version", "items", "most turns", "made", "version_id", box=None)
-        for version in await lab.versions(found.dataset_id):
+        for version in versions:
             table.add_row(
                 *(str(version.version), str(version.items), str(version.max_turns)),
                 *(version.created_at, version.version_id),
             )
-        Console().print(table)
+        console().print(table)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -120,16 +137,31 @@ def export_command(
 
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
-        pieces = lab.export(found.dataset_id, version, file_format)
         if out is None:
-            async for piece in pieces:
-                sys.stdout.buffer.write(piece)
+            await lab.export(found.dataset_id, version, file_format, sys.stdout.buffer.write)
             return
-        # Opened at the first piece: what is refused leaves no empty file behind.
-        async for piece in pieces:
-            with out.open("ab") as file:
-                file.write(piece)
+        with _whole_file(out) as file:
+            await lab.export(found.dataset_id, version, file_format, file.write)
 
     if out is not None and out.exists():
         raise typer.BadParameter(f"{out} exists already; name another file", param_hint="--out")
     with_lab(Way(url, data_dir, token), work)
+
+
+@contextmanager
+def _whole_file(path: Path) -> Iterator[BinaryIO]:
+    """A file that is there once it is whole; what is refused or breaks off leaves none behind."""
+    part = path.with_name(f"{path.name}.part")
+    try:
+        file = part.open("xb")
+    except OSError as error:
+        raise typer.BadParameter(
+            f"{part} cannot be written ({error.strerror})", param_hint="--out"
+        ) from None
+    try:
+        with file:
+            yield file
+        part.rename(path)
+    except BaseException:
+        part.unlink()
+        raise

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,10 @@ from dragoman.errors import InvalidFilter
 from dragoman.lab.model import JsonValue
 
 MAX_DEPTH = 50
+MAX_PARTS = 500
+"""Conditions, `and`s, `or`s and `not`s in one filter: no database takes any number of them."""
+MAX_VALUES = 10_000
+"""In all the lists of a filter together."""
 
 SCORE = "score."
 """What the fields of scores begin with; the evaluator's name follows."""
@@ -35,6 +39,7 @@ class Op(StrEnum):
     NOT_NULL = "not_null"
 
 
+_WORDS = ("and", "or", "not")
 _WITHOUT_VALUE = frozenset({Op.IS_NULL, Op.NOT_NULL})
 _LISTS = frozenset({Op.IN, Op.NOT_IN})
 _SAME = frozenset({Op.EQUAL, Op.NOT_EQUAL}) | _LISTS | _WITHOUT_VALUE
@@ -73,78 +78,93 @@ EVERYTHING = AllOf(())
 """The filter that every row passes."""
 
 
-def parse_filter(tree: Mapping[str, JsonValue] | None) -> Filter:
-    """The filter that a caller wrote; `InvalidFilter` names what does not fit."""
-    return EVERYTHING if tree is None else _parse(tree, 1)
+def parse_filter(tree: JsonValue | Mapping[str, JsonValue]) -> Filter:
+    """The filter that a caller wrote; `InvalidFilter` names the part that does not fit."""
+    return EVERYTHING if tree is None else _Reader().read(tree, "filter", 1)
 
 
-def _parse(tree: JsonValue | Mapping[str, JsonValue], depth: int) -> Filter:
-    if depth > MAX_DEPTH:
-        raise InvalidFilter(f"The filter is nested deeper than {MAX_DEPTH} levels.")
-    if not isinstance(tree, Mapping):
-        raise InvalidFilter("A filter is an object: a condition, or `and`, `or` or `not`.")
-    if "field" in tree:
-        return _condition(tree)
-    if len(tree) != 1 or (word := next(iter(tree))) not in _COMBINED:
-        raise InvalidFilter(
-            f"A filter has one of `and`, `or`, `not`, or a `field`; this has {sorted(tree)}."
+class _Reader:
+    """Reads a tree, and keeps count of how much there is to it."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+        self._values = 0
+
+    def read(self, tree: JsonValue | Mapping[str, JsonValue], where: str, depth: int) -> Filter:
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise _refused("filter", f"it has more than {MAX_PARTS} parts")
+        if depth > MAX_DEPTH:
+            raise _refused("filter", f"it is nested deeper than {MAX_DEPTH} levels")
+        if not isinstance(tree, Mapping):
+            raise _refused(where, "a filter is an object: a condition, or `and`, `or` or `not`")
+        if "field" in tree:
+            return self._condition(tree, where)
+        if len(tree) != 1 or (word := next(iter(tree))) not in _WORDS:
+            raise _refused(
+                where, f"it has one of `and`, `or`, `not`, or a `field`; this has {sorted(tree)}"
+            )
+        inside, given = f"{where}.{word}", tree[word]
+        if word == "not":
+            return Not(self.read(given, inside, depth + 1))
+        if not isinstance(given, list):
+            raise _refused(inside, "`and` and `or` take a list of filters")
+        parts = tuple(
+            self.read(part, f"{inside}[{number}]", depth + 1) for number, part in enumerate(given)
         )
-    return _COMBINED[word](tree[word], depth + 1)
+        return AllOf(parts) if word == "and" else OneOf(parts)
+
+    def _condition(self, tree: Mapping[str, JsonValue], where: str) -> Condition:
+        unknown = sorted(set(tree) - {"field", "op", "value"})
+        if unknown:
+            raise _refused(where, f"it has field, op and value; {unknown[0]!r} means nothing")
+        field = tree["field"]
+        allowed, value_type, name = _kind(field, where)
+        try:
+            op = Op(str(tree.get("op", "")))
+        except ValueError:
+            raise _refused(
+                f"{where}.op", f"{tree.get('op')!r} is not known; known are {', '.join(Op)}"
+            ) from None
+        if op not in allowed:
+            offered = ", ".join(sorted(allowed))
+            raise _refused(
+                f"{where}.op", f"{field} cannot be compared with `{op}`; use one of {offered}"
+            )
+        return Condition(str(field), op, self._value(tree, op, value_type, name, where))
+
+    def _value(
+        self, tree: Mapping[str, JsonValue], op: Op, value_type: Any, name: str, where: str
+    ) -> JsonValue:
+        where = f"{where}.value"
+        given = tree.get("value")
+        if op in _WITHOUT_VALUE:
+            if given is not None:
+                raise _refused(where, f"`{op}` takes no value")
+            return None
+        if op in _LISTS:
+            value_type, name = list[value_type], f"a list; each of its values must be {name}"
+            self._values += len(given) if isinstance(given, list) else 0
+            if self._values > MAX_VALUES:
+                raise _refused(where, f"a filter lists at most {MAX_VALUES:,} values")
+        try:
+            checked: JsonValue = msgspec.convert(given, value_type)
+        except msgspec.ValidationError:
+            raise _refused(where, f"the value for {tree['field']} must be {name}") from None
+        return checked
 
 
-def _parts(given: JsonValue, depth: int) -> tuple[Filter, ...]:
-    if not isinstance(given, list):
-        raise InvalidFilter("`and` and `or` take a list of filters.")
-    return tuple(_parse(part, depth) for part in given)
-
-
-_COMBINED: Mapping[str, Callable[[JsonValue, int], Filter]] = {
-    "and": lambda given, depth: AllOf(_parts(given, depth)),
-    "or": lambda given, depth: OneOf(_parts(given, depth)),
-    "not": lambda given, depth: Not(_parse(given, depth)),
-}
-
-
-def _condition(tree: Mapping[str, JsonValue]) -> Condition:
-    unknown = sorted(set(tree) - {"field", "op", "value"})
-    if unknown:
-        raise InvalidFilter(f"A condition has field, op and value; {unknown[0]!r} means nothing.")
-    field = tree["field"]
-    known = _kind(field)
-    try:
-        op = Op(str(tree.get("op", "")))
-    except ValueError:
-        raise InvalidFilter(
-            f"The operator {tree.get('op')!r} is not known; known are {', '.join(Op)}."
-        ) from None
-    allowed, value_type, name = known
-    if op not in allowed:
-        raise InvalidFilter(
-            f"{field} cannot be compared with `{op}`; use one of {', '.join(sorted(allowed))}."
-        )
-    return Condition(str(field), op, _checked(tree, op, value_type, name))
-
-
-def _kind(field: JsonValue) -> tuple[frozenset[Op], Any, str]:
+def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], Any, str]:
     """What the field may be compared by and with."""
     if field in ("status", "error_code"):
         return _SAME, str, "text"
     if isinstance(field, str) and field.startswith(SCORE) and len(field) > len(SCORE):
         return _ORDERED, float, "a number"
-    raise InvalidFilter(
-        f"Results cannot be filtered by {field!r}; use status, error_code or score.NAME."
+    raise _refused(
+        f"{where}.field",
+        f"results cannot be filtered by {field!r}; use status, error_code or score.NAME",
     )
 
 
-def _checked(tree: Mapping[str, JsonValue], op: Op, value_type: Any, name: str) -> JsonValue:
-    if op in _WITHOUT_VALUE:
-        if "value" in tree:
-            raise InvalidFilter(f"`{op}` takes no value.")
-        return None
-    if op in _LISTS:
-        value_type, name = list[value_type], f"a list; each of its values must be {name}"
-    try:
-        checked: JsonValue = msgspec.convert(tree.get("value"), value_type)
-    except msgspec.ValidationError:
-        raise InvalidFilter(f"The value for {tree['field']} must be {name}.") from None
-    return checked
+def _refused(where: str, why: str) -> InvalidFilter:
+    return InvalidFilter(f"`{where}` does not fit: {why}.", details={"field": where})

@@ -64,7 +64,7 @@ class EvaluatorSpec(msgspec.Struct, frozen=True):
     settings: dict[str, JsonValue] = {}
 
 
-class Budget(msgspec.Struct, frozen=True):
+class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What an experiment may use up; None: as much as its tenant has."""
 
     tokens: int | None = None

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman.errors import NotFound
 from dragoman.ids import TenantId
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import Experiment, ExperimentId, ItemId, ResultRow, RunId
-from dragoman.lab.repository import aggregates, experiments, results, runs
+from dragoman.lab.repository import aggregates, experiments, ordering, results, runs
 from dragoman.store import Connection, Store
 
 Aggregate = aggregates.Aggregate
 Aggregates = aggregates.Aggregates
-Place = results.Place
-Sorting = results.Sorting
+Place = ordering.Place
+Sorting = ordering.Sorting
 
 
 class Results:
@@ -38,8 +40,9 @@ class Results:
 
         def read(connection: Connection) -> tuple[list[ResultRow], Place | None]:
             found, run = _asked_for(connection, tenant, experiment_id, run_id)
-            shown = results.shown_turns(found.experiment_id, run)
-            return results.result_page(connection, shown, wanted, sorting, after, most)
+            return results.result_page(
+                connection, found.experiment_id, run, wanted, sorting, after, most
+            )
 
         return await self._store.read(read)
 
@@ -61,11 +64,19 @@ class Results:
 
         def read(connection: Connection) -> Aggregates:
             found, run = _asked_for(connection, tenant, experiment_id, run_id)
-            return aggregates.aggregates_of(
+            reached = aggregates.aggregates_of(
                 connection, found.experiment_id, run_id=run, wanted=wanted
             )
+            return _with_every_score(reached, found)
 
         return await self._store.read(read)
+
+
+def _with_every_score(reached: Aggregates, experiment: Experiment) -> Aggregates:
+    """The aggregates with a score for every evaluator, also for those without a value yet."""
+    names = [evaluator.name for evaluator in experiment.spec.evaluators]
+    scores = {name: reached.scores.get(name, aggregates.NO_SCORES) for name in names}
+    return msgspec.structs.replace(reached, scores=scores)
 
 
 def _asked_for(

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, OWNER, Bench, output, over
 
-from dragoman.lab.model import Item
+from dragoman.lab.model import Item, ItemId
 from dragoman.lab.repository import (
     Lease,
     dispatching,
     ending,
+    experiments,
     giving_up,
     items,
     reusing,
@@ -245,6 +248,58 @@ def test_what_is_used_up_is_counted_once(bench: Bench) -> None:
 
     stats = bench.read(lambda c: ending.experiment_totals(c, EXPERIMENT))
     assert (stats.tokens, stats.cost) == (7, 0.5)
+
+
+@pytest.mark.parametrize("again", [Mode.RETRY_ALL, Mode.FAIL_RETRY, Mode.RETRY_ITEMS])
+def test_an_experiment_that_is_over_stands_as_its_items_do(bench: Bench, again: Mode) -> None:
+    ids = bench.with_items(3)
+
+    def carry_out(mode: Mode, item_ids: list[ItemId], **selection: Any) -> None:
+        run = bench.new_run(mode)
+        bench.start(run, **selection)
+        bench.dispatch(run)
+        for lease in bench.take(run, item_ids):
+            failed = lease.item_id == ids[0]
+            bench.finish(lease, ItemStatus.FAIL if failed else ItemStatus.SUCCESS)
+        bench.archive(run)
+        assert bench.write(lambda c: ending.end(c, run.run_id, 9)) is not None
+        over = bench.read(lambda c: runs.find_run(c, run.run_id))
+        kept = bench.read(lambda c: ending.experiment_totals(c, EXPERIMENT, over))
+        assert kept == bench.read(lambda c: ending.experiment_totals(c, EXPERIMENT))
+        assert (kept.success, kept.fail) == (2, 1)
+
+    carry_out(Mode.SUBMIT, ids)
+    if again is Mode.RETRY_ALL:
+        carry_out(again, ids)
+    elif again is Mode.FAIL_RETRY:
+        carry_out(again, ids[:1], unfinished_only=True)
+    else:
+        carry_out(again, ids[:1], named=tuple(ids[:1]))
+
+
+def test_an_experiment_is_deleted_with_everything_that_its_runs_left(bench: Bench) -> None:
+    ids = bench.with_items(2)
+    for _ in range(2):
+        run = bench.new_run(Mode.RETRY_ALL)
+        bench.start(run)
+        bench.dispatch(run)
+        for lease in bench.take(run, ids):
+            bench.finish(lease)
+        bench.archive(run)
+    records = ("target_record", "evaluator_record")
+    for table in records:
+        belong_to_another = sa.text(
+            f"UPDATE {table} SET run_id = 'r', id = 'r/1/i/0' "
+            f"WHERE id = (SELECT min(id) FROM {table})"
+        )
+        bench.write(lambda c: c.execute(belong_to_another).close())  # noqa: B023
+
+    bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
+
+    for table in ("turn_score", "turn_run_log", "item_run_log", "turn_result", "item_result"):
+        assert bench.rows(f"SELECT * FROM {table}") == []
+    for table in records:
+        assert bench.rows(f"SELECT id FROM {table}") == [("r/1/i/0",)], "another experiment's"
 
 
 def test_a_try_that_is_not_the_last_leaves_the_item_with_its_worker(bench: Bench) -> None:

@@ -9,10 +9,17 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
-from tests.contract.lab_repository.bench import Bench
+from tests.contract.lab_repository.bench import EXPERIMENT, Bench
 
 from dragoman.lab.model import Run
-from dragoman.lab.repository import archiving, dispatching, ending, giving_up, items
+from dragoman.lab.repository import (
+    archiving,
+    dispatching,
+    ending,
+    experiments,
+    giving_up,
+    items,
+)
 from dragoman.lab.repository.tables import item_run_log
 from dragoman.store import Connection
 
@@ -34,7 +41,7 @@ class Explained(sa.Executable, sa.ClauseElement):
 
     inherit_cache = False
 
-    def __init__(self, statement: sa.Select[Any]) -> None:
+    def __init__(self, statement: sa.Select[Any] | sa.Delete) -> None:
         self.statement = statement
 
 
@@ -83,6 +90,33 @@ def test_a_scan_finds_its_rows_by_their_state(bench: Bench, scan: str) -> None:
         assert INDEX in plan, plan
         assert "result_state" in plan, plan
         assert "Seq Scan" not in plan, plan
+
+
+def test_deleting_an_experiment_reads_nothing_of_others_while_the_writer_waits(
+    bench: Bench,
+) -> None:
+    ids = bench.with_items(1)
+    run = bench.new_run()
+    bench.start(run)
+    bench.dispatch(run)
+    bench.finish(bench.take(run, ids)[0])
+    plans: list[str] = []
+
+    class ExplainingDeletes(Connection):
+        def execute(self, statement: Any, parameters: Any = None) -> Any:
+            if isinstance(statement, sa.Delete):
+                found = super().execute(Explained(statement), parameters).all()
+                plans.append("\n".join(str(row[-1]) for row in found))
+            return super().execute(statement, parameters)
+
+    def delete(connection: Connection) -> None:
+        explaining = ExplainingDeletes(connection._connection)
+        experiments.delete_experiment(explaining, EXPERIMENT)
+
+    bench.write(delete)
+    assert len(plans) == 11
+    if bench.read(lambda c: c.dialect) == "sqlite":  # others read beside their writers
+        assert [plan for plan in plans if "SCAN" in plan] == []
 
 
 def _add_archived(connection: Connection, run: Run) -> None:

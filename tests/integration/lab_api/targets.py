@@ -16,6 +16,17 @@ def picky(said: str) -> str:
     return said
 
 
+_refused_before: set[str] = set()
+
+
+def second_time_lucky(said: str) -> str:
+    """Fails for what begins with an x, once."""
+    if said.startswith("x") and said not in _refused_before:
+        _refused_before.add(said)
+        raise ValueError("not yet")
+    return said
+
+
 async def endless(said: str) -> str:
     """Never answers."""
     await asyncio.Event().wait()

@@ -123,6 +123,7 @@ def test_a_form_that_makes_no_sense_is_refused_by_its_field(open_lab: OpenLab) -
     forms = [
         ({}, "name"),
         ({"name": "x" * 191}, "name"),
+        ({"name": "one\ntwo"}, "printable"),
         ({"name": "c", "format": "parquet"}, "format"),
         ({"name": "c", "schema": "{"}, "schema"),
         ({"name": "c", "colour": "red"}, "colour"),

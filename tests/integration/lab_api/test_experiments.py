@@ -50,6 +50,7 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"concurrency": 0}, "INVALID_MESSAGE", "concurrency"),
     ({"concurrency": "many"}, "INVALID_MESSAGE", "concurrency"),
     ({"colour": "red"}, "INVALID_MESSAGE", "colour"),
+    ({"budget": {"token": 100}}, "INVALID_MESSAGE", "token"),
     ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),
     ({"dataset_version_id": "v-nothing"}, "NOT_FOUND", "v-nothing"),
 ]
@@ -195,7 +196,8 @@ def test_the_kinds_tell_their_settings_and_an_evaluator_can_be_tried(open_lab: O
                 "$defs" in kind["schema"] or "properties" in kind["schema"] for kind in targets
             )
             trial = {"evaluator": {"kind": "exact", "reference": "meant"}, "turn": {"meant": "a"}}
-            for output, score in (("a", 1.0), ("b", 0.0)):
+            columns = {"other": "b", "output": "a"}
+            for output, score in (("a", 1.0), ("b", 0.0), (columns, 1.0), ({"only": "a"}, 1.0)):
                 tried = await lab.post("/evaluators/try", {**trial, "output": output})
                 assert (tried.status_code, tried.json()["score"]) == (200, score)
             wrong = await lab.post("/evaluators/try", {**trial, "turn": {}})

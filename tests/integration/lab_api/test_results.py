@@ -109,9 +109,49 @@ def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
                 await lab.post(f"{path}/results", {"filter": wrong}),
                 await lab.get(f"{path}/aggregates", filter=json.dumps(wrong)),
                 await lab.post(f"{path}/results", {"sort": [{"field": "colour"}]}),
+                await lab.post(f"{path}/results", {"filter": "status = fail"}),
+                await lab.get(f"{path}/aggregates", filter="{"),
+                await lab.get(f"{path}/aggregates", filter='{"and": []}, "limit": 3'),
             ):
                 assert refused.status_code == 422
                 assert refused.json()["error"]["code"] == "INVALID_FILTER"
+
+    asyncio.run(scenario())
+
+
+async def paged(lab: Asker, experiment_id: str, **order: Any) -> list[str]:
+    """What was said, row by row, fetched three rows at a time."""
+    found: list[str] = []
+    cursor = None
+    while True:
+        asked = {"limit": 3, "cursor": cursor, **order}
+        page = (await lab.post(f"/experiments/{experiment_id}/results", asked)).json()
+        found += said(page["items"])
+        cursor = page["next"]
+        if cursor is None:
+            return found
+
+
+SORTABLE = ("item_id", "status", "error_code", "latency_ms", "tokens", "cost", "score.exact")
+
+
+def test_a_zero_character_is_found_nowhere_and_breaks_nothing(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            path = f"/experiments/{experiment_id}"
+            odd = {"field": "status", "op": "=", "value": "a\0b"}
+            retried = {"mode": "retry_items", "item_ids": ["i\0"]}
+            for asked in (
+                await lab.post(f"{path}/results", {"filter": odd}),
+                await lab.post(f"{path}/results", {"run_id": "r\0"}),
+                await lab.post(f"{path}/runs", retried),
+                await lab.get("/experiments/a%00b"),
+                await lab.get("/datasets", name="a\0b"),
+            ):
+                # One database looks and finds nothing, the other says that it cannot look.
+                assert asked.status_code in (200, 404, 422), asked.text
+                assert not asked.json().get("items")
 
     asyncio.run(scenario())
 
@@ -127,18 +167,60 @@ def test_rows_are_sorted_and_come_in_pages_without_gaps(open_lab: OpenLab) -> No
             downwards = [{"field": "score.exact", "order": "desc"}]
             best_first = said(await rows_of(lab, experiment_id, sort=downwards))
             assert best_first[-2:] == ["b", "xc"]
-            for sort in ([], by_score, downwards):
+            orders: list[list[dict[str, str]]] = [
+                [],
+                *(
+                    [{"field": field, "order": way}]
+                    for field in SORTABLE
+                    for way in ("asc", "desc")
+                ),
+                [{"field": "score.has it"}, {"field": "error_code"}, {"field": "latency_ms"}],
+            ]
+            for sort in orders:
                 whole = said(await rows_of(lab, experiment_id, sort=sort))
-                paged: list[str] = []
-                cursor = None
-                while True:
-                    order = {"sort": sort, "limit": 3, "cursor": cursor}
-                    page = (await lab.post(f"/experiments/{experiment_id}/results", order)).json()
-                    paged += said(page["items"])
-                    cursor = page["next"]
-                    if cursor is None:
-                        break
-                assert paged == whole
+                assert sorted(whole) == sorted(WORDS)
+                assert await paged(lab, experiment_id, sort=sort) == whole, sort
+            wrong = {"field": "score.exact", "op": "<", "value": 1}
+            assert await paged(lab, experiment_id, sort=downwards, filter=wrong) == ["b"]
+
+    asyncio.run(scenario())
+
+
+def test_a_row_that_moves_between_two_pages_pushes_no_other_one_out(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            function = {"kind": "python", "function": f"{HERE}:second_time_lucky"}
+            rows = [{"said": f"{word} {id(lab)}", "meant": ""} for word in ("a", "b", "x")]
+            experiment_id = await lab.submit(
+                await lab.import_rows(rows), target=function, evaluators=[], retries=0
+            )
+            await lab.until_ended(experiment_id)
+            path = f"/experiments/{experiment_id}"
+            order = {"sort": [{"field": "status"}], "limit": 1}
+            first = (await lab.post(f"{path}/results", order)).json()
+            assert first["items"][0]["status"] == "fail"
+            await lab.post(f"{path}/runs", {"mode": "fail_retry"})
+            assert (await lab.until_ended(experiment_id))["stats"]["success"] == 3
+            rest = await rows_of(
+                lab, experiment_id, sort=order["sort"], cursor=first["next"], limit=10
+            )
+            assert [text[0] for text in said(rest)] == ["a", "b", "x"]
+
+    asyncio.run(scenario())
+
+
+def test_a_cursor_belongs_to_the_order_that_it_came_from(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            path = f"/experiments/{await ended_experiment(lab)}/results"
+            cursor = (await lab.post(path, {"limit": 3})).json()["next"]
+            other = {"limit": 3, "cursor": cursor, "sort": [{"field": "status"}]}
+            assert (await lab.post(path, other)).status_code == 422
+            cursor = (await lab.post(path, {**other, "cursor": None})).json()["next"]
+            other = {"limit": 3, "cursor": cursor, "sort": [{"field": "latency_ms"}]}
+            refused = await lab.post(path, other)
+            assert refused.status_code == 422
+            assert "sorted otherwise" in refused.json()["error"]["message"]
 
     asyncio.run(scenario())
 
@@ -172,6 +254,23 @@ def test_aggregates_amount_to_what_the_rows_say(open_lab: OpenLab) -> None:
             assert sum(bin_["count"] for bin_ in exact["histogram"]) == 7
             assert found["latency_ms"]["count"] == 7
             assert "pass_rate" not in found["latency_ms"]
+
+    asyncio.run(scenario())
+
+
+def test_every_evaluator_has_its_aggregate_also_when_it_judged_nothing(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(
+                await lab.import_rows([{"said": "x", "meant": "x"}]),
+                target={"kind": "python", "function": f"{HERE}:picky"},
+                retries=0,
+            )
+            assert (await lab.until_ended(experiment_id))["status"] == "failed"
+            found = (await lab.get(f"/experiments/{experiment_id}/aggregates")).json()
+            exact = found["scores"]["exact"]
+            assert (exact["count"], exact["errors"]) == (0, 0)
+            assert (exact["mean"], exact["pass_rate"]) == (None, None)
 
     asyncio.run(scenario())
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.integration.serve.server_process import DRAGOMAN, environment
 
 from dragoman.cli import main
 
@@ -49,9 +51,13 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / f"{module}.py").write_text(ANSWER)
     (tmp_path / "calls").touch()
     rows = [{"said": "a", "meant": "A"}, {"said": "b", "meant": "B"}, {"said": "x", "meant": "X"}]
-    (tmp_path / "cases.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "cases.jsonl").write_text("".join(map(jsonl, rows)))
     write_experiment(tmp_path, needed=0.9)
     return tmp_path
+
+
+def jsonl(row: dict[str, str]) -> str:
+    return json.dumps(row) + "\n"
 
 
 def write_experiment(folder: Path, needed: float) -> None:
@@ -125,6 +131,105 @@ def test_a_file_that_makes_no_sense_is_bad_usage(
     (folder / "exp.toml").write_text(text)
     assert main(["experiment", "run", "exp.toml"]) == 2
     assert word in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "word"),
+    [
+        ("concurrency = 2", "concurrency = 0", "concurrency is 0"),
+        ('reference = "meant"', 'reference = "sung"', "sung"),
+        ('file = "cases.jsonl"', 'name = "nothing"', "no dataset 'nothing'"),
+        ('"exact.mean"', '"exactly.mean"', "names no evaluator"),
+        ("retries = 0", "retries = 0\n[budget]\ntoken = 100", "token"),
+    ],
+)
+def test_a_file_that_the_lab_refuses_is_bad_usage_too(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, instead: str, word: str
+) -> None:
+    file = folder / "exp.toml"
+    file.write_text(file.read_text().replace(line, instead))
+    assert main(["experiment", "run", "exp.toml"]) == 2
+    told = capsys.readouterr().err
+    assert "exp.toml: " in told
+    assert word in told
+
+
+def test_items_that_are_named_are_tried_again(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["experiment", "run", "exp.toml"])
+    capsys.readouterr()
+    assert main(["experiment", "results", "shouting", "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)[0]["item_id"]
+    assert main(["experiment", "retry", "shouting", "--item", first]) == 0
+    assert sorted(calls(folder)) == ["a", "a", "b", "x"]
+    assert main(["experiment", "retry", "shouting", "--mode", "retry_items"]) == 2
+    assert "--item" in capsys.readouterr().err
+    assert main(["experiment", "retry", "shouting", "--mode", "submit"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "word"),
+    [
+        (["--data-dir", "elsewhere"], 1, "no lab in"),
+        (["--url", "localhost"], 2, "http://"),
+        (["--url", "http://127.0.0.1:1", "--data-dir", "d"], 2, "one of them"),
+    ],
+)
+def test_a_lab_that_is_not_there_is_not_made_up(
+    folder: Path, capsys: pytest.CaptureFixture[str], options: list[str], code: int, word: str
+) -> None:
+    assert main(["experiment", "list", *options]) == code
+    assert word in capsys.readouterr().err
+    assert not (folder / "elsewhere").exists()
+
+
+def test_programs_read_json_and_whole_ids(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "cases that have a rather long name, as those of files with their hash do"
+    assert main(["dataset", "import", "cases.jsonl", "--name", name]) == 0
+    capsys.readouterr()
+    assert main(["dataset", "list", "--json"]) == 0
+    (listed,) = json.loads(capsys.readouterr().out)
+    assert main(["dataset", "show", name, "--json"]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["dataset"] == listed
+    assert [version["items"] for version in shown["versions"]] == [3]
+    assert main(["dataset", "list"]) == 0
+    assert listed["dataset_id"] in capsys.readouterr().out
+
+
+def test_an_export_that_nobody_reads_ends_quietly(folder: Path) -> None:
+    more_than_is_buffered = [{"said": "x" * 1000}] * 100
+    (folder / "cases.jsonl").write_text("".join(map(jsonl, more_than_is_buffered)))
+    assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
+    with subprocess.Popen(
+        [DRAGOMAN, "dataset", "export", "cases"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment(),
+    ) as export:
+        assert export.stdout is not None
+        assert export.stderr is not None
+        export.stdout.close()
+        assert export.stderr.read() == b""
+    assert export.returncode == 1
+
+
+def test_an_export_that_fails_leaves_no_file(folder: Path) -> None:
+    (folder / "talk.jsonl").write_text('{"turns": [{"said": "a"}, {"said": "b"}]}\n')
+    assert main(["dataset", "import", "talk.jsonl", "--name", "talk"]) == 0
+    assert main(["dataset", "export", "talk", "--format", "csv", "--out", "talk.csv"]) == 1
+    assert not list(folder.glob("talk.csv*"))
+    assert main(["dataset", "export", "talk", "--out", "no/where.jsonl"]) == 2
+
+
+def test_a_schema_that_is_no_text_is_refused(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "schema.json").write_bytes(b"\xff\xfe")
+    options = ["--name", "cases", "--schema", "schema.json"]
+    assert main(["dataset", "import", "cases.jsonl", *options]) == 2
+    assert "not UTF-8" in capsys.readouterr().err
 
 
 def test_datasets_are_imported_listed_shown_and_exported(

@@ -73,6 +73,9 @@ def test_what_cannot_work_is_refused_with_the_reason(tmp_path: Path) -> None:
         lab.run(dataset="nothing.jsonl", target=shout, data_dir=tmp_path)
     with pytest.raises(DatasetInvalid, match="line 1"):
         lab.run(dataset=tmp_path / "broken.jsonl", target=shout, data_dir=tmp_path)
+    odd: Any = [*ROWS, {"said": object()}]
+    with pytest.raises(DatasetInvalid, match="Row 3"):
+        lab.run(dataset=odd, target=shout, data_dir=tmp_path)
     with pytest.raises(SchemaMismatch, match="nothing"):
         lab.run(
             dataset=ROWS,

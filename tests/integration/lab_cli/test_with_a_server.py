@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import signal
 import subprocess
 import sys
@@ -86,7 +87,7 @@ def test_one_interrupt_stops_keeps_what_is_done_and_says_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_files(tmp_path)
-    command: list[str | Path] = [DRAGOMAN, "experiment", "run", "slow.toml", "--data-dir", "data"]
+    command = [str(DRAGOMAN), "experiment", "run", "slow.toml", "--data-dir", "my data"]
     started = subprocess.Popen(
         command,
         cwd=tmp_path,
@@ -106,11 +107,44 @@ def test_one_interrupt_stops_keeps_what_is_done_and_says_how_to_go_on(
     assert started.returncode == 130
     assert "1 items are done and kept" in errors
     again = errors.rpartition("To go on: ")[2].strip()
-    assert again == "dragoman experiment run slow.toml --data-dir data"
+    assert again == "dragoman experiment run slow.toml --data-dir 'my data'"
     (tmp_path / "go on").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
-    assert main(again.split()[1:]) == 0
+    assert main(shlex.split(again)[1:]) == 0
     told = capsys.readouterr().out
     assert "Going on with slow" in told
     assert "3 succeeded" in told
+
+
+def test_an_interrupt_in_the_first_moment_is_no_other(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    with subprocess.Popen(
+        [DRAGOMAN, "experiment", "run", "slow.toml", "--data-dir", "data"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    ) as started:
+        assert started.stdout is not None
+        assert started.stdout.readline().startswith("Running slow")
+        started.send_signal(signal.SIGINT)
+        _, errors = started.communicate(timeout=PATIENCE_SECONDS)
+    assert started.returncode == 130
+    assert "To go on: dragoman experiment run slow.toml --data-dir data" in errors
+
+
+def test_commands_that_begin_at_once_do_not_take_each_others_name(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    command = [str(DRAGOMAN), "experiment", "run", "recorded.toml", "--new", "--data-dir", "data"]
+    started = [
+        subprocess.Popen(
+            command, cwd=tmp_path, stdout=subprocess.PIPE, text=True, env=environment()
+        )
+        for _ in range(3)
+    ]
+    told = [one.communicate(timeout=PATIENCE_SECONDS)[0] for one in started]
+    assert [one.returncode for one in started] == [0, 0, 0]
+    names = {text.partition(" (")[0].removeprefix("Running ") for text in told}
+    assert names == {"recorded", "recorded #2", "recorded #3"}

@@ -46,6 +46,14 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
     ("no time", {"time_limit_seconds": 0.0}, InvalidMessage, "time_limit_seconds"),
     ("too many tokens", {"budget": Budget(tokens=1001)}, BudgetExceeded, "1000"),
     ("a clock", {"cron": "* * * * *"}, InvalidMessage, "cron"),
+    ("a name over two lines", {"name": "one\ntwo"}, InvalidMessage, "printable"),
+    ("a nameless evaluator", {"evaluators": (EvaluatorSpec("exact", ""),)}, InvalidMessage, "''"),
+    (
+        "an evaluator with a negative weight",
+        {"evaluators": (EvaluatorSpec("exact", "a", -1.0),)},
+        InvalidMessage,
+        "weight of 'a'",
+    ),
     (
         "two evaluators of one name",
         {"evaluators": (EvaluatorSpec("exact", "a"), EvaluatorSpec("exact", "a"))},
@@ -108,8 +116,10 @@ def test_an_empty_dataset_cannot_be_run(database_url: str) -> None:
     async def story() -> None:
         async with laboratory(database_url) as at:
             version, _ = await add_items(at.store, [])
-            with pytest.raises(DatasetEmpty, match="no items"):
-                await at.lab.experiments.submit(TENANT, experiment(version, "answer_anything"))
+            # Also one whose functions ask for columns, which an empty dataset cannot have.
+            for target in ("answer_anything", "hang"):
+                with pytest.raises(DatasetEmpty, match="no items"):
+                    await at.lab.experiments.submit(TENANT, experiment(version, target))
             assert await nothing_was_stored(at)
 
     asyncio.run(story())
@@ -154,7 +164,8 @@ def test_other_tenants_do_not_see_it(sqlite_url: str) -> None:
         (StartAsk(Mode.RETRY_ITEMS), "item_ids"),
         (StartAsk(Mode.SUBMIT, item_ids=(ItemId("i"),)), "item_ids"),
         (StartAsk(Mode.TRIAL), "trial_items"),
-        (StartAsk(Mode.TRIAL, trial_items=0), "at least 1"),
+        (StartAsk(Mode.TRIAL, trial_items=0), "from 1"),
+        (StartAsk(Mode.TRIAL, trial_items=10**30), "from 1"),
     ],
 )
 def test_a_start_that_says_too_little_or_too_much_is_refused(

@@ -74,7 +74,8 @@ def test_an_answer_that_cannot_be_stored_costs_no_other_item_anything(
 ) -> None:
     async def odd(key: str, calls: str) -> Output:
         note(calls, key)
-        return Output({"output": key}, tokens=2**70 if key == "k3" else 1)
+        unstorable: Any = object()
+        return Output({"output": key}, latency_ms=unstorable if key == "k3" else 1.0)
 
     async def story() -> None:
         async with laboratory(
@@ -89,6 +90,29 @@ def test_an_answer_that_cannot_be_stored_costs_no_other_item_anything(
             expected[3] = ("fail", "WORKER_LOST")
             assert await ends_of(at) == expected
             assert set(Counter(noted(calls)).values()) == {1}
+
+    asyncio.run(story())
+
+
+def test_an_absurd_count_of_tokens_is_the_target_s_failure_and_named(
+    database_url: str, calls: str
+) -> None:
+    async def odd(key: str, calls: str) -> Output:
+        note(calls, key)
+        return Output({"output": key}, tokens=2**70 if key == "k1" else 1)
+
+    async def story() -> None:
+        async with laboratory(database_url, context=Context(functions={"odd": odd})) as at:
+            version, _ = await add_items(at.store, cases(calls, 3))
+            await at.run(calling(version, "odd", concurrency=3))
+
+            ends = [("success", None), ("fail", "TARGET_ERROR"), ("success", None)]
+            assert await ends_of(at) == ends
+            ((message,),) = await at.rows(
+                "SELECT error_message FROM turn_result WHERE status = 'fail'"
+            )
+            assert "1e21 tokens" in message
+            assert set(Counter(noted(calls)).values()) == {1}, "nobody pays for it again"
 
     asyncio.run(story())
 

@@ -53,6 +53,23 @@ def test_exactly_the_writes_that_succeeded_are_stored(database_url: str, fates: 
     asyncio.run(scenario())
 
 
+def test_many_rows_are_inserted_in_the_order_of_the_columns_or_not_at_all(
+    database_url: str,
+) -> None:
+    rows = [(f"note {number} ' % ? :x", number) for number in range(300)]
+
+    async def scenario() -> None:
+        async with notes_store(database_url) as store:
+            await store.write(forget_notes)
+            await store.write(lambda c: c.insert(sa.insert(note), rows))
+            with pytest.raises(IntegrityError):
+                await store.write(lambda c: c.insert(sa.insert(note), [("new", 1), rows[0]]))
+            found = await store.read(lambda c: c.execute(sa.select(note)).all())
+            assert sorted(tuple(row) for row in found) == sorted(rows)
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("error", [StopIteration(), asyncio.CancelledError(), GeneratorExit()])
 def test_no_exception_however_odd_ends_the_store(database_url: str, error: BaseException) -> None:
     def work(connection: Connection) -> None:

@@ -21,6 +21,9 @@ REACHED = Aggregates(
 )
 
 
+SCORES = ("exact", "a.b", "nothing")
+
+
 @pytest.mark.parametrize(
     ("key", "limit", "passes"),
     [
@@ -40,14 +43,21 @@ REACHED = Aggregates(
     ],
 )
 def test_a_gate_holds_or_not(key: str, limit: str, passes: bool) -> None:
-    (verdict,) = judge(read_gate({key: limit}, "exp.toml"), REACHED)
+    (verdict,) = judge(read_gate({key: limit}, SCORES, "exp.toml"), REACHED)
     assert verdict.passed is passes
 
 
 @pytest.mark.parametrize(
     ("key", "limit"),
-    [("exact", ">= 1"), ("exact.p50", ">= 1"), (".mean", ">= 1"), ("exact.mean", "high")],
+    [
+        ("exact", ">= 1"),
+        ("exact.p50", ">= 1"),
+        (".mean", ">= 1"),
+        ("exact.mean", "high"),
+        # Known before anything is run, and paid for.
+        ("exactly.mean", ">= 1"),
+    ],
 )
 def test_a_gate_that_makes_no_sense_is_refused(key: str, limit: str) -> None:
     with pytest.raises(SettingsError, match=r"exp\.toml.*gate"):
-        read_gate({key: limit}, "exp.toml")
+        read_gate({key: limit}, SCORES, "exp.toml")

@@ -10,6 +10,8 @@ from dragoman.errors import InvalidFilter
 from dragoman.lab.filters import (
     EVERYTHING,
     MAX_DEPTH,
+    MAX_PARTS,
+    MAX_VALUES,
     AllOf,
     Condition,
     Not,
@@ -49,6 +51,40 @@ def test_fifty_levels_are_deep_enough() -> None:
     parse_filter(nested(MAX_DEPTH))
     with pytest.raises(InvalidFilter, match="50"):
         parse_filter(nested(MAX_DEPTH + 1))
+
+
+def test_a_filter_has_so_many_parts_and_values_and_no_more() -> None:
+    parse_filter({"or": [FAILED] * (MAX_PARTS - 1)})
+    with pytest.raises(InvalidFilter, match=f"{MAX_PARTS} parts"):
+        parse_filter({"or": [FAILED] * MAX_PARTS})
+    half: dict[str, Any] = {"field": "score.a", "op": "in", "value": [1.5] * (MAX_VALUES // 2)}
+    parse_filter({"and": [half, half]})
+    with pytest.raises(InvalidFilter, match="10,000 values"):
+        parse_filter({"and": [half, half, {**half, "value": [1.5]}]})
+
+
+def test_an_operator_without_a_value_may_say_so() -> None:
+    assert parse_filter({"field": "error_code", "op": "is_null", "value": None}) == Condition(
+        "error_code", Op.IS_NULL
+    )
+
+
+@pytest.mark.parametrize(
+    ("wrong", "part"),
+    [
+        ({"or": [FAILED, {"not": {**FAILED, "op": "~"}}]}, "filter.or[1].not.op"),
+        ({"and": [FAILED, {"field": "colour"}]}, "filter.and[1].field"),
+        ({"not": {"field": "score.a", "op": "<", "value": "low"}}, "filter.not.value"),
+        ({"and": 3}, "filter.and"),
+        ([FAILED], "filter"),
+        ("status = fail", "filter"),
+    ],
+)
+def test_the_part_that_does_not_fit_is_named(wrong: Any, part: str) -> None:
+    with pytest.raises(InvalidFilter) as refused:
+        parse_filter(wrong)
+    assert refused.value.details == {"field": part}
+    assert f"`{part}`" in refused.value.message
 
 
 @pytest.mark.parametrize(

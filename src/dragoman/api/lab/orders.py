@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from dragoman.errors import InvalidMessage
+from dragoman.errors import InvalidFilter, InvalidMessage
 from dragoman.lab.model import (
     Budget,
     EvaluatorSpec,
@@ -101,7 +101,7 @@ class SortOrder(msgspec.Struct, forbid_unknown_fields=True):
 class ResultsOrder(msgspec.Struct, forbid_unknown_fields=True):
     """Which results are wanted."""
 
-    filter: dict[str, JsonValue] | None = None
+    filter: JsonValue = None
     sort: list[SortOrder] = []
     cursor: str | None = None
     limit: int = 100
@@ -115,6 +115,7 @@ class TryOrder(msgspec.Struct, forbid_unknown_fields=True):
     evaluator: dict[str, JsonValue]
     turn: dict[str, JsonValue] = {}
     output: JsonValue = None
+    """The main output, or an object with every column of it."""
 
 
 def read_order(body: bytes, kind: type[Order]) -> Order:
@@ -126,11 +127,17 @@ def read_order(body: bytes, kind: type[Order]) -> Order:
         raise InvalidMessage(f"The body is not valid: {reason}.") from None
 
 
-def read_filter(text: str | None) -> dict[str, JsonValue] | None:
+def read_filter(text: str | None) -> JsonValue:
     """The filter of a query, which is JSON in text."""
     if not text:
         return None
-    return read_order(f'{{"filter": {text}}}'.encode(), ResultsOrder).filter
+    try:
+        tree: JsonValue = msgspec.json.decode(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise InvalidFilter(
+            f"`filter` is no JSON ({error}).", details={"field": "filter"}
+        ) from None
+    return tree
 
 
 def evaluator_spec(given: dict[str, JsonValue], where: str = "evaluator") -> EvaluatorSpec:

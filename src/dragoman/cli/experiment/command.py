@@ -2,29 +2,41 @@
 
 from __future__ import annotations
 
+import asyncio
 import shlex
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
-from rich.console import Console
 
 from dragoman.api import ExperimentView
 from dragoman.cli.app import FAILED, INTERRUPTED
 from dragoman.cli.experiment.experiment_file import ExperimentFile, read_experiment_file
 from dragoman.cli.experiment.gate import Gate, judge
-from dragoman.cli.experiment.identity import find_meant
+from dragoman.cli.experiment.identity import Meant, find_meant
 from dragoman.cli.experiment.summary import (
     print_experiments,
     print_rows,
     print_summary,
     print_verdicts,
 )
-from dragoman.cli.experiment.watching import Stopped, until_ended, watch
+from dragoman.cli.experiment.watching import Stopped, interrupts, until_ended, watch
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
-from dragoman.errors import InvalidFilter
+from dragoman.cli.lab.printing import JsonOption, console, print_json
+from dragoman.errors import (
+    DatasetEmpty,
+    DatasetInvalid,
+    DeniedWord,
+    Forbidden,
+    InvalidFilter,
+    InvalidMessage,
+    NameTaken,
+    SchemaMismatch,
+    SettingsError,
+)
 from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
@@ -34,8 +46,17 @@ app = typer.Typer(
 )
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id, or its name.")]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
-_PIPE_WIDTH = 200
+
+_CANNOT_BE_USED = (DatasetEmpty, DatasetInvalid, DeniedWord, InvalidMessage, SchemaMismatch)
+"""What a lab answers to an experiment file that will not do, however often it is tried."""
+
+
+class Retry(StrEnum):
+    """The modes in which there is something to try again."""
+
+    FAIL_RETRY = Mode.FAIL_RETRY
+    RETRY_ALL = Mode.RETRY_ALL
+    RETRY_ITEMS = Mode.RETRY_ITEMS
 
 
 @app.command("run")
@@ -54,19 +75,22 @@ def run_command(
     """Run the experiment that a file describes, or go on with it.
 
     The same name, file and dataset version is the same experiment: unfinished, it goes on;
-    finished, a new one (`NAME #2`) is made. Exit code 1 when the run or its [gate] failed. Ctrl-C
-    stops it and keeps what is done.
+    finished, a new one (`NAME #2`) is made. Ctrl-C stops it and keeps what is done. Exit code 1
+    when the run or its [gate] failed, 2 when the file cannot be used, 130 after Ctrl-C.
     """
     read = read_experiment_file(file)
     if gate and not read.gate:
         typer.echo(f"error: {file} has no [gate], and --gate asks for one.", err=True)
         raise typer.Exit(FAILED)
-    way = Way(url, data_dir, token, modules=file.parent)
+    way = Way(url, data_dir, token, modules=file.parent, new=True)
     again = f"dragoman experiment run {shlex.quote(str(file))}{way.as_options()}"
 
     async def work(lab: LabClient) -> int:
-        experiment_id = await _begin(lab, read, new=new)
-        return await _see_through(lab, experiment_id, read.gate, again)
+        meant = await _meant(lab, read, new=new)
+        # From here on something runs: Ctrl-C has to stop it and say how to go on.
+        with interrupts() as interrupted:
+            experiment_id = await _begin(lab, read, meant, new=new)
+            return await _see_through(lab, experiment_id, interrupted, read.gate, again)
 
     raise typer.Exit(with_lab(way, work))
 
@@ -83,9 +107,9 @@ def list_command(
     async def work(lab: LabClient) -> None:
         found = await lab.experiments()
         if as_json:
-            _print_json(found)
+            print_json(found)
         else:
-            print_experiments(_console(), found)
+            print_experiments(console(), found)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -104,9 +128,9 @@ def show_command(
         found = await lab.experiment(experiment)
         reached = await lab.aggregates(found.experiment_id)
         if as_json:
-            _print_json({"experiment": found, "aggregates": reached})
+            print_json({"experiment": found, "aggregates": reached})
         else:
-            print_summary(_console(), found, reached)
+            print_summary(console(), found, reached)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -138,9 +162,9 @@ def results_command(
         found = await lab.experiment(experiment)
         rows = await lab.results(found.experiment_id, tree, most=limit)
         if as_json:
-            _print_json(rows)
+            print_json(rows)
         else:
-            print_rows(_console(), rows)
+            print_rows(console(), rows)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -149,20 +173,34 @@ def results_command(
 def retry_command(
     experiment: IdArgument,
     mode: Annotated[
-        Mode, typer.Option(metavar="MODE", help="fail_retry, or retry_all for every item.")
-    ] = Mode.FAIL_RETRY,
+        Retry | None,
+        typer.Option(
+            metavar="MODE",
+            help="fail_retry, retry_all for every item, or retry_items.  [default: fail_retry, or "
+            "retry_items with --item]",
+        ),
+    ] = None,
+    items: Annotated[
+        list[str] | None,
+        typer.Option("--item", metavar="ITEM_ID", help="An item to try again; may be repeated."),
+    ] = None,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
     """Try again what failed or was stopped; what went well is kept."""
+    if mode is None:
+        mode = Retry.RETRY_ITEMS if items else Retry.FAIL_RETRY
+    if bool(items) is not (mode is Retry.RETRY_ITEMS):
+        raise typer.BadParameter("--item goes with mode retry_items", param_hint="--mode")
     way = Way(url, data_dir, token)
     again = f"dragoman experiment retry {shlex.quote(experiment)}{way.as_options()}"
 
     async def work(lab: LabClient) -> int:
         found = await lab.experiment(experiment)
-        await lab.start(found.experiment_id, mode)
-        return await _see_through(lab, found.experiment_id, (), again)
+        with interrupts() as interrupted:
+            await lab.start(found.experiment_id, mode, items or ())
+            return await _see_through(lab, found.experiment_id, interrupted, (), again)
 
     raise typer.Exit(with_lab(way, work))
 
@@ -186,14 +224,19 @@ def kill_command(
     with_lab(Way(url, data_dir, token), work)
 
 
-async def _begin(lab: LabClient, file: ExperimentFile, *, new: bool) -> str:
+async def _meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:
+    """Which experiment the file means; its dataset is imported when it is not there yet."""
+    try:
+        return await find_meant(lab, file, new=new)
+    except DatasetInvalid as error:
+        raise SettingsError(f"{file.dataset_file}: {error.message}") from error
+
+
+async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: bool) -> str:
     """Start the experiment that the file means, or go on with it; its id."""
-    meant = await find_meant(lab, file, new=new)
     unfinished = meant.unfinished
     if unfinished is None:
-        made = await lab.submit(file.order(meant.name, meant.version_id))
-        typer.echo(f"Running {meant.name} ({made.experiment_id}).")
-        return made.experiment_id
+        return await _begin_new(lab, file, meant, new=new)
     typer.echo(f"Going on with {unfinished.name} ({unfinished.experiment_id}).")
     if unfinished.run_id is None:
         await lab.start(unfinished.experiment_id, Mode.SUBMIT)
@@ -204,18 +247,34 @@ async def _begin(lab: LabClient, file: ExperimentFile, *, new: bool) -> str:
     return unfinished.experiment_id
 
 
-async def _see_through(lab: LabClient, experiment_id: str, gate: Gate, again: str) -> int:
-    """Watch the run to its end and tell how it ended; the exit code."""
-    console = _console()
+async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: bool) -> str:
     try:
-        found = await watch(lab, experiment_id, console=console)
+        made = await lab.submit(file.order(meant.name, meant.version_id))
+    except NameTaken:
+        # Another command began the same file at the same moment.
+        return await _begin(lab, file, await _meant(lab, file, new=new), new=new)
+    except (*_CANNOT_BE_USED, Forbidden) as error:
+        if isinstance(error, Forbidden) and "field" not in error.details:
+            raise  # the key is at fault, not the file
+        raise SettingsError(f"{file.path}: {error.message}") from error
+    typer.echo(f"Running {meant.name} ({made.experiment_id}).")
+    return made.experiment_id
+
+
+async def _see_through(
+    lab: LabClient, experiment_id: str, interrupted: asyncio.Event, gate: Gate, again: str
+) -> int:
+    """Watch the run to its end and tell how it ended; the exit code."""
+    out = console()
+    try:
+        found = await watch(lab, experiment_id, interrupted, console=out)
     except Stopped as stopped:
         _say_how_to_go_on(stopped.experiment, again)
         return INTERRUPTED
     reached = await lab.aggregates(experiment_id)
-    print_summary(console, found, reached)
+    print_summary(out, found, reached)
     verdicts = judge(gate, reached)
-    print_verdicts(console, verdicts)
+    print_verdicts(out, verdicts)
     if found.status == RunStatus.TERMINATED:
         _say_how_to_go_on(found, again)
     passed = all(verdict.passed for verdict in verdicts)
@@ -226,11 +285,3 @@ def _say_how_to_go_on(found: ExperimentView, again: str) -> None:
     typer.echo(
         f"Stopped; {found.stats.success} items are done and kept. To go on: {again}", err=True
     )
-
-
-def _console() -> Console:
-    return Console(width=None if Console().is_terminal else _PIPE_WIDTH)
-
-
-def _print_json(found: object) -> None:
-    typer.echo(msgspec.json.format(msgspec.json.encode(found)).decode())

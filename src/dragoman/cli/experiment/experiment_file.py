@@ -96,9 +96,14 @@ def read_experiment_file(path: Path) -> ExperimentFile:
     found = ExperimentFile(
         path=path,
         described=described,
-        gate=read_gate(described.gate, str(path)),
+        gate=read_gate(described.gate, _score_names(described), str(path)),
         mark=f"sha256:{hashlib.sha256(content).hexdigest()}",
     )
     if found.dataset_file is not None and not found.dataset_file.is_file():
         raise SettingsError(f"{path}: there is no file {found.dataset_file}; see [dataset].")
     return found
+
+
+def _score_names(described: Description) -> list[str]:
+    """What the evaluators call their scores; one without a name is called as its kind."""
+    return [str(one.get("name") or one.get("kind", "")) for one in described.evaluators]

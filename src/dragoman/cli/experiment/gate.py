@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -50,13 +50,20 @@ class Verdict(msgspec.Struct, frozen=True):
     passed: bool
 
     def __str__(self) -> str:
-        found = "there is no such score" if self.found is None else f"it is {self.found:g}"
+        found = "nothing has such a score" if self.found is None else f"it is {self.found:g}"
         return f"{self.bar}: {found}"
 
 
-def read_gate(written: Mapping[str, str], where: str) -> Gate:
-    """The gate of a file; what makes no sense is named."""
-    return tuple(_bar(key, text, where) for key, text in written.items())
+def read_gate(written: Mapping[str, str], scores: Collection[str], where: str) -> Gate:
+    """The gate of a file whose evaluators give these scores; what makes no sense is named."""
+    gate = tuple(_bar(key, text, where) for key, text in written.items())
+    for bar in gate:
+        if bar.score not in scores:
+            raise SettingsError(
+                f"{where}: the gate on {bar.score!r} names no evaluator of the file; there is "
+                f"{', '.join(scores) or 'none'}."
+            )
+    return gate
 
 
 def judge(gate: Gate, reached: Aggregates) -> list[Verdict]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -10,7 +11,7 @@ import msgspec
 from dragoman.api import ExperimentView
 from dragoman.cli.experiment.experiment_file import ExperimentFile
 from dragoman.cli.lab.client import LabClient
-from dragoman.errors import NotFound
+from dragoman.errors import NameTaken, NotFound, SettingsError
 from dragoman.lab.states import RunStatus
 
 _FINISHED = (RunStatus.SUCCESS, RunStatus.FAILED)
@@ -54,23 +55,26 @@ async def _version(lab: LabClient, file: ExperimentFile) -> str:
         return await _named_version(lab, file)
     # Named by its content: the same file is imported once, a changed one is another dataset.
     name = f"{cases.name}@{_content_hash(cases)}"
-    known = await lab.find_dataset(name)
-    if known is not None:
-        return known.latest.version_id
-    imported = await lab.import_dataset(cases, name, format_=file.described.dataset.format)
-    return imported.version_id
+    while (known := await lab.find_dataset(name)) is None:
+        # Another command may bring the same file in at the same moment.
+        with suppress(NameTaken):
+            await lab.import_dataset(cases, name, format_=file.described.dataset.format)
+    return known.latest.version_id
 
 
 async def _named_version(lab: LabClient, file: ExperimentFile) -> str:
     wanted = file.described.dataset
-    found = await lab.dataset(wanted.name or "")
+    try:
+        found = await lab.dataset(wanted.name or "")
+    except NotFound as error:
+        raise SettingsError(f"{file.path}: {error.message}") from None
     if wanted.version is None:
         return found.latest.version_id
     for version in await lab.versions(found.dataset_id):
         if version.version == wanted.version:
             return version.version_id
-    raise NotFound(
-        f"Dataset {wanted.name!r} has no version {wanted.version}; its latest is "
+    raise SettingsError(
+        f"{file.path}: the dataset {wanted.name!r} has no version {wanted.version}; its latest is "
         f"{found.latest.version}."
     )
 

@@ -35,9 +35,11 @@ class Stopped(Exception):
         self.experiment = experiment
 
 
-async def watch(lab: LabClient, experiment_id: str, *, console: Console) -> ExperimentView:
+async def watch(
+    lab: LabClient, experiment_id: str, interrupted: asyncio.Event, *, console: Console
+) -> ExperimentView:
     """Show how far the run is until it has ended; `Stopped` when Ctrl-C ended it."""
-    with _interrupts() as interrupted, _progress(console) as (progress, task):
+    with _progress(console) as (progress, task):
         while True:
             found = await lab.show(experiment_id)
             _show(progress, task, found)
@@ -61,7 +63,7 @@ async def until_ended(lab: LabClient, experiment_id: str) -> None:
 
 
 @contextmanager
-def _interrupts() -> Iterator[asyncio.Event]:
+def interrupts() -> Iterator[asyncio.Event]:
     """The event that the first Ctrl-C sets; the second ends the program at once."""
     loop = asyncio.get_running_loop()
     interrupted = asyncio.Event()

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar
+from urllib.parse import urlsplit
 
 import httpx
 import typer
@@ -17,11 +19,12 @@ import typer
 from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, find_server, opened_desk
 from dragoman.auth import DEFAULT_TENANT, Principal, Role
 from dragoman.cli.lab.client import LabClient
+from dragoman.errors import NotFound, SettingsError
 from dragoman.lab.model import RunId
 from dragoman.lab.targets import Context
 from dragoman.observability import Metrics, configure_logging
-from dragoman.settings import load_settings
-from dragoman.store import upgrade
+from dragoman.settings import Settings, load_settings
+from dragoman.store import SchemaStatus, check, upgrade
 
 TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
 
@@ -57,11 +60,26 @@ class Way:
     token: str | None = None
     modules: Path = Path()
     """Where functions of the user's own are found, besides the folder they are in."""
+    new: bool = False
+    """Whether a lab is made where there is none."""
+
+    def __post_init__(self) -> None:
+        if self.url is None:
+            return
+        if self.data_dir is not None:
+            raise SettingsError("--url and --data-dir name two labs; give one of them.")
+        parts = urlsplit(self.url)
+        if parts.scheme not in ("http", "https") or not parts.netloc:
+            raise SettingsError(
+                f"--url {self.url!r} is no server's address; write it like http://127.0.0.1:8080."
+            )
 
     def as_options(self) -> str:
         """The options that mean the same lab again, to be typed."""
         options = [("--url", self.url), ("--data-dir", self.data_dir)]
-        return "".join(f" {name} {value}" for name, value in options if value is not None)
+        return "".join(
+            f" {name} {shlex.quote(str(value))}" for name, value in options if value is not None
+        )
 
 
 def with_lab(way: Way, work: Callable[[LabClient], Awaitable[Result]]) -> Result:
@@ -89,6 +107,8 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         async with _server(running.url, way.token) as client:
             yield client
         return
+    if not way.new:
+        await asyncio.to_thread(_check_lab, settings)
     # As `python -m` would: the program's own folder is of no use to its user.
     sys.path[:0] = dict.fromkeys((str(way.modules.absolute()), str(Path.cwd())))
     await asyncio.to_thread(upgrade, settings.store.database_url)
@@ -107,6 +127,15 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
             )
         )
         yield LabClient(http, resume=lambda run_id: desk.lab.resume(RunId(run_id)))
+
+
+def _check_lab(settings: Settings) -> None:
+    """Refuse a folder without a lab: most likely another one is meant."""
+    if check(settings.store.database_url).state is SchemaStatus.EMPTY:
+        raise NotFound(
+            f"There is no lab in {settings.server.data_dir}; `dragoman dataset import` or "
+            "`dragoman experiment run` makes one, and --data-dir names another folder."
+        )
 
 
 @asynccontextmanager

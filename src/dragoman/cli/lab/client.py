@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -83,16 +84,17 @@ class LabClient:
         return list(page.items)
 
     async def export(
-        self, dataset_id: str, version: int | None, format_: str
-    ) -> AsyncIterator[bytes]:
-        """A version as a file, in pieces."""
+        self, dataset_id: str, version: int | None, format_: str, write: Callable[[bytes], object]
+    ) -> None:
+        """Write a version as a file, piece by piece."""
         wanted = {"format": format_} | ({} if version is None else {"version": str(version)})
         path = f"{_PREFIX}/datasets/{dataset_id}/export"
-        async with self._http.stream("GET", path, params=wanted) as answer:
-            if answer.is_error:
-                raise _refusal(answer.status_code, await answer.aread())
-            async for piece in answer.aiter_bytes():
-                yield piece
+        with self._answering():
+            async with self._http.stream("GET", path, params=wanted) as answer:
+                if answer.is_error:
+                    raise _refusal(answer.status_code, await answer.aread())
+                async for piece in answer.aiter_bytes():
+                    write(piece)
 
     # --- experiments ----------------------------------------------------------------------------
 
@@ -100,10 +102,13 @@ class LabClient:
         """Make an experiment and start it."""
         return await self._ask(SubmittedView, "POST", "/experiments/submit", json=order)
 
-    async def start(self, experiment_id: str, mode: str) -> StartedView:
+    async def start(
+        self, experiment_id: str, mode: str, item_ids: Sequence[str] = ()
+    ) -> StartedView:
         """Start a run of an experiment."""
         path = f"/experiments/{experiment_id}/runs"
-        return await self._ask(StartedView, "POST", path, json={"mode": mode})
+        order = {"mode": mode, "item_ids": list(item_ids)}
+        return await self._ask(StartedView, "POST", path, json=order)
 
     async def kill(self, experiment_id: str) -> None:
         """End the run of an experiment."""
@@ -161,16 +166,27 @@ class LabClient:
                 return
 
     async def _ask(self, kind: type[View], method: str, path: str, **request: Any) -> View:
-        try:
+        with self._answering():
             answer = await self._http.request(method, _PREFIX + path, **request)
+        if answer.is_error:
+            raise _refusal(answer.status_code, answer.content)
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except msgspec.MsgspecError:
+            raise DependencyDown(
+                f"What answers at {self._http.base_url} is no Dragoman server of this version."
+            ) from None
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Tell of a server that does not answer."""
+        try:
+            yield
         except httpx.TransportError as error:
             raise DependencyDown(
                 f"The server at {self._http.base_url} does not answer ({type(error).__name__}); "
                 "is it running?"
             ) from error
-        if answer.is_error:
-            raise _refusal(answer.status_code, answer.content)
-        return msgspec.json.decode(answer.content, type=kind)
 
 
 def _refusal(status: int, body: bytes) -> DragomanError:

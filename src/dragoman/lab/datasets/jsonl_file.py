@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
@@ -11,6 +12,7 @@ from dragoman.lab.datasets.lines import MAX_RECORD_BYTES, Line, numbered_lines
 from dragoman.lab.datasets.records import BadRecord, Record
 
 _JSON_SPACE = b" \t\r\n"
+_NO_NUMBER = re.compile(rb"[:\[,]\s*-?(NaN|Infinity)")
 
 
 def read_jsonl(file: BinaryIO) -> Iterator[Record | BadRecord]:
@@ -31,7 +33,7 @@ def _record(line: Line, content: bytes) -> Record | BadRecord:
     except RecursionError:
         return BadRecord(line.number, "nested too deeply")
     except msgspec.MsgspecError as error:
-        return BadRecord(line.number, _reason(str(error)))
+        return BadRecord(line.number, f"not JSON: {_reason(str(error), content)}")
     if not isinstance(values, dict):
         return BadRecord(line.number, 'expected an object, such as {"source": "..."}')
     return Record(line.number, values, len(content))
@@ -45,7 +47,9 @@ def _first_bad_byte(content: bytes) -> int:
     return 1
 
 
-def _reason(told: str) -> str:
-    """The decoder's words; a number that JSON does not have is what people run into most."""
-    reason = told.removeprefix("JSON is malformed: ")
-    return f"not JSON: {reason}; note that NaN and Infinity are not JSON, write null"
+def _reason(told: str, content: bytes) -> str:
+    """The decoder's words, with a hint at what people run into most."""
+    reason, _, _ = told.removeprefix("JSON is malformed: ").partition(" - at ")
+    if _NO_NUMBER.search(content):
+        return f"{reason}; note that NaN and Infinity are not JSON, write null"
+    return reason

@@ -15,6 +15,9 @@ from dragoman.lab.targets import Output
 PASS = "pass"
 FAIL = "fail"
 
+LARGEST_SCORE = 1e100
+"""Above zero and below it: sums of squares, too, are then numbers that every database has."""
+
 
 class Score(msgspec.Struct, frozen=True):
     """What an evaluator says of an output; an absent score is absent, never zero."""
@@ -76,10 +79,14 @@ def _number(value: Any) -> float | None:
         return None
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    except (TypeError, ValueError):
         raise ValueError(f"the score is a {type(value).__name__}, not a number") from None
-    if isinstance(value, str) or not math.isfinite(number):
+    if isinstance(value, str) or math.isnan(number):
         raise ValueError(f"the score is {value!r}, not a number")
+    if abs(number) > LARGEST_SCORE:
+        raise ValueError(f"the score is {number:g}, further from 0 than {LARGEST_SCORE:g}")
     return number
 
 

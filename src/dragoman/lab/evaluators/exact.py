@@ -2,64 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-import msgspec
-
 from dragoman.lab.evaluators.evaluator import Score, verdict
-from dragoman.lab.evaluators.processes import ProcessPool
-from dragoman.lab.evaluators.values import as_text, output_of, reference_of, shown
-from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.targets import Context, Output, require_column
+from dragoman.lab.evaluators.text import TextEvaluator, TextSettings
+from dragoman.lab.evaluators.values import as_text, shown
+from dragoman.lab.model import JsonValue
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Settings(TextSettings, frozen=True):
     """What is compared, and how closely."""
 
-    reference: str
-    """The dataset's column with the right answer."""
-    output: str | None = None
-    """The column of the output; the main one when it is left out."""
-    ignore_case: bool = False
     ignore_space: bool = False
     """Take any run of white space for one blank, and none at either end."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
-    require_column(settings.reference, columns, "evaluator.reference")
-
-
-class ExactEvaluator:
+class ExactEvaluator(TextEvaluator[Settings]):
     """1 when both are the same, 0 when they are not."""
 
-    cpu_bound = False
-
-    def __init__(
-        self, name: str, settings: Settings, context: Context, processes: ProcessPool
-    ) -> None:
-        self.name = name
-        self._settings = settings
-
-    async def score(self, turn: Turn, output: Output) -> Score:
-        expected = reference_of(turn, self._settings.reference)
-        found = output_of(output, self._settings.output)
-        if self._same(expected, found):
+    def compare(self, reference: JsonValue, found: JsonValue) -> Score:
+        if self._same(reference, found):
             return verdict(True)
-        return verdict(False, f"expected {shown(expected)}, got {shown(found)}")
+        return verdict(False, f"expected {shown(reference)}, got {shown(found)}")
 
-    async def close(self) -> None:
-        pass
+    def plain(self, text: str) -> str:
+        if self.settings.ignore_space:
+            text = " ".join(text.split())
+        return super().plain(text)
 
     def _same(self, expected: JsonValue, found: JsonValue) -> bool:
         if isinstance(expected, str) or isinstance(found, str):
             # A CSV file has only text: its 42 is the number 42 of a target.
-            return self._plain(as_text(expected)) == self._plain(as_text(found))
+            return self.plain(as_text(expected)) == self.plain(as_text(found))
         return _same_json(expected, found)
-
-    def _plain(self, text: str) -> str:
-        if self._settings.ignore_space:
-            text = " ".join(text.split())
-        return text.casefold() if self._settings.ignore_case else text
 
 
 def _same_json(one: JsonValue, other: JsonValue) -> bool:

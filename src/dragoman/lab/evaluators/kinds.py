@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dragoman.lab.evaluators import contains, exact, python
+from dragoman.lab.evaluators import contains, exact, python, text
 from dragoman.lab.evaluators.evaluator import Evaluator
 from dragoman.lab.evaluators.processes import ProcessPool
 from dragoman.lab.model import EvaluatorSpec
@@ -36,8 +36,8 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
     "evaluator",
     "dragoman.evaluators",
     {
-        "exact": EvaluatorKind(exact.Settings, exact.ExactEvaluator, exact.check),
-        "contains": EvaluatorKind(contains.Settings, contains.ContainsEvaluator, contains.check),
+        "exact": EvaluatorKind(exact.Settings, exact.ExactEvaluator, text.check),
+        "contains": EvaluatorKind(contains.Settings, contains.ContainsEvaluator, text.check),
         "python": EvaluatorKind(python.Settings, python.PythonEvaluator, python.check),
     },
 )

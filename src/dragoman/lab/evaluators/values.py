@@ -34,8 +34,10 @@ def shown(value: JsonValue) -> str:
 
 
 def _column(columns: Mapping[str, JsonValue], name: str, holder: str) -> JsonValue:
-    if columns.get(name) is None:
-        raise EvaluatorError(
-            f"{holder} has no `{name}`; it has {', '.join(columns) or 'nothing'}.", retryable=False
-        )
-    return columns[name]
+    if name not in columns:
+        there = ", ".join(columns) or "nothing"
+        raise EvaluatorError(f"{holder} has no `{name}`; it has {there}.", retryable=False)
+    value = columns[name]
+    if value is None:
+        raise EvaluatorError(f"{holder} has no value in `{name}`: it is null.", retryable=False)
+    return value

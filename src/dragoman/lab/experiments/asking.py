@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 from dragoman.errors import (
     BudgetExceeded,
@@ -15,16 +15,16 @@ from dragoman.errors import (
 from dragoman.lab.datasets import columns_of
 from dragoman.lab.evaluators import check_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, ExperimentSpec
+from dragoman.lab.names import check_name
 from dragoman.lab.targets import Context, check_target
 from dragoman.settings import LabSettings
 
-MAX_NAME_CHARACTERS = 190
 MAX_RETRIES = 100
 
 
 def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
     """Refuse values that can never work, each by its name."""
-    check_name(spec.name)
+    check_name(spec.name, "an experiment")
     check_words((spec.name, spec.description), settings.denied_words)
     _check_range("concurrency", spec.concurrency, 1, settings.max_item_concurrency)
     _check_range("evaluator_concurrency", spec.evaluator_concurrency, 1, 1_000_000)
@@ -38,20 +38,12 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
     if spec.dataset_version_id is None:
         raise InvalidMessage("dataset_version_id is missing; import a dataset first.")
     names = [evaluator.name for evaluator in spec.evaluators]
-    for name in names:
-        if not 0 < len(name) <= MAX_NAME_CHARACTERS:
-            raise InvalidMessage(f"The evaluator name {name!r} must have 1 to 190 characters.")
+    for name, weight in ((evaluator.name, evaluator.weight) for evaluator in spec.evaluators):
+        check_name(name, "an evaluator")
         if names.count(name) > 1:
             raise InvalidMessage(f"Two evaluators are called {name!r}; give one another name.")
-
-
-def check_name(name: str) -> None:
-    """Refuse a name that cannot be stored or shown."""
-    if not name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
-        raise InvalidMessage(
-            f"The name {name[:50]!r} cannot be used; take 1 to {MAX_NAME_CHARACTERS} printable "
-            "characters."
-        )
+        if not 0 <= weight < float("inf"):
+            raise InvalidMessage(f"The weight of {name!r} is {weight}; give a number from 0 on.")
 
 
 def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
@@ -72,17 +64,26 @@ def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context:
             f"No dataset version has the id {spec.dataset_version_id!r}; "
             "`dragoman dataset list` shows them."
         )
-    columns = set(columns_of(version.schema))
-    for name, own in spec.mapping.items():
+    columns = columns_of(version.schema)
+    try:
+        _check_mapping(spec.mapping, columns)
+        columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
+        check_target(spec.target, columns, context)
+        for evaluator in spec.evaluators:
+            check_evaluator(evaluator, columns, context)
+    except SchemaMismatch:
+        # Without items nobody knows the columns; it is refused as empty when it is started.
+        if version.items:
+            raise
+
+
+def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str]) -> None:
+    for name, own in mapping.items():
         if own not in columns:
             raise SchemaMismatch(
                 f"The mapping of {name!r} names the column {own!r}, which the dataset does not "
-                f"have; it has {', '.join(sorted(columns)) or 'none'}."
+                f"have; it has {', '.join(columns) or 'none'}."
             )
-    columns |= spec.mapping.keys()
-    check_target(spec.target, columns, context)
-    for evaluator in spec.evaluators:
-        check_evaluator(evaluator, columns, context)
 
 
 def check_balance(budget: Budget, spent: tuple[int, float], settings: LabSettings) -> None:

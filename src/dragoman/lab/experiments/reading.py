@@ -85,9 +85,9 @@ def _required(connection: Connection, tenant: TenantId, experiment_id: str) -> E
 
 
 def _overview(connection: Connection, experiment: Experiment, now_ms: int) -> Overview:
-    stats = ending.experiment_totals(connection, experiment.experiment_id)
-    run = experiment.run_id and runs.find_run(connection, experiment.run_id)
-    if not run:
+    run = None if experiment.run_id is None else runs.find_run(connection, experiment.run_id)
+    stats = ending.experiment_totals(connection, experiment.experiment_id, run)
+    if run is None:
         return Overview(experiment, stats, 0.0, None)
     ended = ending.run_stats(connection, run).ended
     expected = _expected(connection, experiment, run, ended)

@@ -21,6 +21,7 @@ from dragoman.lab.states import ACTIVE, Mode, RunStatus
 from dragoman.store import Connection
 
 UNKNOWN_SHOWN = 5
+MAX_TRIAL_ITEMS = 2**31 - 1
 
 
 class StartAsk(msgspec.Struct, frozen=True):
@@ -56,8 +57,10 @@ def check_ask(ask: StartAsk) -> None:
         raise InvalidMessage("item_ids belong to mode retry_items, which needs at least one.")
     if (ask.mode is Mode.TRIAL) != (ask.trial_items is not None):
         raise InvalidMessage("trial_items belongs to mode trial, which needs it.")
-    if ask.trial_items is not None and ask.trial_items < 1:
-        raise InvalidMessage(f"trial_items is {ask.trial_items}; it must be at least 1.")
+    if ask.trial_items is not None and not 1 <= ask.trial_items <= MAX_TRIAL_ITEMS:
+        raise InvalidMessage(
+            f"trial_items is {ask.trial_items}; it must be from 1 to {MAX_TRIAL_ITEMS:,}."
+        )
 
 
 def start(

@@ -11,7 +11,7 @@ from typing import BinaryIO
 from sqlalchemy.exc import IntegrityError
 
 from dragoman.clock import Clock
-from dragoman.errors import InvalidMessage, NameTaken, NotFound, StoreError
+from dragoman.errors import NameTaken, NotFound, StoreError
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, Turns
 from dragoman.lab.model import (
@@ -24,11 +24,11 @@ from dragoman.lab.model import (
     item_id,
     new_item_batch,
 )
+from dragoman.lab.names import check_name
 from dragoman.lab.repository import datasets
 from dragoman.settings import LabSettings
 from dragoman.store import Connection, Store, Work
 
-_NAME_CHARACTERS = 190
 _DISCARDED_AT_ONCE = 10_000
 
 Schema = Mapping[str, JsonValue]
@@ -52,7 +52,8 @@ class Library:
         schema: Schema | None = None,
     ) -> DatasetVersion:
         """Make a dataset of a file; its first version."""
-        checked = _checked(name)
+        checked = name.strip()
+        check_name(checked, "a dataset")
         await self._refuse_taken(tenant, checked)
         dataset_id = DatasetId(new_id(self._random, "d"))
 
@@ -212,17 +213,6 @@ def _storing(tenant: TenantId, version_id: VersionId, items: Sequence[Item]) -> 
 
 def _next(batches: Iterator[list[Turns]]) -> list[Turns] | None:
     return next(batches, None)
-
-
-def _checked(name: str) -> str:
-    """The name, once it is one; spaces around it are not part of it."""
-    stripped = name.strip()
-    if not stripped or len(stripped) > _NAME_CHARACTERS:
-        raise InvalidMessage(
-            f"A dataset's name has 1 to {_NAME_CHARACTERS} characters; give another one.",
-            details={"field": "name"},
-        )
-    return stripped
 
 
 def _taken(name: str) -> NameTaken:

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import ExperimentId, RunId
-from dragoman.lab.repository.results import matches, scores_of, shown_turns
+from dragoman.lab.repository.fields import MEASURES, matches, scores_of, shown_turns
 from dragoman.lab.repository.tables import evaluator_record, target_record
 from dragoman.store import Connection
 
@@ -23,7 +23,6 @@ PASSING_SCORE = 1.0
 """Without such a label, a turn passes with full marks."""
 
 _PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
-_MEASURES = ("latency_ms", "tokens", "cost")
 
 
 class Bin(msgspec.Struct, frozen=True):
@@ -79,7 +78,7 @@ def aggregates_of(
     )
     return Aggregates(
         scores=_by_name(connection, scores.subquery("scored"), judged=True),
-        **{name: _measure(connection, shown, condition, name) for name in _MEASURES},
+        **{name: _measure(connection, shown, condition, name) for name in MEASURES},
     )
 
 
@@ -101,6 +100,8 @@ def _measure(
 
 
 NOTHING = Aggregate(0, 0, None, None, None, None, 0.0, None, None, None, None, ())
+NO_SCORES = msgspec.structs.replace(NOTHING, pass_rate=None)
+"""Of an evaluator that has judged nothing yet."""
 
 
 def _by_name(connection: Connection, values: sa.Subquery, *, judged: bool) -> dict[str, Aggregate]:

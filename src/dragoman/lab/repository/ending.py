@@ -170,19 +170,38 @@ def item_counts(connection: Connection, experiment_id: ExperimentId) -> dict[Ite
 
 def run_stats(connection: Connection, run: Run) -> Stats:
     """How far a run is and what it has used up; one that has ended is not counted again."""
-    kept = experiment_stats.c
     if run.status in ENDED:
-        row = connection.execute(sa.select(experiment_stats).where(kept.run_id == run.run_id)).one()
-        counts = {status: getattr(row, status.value) for status in ItemStatus}
+        counts = _kept_counts(connection, run.run_id)
     else:
         counts = run_counts(connection, run.run_id)
-    return _stats(connection, counts, kept.run_id == run.run_id)
+    return _stats(connection, counts, experiment_stats.c.run_id == run.run_id)
 
 
-def experiment_totals(connection: Connection, experiment_id: ExperimentId) -> Stats:
-    """How an experiment's items stand and what all its runs have used up."""
-    used = experiment_stats.c.experiment_id == experiment_id
-    return _stats(connection, item_counts(connection, experiment_id), used)
+def experiment_totals(
+    connection: Connection, experiment_id: ExperimentId, latest: Run | None = None
+) -> Stats:
+    """How an experiment's items stand and what all its runs have used up.
+
+    Where its latest run is given and came to every item, the run's own counts are the experiment's:
+    a list of experiments that are over counts no items.
+    """
+    if (
+        latest is not None
+        and latest.status in ENDED
+        and latest.start_done
+        and latest.mode in _WHOLE
+    ):
+        counts = _kept_counts(connection, latest.run_id)
+    else:
+        counts = item_counts(connection, experiment_id)
+    return _stats(connection, counts, experiment_stats.c.experiment_id == experiment_id)
+
+
+def _kept_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
+    """What `keep_counts` counted at the end of the run."""
+    kept = sa.select(experiment_stats).where(experiment_stats.c.run_id == run_id)
+    row = connection.execute(kept).one()
+    return {status: getattr(row, status.value) for status in ItemStatus}
 
 
 def _counts(

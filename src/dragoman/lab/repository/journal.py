@@ -8,11 +8,12 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import ItemId, RecordId, RunId
 from dragoman.lab.repository.items import Lease
-from dragoman.lab.repository.statements import among, as_list, insert_into
+from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import (
     evaluator_record,
     experiment_stats,
@@ -116,28 +117,39 @@ def _tokens_held(
     return tokens
 
 
+_NEW_ROWS = {
+    dialect: {
+        table: insert(table).on_conflict_do_nothing()
+        for table in (target_record, evaluator_record, turn_run_log, turn_score)
+    }
+    for dialect, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))
+}
+"""Rows that may be there already; whoever adds them names every column, in the table's order."""
+
+
 class _Rows:
     """The rows of many entries, sorted by table."""
 
     def __init__(self, at_ms: int) -> None:
         self._at_ms = at_ms
-        self._outputs: list[dict[str, Any]] = []
-        self._scores: list[dict[str, Any]] = []
-        self._turns: list[dict[str, Any]] = []
-        self._links: list[dict[str, Any]] = []
+        self._outputs: list[tuple[Any, ...]] = []
+        self._scores: list[tuple[Any, ...]] = []
+        self._turns: list[tuple[Any, ...]] = []
+        self._links: list[tuple[Any, ...]] = []
+        self._paid: list[tuple[RunId, OutputEntry]] = []
         self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemId]] = {}
 
     def add(self, entry: Entry) -> None:
         what = entry.what
         if isinstance(what, OutputEntry):
-            self._outputs.append(self._record(entry, what))
+            self._add_output(entry, what)
         elif isinstance(what, ScoreEntry):
-            self._scores.append(self._record(entry, what))
+            self._add_score(entry, what)
         else:
             self._add_try(entry, what)
 
     def write(self, connection: Connection) -> None:
-        if self._outputs:
+        if self._paid:
             self._pay(connection)
         for table, rows in (
             (target_record, self._outputs),
@@ -146,46 +158,66 @@ class _Rows:
             (turn_score, self._links),
         ):
             if rows:
-                insert = insert_into(connection, table).on_conflict_do_nothing()
-                connection.execute(insert, rows)
+                connection.insert(_NEW_ROWS[connection.dialect][table], rows)
         for (run_id, try_no, status, state), item_ids in sorted(self._items.items()):
             which = {"run": run_id, "item_ids": as_list(item_ids)}
             now = {"new_try": try_no, "new_status": status.value, "new_state": state.value}
             connection.execute(_ADVANCE, which | now)
 
-    def _record(self, entry: Entry, what: OutputEntry | ScoreEntry) -> dict[str, Any]:
-        row = msgspec.structs.asdict(what)
-        row["id"] = row.pop("record_id")
-        row["tenant"] = entry.tenant
-        row["run_id"] = entry.lease.run_id
-        row["item_id"] = entry.lease.item_id
-        row["created_at_ms"] = self._at_ms
-        return row
+    def _add_output(self, entry: Entry, output: OutputEntry) -> None:
+        lease = entry.lease
+        self._outputs.append(
+            (
+                output.record_id,
+                entry.tenant,
+                lease.run_id,
+                lease.item_id,
+                output.turn_no,
+                output.output_json,
+                output.main,
+                output.latency_ms,
+                output.tokens,
+                output.cost,
+                self._at_ms,
+            )
+        )
+        if output.tokens or output.cost:
+            self._paid.append((lease.run_id, output))
+
+    def _add_score(self, entry: Entry, score: ScoreEntry) -> None:
+        self._scores.append(
+            (
+                score.record_id,
+                entry.tenant,
+                entry.lease.run_id,
+                entry.lease.item_id,
+                score.turn_no,
+                score.name,
+                score.score,
+                score.label,
+                score.reason,
+                score.error_code,
+                score.error_message,
+                self._at_ms,
+            )
+        )
 
     def _add_try(self, entry: Entry, over: TryEntry) -> None:
         lease = entry.lease
         for turn in over.turns:
-            key = {
-                "run_id": lease.run_id,
-                "item_id": lease.item_id,
-                "turn_no": turn.turn_no,
-                "try_no": over.try_no,
-            }
+            key = (lease.run_id, lease.item_id, turn.turn_no, over.try_no)
             self._turns.append(
-                {
-                    **key,
-                    "tenant": entry.tenant,
-                    "status": turn.status.value,
-                    "target_record_id": turn.target_record_id,
-                    "error_code": turn.error_code,
-                    "error_message": turn.error_message,
-                    "logged_at_ms": self._at_ms,
-                }
+                (
+                    *key,
+                    entry.tenant,
+                    turn.status.value,
+                    turn.target_record_id,
+                    turn.error_code,
+                    turn.error_message,
+                    self._at_ms,
+                )
             )
-            self._links += [
-                {**key, "evaluator_no": number, "evaluator_record_id": record_id}
-                for number, record_id in turn.scores
-            ]
+            self._links += [(*key, number, record_id) for number, record_id in turn.scores]
         # Most items end alike: those that do are changed by one statement.
         alike = (
             (lease.run_id, over.try_no, over.status, ResultState.LOGGED)
@@ -196,16 +228,13 @@ class _Rows:
 
     def _pay(self, connection: Connection) -> None:
         """Add what new outputs used up to their runs, in the transaction that stores them."""
-        paid = [row for row in self._outputs if row["tokens"] or row["cost"]]
-        if not paid:
-            return
-        ids = as_list(row["id"] for row in paid)
+        ids = as_list(output.record_id for _, output in self._paid)
         known = set(connection.execute(_KNOWN_OUTPUTS, {"ids": ids}).scalars())
         used: dict[RunId, tuple[int, float]] = {}
-        for row in paid:
-            if row["id"] not in known:
-                tokens, cost = used.get(row["run_id"], (0, 0.0))
-                used[row["run_id"]] = (tokens + (row["tokens"] or 0), cost + (row["cost"] or 0.0))
+        for run_id, output in self._paid:
+            if output.record_id not in known:
+                tokens, cost = used.get(run_id, (0, 0.0))
+                used[run_id] = (tokens + (output.tokens or 0), cost + (output.cost or 0.0))
         for run_id, (tokens, cost) in sorted(used.items()):
             connection.execute(
                 sa.update(experiment_stats)

@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.auth import DEFAULT_TENANT
 from dragoman.clock import Clock, SystemClock
-from dragoman.errors import ExperimentNotRunning, InvalidMessage
+from dragoman.errors import DatasetInvalid, ExperimentNotRunning, InvalidMessage
 from dragoman.lab.datasets import Format, format_of
 from dragoman.lab.feed import RunEnded
 from dragoman.lab.library import Library
@@ -162,7 +162,7 @@ class _Bench:
                     ".csv file, the name of a dataset, or the rows themselves."
                 )
             return known.latest.version_id
-        lines = b"".join(msgspec.json.encode(row) + b"\n" for row in dataset)
+        lines = b"".join(_line(number, row) for number, row in enumerate(dataset, 1))
         return await self._import("rows", io.BytesIO(lines), Format.JSONL)
 
     async def _import(self, name: str, file: BinaryIO, file_format: Format) -> VersionId:
@@ -175,6 +175,16 @@ class _Bench:
                 DEFAULT_TENANT, known.dataset_id, file, file_format
             )
         return added.version_id
+
+
+def _line(number: int, row: Mapping[str, JsonValue]) -> bytes:
+    """A row as a line of a file."""
+    try:
+        return msgspec.json.encode(row) + b"\n"
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DatasetInvalid(
+            f"Nothing was imported. Row {number} cannot be stored: {error}"
+        ) from None
 
 
 def _opened(path: Path) -> BinaryIO | None:

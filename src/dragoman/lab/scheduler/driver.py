@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import msgspec
 
@@ -32,6 +33,9 @@ from dragoman.store import Connection, Store
 RENEWALS_IN_A_LEASE = 3
 STRIKES = 3
 """How often in a row a run may break, in ways nobody foresaw, before it is given up as failed."""
+
+SHOW_EVERY_SECONDS = 0.1
+"""While there is work to hand out, that comes first: users see its results this much later."""
 
 _TROUBLE_PAUSE_SECONDS = 0.5
 
@@ -145,17 +149,23 @@ class Driver:
             return
         run, experiment = found
         await self._offer_again(run)
-        looked_at = float("-inf")
+        looked_at, due_at = float("-inf"), float("-inf")
+        unshown: list[ItemId] = []
         while True:
             drive.wake.clear()
             now = self._clock.monotonic()
             look_around = now - looked_at >= self._tick_seconds
-            looked_at = now if look_around else looked_at
             plan = self._plan(held, run, experiment, look_around)
             handed_out = await self._refill(plan)
-            step = await self._step(msgspec.structs.replace(plan, handed_out=handed_out))
+            unshown += handed_out
+            if handed_out and now < due_at and not look_around:
+                await _woken(drive.wake, due_at - now)
+                continue
+            step = await self._step(msgspec.structs.replace(plan, handed_out=unshown))
             drive.strikes = 0
-            experiment = step.experiment
+            experiment, unshown = step.experiment, []
+            looked_at = now if look_around else looked_at
+            due_at = now if step.more else now + SHOW_EVERY_SECONDS
             self._tell(step)
             if step.ended is not None:
                 await self._keep_aggregates(step.run)
@@ -223,8 +233,8 @@ class Driver:
         if lost:
             self._metrics.lab_zombies.inc(lost)
             self._log.warning("lab_items_taken_back", run_id=run.run_id, items=lost)
-        for one in step.archived:
-            self._metrics.lab_items.labels(one.status.value).inc()
+        for status, number in Counter(one.status for one in step.archived).items():
+            self._metrics.lab_items.labels(status.value).inc(number)
         if step.archived:
             item_ids = tuple(one.item_id for one in step.archived)
             self._feed.publish(ItemsArchived(run.experiment_id, run.run_id, item_ids))

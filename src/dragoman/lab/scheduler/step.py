@@ -70,7 +70,6 @@ def take_step(connection: Connection, plan: Plan) -> Step:
     """Start, archive and end, as far as the run is ready for each."""
     leases.require(connection, plan.held)
     run, experiment = _as_of_now(connection, plan)
-    showing.show_worked_on(connection, run, plan.handed_out)
     taken_back = TakenBack((), ())
     started = True
     terminated: list[ItemId] = []
@@ -85,9 +84,11 @@ def take_step(connection: Connection, plan: Plan) -> Step:
         terminated = giving_up.terminate(connection, run, reason, TERMINATE_BATCH)
     archived = archiving.logged_items(connection, run, ARCHIVE_BATCH)
     archiving.archive(connection, run, archived)
+    done = {one.item_id for one in archived}
+    showing.show_worked_on(connection, run, [one for one in plan.handed_out if one not in done])
     more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
     ended = None
-    if not more and not plan.handed_out:
+    if not more:
         ended = ending.end(connection, run.run_id, plan.at_ms)
         if ended is not None:
             leases.forget(connection, plan.held)

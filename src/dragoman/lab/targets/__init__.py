@@ -4,7 +4,13 @@ from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.functions import PythonFunction, find_function
 from dragoman.lab.targets.kinds import TARGETS, TargetKind, check_target, open_target
-from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn, checked_json
+from dragoman.lab.targets.outputs import (
+    MAIN_COLUMN,
+    Output,
+    PastTurn,
+    checked_json,
+    usage_problem,
+)
 from dragoman.lab.targets.registry import Registry, settings_of
 from dragoman.lab.targets.target import Target
 from dragoman.lab.targets.threads import Threads
@@ -26,4 +32,5 @@ __all__ = [
     "open_target",
     "require_column",
     "settings_of",
+    "usage_problem",
 ]

@@ -90,7 +90,7 @@ def find_function(name: str, context: Context, where: str) -> PythonFunction:
 def _imported(module: str, function: str, where: str) -> Callable[..., Any]:
     try:
         found = getattr(import_module(module), function, None)
-    except Exception as error:  # importing runs the module's own code
+    except (Exception, SystemExit) as error:  # importing runs the module's own code
         raise _unusable(where, f"`{module}` cannot be imported: {error}") from error
     if found is None:
         raise _unusable(where, f"the module `{module}` has no `{function}`")
@@ -146,15 +146,27 @@ _given_up: set[asyncio.Task[Any]] = set()
 
 async def _given_up_when_cancelled(call: Coroutine[Any, Any, Any]) -> Any:
     """Await a user's coroutine, which may take its time to notice that it was cancelled."""
-    task = asyncio.ensure_future(call)
+    task = asyncio.create_task(_without_exit(call))
+    ended = asyncio.get_running_loop().create_future()
+    task.add_done_callback(lambda _: None if ended.done() else ended.set_result(None))
     try:
-        await asyncio.wait((task,))
+        await ended
     except asyncio.CancelledError:
         task.cancel()
         _given_up.add(task)
         task.add_done_callback(_forget)
         raise
+    if task.cancelled():  # by its own doing: nobody here gave it up
+        raise RuntimeError("CancelledError")
     return task.result()
+
+
+async def _without_exit(call: Coroutine[Any, Any, Any]) -> Any:
+    """Await a user's coroutine; `exit()` ends it, and not the event loop with all the others."""
+    try:
+        return await call
+    except SystemExit as error:
+        raise RuntimeError(f"SystemExit: {error}") from error
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

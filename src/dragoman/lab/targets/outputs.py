@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from types import UnionType
 
 import msgspec
 
@@ -13,6 +14,9 @@ MAIN_COLUMN = "output"
 """The name of a target's only, or most important, output."""
 
 MAX_DEPTH = 100
+
+MOST_USED = 10**15
+"""The most tokens, or the highest cost, that is believed of one answer; their sums can be kept."""
 
 
 class Output(msgspec.Struct, frozen=True):
@@ -28,6 +32,28 @@ class Output(msgspec.Struct, frozen=True):
     def answer(self) -> JsonValue:
         """The value of the main column."""
         return self.columns[self.main]
+
+
+def usage_problem(output: Output) -> str | None:
+    """What is wrong with the tokens or the cost that a target reports; None if nothing is."""
+    tokens, cost = output.tokens, output.cost
+    if tokens is not None and not (_is_number(tokens, int) and 0 <= tokens <= MOST_USED):
+        return f"reports {_shown(tokens)} tokens, which is no count from 0 to {MOST_USED:.0e}"
+    if cost is not None and not (_is_number(cost, int | float) and 0 <= cost <= MOST_USED):
+        return f"reports a cost of {_shown(cost)}, which is no number from 0 to {MOST_USED:.0e}"
+    return None
+
+
+def _is_number(value: object, kind: type | UnionType) -> bool:
+    # A target from another package may put anything there.
+    return isinstance(value, kind) and not isinstance(value, bool)
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and abs(value) > MOST_USED:
+        digits = int(value.bit_length() * math.log10(2)) + 1  # perhaps too many to be written out
+        return f"{'-' if value < 0 else ''}1e{digits - 1}"
+    return repr(value)
 
 
 class PastTurn(msgspec.Struct, frozen=True):

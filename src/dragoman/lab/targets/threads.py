@@ -75,8 +75,7 @@ class _Call:
         try:
             value = self._run(self._function)
         except BaseException as error:
-            # StopIteration cannot be put into a future; it would end whoever awaits it.
-            told = RuntimeError("StopIteration") if isinstance(error, StopIteration) else error
+            told = _bearable(error)
             return lambda: self._tell(self._ended.set_exception, told)
         return lambda: self._tell(self._ended.set_result, value)
 
@@ -90,6 +89,13 @@ class _Call:
     def _settle(self, settle: Callable[[Any], None], result: Any) -> None:
         if not self._ended.done():
             settle(result)
+
+
+def _bearable(error: BaseException) -> Exception:
+    """The error as it can be awaited: `exit()`, say, ends the call and not the event loop."""
+    if isinstance(error, Exception) and not isinstance(error, StopIteration):
+        return error
+    return RuntimeError(f"{type(error).__name__}: {error}")
 
 
 class _Hand:

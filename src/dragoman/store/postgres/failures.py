@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
-from dragoman.errors import StoreError
+from dragoman.errors import InvalidMessage, StoreError
 
 TRY_AGAIN = {"40001": "serialization failure", "40P01": "deadlock"}
 """SQLSTATEs of a transaction that lost a race and was undone: it may simply be run again."""
 
 _DATA_EXCEPTIONS = "22"
 """The class of errors about values, whose messages quote them."""
+
+_NO_TEXT = ("22021", "22P05")
+"""Text that PostgreSQL cannot take, in a value or in JSON: a zero character, or half of one."""
 
 _CONNECT_REMEDIES = {
     "28P01": "check the user and the password in store.database_url",
@@ -58,12 +61,16 @@ def connection_lost(database: str, *, committing: bool) -> StoreError:
 
 
 def for_caller(error: BaseException) -> BaseException:
-    """A broken constraint is the caller's to understand; other database errors are ours."""
+    """A broken constraint and text that cannot be are the caller's; other errors are ours."""
     if not isinstance(error, DBAPIError):
         return error
     _forget_values(error)
     if isinstance(error, IntegrityError):
         return error
+    if sqlstate(error) in _NO_TEXT:
+        return InvalidMessage(
+            "A text holds a zero character (U+0000), which the database cannot take; leave it out."
+        )
     failure = StoreError(f"The database refused a statement ({reason(error)}).")
     failure.__cause__ = error
     return failure

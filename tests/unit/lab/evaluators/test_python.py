@@ -43,7 +43,11 @@ def test_a_function_says_numbers_truths_labels_or_all_of_it(answer: Any, score: 
 
 
 @pytest.mark.parametrize(
-    "answer", [None, float("nan"), float("inf"), {"score": "1"}, {"points": 1}, {}, [1], object()]
+    "answer",
+    [
+        *(None, float("nan"), float("inf"), 1e101, -(10**400)),
+        *({"score": "1"}, {"points": 1}, {}, [1], object()),
+    ],
 )
 def test_what_is_no_score_is_an_error(answer: Any) -> None:
     with pytest.raises(EvaluatorError, match="returned no score"):

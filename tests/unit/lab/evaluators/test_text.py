@@ -84,14 +84,14 @@ def test_another_column_of_the_output_may_be_judged() -> None:
 
 @pytest.mark.parametrize("kind", ["exact", "contains"])
 def test_what_is_missing_is_an_error_and_no_zero(kind: str) -> None:
-    cases: tuple[tuple[dict[str, Any], Any, dict[str, Any]], ...] = (
-        ({}, "a", {}),
-        ({"reference": None}, "a", {}),
-        ({"reference": "a"}, {"output": None}, {}),
-        ({"reference": "a"}, "a", {"output": "gone"}),
+    cases: tuple[tuple[dict[str, Any], Any, dict[str, Any], str], ...] = (
+        ({}, "a", {}, "turn has no `reference`; it has nothing"),
+        ({"reference": None}, "a", {}, "turn has no value in `reference`"),
+        ({"reference": "a"}, {"output": None}, {}, "output has no value in `output`"),
+        ({"reference": "a"}, "a", {"output": "gone"}, "output has no `gone`; it has output"),
     )
-    for turn, output, extra in cases:
-        with pytest.raises(EvaluatorError, match="has no") as failed:
+    for turn, output, extra, says in cases:
+        with pytest.raises(EvaluatorError, match=says) as failed:
             judge(kind, turn, output, reference="reference", **extra)
         assert not failed.value.retryable
 

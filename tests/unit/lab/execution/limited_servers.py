@@ -141,3 +141,21 @@ class ClosedNowAndThen(LimitedServer):
     def ideal_seconds(self, items: int, concurrency: int) -> float:
         periods, rest = divmod(self.by_places(items, concurrency), self._open_seconds)
         return periods * self._period_seconds + rest
+
+
+class FewPlaces(LimitedServer):
+    """Serves so many calls at once; to the others it always says the same."""
+
+    def __init__(self, places: int, seconds: float, retry_after_seconds: float | None) -> None:
+        super().__init__(seconds, Told.NOTHING)
+        self.places = places
+        self._retry_after_seconds = retry_after_seconds
+
+    def wait_seconds(self, now: float) -> float:
+        return 1.0 if self._running >= self.places else 0.0
+
+    def ideal_seconds(self, items: int, concurrency: int) -> float:
+        return self.by_places(items, min(self.places, concurrency)) + self.seconds
+
+    def _retry_after(self, wait_seconds: float) -> float | None:
+        return self._retry_after_seconds

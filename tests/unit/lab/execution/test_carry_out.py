@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 from tests.unit.lab.execution.scene import (
@@ -127,6 +128,37 @@ def test_after_the_last_try_the_item_fails() -> None:
 def test_what_cannot_help_is_not_tried_again() -> None:
     target = ScriptedTarget(a=[HOPELESS])
     assert play(item("a"), target, retries=5).outcome.try_no == 1
+
+
+@pytest.mark.parametrize(
+    ("usage", "reported"),
+    [
+        ({"tokens": 10**30}, "1e30 tokens"),
+        ({"tokens": 10**5000}, "1e5000 tokens"),
+        ({"tokens": -5}, "-5 tokens"),
+        ({"tokens": 2.5}, "2.5 tokens"),
+        ({"cost": float("nan")}, "a cost of nan"),
+        ({"cost": float("inf")}, "a cost of inf"),
+        ({"cost": 10**400}, "a cost of 1e400"),
+        ({"cost": "a lot"}, "a cost of 'a lot'"),
+    ],
+)
+def test_a_target_that_reports_nonsense_about_its_use_fails_and_is_quoted(
+    usage: dict[str, Any], reported: str
+) -> None:
+    target = ScriptedTarget(a=[Output({"output": "a"}, **usage)])
+    outcome = play(item("a"), target).outcome
+    assert outcome.error is not None
+    assert outcome.error.code == "TARGET_ERROR"
+    assert reported in outcome.error.message
+    assert target.calls == ["a"], "it is not paid for again"
+
+
+def test_a_call_that_times_out_by_itself_before_it_waits_is_no_timeout_of_the_item() -> None:
+    target = ScriptedTarget(a=[TimeoutError("my own")] * 3)
+    error = play(item("a"), target, item_timeout_seconds=5).outcome.error
+    assert error is not None
+    assert (error.code, "my own" in error.message) == ("TARGET_ERROR", True)
 
 
 def test_an_item_taken_over_goes_on_with_the_tries_it_has_left() -> None:

@@ -13,6 +13,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from tests.unit.lab.execution.limited_servers import (
     ClosedNowAndThen,
+    FewPlaces,
     FixedWindow,
     LimitedServer,
     TokenBucket,
@@ -91,12 +92,17 @@ def test_a_bucket_that_fills_slowly_is_used_nearly_to_the_full(
 
 
 @few_examples
-@given(st.sampled_from([5.0, 20.0]), CALL_SECONDS, SEED)
-def test_a_small_bucket_is_used_nearly_to_the_full_when_it_says_exactly_when_to_come_back(
-    rate: float, call_seconds: float, seed: int
+@given(
+    st.sampled_from([5.0, 20.0]),
+    CALL_SECONDS,
+    st.sampled_from([Told.EXACTLY, Told.NOTHING]),
+    SEED,
+)
+def test_a_small_bucket_is_used_nearly_to_the_full_unless_it_asks_for_long_pauses(
+    rate: float, call_seconds: float, told: Told, seed: int
 ) -> None:
     server = assert_nearly_ideal(
-        lambda: TokenBucket(rate, 0.2, call_seconds, Told.EXACTLY), int(rate * 40), 64, seed
+        lambda: TokenBucket(rate, 0.2, call_seconds, told), int(rate * 40), 64, seed
     )
     assert server.refused < 0.5 * server.served
 
@@ -112,7 +118,7 @@ def test_the_quota_of_a_window_is_used_when_the_window_opens(
         64,
         seed,
     )
-    assert server.refused < 0.6 * server.served
+    assert server.refused < 0.8 * server.served
 
 
 @few_examples
@@ -120,7 +126,7 @@ def test_the_quota_of_a_window_is_used_when_the_window_opens(
     st.sampled_from([(3.0, 1.0), (5.0, 1.0), (10.0, 2.0), (30.0, 5.0)]),
     CONCURRENCY,
     st.sampled_from([0.1, 0.5, 1.0]),
-    st.sampled_from([Told.EXACTLY, Told.WHOLE_SECONDS]),
+    TOLD,
     SEED,
 )
 def test_a_target_that_is_closed_now_and_then_is_not_taken_for_a_weak_one(
@@ -130,7 +136,26 @@ def test_a_target_that_is_closed_now_and_then_is_not_taken_for_a_weak_one(
     server = assert_nearly_ideal(
         lambda: ClosedNowAndThen(*times, call_seconds, told), items, concurrency, seed
     )
-    assert server.refused < 0.2 * server.served
+    assert server.refused < 0.5 * server.served
+
+
+@few_examples
+@given(
+    st.sampled_from([1, 2, 4, 8, 32]),
+    st.sampled_from([16, 64]),
+    st.sampled_from([0.05, 0.2, 1.0, 3.0]),
+    st.sampled_from([None, 1.0, 5.0]),
+    SEED,
+)
+def test_the_places_of_a_target_that_counts_calls_at_once_are_kept_taken(
+    places: int, concurrency: int, call_seconds: float, retry_after: float | None, seed: int
+) -> None:
+    items = int(min(2_000, max(RUN_SECONDS * places / call_seconds, 30)))
+    server = assert_nearly_ideal(
+        lambda: FewPlaces(places, call_seconds, retry_after), items, concurrency, seed
+    )
+    # All but those that have a place are refused at first, and now and then one that asks for more.
+    assert server.refused < concurrency + 2 * RUN_SECONDS
 
 
 # --- how many at once -------------------------------------------------------------------------
@@ -219,6 +244,35 @@ def test_nobody_calls_during_the_pause_that_was_asked_for() -> None:
         await asyncio.sleep(1)
         await asyncio.gather(*(limit.run(well) for _ in range(4)), refused)
         assert min(called_at) >= 30
+
+    run_virtual(main, seed=1)
+
+
+def test_a_call_that_ends_well_makes_room_for_another_though_the_target_asked_for_a_pause() -> None:
+    async def main() -> None:
+        limit, server = limiter(16), FewPlaces(4, 1.0, retry_after_seconds=30.0)
+        calls = (limit.run(partial(server.call, {"text": "a"}, ())) for _ in range(40))
+        await asyncio.gather(*calls)
+        assert asyncio.get_running_loop().time() < 30
+
+    run_virtual(main, seed=1)
+
+
+def test_a_target_with_more_places_than_before_is_called_more() -> None:
+    async def main() -> None:
+        limit, server = limiter(64), FewPlaces(2, 0.2, retry_after_seconds=1.0)
+
+        async def caller() -> None:
+            while asyncio.get_running_loop().time() < 120:
+                await limit.run(partial(server.call, {"text": "a"}, ()))
+
+        callers = [asyncio.create_task(caller()) for _ in range(64)]
+        await asyncio.sleep(20)
+        assert limit.running <= 3
+        server.places = 40
+        await asyncio.sleep(60)
+        assert 36 <= limit.running <= 41
+        await asyncio.gather(*callers)
 
     run_virtual(main, seed=1)
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -67,6 +68,15 @@ def test_functions_are_found_by_name_or_handed_over() -> None:
 def test_a_name_that_leads_nowhere_is_explained(name: str, says: str) -> None:
     with pytest.raises(InvalidMessage, match=says):
         check(name)
+
+
+def test_a_module_that_exits_when_it_is_imported_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a_script_that_exits.py").write_text("raise SystemExit('usage: ...')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(InvalidMessage, match="cannot be imported: usage"):
+        check("a_script_that_exits:main")
 
 
 def test_settings_that_do_not_fit_are_named() -> None:
@@ -176,12 +186,14 @@ def test_a_list_that_holds_itself_is_refused() -> None:
         (ValueError("no"), "`mine` raised ValueError: no", True),
         (TimeoutError("late"), "`mine` raised TimeoutError: late", True),
         (StopIteration(), "`mine` raised RuntimeError", True),
+        (SystemExit(3), "`mine` raised RuntimeError: SystemExit: 3", True),
+        (asyncio.CancelledError(), "`mine` raised RuntimeError: CancelledError", True),
         (TargetError("never", retryable=False), "never", False),
         (DragomanError("other"), "`mine`: other", True),
     ],
 )
 def test_what_a_function_raises_is_a_failure_of_the_target(
-    sort: str, raised: Exception, expected: str, retryable: bool
+    sort: str, raised: BaseException, expected: str, retryable: bool
 ) -> None:
     def fails() -> None:
         raise raised

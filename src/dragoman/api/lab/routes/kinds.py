@@ -15,6 +15,7 @@ from dragoman.api.lab.principals import asked_by
 from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.auth import Permission, Principal
 from dragoman.lab.evaluators import EVALUATORS, Score, check_evaluator, open_evaluator
+from dragoman.lab.model import JsonValue
 from dragoman.lab.targets import MAIN_COLUMN, TARGETS, Output
 from dragoman.live.protocol import ListPage
 
@@ -73,12 +74,17 @@ def kinds_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         check_evaluator(spec, set(order.turn), desk.context)
         evaluator = open_evaluator(spec, desk.context, desk.processes)
         try:
-            output = Output(columns={MAIN_COLUMN: order.output}, main=MAIN_COLUMN, latency_ms=0.0)
-            return answer(await evaluator.score(order.turn, output))
+            return answer(await evaluator.score(order.turn, _output(order.output)))
         finally:
             await evaluator.close()
 
     return router
+
+
+def _output(given: JsonValue) -> Output:
+    """An object is an output's columns, as rows show them; anything else is the main one."""
+    columns = given if isinstance(given, dict) and given else {MAIN_COLUMN: given}
+    return Output(columns, MAIN_COLUMN if MAIN_COLUMN in columns else next(iter(columns)))
 
 
 def _listed(kinds: Mapping[str, Any]) -> ListPage[KindView]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Generator
+from typing import Any, Generic, TypeVar
 
 from dragoman.clock import Clock
 from dragoman.errors import ItemTimeout
@@ -40,12 +40,16 @@ class Allowance:
         if self._calls == 0:
             self._began = self._clock.monotonic()
         self._calls += 1
-        limit = asyncio.timeout(left_seconds)
+        limit: asyncio.Timeout | None = None
         try:
+            begun = _Begun(call())
+            if begun.ended:
+                return await begun
+            limit = asyncio.timeout(left_seconds)
             async with limit:
-                return await call()
+                return await begun
         except TimeoutError:
-            if not limit.expired():
+            if limit is None or not limit.expired():
                 raise
             raise self._timeout(self._seconds) from None
         finally:
@@ -59,3 +63,37 @@ class Allowance:
 
     def _timeout(self, seconds: float) -> ItemTimeout:
         return ItemTimeout(f"The item took longer than {seconds:g} s.")
+
+
+class _Begun(Generic[T]):
+    """A call that was made as far as it goes without waiting.
+
+    One that has ended by then, as most evaluators have, needs no timer, which costs more than it.
+    """
+
+    def __init__(self, call: Awaitable[T]) -> None:
+        self._steps = call.__await__()
+        self._waits_for: Any = None
+        self._value: list[T] = []
+        try:
+            self._waits_for = next(self._steps)
+        except StopIteration as end:
+            self._value.append(end.value)
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._value)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """The rest of the call, in the task that began it."""
+        while not self._value:
+            try:
+                try:
+                    heard = yield self._waits_for
+                except BaseException as error:
+                    self._waits_for = self._steps.throw(error)
+                else:
+                    self._waits_for = self._steps.send(heard)
+            except StopIteration as end:
+                self._value.append(end.value)
+        return self._value[0]

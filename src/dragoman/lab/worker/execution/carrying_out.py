@@ -11,7 +11,7 @@ from dragoman.errors import DragomanError, ItemTimeout
 from dragoman.lab.evaluators import Evaluator, Score
 from dragoman.lab.failures import EvaluatorError, Failure, RateLimited, TargetError, failure_of
 from dragoman.lab.model import Item, Turn
-from dragoman.lab.targets import Output, PastTurn
+from dragoman.lab.targets import Output, PastTurn, usage_problem
 from dragoman.lab.worker.execution.allowance import Allowance
 from dragoman.lab.worker.execution.backoff import backoff_seconds
 from dragoman.lab.worker.execution.bench import Bench
@@ -78,6 +78,8 @@ class _Item:
             return self._outputs[turn_no]
         target, limiter = self._bench.target, self._bench.target_limiter
         result = await self._result(limiter, lambda: target.call(turn, tuple(history)), TargetError)
+        if isinstance(result, Output) and (problem := usage_problem(result)) is not None:
+            result = failure_of(TargetError(f"The target {problem}.", retryable=False))
         await self._journal.target_done(turn_no, result)
         if isinstance(result, Output):
             self._outputs[turn_no] = result

@@ -1,8 +1,8 @@
 """As many calls at once as are allowed, and no faster than a target bears.
 
 A target that answers "too many requests" is given the pause it asks for; afterwards it is called at
-the pace that went well before. To whoever makes a call this is only a wait: a refused call is made
-again after the pause.
+the pace that went well before, or, if it is calls at once that it counts, with no more of them. To
+whoever makes a call this is only a wait: a refused call is made again after the pause.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TypeVar
 from dragoman.clock import Clock
 from dragoman.lab.failures import RateLimited
 from dragoman.lab.worker.execution.pacing import Pace
+from dragoman.lab.worker.execution.places import Places
 
 T = TypeVar("T")
 
@@ -50,9 +51,11 @@ class Limiter:
         self._clock = clock
         self._random = random
         self._running = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[bool]] = deque()
+        """Each is told whether the place it gets was another's, passed on during a pause."""
         self._timer: asyncio.TimerHandle | None = None
         self._pace = Pace(clock.monotonic())
+        self._places = Places()
         self._pause: _Pause | None = None
         self._in_vain = 0
         """Pauses in a row after which everything was refused again."""
@@ -61,6 +64,9 @@ class Limiter:
         self._scouting = False
         """The next call goes alone, to find out whether the pause was long enough."""
         self._scout_until = 0.0
+        self._to_be_passed_on = 0
+        """Places that became free in this pause and have not been passed on."""
+        self._passed_on_at = -math.inf
         self._refusal_seconds = 0.0
         """How long the target lately took to say no."""
 
@@ -91,26 +97,55 @@ class Limiter:
         first_refusal: float | None = None
         while True:
             # Who was refused has waited once already, and goes before those who have not.
-            await self._enter(first=first_refusal is not None)
+            passed_on = await self._enter(first=first_refusal is not None)
             round_ = self._round
             made_at = self._clock.monotonic()
             try:
                 result = await call()
             except RateLimited as refusal:
                 now = self._clock.monotonic()
-                self._refusal_seconds = max(0.9 * self._refusal_seconds, now - made_at)
-                pause = self._pause_for(refusal, now)
-                pause.refused += round_ == self._round
-                self._leave()
                 first_refusal = now if first_refusal is None else first_refusal
-                if pause.until - first_refusal > PATIENCE_SECONDS:
+                self._refusal_seconds = max(0.9 * self._refusal_seconds, now - made_at)
+                until = self._refused(refusal, now, passed_on=passed_on, late=round_ != self._round)
+                self._leave()
+                if until - first_refusal > PATIENCE_SECONDS:
                     raise
             except BaseException:
                 self._leave()
                 raise
             else:
-                self._leave()
+                self._went_well(passed_on)
                 return result
+
+    def _refused(self, refusal: RateLimited, now: float, *, passed_on: bool, late: bool) -> float:
+        """Learn from a refusal; until when nobody calls."""
+        if self._places.known:
+            others, asked_seconds = self._running - 1, refusal.retry_after_seconds
+            if self._places.refused(others, now, asked_seconds=asked_seconds, late=late):
+                return now
+            self._pace.begin_again(now)
+        elif passed_on:
+            self._places.not_let_in()
+            self._to_be_passed_on = 0
+            if self._pause is not None:
+                self._pause.refused += not late
+                return self._pause.until  # it came too early, which says nothing new
+        pause = self._pause_for(refusal, now)
+        pause.refused += not late
+        return pause.until
+
+    def _went_well(self, passed_on: bool) -> None:
+        if self._places.known:
+            self._places.went_well()
+        elif passed_on and self._places.let_in(self._running, self._clock.monotonic()):
+            self._pause = None
+            self._to_be_passed_on = 0
+            self._round += 1
+            self._scouting = False
+            self._scout_until = 0.0
+        if self._pause is not None and self._places.may_be_passed_on:
+            self._to_be_passed_on += 1
+        self._leave()
 
     # --- pauses -------------------------------------------------------------------------------
 
@@ -134,37 +169,45 @@ class Limiter:
         went_well = self._pace.resume(
             now, refused_at=pause.refused_at, refused=pause.refused, told=pause.told
         )
+        self._places.pause_over()
         self._in_vain = 0 if went_well else self._in_vain + 1
         self._scouting = not went_well or not pause.told
         self._scout_until = 0.0
         self._round += 1
         self._pause = None
+        self._to_be_passed_on = 0
 
     # --- who, and when ------------------------------------------------------------------------
 
-    async def _enter(self, *, first: bool) -> None:
+    async def _enter(self, *, first: bool) -> bool:
+        """Wait for a place; whether it was another's, passed on during a pause."""
         if not self._waiting and self._wait_seconds() == 0:
-            self._let_in()
-            return
-        admitted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            return self._let_in()
+        admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         if first:
             self._waiting.appendleft(admitted)
         else:
             self._waiting.append(admitted)
         self._admit()
         try:
-            await admitted
+            return await admitted
         except asyncio.CancelledError:
             if admitted.done() and not admitted.cancelled():
                 self._leave()
             raise
 
-    def _let_in(self) -> None:
+    def _let_in(self) -> bool:
+        """Let a call in that does not have to wait; whether its place was passed on to it."""
         self._running += 1
         self._pace.call_made()
+        if self._pause is not None:
+            self._to_be_passed_on -= 1
+            self._passed_on_at = self._clock.monotonic()
+            return True
         if self._scouting:
             self._scouting = False
             self._scout_until = self._clock.monotonic() + 2 * self._refusal_seconds
+        return False
 
     def _leave(self) -> None:
         self._running -= 1
@@ -180,8 +223,7 @@ class Limiter:
             wait_seconds = self._wait_seconds()
             if wait_seconds > 0:
                 break
-            self._let_in()
-            self._waiting.popleft().set_result(None)
+            self._waiting.popleft().set_result(self._let_in())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -193,10 +235,21 @@ class Limiter:
         now = self._clock.monotonic()
         if self._pause is not None:
             if now < self._pause.until:
-                return self._pause.until - now
+                return min(self._pause.until - now, self._seconds_until_passed_on(now))
             self._end(self._pause, now)
         if self._running >= self._most:
             return math.inf
+        if self._places.known:
+            return self._places.wait_seconds(self._running, now)
         if now < self._scout_until:
             return self._scout_until - now
         return self._pace.wait_seconds(now)
+
+    def _seconds_until_passed_on(self, now: float) -> float:
+        """How long until a place is passed on during a pause; infinite while there is none."""
+        if self._to_be_passed_on == 0 or self._running >= self._most:
+            return math.inf
+        if self._places.proven_once:
+            return 0.0
+        # One goes ahead, as long as it takes to be refused: perhaps it is not places that count.
+        return max(0.0, self._passed_on_at + 2 * self._refusal_seconds - now)

@@ -76,6 +76,13 @@ class Pace:
         self._calls += 1
         self._budget -= 1
 
+    def begin_again(self, now: float) -> None:
+        """Count calls from now on; those before were not made at this pace."""
+        self._calls = 0
+        self._began_at = self._reckoned_at = now
+        self._budget = math.inf if self._rate == math.inf else 1.0
+        self._held_up_at = None
+
     def resume(self, now: float, *, refused_at: float, refused: int, told: bool) -> bool:
         """Go on after a pause; False if none of the calls before it went well.
 
@@ -84,7 +91,10 @@ class Pace:
         """
         went_well = self._calls - refused
         if went_well <= 0:
-            self._calls = 0  # the pause was too short: it goes on, and so does what is measured
+            # The pause was too short: it goes on, and so does what is measured. Calls that found
+            # that out have used up nothing.
+            self._budget = min(self._budget + self._calls, self._most_at_once)
+            self._calls = 0
             return False
         seconds = max(now - self._began_at, _ROUNDING)
         measured = went_well / seconds

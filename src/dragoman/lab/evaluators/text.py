@@ -1,0 +1,59 @@
+"""What evaluators have in common that compare an output with a column of the dataset."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection
+from typing import Generic, TypeVar
+
+import msgspec
+
+from dragoman.lab.evaluators.evaluator import Score
+from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.values import output_of, reference_of
+from dragoman.lab.model import JsonValue, Turn
+from dragoman.lab.targets import Context, Output, require_column
+
+
+class TextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is compared, and how closely."""
+
+    reference: str
+    """The dataset's column to compare with."""
+    output: str | None = None
+    """The column of the output; the main one when it is left out."""
+    ignore_case: bool = False
+
+
+SettingsT = TypeVar("SettingsT", bound=TextSettings)
+
+
+def check(settings: TextSettings, columns: Collection[str], context: Context) -> None:
+    require_column(settings.reference, columns, "evaluator.reference")
+
+
+class TextEvaluator(ABC, Generic[SettingsT]):
+    """Finds the two values; its kinds say what comparing them means."""
+
+    cpu_bound = False
+
+    def __init__(
+        self, name: str, settings: SettingsT, context: Context, processes: ProcessPool
+    ) -> None:
+        self.name = name
+        self.settings = settings
+
+    async def score(self, turn: Turn, output: Output) -> Score:
+        reference = reference_of(turn, self.settings.reference)
+        return self.compare(reference, output_of(output, self.settings.output))
+
+    async def close(self) -> None:
+        pass
+
+    @abstractmethod
+    def compare(self, reference: JsonValue, found: JsonValue) -> Score:
+        """What it says of these two."""
+
+    def plain(self, text: str) -> str:
+        """The text without what makes no difference."""
+        return text.casefold() if self.settings.ignore_case else text

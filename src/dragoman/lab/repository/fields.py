@@ -1,0 +1,111 @@
+"""The turns that users see, and what can be asked about each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from dragoman.errors import InvalidFilter
+from dragoman.lab.filters import SCORE, AllOf, Condition, Filter, Not, OneOf, Op
+from dragoman.lab.model import ExperimentId, RunId
+from dragoman.lab.repository.tables import (
+    evaluator_record,
+    item_run_log,
+    target_record,
+    turn_result,
+    turn_run_log,
+    turn_score,
+)
+
+OWN_FIELDS = ("item_id", "status", "error_code")
+"""Fields of the turn itself; all of them are text."""
+MEASURES = ("latency_ms", "tokens", "cost")
+"""What a target reports beside its output."""
+
+_SHOWN = ("item_id", "turn_no", "run_id", "try_no", "status", "target_record_id")
+_SHOWN_ERRORS = ("error_code", "error_message")
+
+
+def shown_turns(experiment_id: ExperimentId, run_id: RunId | None) -> sa.Subquery:
+    """The turns of an experiment as they stand, or as one of its runs left them."""
+    if run_id is None:
+        of = turn_result.c
+        select = sa.select(*(of[name] for name in (*_SHOWN, *_SHOWN_ERRORS)))
+        return select.where(of.experiment_id == experiment_id).subquery("shown")
+    logged, items = turn_run_log.c, item_run_log.c
+    select = sa.select(*(logged[name] for name in (*_SHOWN, *_SHOWN_ERRORS)))
+    last_try = sa.and_(
+        items.run_id == logged.run_id,
+        items.item_id == logged.item_id,
+        items.try_no == logged.try_no,
+    )
+    return select.join(item_run_log, last_try).where(logged.run_id == run_id).subquery("shown")
+
+
+def scores_of(shown: sa.Subquery) -> sa.FromClause:
+    """Shown turns joined with their scores."""
+    return shown.join(turn_score, _is_score_of(shown)).join(
+        evaluator_record, evaluator_record.c.id == turn_score.c.evaluator_record_id
+    )
+
+
+def field_of(shown: sa.Subquery, field: str) -> sa.ColumnElement[Any]:
+    """The value of a field for each shown turn."""
+    if field in OWN_FIELDS:
+        return shown.c[field]
+    if field in MEASURES:
+        record = target_record.c
+        value = sa.select(record[field]).where(record.id == shown.c.target_record_id)
+    elif field.startswith(SCORE):
+        value = (
+            sa.select(evaluator_record.c.score)
+            .join(turn_score, turn_score.c.evaluator_record_id == evaluator_record.c.id)
+            .where(_is_score_of(shown), evaluator_record.c.name == field.removeprefix(SCORE))
+        )
+    else:
+        raise InvalidFilter(
+            f"Results cannot be sorted by {field!r}; use {', '.join((*OWN_FIELDS, *MEASURES))} or "
+            "score.NAME.",
+            details={"field": field},
+        )
+    # Its tables are its own, also where the same ones are joined around it.
+    return value.correlate(shown).scalar_subquery()
+
+
+def matches(shown: sa.Subquery, wanted: Filter) -> sa.ColumnElement[bool]:
+    """The filter as a condition on shown turns; SQL's own NULL does what missing values should."""
+    match wanted:
+        case AllOf(parts):
+            return sa.and_(sa.true(), *(matches(shown, part) for part in parts))
+        case OneOf(parts):
+            return sa.or_(sa.false(), *(matches(shown, part) for part in parts))
+        case Not(part):
+            return sa.not_(matches(shown, part))
+        case Condition(field, op, value):
+            found: sa.ColumnElement[bool] = _OPERATORS[op](field_of(shown, field), value)
+            return found
+
+
+_OPERATORS: Mapping[Op, Any] = {
+    Op.EQUAL: lambda column, value: column == value,
+    Op.NOT_EQUAL: lambda column, value: column != value,
+    Op.LESS: lambda column, value: column < value,
+    Op.AT_MOST: lambda column, value: column <= value,
+    Op.MORE: lambda column, value: column > value,
+    Op.AT_LEAST: lambda column, value: column >= value,
+    Op.IN: lambda column, value: column.in_(value),
+    Op.NOT_IN: lambda column, value: column.not_in(value),
+    Op.IS_NULL: lambda column, value: column.is_(None),
+    Op.NOT_NULL: lambda column, value: column.is_not(None),
+}
+
+
+def _is_score_of(shown: sa.Subquery) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        *(
+            turn_score.c[name] == shown.c[name]
+            for name in ("run_id", "item_id", "turn_no", "try_no")
+        )
+    )
