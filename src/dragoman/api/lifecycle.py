@@ -1,4 +1,4 @@
-"""The life of a server: starting, ready, draining, stopped."""
+"""The life of a server: starting, ready, leaving, draining, stopped."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ class ServerState(StrEnum):
 
     STARTING = "starting"
     READY = "ready"
+    LEAVING = "leaving"
+    """It still takes whoever comes, and tells load balancers to send nobody."""
     DRAINING = "draining"
     STOPPED = "stopped"
 
 
 TRANSITIONS: Mapping[ServerState, frozenset[ServerState]] = {
     ServerState.STARTING: frozenset({ServerState.READY, ServerState.STOPPED}),
-    ServerState.READY: frozenset({ServerState.DRAINING, ServerState.STOPPED}),
+    ServerState.READY: frozenset({ServerState.LEAVING, ServerState.DRAINING, ServerState.STOPPED}),
+    ServerState.LEAVING: frozenset({ServerState.DRAINING, ServerState.STOPPED}),
     ServerState.DRAINING: frozenset({ServerState.STOPPED}),
     ServerState.STOPPED: frozenset(),
 }
@@ -52,13 +55,13 @@ class Lifecycle:
         await self._begun.wait()
 
     def check_takes_work(self) -> None:
-        """Refuse new work unless the server is ready."""
+        """Refuse new work while the server is starting, and when it drains."""
         if self._state is ServerState.STARTING:
             raise DependencyDown(
                 "The server is still starting; try again in a moment.",
                 retry_after_ms=_TRY_AGAIN_MS,
             )
-        if self._state is not ServerState.READY:
+        if self._state not in (ServerState.READY, ServerState.LEAVING):
             raise ServerDraining(
                 "The server is shutting down and takes no new work; try again once it is back, "
                 "or ask another instance.",

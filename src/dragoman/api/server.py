@@ -117,7 +117,12 @@ class Server:
 
     async def drain(self) -> None:
         """Take no new work and wait for what is running, up to drain_seconds."""
-        drain_seconds = self.services.settings.server.drain_seconds
+        settings = self.services.settings.server
+        drain_seconds = settings.drain_seconds
+        if settings.drain_delay_seconds:
+            self.services.lifecycle.move(ServerState.LEAVING)
+            _log.info("server_leaving", for_seconds=settings.drain_delay_seconds)
+            await asyncio.sleep(settings.drain_delay_seconds)
         self.services.lifecycle.move(ServerState.DRAINING)
         self.services.connections.refuse_new()
         _log.info("server_draining", sockets=len(self.services.connections))

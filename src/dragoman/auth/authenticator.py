@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from dragoman.auth.principal import ANYONE, Principal
 from dragoman.clock import Clock
 from dragoman.errors import StoreError, Unauthorized
 from dragoman.ids import KeyId
+from dragoman.observability import get_logger
 
 REFRESH_SECONDS = 3.0
 """How often the keys in use are looked at again, for revocations by other processes."""
@@ -27,7 +27,7 @@ CACHE_SECONDS = 6.0
 
 OnRevoked = Callable[[], None]
 
-_log = logging.getLogger(__name__)
+_log = get_logger(__name__)
 
 
 class Authenticator(ABC):
@@ -190,12 +190,12 @@ class KeyAuthenticator(Authenticator):
 
     def _tell(self, key_id: KeyId) -> None:
         watching = self._watchers.pop(key_id, {})
-        _log.info("Key %s was revoked; %d connections are told", key_id, len(watching))
+        _log.info("key_revoked", key_id=key_id, connections=len(watching))
         for on_revoked in watching.values():
             try:
                 on_revoked()
             except Exception:
-                _log.exception("A connection of the revoked key %s could not be told", key_id)
+                _log.exception("revocation_not_told", key_id=key_id)
 
     async def _refresh_forever(self) -> None:
         while True:
@@ -203,4 +203,4 @@ class KeyAuthenticator(Authenticator):
             try:
                 await self.refresh()
             except StoreError as error:
-                _log.warning("Keys could not be looked at again, retrying: %s", error)
+                _log.warning("keys_not_read", error=error.message)

@@ -21,7 +21,6 @@ from dragoman.settings import Settings, load_settings, masked
 from dragoman.store import SchemaStatus, ask_server, check
 
 OLDEST_PYTHON = (3, 11)
-OLDEST_REDIS = 7
 OLDEST_POSTGRES = 13
 LITTLE_DISK_BYTES = 1 << 30
 NO_DISK_BYTES = 100 << 20
@@ -159,7 +158,7 @@ def _look_at_address(settings: Settings) -> Finding:
         for listener in listen(server.host, server.port):
             listener.close()
     except CannotStart as error:
-        return _refused("address", error)
+        return refused("address", error)
     return Finding("address", Level.OK, f"{server.host}:{server.port} is free")
 
 
@@ -188,11 +187,11 @@ def _look_at_database(settings: Settings, clock: Clock) -> Iterator[Finding]:
         server = ask_server(database_url)
         answered_ms = clock.now_ms()
     except DragomanError as error:
-        yield _refused("database", error)
+        yield refused("database", error)
         return
     if server is not None:
         yield judge_postgres_version(server.version)
-        yield _judge_skew("postgresql clock", server.now_ms - (asked_ms + answered_ms) // 2)
+        yield judge_skew("postgresql clock", server.now_ms - (asked_ms + answered_ms) // 2)
 
 
 def judge_postgres_version(version: str) -> Finding:
@@ -207,39 +206,13 @@ def judge_postgres_version(version: str) -> Finding:
 
 def _look_at_redis(settings: Settings, clock: Clock) -> Iterator[Finding]:
     try:
-        import redis  # an extra: only clusters need it
+        # An extra: only clusters need it.
+        from dragoman.cli.redis_checkup import look_at_redis
     except ModuleNotFoundError:
         remedy = "install it: pip install 'dragoman[cluster]'"
         yield Finding("redis", Level.FAIL, "the Redis client is not installed", remedy)
         return
-    url = settings.cluster.redis_url
-    timeout_seconds = settings.cluster.redis_timeout_ms / 1000
-    try:
-        with redis.Redis.from_url(
-            url, socket_timeout=timeout_seconds, socket_connect_timeout=timeout_seconds
-        ) as client:
-            version = str(client.info("server")["redis_version"])
-            asked_ms = clock.now_ms()
-            seconds, microseconds = client.time()
-            answered_ms = clock.now_ms()
-    except redis.RedisError as error:
-        remedy = "start Redis, or correct cluster.redis_url"
-        yield Finding("redis", Level.FAIL, f"{masked(url)}: {error}", remedy)
-        return
-    yield judge_redis_version(version)
-    redis_ms = seconds * 1000 + microseconds // 1000
-    yield judge_redis_clock(redis_ms - (asked_ms + answered_ms) // 2)
-
-
-def judge_redis_version(version: str) -> Finding:
-    if _major(version) >= OLDEST_REDIS:
-        return Finding("redis", Level.OK, f"it answers, version {version}")
-    return Finding("redis", Level.FAIL, f"version {version}", f"install Redis {OLDEST_REDIS}")
-
-
-def judge_redis_clock(skew_ms: int) -> Finding:
-    """How far Redis's clock is from ours; leases go by Redis's, people read ours."""
-    return _judge_skew("redis clock", skew_ms)
+    yield from look_at_redis(settings.cluster, clock)
 
 
 # --- any server ---------------------------------------------------------------------------------
@@ -251,7 +224,7 @@ def _major(version: str) -> int:
     return int(major) if major.isdecimal() else 0
 
 
-def _judge_skew(name: str, skew_ms: int) -> Finding:
+def judge_skew(name: str, skew_ms: int) -> Finding:
     found = f"{skew_ms:+d} ms against this machine"
     if abs(skew_ms) < CLOCK_SKEW_WARN_MS:
         return Finding(name, Level.OK, found)
@@ -259,7 +232,7 @@ def _judge_skew(name: str, skew_ms: int) -> Finding:
     return Finding(name, level, found, "set both clocks, with chrony or systemd-timesyncd")
 
 
-def _refused(name: str, error: DragomanError) -> Finding:
+def refused(name: str, error: DragomanError) -> Finding:
     """Our own sentences already say what to do, after the semicolon."""
     found, _, remedy = error.message.rstrip(".").partition("; ")
     return Finding(name, Level.FAIL, found, remedy)

@@ -100,25 +100,29 @@ async def _serve(
     on_ready: Callable[[Server], None],
     seconds: float | None,
 ) -> bool:
-    """Whether the server came to its end in peace, rather than by a second signal."""
-    stop = asyncio.Event()
+    """Whether the server came to its end in peace, rather than by a signal while it drained."""
+    stop, ready = asyncio.Event(), asyncio.Event()
     try:
-        with _signals(stop):
+        with _signals(stop, ready):
             async with (
                 running_server(settings, assemble=assemble) as server,
                 company(server),
             ):
                 calm_collector()
                 on_ready(server)
+                ready.set()
                 await _until(stop, server, seconds)
     except asyncio.CancelledError:
-        return False
+        return not ready.is_set()
     return True
 
 
 @contextmanager
-def _signals(stop: asyncio.Event) -> Iterator[None]:
-    """The first signal sets the event, the second cancels the caller, a third finds no handler."""
+def _signals(stop: asyncio.Event, ready: asyncio.Event) -> Iterator[None]:
+    """The first signal stops a ready server, the second cancels the caller, a third kills it.
+
+    A server that is still starting, and may be waiting for another, is cancelled by the first.
+    """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()
     assert task is not None
@@ -128,7 +132,7 @@ def _signals(stop: asyncio.Event) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
     def on_signal() -> None:
-        if not stop.is_set():
+        if ready.is_set() and not stop.is_set():
             stop.set()
         else:
             let_go()

@@ -74,6 +74,9 @@ def redis_url(url: str) -> str:
         _check_file(url)
     else:
         _check_host(url)
+        database = urlsplit(url).path.strip("/")
+        if database and not database.isdecimal():
+            raise ValueError("must name no database, or one by its number, as in /0")
     return url
 
 

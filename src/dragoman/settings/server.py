@@ -23,6 +23,11 @@ class ServerSettings(Section):
     drain_seconds: SecondsOrZero = Field(
         default=30, description="How long a stopping server waits for work in flight, in seconds."
     )
+    drain_delay_seconds: SecondsOrZero = Field(
+        default=0,
+        description="How long a stopping server still takes callers while `/readyz` says that it "
+        "is leaving, so that a load balancer has stopped sending any, in seconds.",
+    )
     tls_cert: str = Field(
         default="", description="Certificate file (PEM), with its chain; empty: plain HTTP."
     )

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tests.integration.serve.server_process import ServerProcess, environment, eventually
-from tests.servers import RedisProcess
+from tests.servers import RedisCluster, RedisProcess
 
 NAMES = ("one", "two")
 
@@ -17,7 +17,11 @@ class PairOfServers:
     """Instances `one` and `two` over one Redis; the key is an operator's, where it is needed."""
 
     def __init__(
-        self, redis: RedisProcess, folder: Path, key: str | None = None, **settings: str
+        self,
+        redis: RedisProcess | RedisCluster,
+        folder: Path,
+        key: str | None = None,
+        **settings: str,
     ) -> None:
         self._redis = redis
         self._key = key
@@ -46,19 +50,19 @@ class PairOfServers:
         self.two.end()
 
     def _start(self, name: str) -> ServerProcess:
-        env = environment(
-            DRAGOMAN_CLUSTER__ENABLED="true",
-            DRAGOMAN_CLUSTER__REDIS_URL=self._redis.url,
-            DRAGOMAN_CLUSTER__INSTANCE_ID=name,
-            DRAGOMAN_CLUSTER__PRESENCE_TTL_SECONDS="3",
-            DRAGOMAN_CLUSTER__OWNER_TTL_SECONDS="5",
-            DRAGOMAN_CLUSTER__RECONCILE_SECONDS="0.5",
+        settings = {
+            "DRAGOMAN_CLUSTER__ENABLED": "true",
+            "DRAGOMAN_CLUSTER__REDIS_URL": self._redis.url,
+            "DRAGOMAN_CLUSTER__INSTANCE_ID": name,
+            "DRAGOMAN_CLUSTER__PRESENCE_TTL_SECONDS": "3",
+            "DRAGOMAN_CLUSTER__OWNER_TTL_SECONDS": "5",
+            "DRAGOMAN_CLUSTER__RECONCILE_SECONDS": "0.5",
             # Other tests keep the machine busy.
-            DRAGOMAN_CLUSTER__REDIS_TIMEOUT_MS="2500",
-            DRAGOMAN_SCHEDULER__STATS__SNAPSHOT_SECONDS="0.5",
-            DRAGOMAN_LAB__ENABLED="false",
-            **self._settings,
-        )
+            "DRAGOMAN_CLUSTER__REDIS_TIMEOUT_MS": "2500",
+            "DRAGOMAN_SCHEDULER__STATS__SNAPSHOT_SECONDS": "0.5",
+            "DRAGOMAN_LAB__ENABLED": "false",
+        }
+        env = environment(**{**settings, **self._settings})
         return ServerProcess(self._folder / name, "--log-level", "debug", env=env)
 
     def _are_present(self) -> bool:

@@ -101,6 +101,9 @@ def test_without_a_server_the_command_says_what_to_do(
     code, _, errors = run("cluster", "status", "--url", "http://127.0.0.1:1")
     assert code == 1
     assert "is it running?" in errors
+    for address in ("nonsense", "ftp://one"):
+        code, _, errors = run("cluster", "status", "--url", address)
+        assert (code, f"--url {address} is no address of a server" in errors) == (2, True)
 
 
 def test_the_metrics_of_a_cluster_move(servers: PairOfServers, pair_redis: RedisProcess) -> None:

@@ -68,6 +68,8 @@ def test_a_tenant_sees_its_own_sessions_at_every_instance_and_no_others(
         shown = servers.one.get(f"/api/v1/sessions?token={keys['red']}").json()
         assert [view["session_id"] for view in shown["items"]] == [red]
     assert problem(callers["red"].get("/cluster")) == (403, "FORBIDDEN")
+    code, _, errors = run("cluster", "status", "--url", servers.one.url)
+    assert (code, "--token" in errors) == (1, True)
     for server in (servers.one, servers.two):
         assert not any(key in server.log for key in keys.values())
     for caller in callers.values():

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.integration.cluster_api.pair_of_servers import PairOfServers
 from tests.integration.cluster_api.sessions import open_session
 from tests.integration.live_api.manual_node import Caller, ManualNode, new_pair, problem
 from tests.integration.serve.server_process import ServerProcess, environment, eventually
+from tests.servers import RedisProcess
 
 pytestmark = pytest.mark.redis
 
@@ -51,10 +53,13 @@ def test_a_node_is_shown_and_drained_at_an_instance_it_is_not_connected_to(
         assert listed[node.node_id]["instance_id"] == "two"
         assert listed[node.node_id]["slots"] == {"total": 3, "used": 0, "free": 3}
 
-        assert at_one.post(f"/nodes/{node.node_id}/drain", {"reason": "moving"}).status_code == 200
+        drained = at_one.post(f"/nodes/{node.node_id}/drain", {"reason": "moving"})
+        assert (drained.status_code, drained.json()["status"]) == (200, "draining")
         assert node.wait_for("node_control", command="drain")["reason"] == "moving"
         eventually(lambda: status_of(at_one, node.node_id) == "draining", "it drains")
-        assert at_one.post(f"/nodes/{node.node_id}/resume").status_code == 200
+        resumed = at_one.post(f"/nodes/{node.node_id}/resume")
+        assert resumed.status_code == 200
+        assert resumed.json()["status"] != "draining"
         node.wait_for("node_control", command="resume")
         node.beat()
         eventually(lambda: status_of(at_one, node.node_id) == "ready", "it is back")
@@ -100,6 +105,22 @@ def test_sessions_of_all_instances_are_listed_page_by_page(
         view = at_one.get(f"/sessions/{there}").json()
         assert (view["instance_id"], view["state"]) == ("two", "active")
         assert (view["src_lang"], view["tgt_langs"]) == (pair[0], [pair[1]])
+
+
+def test_sessions_of_an_instance_that_has_just_come_are_not_missed(
+    own_redis: RedisProcess, tmp_path: Path, pair: Pair
+) -> None:
+    settings = {"DRAGOMAN_CLUSTER__RECONCILE_SECONDS": "600"}
+    with (
+        PairOfServers(own_redis, tmp_path, **settings) as servers,
+        open_session(servers.one, pair) as at_one,
+        open_session(servers.two, pair) as at_two,
+    ):
+        for server in (servers.one, servers.two):
+            listed = servers.look(server, "/sessions")["items"]
+            assert {view["session_id"] for view in listed} == {at_one, at_two}
+            for session_id in (at_one, at_two):
+                assert servers.look(server, f"/sessions/{session_id}")["state"] == "active"
 
 
 def test_an_instance_that_is_asked_as_another_says_so(servers: PairOfServers) -> None:

@@ -79,6 +79,8 @@ class RedisPair:
 
     def restart_empty(self) -> None:
         self.primary.restart_empty()
+        # One that took over began as a follower, and would be one again.
+        self.primary.command("REPLICAOF", "NO", "ONE")
 
     async def fail_over(self, unseen_seconds: float) -> None:
         """Lose the leader; what it was told in its last moments, the other has not heard."""

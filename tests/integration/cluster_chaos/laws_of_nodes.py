@@ -20,6 +20,9 @@ from tests.integration.cluster_chaos.story import SUPERSEDED, Story, grouped
 
 _OVERLOADED = "NODE_OVERLOADED"
 
+_CATCHING_UP_SECONDS = 5.0
+"""How long after it stood still somebody may take what had been sent to it meanwhile."""
+
 
 class _Work(msgspec.Struct):
     """A node's work on one attempt."""
@@ -68,9 +71,7 @@ def nothing_is_taken_from_a_live_node(story: Story) -> Iterator[str]:
         for first, second in pairwise(sorted(works, key=lambda work: work.took.at)):
             if second.took.at >= first.ended_at:
                 continue
-            # Which of the two was the older attempt, nodes cannot know: one that stood still takes
-            # late what it was given early.
-            if not any(_disturbed(story, work, second.took.at) for work in (first, second)):
+            if not (_disturbed(story, first, second.took.at) or _took_late(story, first, second)):
                 yield (
                     f"job {job_id} was given to {second.took.node_id} while"
                     f" {first.took.node_id} worked on it"
@@ -113,5 +114,20 @@ def _disturbed(story: Story, work: _Work, until: float) -> bool:
     parted = any(
         record.node_id == node_id and since <= record.at <= until for record in story.of(NodeParted)
     )
-    group = node_id.partition(".")[0]
-    return parted or story.disturbed(since, until, {group, work.instance_id, REDIS})
+    return parted or story.disturbed(since, until, _around(work))
+
+
+def _took_late(story: Story, first: _Work, second: _Work) -> bool:
+    """Whether the second one may have been given its attempt before the first was.
+
+    Which of two attempts is the older, nodes cannot know. One that stood still takes late what it
+    was given early: then it did so when the other took its own, or had only just moved again.
+    """
+    return story.disturbed(
+        first.took.at, second.took.at, _around(second), aftermath_seconds=_CATCHING_UP_SECONDS
+    )
+
+
+def _around(work: _Work) -> set[str]:
+    """Whose faults the work may feel."""
+    return {work.took.node_id.partition(".")[0], work.instance_id, REDIS}

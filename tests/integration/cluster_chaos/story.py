@@ -29,11 +29,17 @@ class Story:
         """The records of a kind."""
         return [record for record in self._records if isinstance(record, kind)]
 
-    def disturbed(self, since: float, until: float, whom: Collection[str] | None = None) -> bool:
+    def disturbed(
+        self,
+        since: float,
+        until: float,
+        whom: Collection[str] | None = None,
+        aftermath_seconds: float = AFTERMATH_SECONDS,
+    ) -> bool:
         """Whether a fault could be felt in this time, by these; None means by anybody."""
         return any(
             fault.at <= until
-            and since <= fault.until + AFTERMATH_SECONDS
+            and since <= fault.until + aftermath_seconds
             and (whom is None or fault.whom in whom)
             for fault in self.faults
         )

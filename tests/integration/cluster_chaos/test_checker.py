@@ -97,6 +97,8 @@ def test_a_job_taken_from_a_live_node_is_seen() -> None:
     assert broken(*story) == law
     assert broken(*story, fault(Kind.KILL_NODES, "n2", 50)) == law
     assert broken(*story, fault(Kind.KILL_INSTANCE, "b", 50)) == law
+    # Whoever was given it later had long been well again.
+    assert broken(*story, fault(Kind.PAUSE_NODES, "n1", 38, seconds=5)) == law
     for cause in (
         fault(Kind.PAUSE_NODES, "n0", 45, seconds=5),
         fault(Kind.PAUSE_NODES, "n1", 45, seconds=5),

@@ -6,10 +6,12 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from random import Random
 
 import pytest
 from tests.integration.cluster_chaos.faults import Kind, draw_kinds, plan
+from tests.integration.cluster_chaos.instances import RedisPair
 from tests.integration.cluster_chaos.tcp_proxy import Proxy
 
 
@@ -80,3 +82,14 @@ def test_what_is_held_arrives_when_it_is_released() -> None:
             writer.close()
 
     asyncio.run(story())
+
+
+@pytest.mark.redis
+def test_a_redis_that_took_over_leads_on_when_it_comes_back_empty(tmp_path: Path) -> None:
+    pair = RedisPair(tmp_path)
+    try:
+        asyncio.run(pair.fail_over(unseen_seconds=0.0))
+        pair.restart_empty()
+        assert pair.primary.command("SET", "key", "value") == "OK"
+    finally:
+        pair.stop()

@@ -9,6 +9,7 @@ import stat
 import sys
 from pathlib import Path
 
+import httpx
 from tests.integration.serve import busy_server
 from tests.integration.serve.server_process import ServerProcess, environment, eventually, run
 
@@ -45,6 +46,22 @@ def test_a_signal_lets_running_work_end_and_says_meanwhile_that_it_drains(tmp_pa
         (server.data_dir / "done").touch()
         assert server.wait() == 0
         assert "Traceback" not in server.all_output()
+
+
+def test_a_server_that_leaves_takes_callers_until_its_load_balancer_has_noticed(
+    tmp_path: Path,
+) -> None:
+    env = environment(DRAGOMAN_SERVER__DRAIN_DELAY_SECONDS="60")
+    with ServerProcess(tmp_path / "data", env=env) as server:
+        server.signal()
+        eventually(lambda: server.get("/readyz").status_code == 503, "readyz answers 503")
+        assert server.get("/readyz").json()["status"] == "leaving"
+        job = {"src_lang": "en", "tgt_lang": "es", "text": "hello"}
+        answer = httpx.post(server.url + "/api/v1/jobs", json=job)
+        assert answer.json()["error"]["code"] == "PAIR_UNSUPPORTED"
+
+        server.signal()
+        assert server.wait() == 130
 
 
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:

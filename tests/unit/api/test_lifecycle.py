@@ -13,6 +13,7 @@ from dragoman.errors import DependencyDown, ServerDraining
 WAY_TO = {
     ServerState.STARTING: (),
     ServerState.READY: (ServerState.READY,),
+    ServerState.LEAVING: (ServerState.READY, ServerState.LEAVING),
     ServerState.DRAINING: (ServerState.READY, ServerState.DRAINING),
     ServerState.STOPPED: (ServerState.STOPPED,),
 }
@@ -44,8 +45,9 @@ def test_every_state_can_come_to_an_end() -> None:
     assert unfinished == {ServerState.STOPPED}
 
 
-def test_only_a_ready_server_takes_work() -> None:
+def test_a_server_takes_work_until_it_drains() -> None:
     server_that_is(ServerState.READY).check_takes_work()
+    server_that_is(ServerState.LEAVING).check_takes_work()
 
     with pytest.raises(DependencyDown, match="still starting"):
         server_that_is(ServerState.STARTING).check_takes_work()

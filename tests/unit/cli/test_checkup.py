@@ -7,6 +7,7 @@ import socket
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests.servers import RedisProcess
 
 from dragoman.cli import main
@@ -17,11 +18,12 @@ from dragoman.cli.checkup import (
     judge_disk,
     judge_open_files,
     judge_python,
-    judge_redis_clock,
-    judge_redis_version,
 )
+from dragoman.cli.redis_checkup import judge_redis, judge_redis_clock, judge_redis_memory
+from dragoman.redis_servers import ServerFacts
 
 NOW_MS = 1_800_000_000_000
+REDIS = ServerFacts(version="7.0.15", mode="standalone", is_replica=False, eviction="", skew_ms=0)
 
 
 @pytest.mark.parametrize(
@@ -37,8 +39,15 @@ NOW_MS = 1_800_000_000_000
         (judge_clock(NOW_MS, drift_ms=2), Level.OK),
         (judge_clock(NOW_MS, drift_ms=-3_600_000), Level.WARN),
         (judge_clock(0, drift_ms=0), Level.FAIL),
-        (judge_redis_version("7.0.15"), Level.OK),
-        (judge_redis_version("6.2.0"), Level.FAIL),
+        (judge_redis(REDIS, cluster=False), Level.OK),
+        (judge_redis(replace(REDIS, version="6.2.0"), cluster=False), Level.FAIL),
+        (judge_redis(replace(REDIS, is_replica=True), cluster=False), Level.FAIL),
+        (judge_redis(replace(REDIS, mode="sentinel"), cluster=False), Level.FAIL),
+        (judge_redis(replace(REDIS, mode="cluster"), cluster=False), Level.FAIL),
+        (judge_redis(replace(REDIS, mode="cluster", is_replica=True), cluster=True), Level.OK),
+        (judge_redis(REDIS, cluster=True), Level.FAIL),
+        (judge_redis_memory(REDIS), Level.OK),
+        (judge_redis_memory(replace(REDIS, eviction="allkeys-lru")), Level.WARN),
         (judge_redis_clock(-3), Level.OK),
         (judge_redis_clock(-900), Level.WARN),
         (judge_redis_clock(60_000), Level.FAIL),

@@ -81,9 +81,24 @@ def test_instances_are_found_by_the_names_they_go_by() -> None:
 @pytest.mark.parametrize("name", INSTANCES)
 def test_an_instance_has_time_to_drain(name: str) -> None:
     grace_seconds = int(compose()["services"][name]["stop_grace_period"].removesuffix("s"))
-    drain_seconds = instance_settings(name).server.drain_seconds
+    server = instance_settings(name).server
 
-    assert grace_seconds > drain_seconds + 2 * GOODBYE_SECONDS
+    assert grace_seconds > (server.drain_delay_seconds + server.drain_seconds + 2 * GOODBYE_SECONDS)
+
+
+def test_the_proxy_notices_that_an_instance_leaves_while_it_still_takes_callers() -> None:
+    (checks,) = (
+        line.split()
+        for line in (CLUSTER / "haproxy.cfg").read_text().splitlines()
+        if line.split()[:2] == ["default-server", "check"]
+    )
+    options = dict(zip(checks[2::2], checks[3::2], strict=True))
+    interval_seconds = float(options["inter"].removesuffix("s"))
+
+    # The first check that fails may take an interval to come, each further one less.
+    noticed_seconds = interval_seconds * int(options["fall"])
+    for name in INSTANCES:
+        assert noticed_seconds < instance_settings(name).server.drain_delay_seconds
 
 
 def test_what_runs_in_the_containers_is_all_there() -> None:

@@ -14,6 +14,7 @@ from dragoman.settings.wording import plain
 
 PROMISED = """
     [server]        host = "127.0.0.1"  port = 8080  data_dir = ".dragoman"  drain_seconds = 30
+                    drain_delay_seconds = 0
                     tls_cert = ""  tls_key = ""  trusted_proxies = []  allowed_origins = []
     [auth]          mode = "open"  insecure = false
     [store]         database_url = "sqlite:///{data_dir}/dragoman.db"

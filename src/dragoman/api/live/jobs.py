@@ -14,9 +14,9 @@ from dragoman.api.live.peers import Peers
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.api.services import Services
 from dragoman.auth import Permission, Principal, effective_tenant, may_see, require
-from dragoman.errors import DragomanError, InternalError, NotFound
+from dragoman.errors import DependencyDown, DragomanError, InternalError, NotFound
 from dragoman.ids import JobId, TenantId
-from dragoman.live.dispatch import as_error
+from dragoman.live.dispatch import FORGOTTEN, as_error
 from dragoman.live.gateway import LivePlane
 from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import (
@@ -145,6 +145,8 @@ class JobDesk:
     async def create(self, body: bytes, client: Principal, traceparent: str | None) -> Response:
         """Make or find the job of a request, and answer when the caller wants the answer."""
         self._lifecycle.check_takes_work()
+        if self._plane.neighbours is not None:
+            await self._plane.neighbours.check_belongs()
         request = read_request(body)
         tenant = effective_tenant(client, request.tenant_id)
         order = order_of(request, tenant, self._rule, self._random, traceparent)
@@ -152,7 +154,8 @@ class JobDesk:
         waited = await self._wait(request, submitted.job_id)
         record = await self._plane.ledger.read(submitted.job_id)
         if record is None:
-            raise NotFound(f"Job {submitted.job_id} is no longer kept.")
+            # Jobs are kept for long after their end: whoever stored this one has lost it.
+            raise DependencyDown(FORGOTTEN.message, details={"job_id": submitted.job_id})
         if _was_refused(record):
             raise _refusal(record)
         if waited and not record.ended:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dragoman.api.live.redis_gate import check_client_installed
 from dragoman.api.services import Services
 from dragoman.live import cluster as clusters
 from dragoman.live import ledger as ledgers
@@ -40,6 +41,7 @@ def open_backends(services: Services) -> Backends:
 
 
 def _on_redis(services: Services) -> Backends:
+    check_client_installed()
     settings = services.settings
     pools, cluster = settings.scheduler.pools, settings.cluster
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.ids import NodeId
 from dragoman.live.fleet import FarNode, Node
 from dragoman.live.ledger import Ledger, SeatRecord
-from dragoman.live.protocol import MarkView, NodeSlots, NodeView, utc_time
+from dragoman.live.protocol import MarkView, NodeHealth, NodeSlots, NodeView, utc_time
 from dragoman.live.snapshot import PoolRule, node_pairs
 
 Seats = dict[NodeId, SeatRecord]
@@ -33,7 +33,7 @@ def node_view(node: Node | FarNode, seat: SeatRecord | None, rule: PoolRule) -> 
     pairs = node_pairs(rule, node.facts())
     return NodeView(
         node_id=node.node_id,
-        status=node.status,
+        status=_status(node, seat),
         slots=NodeSlots(total=node.slots, used=used, free=max(0, node.slots - used)),
         pools=tuple(sorted(f"{source}:{target}" for source, target in pairs)),
         cell=node.cell,
@@ -47,3 +47,10 @@ def node_view(node: Node | FarNode, seat: SeatRecord | None, rule: PoolRule) -> 
         last_seen=utc_time(node.last_seen_ms),
         instance_id=node.owner.instance_id,
     )
+
+
+def _status(node: Node | FarNode, seat: SeatRecord | None) -> NodeHealth:
+    """How the node is; that it was drained is read from its cell before news of it arrive."""
+    if seat is not None and seat.drained and node.status is not NodeHealth.OFFLINE:
+        return NodeHealth.DRAINING
+    return node.status

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import islice
 
+import msgspec
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
@@ -15,7 +16,7 @@ from dragoman.auth import Permission, require
 from dragoman.ids import NodeId
 from dragoman.live.fleet import FarNode, Node
 from dragoman.live.gateway import LivePlane
-from dragoman.live.protocol import ListPage, NodeView
+from dragoman.live.protocol import ListPage, NodeHealth, NodeView
 from dragoman.live.snapshot import RuntimeSnapshot
 
 _NODE = shown_as("Node", NodeView)
@@ -42,9 +43,9 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
         seats = await seating.of(node.cell)
         return node_view(node, seats.get(node.node_id), plane.snapshots.current.rule)
 
-    async def answer_node(node_id: str) -> Response:
+    async def view_of(node_id: str) -> NodeView:
         node = plane.registry.known(NodeId(node_id))
-        return answer(await shown(node, Seating(plane.ledger)))
+        return await shown(node, Seating(plane.ledger))
 
     @router.get(
         "",
@@ -69,7 +70,7 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
         responses={200: {"model": _NODE}},
     )
     async def one(node_id: str) -> Response:
-        return await answer_node(node_id)
+        return answer(await view_of(node_id))
 
     @router.post(
         "/{node_id:path}/drain",
@@ -79,7 +80,7 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
     )
     async def drain(node_id: str, body: Drain | None = None) -> Response:
         await plane.registry.drain(NodeId(node_id), body.reason if body else None)
-        return await answer_node(node_id)
+        return answer(await view_of(node_id))
 
     @router.post(
         "/{node_id:path}/resume",
@@ -89,7 +90,11 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
     )
     async def resume(node_id: str) -> Response:
         await plane.registry.resume(NodeId(node_id))
-        return await answer_node(node_id)
+        view = await view_of(node_id)
+        if view.status is NodeHealth.DRAINING:
+            # One of another instance, which was told: news that it did it arrive in a moment.
+            view = msgspec.structs.replace(view, status=NodeHealth.REGISTERING)
+        return answer(view)
 
     return router
 

@@ -10,9 +10,10 @@ from dragoman.api.live.metrics import metrics_router
 from dragoman.api.live.nodes import nodes_router
 from dragoman.api.live.peers import Peers
 from dragoman.api.live.pools import pools_router
+from dragoman.api.live.redis_gate import RedisGate
 from dragoman.api.live.sessions import sessions_router
 from dragoman.api.live.stats import stats_router
-from dragoman.api.parts import Parts
+from dragoman.api.parts import Parts, Plane
 from dragoman.api.services import Services
 from dragoman.live.gateway import LivePlane, WebSocketApp
 
@@ -37,9 +38,13 @@ def live_parts(services: Services) -> Parts:
         tracing=services.tracing,
     )
     neighbours, instance_id = plane.neighbours, services.instance_id
-    peers = Peers(instance_id, neighbours.roster.addresses if neighbours is not None else None)
+    planes: list[Plane] = []
+    if neighbours is not None:
+        planes.append(RedisGate(services.settings.cluster, services.clock))
+        services.readiness.add("the cluster", neighbours.check_belongs)
+    peers = Peers(instance_id, neighbours.roster if neighbours is not None else None)
     return Parts(
-        planes=[peers, plane],
+        planes=[*planes, peers, plane],
         routers=[
             jobs_router(PREFIX, plane, services, peers),
             nodes_router(PREFIX, plane),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Protocol
 
 import httpx
 from fastapi import Request
 
 from dragoman.auth import presented_key
-from dragoman.errors import NotFound
+from dragoman.errors import DependencyDown, NotFound
 from dragoman.ids import InstanceId
 from dragoman.observability import get_logger
 
@@ -20,22 +22,31 @@ ASKED_HEADER = "Dragoman-Instance"
 
 ANSWER_SECONDS = 2.0
 
-Addresses = Callable[[], Mapping[InstanceId, str]]
-"""Tells where the other instances answer."""
-
 _log = get_logger(__name__)
+
+
+class Roster(Protocol):
+    """Who else is there."""
+
+    async def refresh(self) -> None:
+        """Ask anew; DependencyDown leaves what was known."""
+        ...
+
+    def addresses(self) -> Mapping[InstanceId, str]:
+        """Where the other instances answer."""
+        ...
 
 
 class Peers:
     """The way to the other instances of a cluster; one that is alone has none to ask."""
 
-    def __init__(self, instance_id: InstanceId, addresses: Addresses | None) -> None:
+    def __init__(self, instance_id: InstanceId, roster: Roster | None) -> None:
         self._instance_id = instance_id
-        self._addresses = addresses
+        self._roster = roster
         self._client: httpx.AsyncClient | None = None
 
     async def start(self) -> None:
-        if self._addresses is None:
+        if self._roster is None:
             return
         # The client's line for each request would tell what callers look at.
         logging.getLogger("httpx").setLevel(logging.WARNING)
@@ -60,10 +71,12 @@ class Peers:
                 "reach each other by server.host or, where that is every address, by the names of "
                 "their machines."
             )
-        return asked is not None or self._addresses is None
+        return asked is not None or self._roster is None
 
     async def ask(self, instance_id: InstanceId, request: Request) -> bytes | None:
         """An instance's answer to the same request; None when it is away or has none."""
+        if instance_id not in self._present():
+            await self._look_again()
         url = self._present().get(instance_id)
         if url is None or self._client is None:
             return None
@@ -90,6 +103,8 @@ class Peers:
 
     async def ask_all(self, request: Request) -> dict[InstanceId, bytes | None]:
         """Every other instance's answer to the same request."""
+        # One that has just come is asked too: whoever looks must not miss what it has.
+        await self._look_again()
         names = list(self._present())
         answers = await asyncio.gather(*(self.ask(name, request) for name in names))
         return dict(zip(names, answers, strict=True))
@@ -98,4 +113,10 @@ class Peers:
         return instance_id in self._present()
 
     def _present(self) -> Mapping[InstanceId, str]:
-        return {} if self._addresses is None else self._addresses()
+        return {} if self._roster is None else self._roster.addresses()
+
+    async def _look_again(self) -> None:
+        if self._roster is None:
+            return
+        with suppress(DependencyDown):
+            await self._roster.refresh()

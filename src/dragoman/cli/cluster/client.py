@@ -10,7 +10,14 @@ import httpx
 import msgspec
 
 from dragoman.api import ClusterShown, LetterShown
-from dragoman.errors import BY_CODE, DependencyDown, DragomanError, InternalError
+from dragoman.errors import (
+    BY_CODE,
+    DependencyDown,
+    DragomanError,
+    InternalError,
+    SettingsError,
+    Unauthorized,
+)
 from dragoman.live.protocol import ListPage
 
 _PATH = "/api/v1/cluster"
@@ -54,7 +61,12 @@ class ClusterClient:
     async def _ask(self, kind: type[View], method: str, path: str, **request: Any) -> View:
         try:
             answer = await self._http.request(method, _PATH + path, **request)
-        except (httpx.TransportError, httpx.InvalidURL) as error:
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            raise SettingsError(
+                f"--url {self._url} is no address of a server; write http:// or https://, its name "
+                "and its port."
+            ) from error
+        except httpx.TransportError as error:
             raise DependencyDown(
                 f"No server answers at {self._url} ({type(error).__name__}); is it running?"
             ) from error
@@ -77,4 +89,9 @@ def _problem_in(answer: httpx.Response) -> DragomanError:
         problem = msgspec.json.decode(answer.content, type=_ProblemAnswer).error
     except msgspec.DecodeError:
         return InternalError(f"The answer was status {answer.status_code}, which says no more.")
+    if problem.code == Unauthorized.code:
+        return Unauthorized(
+            "The server wants an operator's key, and knows none like the one it was shown; name "
+            "one with --token or DRAGOMAN_TOKEN."
+        )
     return BY_CODE.get(problem.code, InternalError)(problem.message)

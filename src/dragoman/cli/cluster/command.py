@@ -41,7 +41,7 @@ TokenOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LettersArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="[ID]...", help="The letters, as `list` shows them.")
+    list[str] | None, typer.Argument(metavar="ID", help="The letters, as `list` shows them.")
 ]
 AllOption = Annotated[bool, typer.Option("--all", help="Every letter that there is now.")]
 

@@ -1,0 +1,78 @@
+"""While Redis is away nothing is promised that was not stored, and nobody is sent away for good."""
+
+from __future__ import annotations
+
+import json
+from contextlib import closing
+
+import pytest
+from tests.integration.cluster_api.pair_of_servers import PairOfServers
+from tests.integration.cluster_api.sessions import open_session
+from tests.integration.live_api.manual_node import (
+    Caller,
+    ManualNode,
+    Socket,
+    new_pair,
+    problem,
+    registration,
+)
+from tests.integration.serve.server_process import PATIENCE_SECONDS, eventually
+from tests.servers import RedisProcess
+from websockets.exceptions import ConnectionClosed
+
+pytestmark = pytest.mark.redis
+
+TRY_AGAIN_SOON = 1011
+"""Not 1008, which a node takes for a fleet that is full."""
+
+
+def test_callers_and_nodes_are_asked_to_come_back_soon(
+    own_servers: PairOfServers, own_redis: RedisProcess
+) -> None:
+    pair = new_pair()
+    with (
+        closing(Caller(own_servers.one)) as caller,
+        ManualNode(own_servers.two, pair) as node,
+        open_session(own_servers.one, pair),
+    ):
+        eventually(
+            lambda: [view["status"] for view in caller.get("/nodes").json()["items"]] == ["ready"],
+            "the node is known at the other instance",
+        )
+
+        own_redis.pause()
+        refused = caller.ask(pair)
+        assert problem(refused) == (503, "SCHEDULER_DEPENDENCY_DOWN")
+        assert int(refused.headers["Retry-After"]) >= 1
+        assert own_servers.one.get("/readyz").status_code == 503
+        with Socket(own_servers.one) as newcomer:
+            newcomer.say(**registration("newcomer", pair))
+            assert newcomer.hear()["code"] == "SCHEDULER_DEPENDENCY_DOWN"
+            with pytest.raises(ConnectionClosed) as closed:
+                json.loads(newcomer.socket.recv(timeout=PATIENCE_SECONDS))
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == TRY_AGAIN_SOON
+
+        own_redis.resume()
+        eventually(
+            lambda: own_servers.one.get("/readyz").status_code == 200, "the instance is ready again"
+        )
+        answer = caller.begin_to_ask(pair, wait_ms=20_000)
+        node.succeed(node.take(), text_translated="hola")
+        assert answer.result().json()["outcome"] == "success"
+
+
+def test_whoever_waits_for_a_job_that_redis_lost_is_told_to_send_it_again(
+    own_servers: PairOfServers, own_redis: RedisProcess
+) -> None:
+    pair = new_pair()
+    with closing(Caller(own_servers.one)) as caller, ManualNode(own_servers.one, pair) as node:
+        answer = caller.begin_to_ask(pair, wait_ms=30_000)
+        job = node.take()
+        own_redis.flush()
+        node.succeed(job)
+
+        lost = answer.result()
+        assert problem(lost) == (503, "SCHEDULER_DEPENDENCY_DOWN")
+        assert "send it again" in lost.json()["error"]["message"]
+        assert lost.json()["error"]["details"]["job_id"] == job["job_id"]
