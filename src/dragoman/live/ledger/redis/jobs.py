@@ -27,7 +27,7 @@ from dragoman.live.protocol import ErrorInfo, JobResult
 _AFTER_ALL_TIMES = "\x01"
 """Sorts after the separator that stands before the time in the name of a recent job."""
 
-_SHARDS_TOGETHER = 32
+_SHARDS_TOGETHER = 4
 """Looked through at a time: whoever speaks meanwhile should not wait for all of them."""
 
 
