@@ -24,8 +24,9 @@ setup: ## Prepare this machine and .venv (quick when nothing changed)
 demo: setup ## Start Dragoman and see it work
 	$(BIN)/dragoman demo
 
+# Files in their own order: those with servers first, the quick ones last, so that no worker is left alone.
 test: setup ## Run every test
-	$(BIN)/pytest -n $(WORKERS) --dist loadfile
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 check: setup ## Lint, format, types, architecture, documents
 	$(BIN)/ruff check .

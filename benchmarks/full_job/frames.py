@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import msgspec
@@ -83,9 +83,10 @@ class DragomanFrames:
             }
         )
 
-    def node_heartbeat(self) -> bytes:
+    def node_heartbeat(self, running: Iterable[Told] = ()) -> bytes:
         usage = {"cpu_percent": 10, "mem_percent": 10}
-        return self._encode({"type": "node_heartbeat", "resource_usage": usage, "running": ()})
+        jobs = [{"job_id": job.job_id, "attempt_id": job.attempt_id} for job in running]
+        return self._encode({"type": "node_heartbeat", "resource_usage": usage, "running": jobs})
 
     def job_ack(self, job: Told) -> bytes:
         return self._about("job_ack", job)

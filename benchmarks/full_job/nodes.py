@@ -10,6 +10,8 @@ from benchmarks.full_job.load import NODES
 from benchmarks.full_job.tally import Tally
 from benchmarks.full_job.websocket import Socket, connect
 
+_BEAT_SECONDS = 15.0
+
 
 class Node:
     """One node. It says each thing in a turn of the loop of its own, as one that works does."""
@@ -20,16 +22,23 @@ class Node:
         self._frames = frames
         self._tally = tally
         self._call_soon = asyncio.get_running_loop().call_soon
+        self._jobs: dict[str, Told] = {}
+        """What it works on, by attempt."""
         socket.on_frame = self._received
 
     def register(self, frames: DragomanFrames, number: int) -> None:
         self._socket.send(frames.node_register(number))
-        self._socket.send(frames.node_heartbeat())
+        self._beat(frames)
+
+    def _beat(self, frames: DragomanFrames) -> None:
+        self._socket.send(frames.node_heartbeat(self._jobs.values()))
+        asyncio.get_running_loop().call_later(_BEAT_SECONDS, self._beat, frames)
 
     def _received(self, payload: bytes) -> None:
         told = self._frames.read(payload)
         if told.kind == "job_assign":
             self._tally.saw("job_assign", payload)
+            self._jobs[told.attempt_id] = told
             self._say("job_ack", self._frames.job_ack(told))
             self._call_soon(self._start, told)
         elif told.kind == "node_status" and told.status == "ready" and not self.ready.done():
@@ -43,6 +52,7 @@ class Node:
 
     def _finish(self, job: Told) -> None:
         self._say("job_result", self._frames.job_result(job))
+        self._jobs.pop(job.attempt_id, None)
 
     def _say(self, kind: str, payload: bytes) -> None:
         self._tally.saw(kind, payload)

@@ -13,6 +13,7 @@ from benchmarks.lab.beside_live import live_figures
 from benchmarks.lab.throughput import (
     comparison_figures,
     growth_figures,
+    measure_growth,
     measure_here,
     measure_tools,
 )
@@ -39,7 +40,7 @@ def run(options: Options) -> list[Table]:
     tools = measure_tools(items, print) if options.peers else {}
     figures: list[Figures] = [comparison_figures(here, tools)]
     if not options.quick:
-        figures.append(growth_figures([measure_here(size) for size in GROWTH]))
+        figures.append(growth_figures(measure_growth(GROWTH, print)))
     figures.append(live_figures(options.quick))
     if options.record:
         record("lab", figures, datetime.now(UTC).date())

@@ -29,6 +29,20 @@ def measure_here(items: int) -> Measured:
     return told(done.stdout)
 
 
+def measure_growth(sizes: Sequence[int], say: Say) -> list[Measured]:
+    """The experiment with more and more items; what each showed is said at once."""
+    found = []
+    for size in sizes:
+        one = measure_here(size)
+        say(
+            f"{size:,} items: {one.items_per_second:,.0f} items/s, {one.peak_megabytes:,.0f} MB, "
+            f"a scan {one.details['scan_first_us']:,.0f} us at first and "
+            f"{one.details['scan_last_us']:,.0f} us at last"
+        )
+        found.append(one)
+    return found
+
+
 def measure_tools(items: int, say: Say) -> dict[str, Measured]:
     """The experiment with every tool that can be installed here."""
     found: dict[str, Measured] = {}
