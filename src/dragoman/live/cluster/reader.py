@@ -117,7 +117,10 @@ class Reader:
     async def _work_through(self, subject: str, line: deque[Delivery]) -> None:
         while line:
             delivery = line.popleft()
-            if not self._is_paused() and await self._handled(delivery):
+            # It was on its way when this process stood still; left alone it would lie for long.
+            while self._is_paused():  # noqa: ASYNC110  # a pulse, not an event
+                await asyncio.sleep(_BREATH_SECONDS)
+            if await self._handled(delivery):
                 self._done.append(delivery.entry_id)
             self._in_hand.discard(delivery.entry_id)
             self._let_go.set()
