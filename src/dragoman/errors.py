@@ -46,6 +46,12 @@ class SettingsError(DragomanError):
     status = 422
 
 
+class ExtraMissing(SettingsError):
+    """Raised when the settings ask for an optional part of Dragoman that is not installed."""
+
+    code = "EXTRA_MISSING"
+
+
 class StoreError(DragomanError):
     """Raised when the database refused an operation or cannot be reached."""
 

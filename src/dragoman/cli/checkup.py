@@ -16,7 +16,8 @@ import msgspec
 
 from dragoman.api import CannotStart, find_server, listen
 from dragoman.clock import Clock, SystemClock
-from dragoman.errors import DragomanError, SettingsError
+from dragoman.errors import DragomanError, ExtraMissing, SettingsError
+from dragoman.extras import require_extra
 from dragoman.settings import Settings, load_settings, masked
 from dragoman.store import SchemaStatus, ask_server, check
 
@@ -66,6 +67,8 @@ def examine(config: Path | None, data_dir: Path | None, *, with_redis: bool) -> 
     findings += _look_at_database(settings, clock)
     if settings.cluster.enabled or with_redis:
         findings += _look_at_redis(settings, clock)
+    if settings.tracing.enabled:
+        findings.append(_look_at_tracing())
     return findings
 
 
@@ -206,13 +209,24 @@ def judge_postgres_version(version: str) -> Finding:
 
 def _look_at_redis(settings: Settings, clock: Clock) -> Iterator[Finding]:
     try:
-        # An extra: only clusters need it.
-        from dragoman.cli.redis_checkup import look_at_redis
-    except ModuleNotFoundError:
-        remedy = "install it: pip install 'dragoman[cluster]'"
-        yield Finding("redis", Level.FAIL, "the Redis client is not installed", remedy)
+        require_extra("cluster", "Redis")
+    except ExtraMissing as error:
+        yield refused("redis", error)
         return
+    from dragoman.cli.redis_checkup import look_at_redis  # an extra
+
     yield from look_at_redis(settings.cluster, clock)
+
+
+# --- tracing ------------------------------------------------------------------------------------
+
+
+def _look_at_tracing() -> Finding:
+    try:
+        require_extra("tracing", "tracing.enabled")
+    except ExtraMissing as error:
+        return refused("tracing", error)
+    return Finding("tracing", Level.OK, "its packages are installed")
 
 
 # --- any server ---------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, Status, Sta
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from dragoman.clock import Clock
-from dragoman.errors import SettingsError
+from dragoman.extras import require_extra
 from dragoman.observability.events import get_logger
 
 _log = get_logger(__name__)
@@ -148,11 +148,7 @@ class Trace:
 
 def open_tracing(endpoint: str, instance_id: str, clock: Clock) -> Tracing:
     """Spans that leave by OTLP over HTTP; an empty endpoint: what the environment says."""
-    try:
-        from dragoman.observability.otlp import OtlpExit  # an extra
-    except ImportError as missing:
-        raise SettingsError(
-            f"tracing.enabled is set, and the package {missing.name} is not installed; "
-            "install dragoman[tracing], or turn tracing off."
-        ) from None
+    require_extra("tracing", "tracing.enabled")
+    from dragoman.observability.otlp import OtlpExit  # an extra
+
     return Tracing(OtlpExit.to(endpoint, instance_id), clock)

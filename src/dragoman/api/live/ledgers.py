@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dragoman.api.live.redis_gate import check_client_installed
 from dragoman.api.services import Services
+from dragoman.extras import require_extra
 from dragoman.live import cluster as clusters
 from dragoman.live import ledger as ledgers
 from dragoman.live import sessions
@@ -41,7 +41,7 @@ def open_backends(services: Services) -> Backends:
 
 
 def _on_redis(services: Services) -> Backends:
-    check_client_installed()
+    require_extra("cluster", "cluster.enabled")
     settings = services.settings
     pools, cluster = settings.scheduler.pools, settings.cluster
 

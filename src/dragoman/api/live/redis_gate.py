@@ -18,17 +18,6 @@ _BETWEEN_TRIES_SECONDS = 0.5
 _log = get_logger(__name__)
 
 
-def check_client_installed() -> None:
-    """The client comes with an extra; a server without it cannot join a cluster."""
-    try:
-        import redis  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise CannotStart(
-            "cluster.enabled needs the Redis client, which is not installed; run "
-            "`pip install 'dragoman[cluster]'`, or set cluster.enabled = false."
-        ) from error
-
-
 class RedisGate:
     """Holds a start back until Redis answers; ends it where waiting would not help."""
 

@@ -8,7 +8,7 @@ present, `Reader` reads its inbox, and `Pulse` tells it that it stood still.
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import SettingsError
+from dragoman.extras import require_extra
 from dragoman.live.cluster.answers import (
     Acquired,
     Burial,
@@ -136,12 +136,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "RedisPeers":
-        try:
-            from dragoman.live.cluster.redis import RedisPeers
-        except ModuleNotFoundError as missing:
-            raise SettingsError(
-                f"A cluster on Redis needs the package {missing.name}; "
-                "install it with: pip install 'dragoman[cluster]'"
-            ) from missing
+        require_extra("cluster", "A cluster on Redis")
+        from dragoman.live.cluster.redis import RedisPeers
+
         return RedisPeers
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,7 +6,7 @@ or Cluster (it needs the extra `cluster`, and is loaded when it is first asked f
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import SettingsError
+from dragoman.extras import require_extra
 from dragoman.live.ledger.answers import (
     NOTHING_FREED,
     Adopted,
@@ -175,12 +175,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "RedisLedger":
-        try:
-            from dragoman.live.ledger.redis import RedisLedger
-        except ModuleNotFoundError as missing:
-            raise SettingsError(
-                f"The Redis ledger needs the package {missing.name}; "
-                "install it with: pip install 'dragoman[cluster]'"
-            ) from missing
+        require_extra("cluster", "A ledger on Redis")
+        from dragoman.live.ledger.redis import RedisLedger
+
         return RedisLedger
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

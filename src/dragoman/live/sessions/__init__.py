@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from dragoman.errors import SettingsError
+from dragoman.extras import require_extra
 from dragoman.live.sessions.languages import LanguageUsage
 from dragoman.live.sessions.memory_records import MemoryRecords
 from dragoman.live.sessions.ports import ClientLink
@@ -49,12 +49,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "RedisRecords":
-        try:
-            from dragoman.live.sessions.redis_records import RedisRecords
-        except ModuleNotFoundError as missing:
-            raise SettingsError(
-                f"Session records on Redis need the package {missing.name}; "
-                "install it with: pip install 'dragoman[cluster]'"
-            ) from missing
+        require_extra("cluster", "Keeping session records on Redis")
+        from dragoman.live.sessions.redis_records import RedisRecords
+
         return RedisRecords
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,8 +8,6 @@ from sqlalchemy.engine import URL
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
-from dragoman.errors import StoreError
-
 CONNECT_SECONDS = 10.0
 """How long a server may take to accept a connection."""
 
@@ -40,25 +38,20 @@ def name_of(url: URL) -> str:
 
 def _engine(url: URL, **pool: Any) -> AsyncEngine:
     ssl = {"ssl": url.query["sslmode"]} if "sslmode" in url.query else {}
-    try:
-        # Parameters are kept out of error messages and logs: they may be what users said.
-        return create_async_engine(
-            url.set(query={}, drivername="postgresql+asyncpg"),
-            isolation_level="READ COMMITTED",
-            hide_parameters=True,
-            connect_args={
-                "timeout": CONNECT_SECONDS,
-                "server_settings": {
-                    "application_name": _APPLICATION,
-                    "idle_in_transaction_session_timeout": str(
-                        round(IDLE_IN_TRANSACTION_SECONDS * 1000)
-                    ),
-                },
-                **ssl,
+    # Parameters are kept out of error messages and logs: they may be what users said.
+    return create_async_engine(
+        url.set(query={}, drivername="postgresql+asyncpg"),
+        isolation_level="READ COMMITTED",
+        hide_parameters=True,
+        connect_args={
+            "timeout": CONNECT_SECONDS,
+            "server_settings": {
+                "application_name": _APPLICATION,
+                "idle_in_transaction_session_timeout": str(
+                    round(IDLE_IN_TRANSACTION_SECONDS * 1000)
+                ),
             },
-            **pool,
-        )
-    except ModuleNotFoundError as error:
-        raise StoreError(
-            "The PostgreSQL driver is not installed; run `pip install 'dragoman[postgres]'`."
-        ) from error
+            **ssl,
+        },
+        **pool,
+    )

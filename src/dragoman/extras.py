@@ -1,0 +1,39 @@
+"""The optional parts of Dragoman: which packages each needs, and which extra installs them.
+
+Code of an optional part is imported only when a setting or a URL asks for it, after
+`require_extra`; so a bare installation runs everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib.util import find_spec
+
+from dragoman.errors import ExtraMissing
+
+NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
+    "cluster": ("redis", "hiredis"),
+    "postgres": ("asyncpg", "greenlet"),
+    "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+}
+"""What the code of each extra imports, by the extra's name in pyproject.toml."""
+
+
+def require_extra(extra: str, wanted_by: str) -> None:
+    """Raise ExtraMissing, with the command that helps, unless the extra is installed.
+
+    `wanted_by` begins the sentence: the setting, or the part, that needs the extra.
+    """
+    for module in NEEDED_MODULES[extra]:
+        if not _is_installed(module):
+            raise ExtraMissing(
+                f"{wanted_by} needs the Python package {module}, which is not installed; "
+                f"run `pip install 'dragoman[{extra}]'`."
+            )
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it is missing
+        return False
