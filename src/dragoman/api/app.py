@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dragoman.api.docs import docs_router
 from dragoman.api.health import health_router
 from dragoman.api.lifecycle import Lifecycle
 from dragoman.api.middleware import BodyLimit, OriginCheck, Shield
@@ -40,12 +41,14 @@ def create_app(
         description=_DESCRIPTION,
         version=__version__,
         redirect_slashes=False,
+        docs_url=None,  # replaced by `docs_router`: the framework's pages load other hosts' scripts
+        redoc_url=None,
         responses={"default": {"model": Problem, "description": "The request was refused"}},
         exception_handlers=dict(ANSWERS),
     )
     # Where `require` finds it.
     app.state.authenticator = services.authenticator
-    for router in (health_router(services), *routers):
+    for router in (health_router(services), docs_router(), *routers):
         app.include_router(router)
     for path, socket in (sockets or {}).items():
         app.router.routes.append(WebSocketRoute(path, _OnceBegun(socket, services.lifecycle)))
