@@ -19,7 +19,27 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.lab.running import (
+        Aggregate,
+        Aggregates,
+        Bin,
+        Dataset,
+        Evaluator,
+        EvaluatorSpec,
+        ExperimentId,
+        Function,
+        ItemId,
+        ItemStatus,
+        JsonValue,
+        ResultRow,
+        RunId,
         RunResult,
+        RunStatus,
+        ScoreCell,
+        Stats,
+        Summary,
+        TargetSpec,
+        TenantId,
+        Turn,
         arun,
         contains,
         exact,
@@ -29,7 +49,36 @@ if TYPE_CHECKING:
         run,
     )
 
-__all__ = ["RunResult", "arun", "contains", "exact", "http", "python", "recorded", "run"]
+__all__ = [
+    "Aggregate",
+    "Aggregates",
+    "Bin",
+    "Dataset",
+    "Evaluator",
+    "EvaluatorSpec",
+    "ExperimentId",
+    "Function",
+    "ItemId",
+    "ItemStatus",
+    "JsonValue",
+    "ResultRow",
+    "RunId",
+    "RunResult",
+    "RunStatus",
+    "ScoreCell",
+    "Stats",
+    "Summary",
+    "TargetSpec",
+    "TenantId",
+    "Turn",
+    "arun",
+    "contains",
+    "exact",
+    "http",
+    "python",
+    "recorded",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -37,3 +86,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("dragoman.lab.running"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -15,6 +15,7 @@ from dragoman.store import Connection, Store
 
 Aggregate = aggregates.Aggregate
 Aggregates = aggregates.Aggregates
+Bin = aggregates.Bin
 Place = ordering.Place
 Sorting = ordering.Sorting
 

@@ -47,7 +47,7 @@ from dragoman.live.protocol.features import (
     required_features,
     required_types,
 )
-from dragoman.live.protocol.fields import MAX_SLOTS
+from dragoman.live.protocol.fields import MAX_SLOTS, FreeForm
 from dragoman.live.protocol.languages import AUTO, normal_language
 from dragoman.live.protocol.message import Error, Message
 from dragoman.live.protocol.node_messages import (
@@ -156,6 +156,7 @@ __all__ = [
     "ExclusionReason",
     "ExplainView",
     "Feature",
+    "FreeForm",
     "Gpu",
     "Hardware",
     "JobAck",
