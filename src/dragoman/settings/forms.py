@@ -17,12 +17,12 @@ T = TypeVar("T")
 
 DATA_DIR_PLACEHOLDER = "{data_dir}"
 
-SQL_SERVERS = ("postgresql", "mysql", "mariadb")
+NOT_BUILT_DATABASES = ("mysql", "mariadb")
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
 def _scheme_of(url: str, known: tuple[str, ...]) -> str:
-    """The scheme of a URL without its driver (``mysql+asyncmy`` is mysql), when it is known."""
+    """The scheme of a URL, when it is known; ``postgresql+asyncpg`` names a driver too."""
     scheme, mark, _ = url.partition("://")
     base = scheme.partition("+")[0]
     if not mark or base not in known:
@@ -51,17 +51,12 @@ def _check_file(url: str) -> None:
 
 
 def database_url(url: str) -> str:
-    """``sqlite:///file`` or a PostgreSQL, MySQL or MariaDB server."""
-    if _scheme_of(url, ("sqlite", *SQL_SERVERS)) == "sqlite":
-        _check_file(url)
-    else:
-        _check_host(url)
-    return url
-
-
-def analytics_url(url: str) -> str:
-    """``duckdb:///file`` or a ClickHouse server."""
-    if _scheme_of(url, ("duckdb", "clickhouse", "clickhouses")) == "duckdb":
+    """``sqlite:///file`` or a PostgreSQL server."""
+    if url.partition(":")[0].partition("+")[0] in NOT_BUILT_DATABASES:
+        raise ValueError(
+            "asks for MySQL or MariaDB, but that is not built yet; use sqlite:// or postgresql://"
+        )
+    if _scheme_of(url, ("sqlite", "postgresql")) == "sqlite":
         _check_file(url)
     else:
         _check_host(url)
@@ -144,9 +139,7 @@ def _or_empty(check: Callable[[str], str]) -> Callable[[str], str]:
 
 
 DatabaseUrl = Annotated[str, AfterValidator(database_url)]
-AnalyticsUrl = Annotated[str, AfterValidator(analytics_url)]
 RedisUrl = Annotated[str, AfterValidator(redis_url)]
-RedisUrlOrEmpty = Annotated[str, AfterValidator(_or_empty(redis_url))]
 HttpUrlOrEmpty = Annotated[str, AfterValidator(_or_empty(http_url))]
 Origin = Annotated[str, AfterValidator(origin)]
 ProxyAddress = Annotated[str, AfterValidator(proxy_address)]

@@ -6,7 +6,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from dragoman.settings.forms import AnalyticsUrl, RedisUrlOrEmpty
 from dragoman.settings.section import Count, CountOrZero, Milliseconds, Seconds, Section, Text
 
 Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -16,14 +15,6 @@ class LabSettings(Section):
     """How experiments are run and what they may use."""
 
     enabled: bool = Field(default=True, description="Run experiments on this server.")
-    analytics_url: AnalyticsUrl = Field(
-        default="duckdb:///{data_dir}/lab.duckdb",
-        description="Columnar copy of the results: `duckdb:///file`, `clickhouse://...` or, over "
-        "TLS, `clickhouses://...`; `{data_dir}` stands for server.data_dir.",
-    )
-    queue_url: RedisUrlOrEmpty = Field(
-        default="", description="Redis that hands items to workers; empty: inside the server."
-    )
     item_concurrency: Count = Field(
         default=8, description="Items of an experiment worked on at once when it does not say."
     )
@@ -46,10 +37,10 @@ class LabSettings(Section):
         description="How long one item may take when the experiment does not say, in seconds.",
     )
     tenant_tokens: CountOrZero = Field(
-        default=0, description="Tokens a tenant may use in all; 0: no limit."
+        default=0, description="Tokens after which a tenant makes no new experiments; 0: no limit."
     )
     tenant_cost: Cost = Field(
-        default=0, description="Cost a tenant may run up in all; 0: no limit."
+        default=0, description="Cost after which a tenant makes no new experiments; 0: no limit."
     )
     denied_words: tuple[Text, ...] = Field(
         default=(), description="Words that names and descriptions of experiments may not hold."
@@ -64,7 +55,4 @@ class LabSettings(Section):
         default=(),
         description="Private hosts, addresses or networks that `http` targets may call; empty: "
         "none.",
-    )
-    retention_days: CountOrZero = Field(
-        default=0, description="Days after which ended experiments are pruned; 0: never."
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
+from dragoman.settings.not_built import NOT_BUILT
 from dragoman.settings.sources import OTHER_VARIABLES
 from dragoman.settings.tree import KEYS, SECTIONS, Key
 from dragoman.settings.wording import as_toml
@@ -50,6 +51,14 @@ export DRAGOMAN_SCHEDULER__POOLS__TENANT_CELLS='{"acme": [0, 1]}'
 ```
 """
 
+_NOT_BUILT_HEADING = """\
+## Not built yet
+
+These keys are accepted with their default only, which changes nothing. Any other value is refused.
+
+| key | default | what it will be for |
+| --- | --- | --- |"""
+
 _OTHER_VARIABLES_HEADING = """\
 ## Other variables
 
@@ -78,7 +87,12 @@ def reference() -> str:
     for name in SECTIONS:
         if name:
             lines += _section(name)
-    lines.append(_OTHER_VARIABLES_HEADING)
+    lines.append(_NOT_BUILT_HEADING)
+    lines += [
+        f"| `{name}` | `{as_toml(planned.default)}` | {planned.what} |"
+        for name, planned in NOT_BUILT.items()
+    ]
+    lines += ["", _OTHER_VARIABLES_HEADING]
     lines += [f"| `{variable}` | {meaning} |" for variable, meaning in OTHER_VARIABLES.items()]
     return "\n".join(lines) + "\n"
 

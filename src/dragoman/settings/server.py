@@ -18,7 +18,7 @@ class ServerSettings(Section):
     port: Port = Field(default=8080, description="TCP port to listen on; 0 takes any free one.")
     data_dir: Path = Field(
         default=Path(".dragoman"),
-        description="Folder for the database, the analytics file and the sockets of this server.",
+        description="Folder for the database and the sockets of this server.",
     )
     drain_seconds: SecondsOrZero = Field(
         default=30, description="How long a stopping server waits for work in flight, in seconds."
@@ -64,8 +64,8 @@ class StoreSettings(Section):
 
     database_url: DatabaseUrl = Field(
         default="sqlite:///{data_dir}/dragoman.db",
-        description="Database of keys and experiments: `sqlite:///file`, `postgresql://...`, "
-        "`mysql://...` or `mariadb://...`; `{data_dir}` stands for server.data_dir.",
+        description="Database of keys and experiments: `sqlite:///file` or `postgresql://...`; "
+        "`{data_dir}` stands for server.data_dir.",
     )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from dragoman.settings.not_built import NOT_BUILT, SECTIONS_NOT_BUILT
 from dragoman.settings.tree import (
     ENVIRONMENT_PREFIX,
     KEYS,
@@ -97,6 +98,9 @@ def read_environment(environ: Mapping[str, str]) -> Reading:
         key = by_variable.get(variable)
         if key is not None:
             reading.given.append(Given(key, _from_text(key, text), source, strict=False))
+        elif (planned := NOT_BUILT.get(_dotted(variable))) is not None:
+            if not planned.accepts_text(text):
+                reading.problems.append(f"{source}: {planned.refusal(_dotted(variable), text)}")
         elif not _is_service_link(variable, text):
             meant = nearest(_dotted(variable), KEYS)
             remedy = f"did you mean {KEYS[meant].variable}?" if meant else "unset it."
@@ -143,7 +147,10 @@ def _read_tree(tree: Mapping[str, Any], source: Callable[[str], str], *, strict:
         key = KEYS.get(name)
         if key is not None:
             reading.given.append(Given(key, value, source(name), strict))
-        elif name in SECTIONS:
+        elif (planned := NOT_BUILT.get(name)) is not None:
+            if not planned.accepts(value):
+                reading.problems.append(f"{source(name)}: {planned.refusal(name, value)}")
+        elif name in SECTIONS or name in SECTIONS_NOT_BUILT:
             reason = f"{name} is a section, not a value; write [{name}] and its keys below it"
             reading.problems.append(f"{source(name)}: {reason}.")
         else:
@@ -157,7 +164,8 @@ def _leaves(tree: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, A
     """What a tree holds by dotted name, down to a key or to where it leaves the known sections."""
     for name, value in tree.items():
         full = f"{section}.{name}" if section else name
-        if full in SECTIONS and isinstance(value, Mapping):
+        known = full in SECTIONS or full in SECTIONS_NOT_BUILT
+        if known and isinstance(value, Mapping):
             yield from _leaves(value, full)
         else:
             yield full, value

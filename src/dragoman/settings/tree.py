@@ -132,12 +132,8 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def with_data_dir(settings: Settings) -> Settings:
-    """The same settings with ``{data_dir}`` filled in wherever a URL names it."""
+    """The same settings with ``{data_dir}`` filled in where the database's URL names it."""
     data_dir = str(settings.server.data_dir)
-
-    def filled(url: str) -> str:
-        return url.replace(DATA_DIR_PLACEHOLDER, data_dir)
-
-    store = settings.store.model_copy(update={"database_url": filled(settings.store.database_url)})
-    lab = settings.lab.model_copy(update={"analytics_url": filled(settings.lab.analytics_url)})
-    return settings.model_copy(update={"store": store, "lab": lab})
+    url = settings.store.database_url.replace(DATA_DIR_PLACEHOLDER, data_dir)
+    store = settings.store.model_copy(update={"database_url": url})
+    return settings.model_copy(update={"store": store})

@@ -44,7 +44,6 @@ GAUGES = [
     "scheduler_pending_jobs",
     "scheduler_inbox_pending",
     "scheduler_cluster_peers",
-    "lab_mirror_lag_rows",
     "scheduler_slots{state}",
     "scheduler_nodes{status}",
     "lab_runs{status}",

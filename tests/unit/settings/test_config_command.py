@@ -57,12 +57,12 @@ def test_every_value_is_shown_with_its_source(file: Path) -> None:
 def test_passwords_are_shown_as_stars(options: list[str]) -> None:
     environ = {
         "DRAGOMAN_CLUSTER__REDIS_URL": "redis://me:s3cret@cache:6379/0",
-        "DRAGOMAN_LAB__QUEUE_URL": "redis://cache:6379/0?password=s3cret&db=1",
+        "DRAGOMAN_STORE__DATABASE_URL": "postgresql://db/d?password=s3cret&sslmode=require",
     }
     shown = typed("show", *options, environ=environ).stdout
     assert "s3cret" not in shown
     assert "redis://me:***@cache:6379/0" in shown
-    assert "password=***&db=1" in shown
+    assert "password=***&sslmode=require" in shown
 
 
 def test_a_good_file_is_fine(file: Path) -> None:

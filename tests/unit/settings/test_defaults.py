@@ -1,16 +1,19 @@
 """The names and defaults that are promised to the outside."""
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from dragoman.settings import Settings, load_settings
+from dragoman.settings.not_built import NOT_BUILT
 from dragoman.settings.tree import KEYS, value_of
-from dragoman.settings.wording import plain
+from dragoman.settings.wording import as_toml, plain
 
 PROMISED = """
     [server]        host = "127.0.0.1"  port = 8080  data_dir = ".dragoman"  drain_seconds = 30
@@ -34,6 +37,7 @@ PROMISED = """
                                        max_bytes = 524288
                                        hangover_auto_ms = 150  hangover_manual_ms = 200
                                        padding_auto_ms = 220  padding_manual_ms = 280
+                                       vad = "off"  min_speech_ms = 120  pre_roll_ms = 200
     [scheduler.session]                heartbeat_interval_seconds = 30
                                        heartbeat_timeout_seconds = 90
     [scheduler.delivery]               reorder_window = 200  gap_grace_ms = 10000
@@ -51,6 +55,7 @@ PROMISED = """
                                        choice = "random"  tenant_cells = {}
     [scheduler.selection]              strategy = "random"  affinity_ttl_seconds = 10
                                        batch_headroom = 0.25  batch_max_preemptions = 3
+                                       prefer_local = true
     [scheduler.model_not_available]    unavailable_ttl_seconds = 60  debounce_window_seconds = 5
                                        node_ratelimit_window_seconds = 10
                                        node_ratelimit_max = 30  queue = 10000
@@ -60,6 +65,7 @@ PROMISED = """
     [scheduler.stats]                  snapshot_seconds = 5  stale_after_seconds = 10
                                        cold_window_seconds = 30
     [scheduler.observability]          lock_wait_warn_ms = 10  path_warn_ms = 50  top_k = 20
+    [scheduler.canary]                 routes = []
     [cluster]                          enabled = false  redis_url = "redis://127.0.0.1:6379"
                                        redis_cluster = false  key_prefix = "dragoman:v1"
                                        instance_id = "auto"  redis_timeout_ms = 1000
@@ -71,8 +77,10 @@ PROMISED = """
            item_concurrency = 8  max_item_concurrency = 500  running_experiments = 200
            lease_seconds = 30  safety_tick_ms = 1000  item_timeout_seconds = 600
            tenant_tokens = 0  tenant_cost = 0  denied_words = []  max_items = 10000000
-           python_allow = []  http_allow = []  retention_days = 0
+           python_allow = []  http_allow = []  retention_days = 0  tenant_weights = {}
+    [lab.live_sample]  tenants = []  share = 0.01  pairs = []  evaluators = []
 """
+"""The defaults of the documents, those of what is not built yet among them."""
 
 TOKEN = re.compile(r'\[([a-z_.]+)\]|(\w+) = ("[^"]*"|\[\]|\{\}|[\w.]+)')
 
@@ -88,7 +96,30 @@ def promised() -> Iterator[tuple[str, Any]]:
 
 def test_every_promised_key_is_there_with_its_default_and_no_other() -> None:
     settings = Settings()
-    assert dict(promised()) == {name: plain(value_of(settings, name)) for name in KEYS}
+    built = {name: plain(value_of(settings, name)) for name in KEYS}
+    planned = {name: key.default for name, key in NOT_BUILT.items()}
+    assert not built.keys() & planned.keys()
+    assert dict(promised()) == built | planned
+
+
+def test_a_file_of_every_promised_default_loads_and_sets_what_is_set_anyway(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    lines: list[str] = []
+    for name, value in promised():
+        section, _, leaf = name.rpartition(".")
+        lines += [f"[{section}]"] * (f"[{section}]" not in lines) + [f"{leaf} = {as_toml(value)}"]
+    file.write_text("\n".join(lines))
+    assert load_settings(file, environ={}).settings == load_settings(environ={}).settings
+
+
+def test_an_environment_of_every_promised_default_loads_too() -> None:
+    environ = {
+        f"DRAGOMAN_{name.upper().replace('.', '__')}": value
+        if isinstance(value, str)
+        else json.dumps(value)
+        for name, value in promised()
+    }
+    assert load_settings(environ=environ).settings == load_settings(environ={}).settings
 
 
 def test_every_key_says_what_it_means_in_a_sentence() -> None:
@@ -108,7 +139,6 @@ def test_the_defaults_alone_are_good_settings() -> None:
     loaded = load_settings(environ={})
     assert set(loaded.sources.values()) == {"default"}
     assert loaded.settings.store.database_url == "sqlite:///.dragoman/dragoman.db"
-    assert loaded.settings.lab.analytics_url == "duckdb:///.dragoman/lab.duckdb"
 
 
 def test_settings_do_not_change_once_they_are_read() -> None:

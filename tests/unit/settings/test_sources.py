@@ -106,12 +106,11 @@ def test_a_flag_that_was_not_given_changes_nothing() -> None:
     assert loaded.sources["server.port"] == "flag --port"
 
 
-def test_data_dir_is_filled_into_the_urls_wherever_it_was_set() -> None:
+def test_data_dir_is_filled_into_the_url_wherever_it_was_set() -> None:
     flags = {"server": {"data_dir": Path("/var/lib/dragoman")}}
     environ = {"DRAGOMAN_STORE__DATABASE_URL": "sqlite:///{data_dir}/keys.db"}
     loaded = load_settings(environ=environ, flags=flags)
     assert loaded.settings.store.database_url == "sqlite:////var/lib/dragoman/keys.db"
-    assert loaded.settings.lab.analytics_url == "duckdb:////var/lib/dragoman/lab.duckdb"
 
 
 @pytest.mark.parametrize(

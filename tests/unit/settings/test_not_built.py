@@ -1,0 +1,68 @@
+"""What does nothing yet is accepted with its default only, and refused with that reason."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dragoman.errors import SettingsError
+from dragoman.settings import load_settings
+
+ASKED = [
+    ("lab", "analytics_url", '"duckdb:////tmp/other.duckdb"', "columnar copy"),
+    ("lab", "analytics_url", '"clickhouse://127.0.0.1"', "columnar copy"),
+    ("lab", "queue_url", '"redis://127.0.0.1:6379"', "workers outside the server"),
+    ("lab", "queue_url", '"database"', "workers outside the server"),
+    ("lab", "retention_days", "30", "pruning"),
+    ("lab", "retention_days", "false", "pruning"),
+    ("lab", "tenant_weights", "{ acme = 2 }", "shares between tenants"),
+    ("lab.live_sample", "share", "0.5", "live traffic"),
+    ("scheduler.web_task_segmentation", "vad", '"webrtc"', "voice activity detection"),
+    ("scheduler.selection", "prefer_local", "false", "nodes come first"),
+    ("scheduler.canary", "routes", '[{ pair = "en:es" }]', "canary routes"),
+]
+
+
+@pytest.mark.parametrize(("section", "leaf", "value", "what"), ASKED)
+def test_a_file_that_asks_for_what_is_not_built_is_refused_with_that_reason(
+    section: str, leaf: str, value: str, what: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f"[{section}]\n{leaf} = {value}\n")
+    with pytest.raises(SettingsError, match=rf"{leaf} = .*{what}.* not built yet; leave the key"):
+        load_settings(file, environ={})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("lab.retention_days", "30"),
+        ("lab.queue_url", "redis://127.0.0.1:6379"),
+        ("lab.live_sample.tenants", "acme,globex"),
+        ("lab.tenant_weights", '{"acme": 2}'),
+        ("scheduler.web_task_segmentation.vad", "silero"),
+    ],
+)
+def test_a_variable_that_asks_for_what_is_not_built_is_refused_too(name: str, value: str) -> None:
+    variable = "DRAGOMAN_" + name.upper().replace(".", "__")
+    with pytest.raises(SettingsError, match=f"environment {variable}: {name} = .*not built yet"):
+        load_settings(environ={variable: value})
+
+
+@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+asyncmy"])
+def test_a_database_that_is_not_built_is_refused_with_that_reason(
+    scheme: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f'[store]\ndatabase_url = "{scheme}://user:secret@db.example/d"\n')
+    with pytest.raises(SettingsError, match=r"MySQL or MariaDB.*not built yet.*postgresql") as seen:
+        load_settings(file, environ={})
+    assert "secret" not in str(seen.value)
+
+
+def test_a_key_beside_those_that_are_not_built_is_unknown_as_any_other(tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text("[lab.live_sample]\nrate = 1\n")
+    with pytest.raises(SettingsError, match="lab.live_sample.rate is not a known key"):
+        load_settings(file, environ={})
