@@ -254,6 +254,9 @@ def test_aggregates_amount_to_what_the_rows_say(open_lab: OpenLab) -> None:
             assert sum(bin_["count"] for bin_ in exact["histogram"]) == 7
             assert found["latency_ms"]["count"] == 7
             assert "pass_rate" not in found["latency_ms"]
+            grouped = await lab.get(f"/experiments/{experiment_id}/aggregates", group_by="input.a")
+            assert grouped.status_code == 422
+            assert "not built yet" in grouped.json()["error"]["message"]
 
     asyncio.run(scenario())
 

@@ -17,7 +17,6 @@ from tests.integration.lab_engine.laboratory import (
 )
 
 from dragoman.errors import (
-    BudgetExceeded,
     DatasetEmpty,
     DeniedWord,
     DragomanError,
@@ -44,15 +43,16 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
     ("too much concurrency", {"concurrency": 501}, InvalidMessage, "500"),
     ("retries below zero", {"retries": -1}, InvalidMessage, "retries"),
     ("no time", {"time_limit_seconds": 0.0}, InvalidMessage, "time_limit_seconds"),
-    ("too many tokens", {"budget": Budget(tokens=1001)}, BudgetExceeded, "1000"),
-    ("a clock", {"cron": "* * * * *"}, InvalidMessage, "cron"),
+    ("a budget of tokens", {"budget": Budget(tokens=1)}, InvalidMessage, "budget.*not built yet"),
+    ("a budget of cost", {"budget": Budget(cost=0.5)}, InvalidMessage, "budget.*not built yet"),
+    ("a clock", {"cron": "* * * * *"}, InvalidMessage, "cron.*not built yet"),
     ("a name over two lines", {"name": "one\ntwo"}, InvalidMessage, "printable"),
     ("a nameless evaluator", {"evaluators": (EvaluatorSpec("exact", ""),)}, InvalidMessage, "''"),
     (
-        "an evaluator with a negative weight",
-        {"evaluators": (EvaluatorSpec("exact", "a", -1.0),)},
+        "an evaluator with a weight",
+        {"evaluators": (EvaluatorSpec("exact", "a", 2.0),)},
         InvalidMessage,
-        "weight of 'a'",
+        "weight of 'a'.*not built yet",
     ),
     (
         "two evaluators of one name",

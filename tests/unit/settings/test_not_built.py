@@ -64,5 +64,5 @@ def test_a_database_that_is_not_built_is_refused_with_that_reason(
 def test_a_key_beside_those_that_are_not_built_is_unknown_as_any_other(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text("[lab.live_sample]\nrate = 1\n")
-    with pytest.raises(SettingsError, match="lab.live_sample.rate is not a known key"):
+    with pytest.raises(SettingsError, match=r"lab\.live_sample\.rate is not a known key"):
         load_settings(file, environ={})

@@ -37,9 +37,12 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
     time_limit_seconds: float | None = None
     budget: Budget | None = None
     cron: str | None = None
+    cache: bool | None = None
 
     def spec(self) -> ExperimentSpec:
         """What the lab stores."""
+        if self.cache:
+            raise InvalidMessage("cache is not built yet; leave it out.")
         version_id = self.dataset_version_id
         asked = ExperimentSpec(
             name=self.name,

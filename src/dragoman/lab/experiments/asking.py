@@ -33,17 +33,33 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
         seconds = getattr(spec, name)
         if seconds is not None and not 0 < seconds < float("inf"):
             raise InvalidMessage(f"{name} is {seconds}; give a number of seconds above 0.")
-    if spec.cron is not None:
-        raise InvalidMessage("cron is for append experiments, which this server does not run.")
+    _check_built(spec)
     if spec.dataset_version_id is None:
         raise InvalidMessage("dataset_version_id is missing; import a dataset first.")
     names = [evaluator.name for evaluator in spec.evaluators]
-    for name, weight in ((evaluator.name, evaluator.weight) for evaluator in spec.evaluators):
+    for name in names:
         check_name(name, "an evaluator")
         if names.count(name) > 1:
             raise InvalidMessage(f"Two evaluators are called {name!r}; give one another name.")
-        if not 0 <= weight < float("inf"):
-            raise InvalidMessage(f"The weight of {name!r} is {weight}; give a number from 0 on.")
+
+
+def _check_built(spec: ExperimentSpec) -> None:
+    """Refuse what would be accepted and then do nothing."""
+    if spec.cron is not None:
+        raise InvalidMessage(
+            "cron is for append experiments, which are not built yet; leave it out."
+        )
+    if spec.budget != Budget():
+        raise InvalidMessage(
+            "The experiment has a budget, and no run would stop at it: budgets are not built yet; "
+            "leave it out."
+        )
+    for evaluator in spec.evaluators:
+        if evaluator.weight != 1:
+            raise InvalidMessage(
+                f"The weight of {evaluator.name!r} is {evaluator.weight:g}, and weighted scores "
+                "are not built yet; leave it out, or give 1."
+            )
 
 
 def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
@@ -86,22 +102,16 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str]) -> None:
             )
 
 
-def check_balance(budget: Budget, spent: tuple[int, float], settings: LabSettings) -> None:
-    """Refuse a budget that the tenant no longer has."""
-    _check_left("tokens", budget.tokens, settings.tenant_tokens, spent[0])
-    _check_left("cost", budget.cost, settings.tenant_cost, spent[1])
+def check_balance(spent: tuple[int, float], settings: LabSettings) -> None:
+    """Refuse a new experiment of a tenant that has used up what it may."""
+    _check_left("tokens", settings.tenant_tokens, spent[0])
+    _check_left("cost", settings.tenant_cost, spent[1])
 
 
-def _check_left(what: str, asked: float | None, limit: float, spent: float) -> None:
-    if asked is not None and not 0 <= asked < float("inf"):
-        raise InvalidMessage(f"budget.{what} is {asked}; give a number from 0 on.")
-    if not limit:
-        return
-    left = max(0, limit - spent)
-    if left <= 0 or (asked or 0) > left:
+def _check_left(what: str, limit: float, spent: float) -> None:
+    if limit and spent >= limit:
         raise BudgetExceeded(
-            f"The tenant has {left:g} of {limit:g} {what} left; "
-            f"ask for less, or have lab.tenant_{what} raised."
+            f"The tenant has 0 of {limit:g} {what} left; have lab.tenant_{what} raised."
         )
 
 

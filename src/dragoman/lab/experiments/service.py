@@ -132,8 +132,6 @@ class Experiments(Reading):
                 raise no_experiment(experiment_id)
             spec = msgspec.structs.replace(found.spec, **changes)
             check_form(spec, self._settings)
-            if "budget" in changes:
-                check_balance(spec.budget, experiments.spent_by(connection, tenant), self._settings)
             experiments.update_spec(connection, found.experiment_id, spec)
             return msgspec.structs.replace(found, spec=spec)
 
@@ -184,7 +182,7 @@ class Experiments(Reading):
             return spent, datasets.find_version(connection, tenant, version_id)
 
         spent, version = await self._store.read(look)
-        check_balance(spec.budget, spent, self._settings)
+        check_balance(spent, self._settings)
         check_columns(spec, version, self._context)
         return Experiment(
             experiment_id=ExperimentId(new_id(self._random, "e")),

@@ -51,7 +51,7 @@ def check_ask(ask: StartAsk) -> None:
     """Refuse a start that says too little or too much."""
     if ask.mode not in STRATEGIES:
         raise InvalidMessage(
-            f"Mode {ask.mode} is not offered; choose one of {', '.join(sorted(STRATEGIES))}."
+            f"Mode {ask.mode} is not built yet; choose one of {', '.join(sorted(STRATEGIES))}."
         )
     if (ask.mode is Mode.RETRY_ITEMS) != bool(ask.item_ids):
         raise InvalidMessage("item_ids belong to mode retry_items, which needs at least one.")
