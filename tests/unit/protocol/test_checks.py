@@ -8,6 +8,7 @@ import pytest
 from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
 from dragoman.ids import NodeId
 from dragoman.live.protocol import (
+    FROM_CLIENT,
     FROM_NODE,
     Capability,
     Device,
@@ -142,6 +143,36 @@ def test_text_has_nothing_to_recognise() -> None:
 def test_an_utterance_with_an_unknown_feature_is_refused() -> None:
     with pytest.raises(InvalidMessage, match="unknown feature `telepathy`"):
         check_utterance(Utterance(0, text="hello", features=("telepathy",)))
+
+
+def test_what_is_not_built_yet_is_refused_rather_than_ignored() -> None:
+    """A session that asked for it would run without it, and its speaker would not know."""
+    chosen = {"asr": "whisper@2"}
+    session = b'{"type":"session_init","src_lang":"en","tgt_lang":"es",%s}'
+    utterance = b'{"type":"utterance","utterance_index":0,"text":"hello",%s}'
+    for frame, field in (
+        (session % b'"vad":"webrtc"', "vad"),
+        (session % b'"services":{"asr":"whisper@2"}', "services"),
+        (utterance % b'"services":{"asr":"whisper@2"}', "services"),
+    ):
+        with pytest.raises(InvalidMessage, match=f"`{field}`.*not built yet"):
+            check_client_message(frame)
+    with pytest.raises(InvalidMessage, match=r"`services`.*not built yet"):
+        check_job_request(JobRequest("en", "es", text="a", services=chosen))
+
+    for default in (b'"vad":"off","services":{}', b'"vad":null,"services":null', b'"vad":"off"'):
+        check_client_message(session % default)
+    check_client_message(utterance % b'"services":{}')
+    check_job_request(JobRequest("en", "es", text="a", services={}))
+
+
+def check_client_message(frame: bytes) -> None:
+    message = FROM_CLIENT.decode(frame.decode(), SubProtocol.JSON)
+    if isinstance(message, SessionInit):
+        check_session_init(message)
+    else:
+        assert isinstance(message, Utterance)
+        check_utterance(message)
 
 
 NODE = NodeId("n-1")

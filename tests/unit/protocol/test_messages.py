@@ -53,10 +53,11 @@ SCHEDULER_TO_NODE = {
 }
 CLIENT_TO_SCHEDULER = {
     "session_init": "src_lang? tgt_lang? tgt_langs? mode? lang_a? lang_b? auto_langs? pipeline? "
-    "features? tenant_id? preferred_node_id? audio_format? sample_rate? ui_events? "
-    "client_version? platform? trace_id? resume_token? last_delivery_seq?",
+    "features? tenant_id? preferred_node_id? audio_format? sample_rate? vad? services? "
+    "ui_events? client_version? platform? trace_id? resume_token? last_delivery_seq?",
     "audio_chunk": "seq is_final payload?",
-    "utterance": "utterance_index request_id? audio? text? src_lang? tgt_lang? pipeline? features?",
+    "utterance": "utterance_index request_id? audio? text? src_lang? tgt_lang? pipeline? features? "
+    "services?",
     "client_heartbeat": "last_delivery_seq?",
     "session_close": "reason?",
 }

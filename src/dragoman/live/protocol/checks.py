@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -62,6 +62,9 @@ def check_session_init(init: SessionInit) -> None:
         _check_one_way(init)
     _check_stages(init.pipeline, init.features)
     known_features(init.features)
+    if init.vad not in (None, "off"):
+        raise _bad("vad", "asks for voice activity detection, not built yet; leave it out")
+    _check_services(init.services)
 
 
 def check_utterance(utterance: Utterance) -> None:
@@ -69,6 +72,7 @@ def check_utterance(utterance: Utterance) -> None:
     _check_input(utterance.audio, utterance.text)
     _check_stages(utterance.pipeline, utterance.features or (), text=utterance.text is not None)
     known_features(utterance.features or ())
+    _check_services(utterance.services)
 
 
 def check_job_request(request: JobRequest) -> None:
@@ -80,6 +84,7 @@ def check_job_request(request: JobRequest) -> None:
         raise _bad("exclude_node_id", "is also preferred_node_id; leave one of them out")
     _check_stages(request.pipeline, request.features, text=request.text is not None)
     known_features(request.features)
+    _check_services(request.services)
 
 
 def _check_one_way(init: SessionInit) -> None:
@@ -120,6 +125,11 @@ def _check_stages(
         raise _bad("pipeline", "uses no stage; set each stage that is wanted to true")
     if text and pipeline.use_asr:
         raise _bad("pipeline.use_asr", "needs audio, and the input is text; set it to false")
+
+
+def _check_services(chosen: Mapping[str, str] | None) -> None:
+    if chosen:
+        raise _bad("services", "chooses services, which is not built yet; leave it out")
 
 
 def _bad(field: str, says: str) -> InvalidMessage:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta
@@ -39,6 +40,8 @@ FewLanguages = Annotated[tuple[Language, ...], Meta(max_length=32)]
 # Feature names stay text here: an utterance that asks for an unknown one is still an utterance,
 # and is refused by its index (see ``features.known_features``).
 FeatureNames = Annotated[tuple[Label, ...], Meta(max_length=64)]
+ChosenServices = Annotated[Mapping[Label, Label], Meta(max_length=16)]
+"""For each stage, ``service_id`` or ``service_id@version``."""
 
 # --- client to scheduler ------------------------------------------------------------------------
 
@@ -63,6 +66,10 @@ class SessionInit(Message, frozen=True):
     preferred_node_id: NodeIdField | None = None
     audio_format: AudioFormat = AudioFormat.PCM16
     sample_rate: SampleRate = 16_000
+    vad: Label | None = None
+    """Not built yet: anything but ``off`` is refused."""
+    services: ChosenServices | None = None
+    """Not built yet: a choice is refused."""
     ui_events: bool = False
     client_version: Label | None = None
     platform: Label | None = None
@@ -111,6 +118,8 @@ class Utterance(Message, frozen=True):
     tgt_lang: Language | None = None
     pipeline: Pipeline | None = None
     features: FeatureNames | None = None
+    services: ChosenServices | None = None
+    """Not built yet: a choice is refused."""
 
     def __post_init__(self) -> None:
         if self.src_lang is not None or self.tgt_lang is not None:

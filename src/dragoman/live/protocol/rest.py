@@ -21,7 +21,7 @@ from dragoman.ids import (
     SessionId,
     TenantId,
 )
-from dragoman.live.protocol.client_messages import FeatureNames
+from dragoman.live.protocol.client_messages import ChosenServices, FeatureNames
 from dragoman.live.protocol.fields import (
     FreeForm,
     NodeIdField,
@@ -76,6 +76,8 @@ class JobRequest(Part, frozen=True):
     """The same id again, while the job is bound to it, gets the same job."""
     pipeline: Pipeline | None = None
     features: FeatureNames = ()
+    services: ChosenServices | None = None
+    """Not built yet: a choice is refused."""
     job_class: JobClass = msgspec.field(name="class", default=JobClass.LIVE)
     preferred_node_id: NodeIdField | None = None
     exclude_node_id: NodeIdField | None = None
