@@ -8,7 +8,7 @@ LEDGER_LIVES ?= 300
 CLUSTER_CHAOS_SECONDS ?= 300
 CLUSTER_CHAOS_RUNS ?= 1
 LAB_KILLS ?= 200
-UV := $(shell command -v uv || echo $(BIN)/uv)
+UV := $(BIN)/uv
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
 
@@ -18,10 +18,11 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Prepare this machine and .venv (quick when nothing changed)
-	@.ci/setup
+setup: ## Prepare this machine and .venv for everything below (quick when nothing changed)
+	@.ci/setup test
 
-demo: setup ## Start Dragoman and see it work
+demo: ## Start Dragoman and see it work (installs only what it needs)
+	@.ci/setup demo
 	$(BIN)/dragoman demo
 
 # Files in their own order: those with servers first, the quick ones last, so that no worker is left alone.
@@ -64,5 +65,6 @@ bench: setup ## Measure it, beside a bare relay and other task queues
 	$(BIN)/python -m benchmarks
 
 lock: setup ## Compile requirements/*.txt anew from pyproject.toml
-	$(COMPILE) --extra cluster --extra postgres --extra tracing --group dev --output-file requirements/dev.txt
 	$(COMPILE) --extra all --output-file requirements/all.txt
+	$(COMPILE) --constraint requirements/all.txt --extra all --group dev --output-file requirements/dev.txt
+	$(COMPILE) --constraint requirements/all.txt --output-file requirements/demo.txt

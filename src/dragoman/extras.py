@@ -13,6 +13,7 @@ from dragoman.errors import ExtraMissing
 
 NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("redis", "hiredis"),
+    "lab": ("pandas",),
     "postgres": ("asyncpg", "greenlet"),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from dragoman.extras import require_extra
 from dragoman.ids import TenantId
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId, Stats
@@ -77,12 +78,8 @@ class RunResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame: `input.NAME`, `output.NAME` and `score.NAME` columns."""
-        try:
-            pandas = import_module("pandas")
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError(
-                "pandas is not installed; run `pip install pandas`, or use result.rows()."
-            ) from None
+        require_extra("lab", "result.to_pandas()")
+        pandas = import_module("pandas")
         return pandas.DataFrame([_flat(row) for row in self.rows()])
 
     async def _read(
