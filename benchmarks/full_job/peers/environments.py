@@ -68,9 +68,7 @@ def install(peer: Peer) -> None:
     done = FOLDER / peer.name / "installed"
     if done.exists():
         return
-    uv = shutil.which("uv")
-    if uv is None:
-        raise NotInstalled("uv is not on the path; install it to measure peers")
+    uv = _find_uv()
     for command in (
         [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(FOLDER / peer.name)],
         [uv, "pip", "install", "--quiet", "--python", str(peer.python), *peer.packages],
@@ -83,3 +81,12 @@ def install(peer: Peer) -> None:
             said = getattr(error, "stderr", None) or str(error)
             raise NotInstalled(str(said).strip().splitlines()[-1]) from error
     done.touch()
+
+
+def _find_uv() -> str:
+    """The uv that `make setup` installed beside this Python, or else the one on the path."""
+    beside = Path(sys.executable).with_name("uv")
+    found = str(beside) if beside.exists() else shutil.which("uv")
+    if found is None:
+        raise NotInstalled("there is no uv; `make setup` installs it, or put one on the path")
+    return found

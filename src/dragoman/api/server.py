@@ -130,7 +130,9 @@ class Server:
             async with asyncio.timeout(drain_seconds):
                 await _all("drain", [plane.drain() for plane in self._planes])
         except TimeoutError:
-            _log.warning("drain_cut_short", after_seconds=drain_seconds)
+            # An operator who set 0 asked for it.
+            tell = _log.warning if drain_seconds else _log.info
+            tell("drain_cut_short", after_seconds=drain_seconds)
 
     async def stop(self, patience_seconds: int) -> None:
         """Close every socket with 1001, end what is being answered, stop the planes."""
