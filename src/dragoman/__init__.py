@@ -50,13 +50,15 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Found when asked for: `dragoman --version` must not wait for the whole SDK.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    if name == "lab":
-        return import_module("dragoman.lab")
-    return getattr(import_module("dragoman.sdk"), name)
+if not TYPE_CHECKING:  # mypy would take every name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        # Found when asked for: `dragoman --version` must not wait for the whole SDK.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if name == "lab":
+            return import_module("dragoman.lab")
+        return getattr(import_module("dragoman.sdk"), name)
 
 
 def __dir__() -> list[str]:

@@ -81,11 +81,13 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    # Found when asked for: the lab's own rooms are imported through here too.
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("dragoman.lab.running"), name)
+if not TYPE_CHECKING:  # mypy would take every name for one that is there
+
+    def __getattr__(name: str) -> Any:
+        # Found when asked for: the lab's own rooms are imported through here too.
+        if name not in __all__:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module("dragoman.lab.running"), name)
 
 
 def __dir__() -> list[str]:

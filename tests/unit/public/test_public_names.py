@@ -48,7 +48,7 @@ def test_every_name_that_is_promised_is_there_and_is_shown_for_completion(
 
 def test_a_name_that_is_not_there_is_an_attribute_error_as_usual() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Nodes'"):
-        dragoman.Nodes  # noqa: B018
+        dragoman.Nodes  # type: ignore[attr-defined]  # noqa: B018
     assert not hasattr(dragoman, "_private")
 
 
@@ -155,3 +155,16 @@ def test_the_source_says_what_editors_read() -> None:
             for alias in node.names
         }
         assert set(module.__all__) <= seen
+
+
+def test_what_editors_read_of_lab_run_is_what_it_takes() -> None:
+    """Its signature is written twice: for mypy, and by `lab.arun`, which it stands for."""
+    taken = inspect.signature(lab.arun).parameters
+    assert list(inspect.signature(lab.run).parameters) == list(taken)
+    tree = ast.parse(Path(inspect.getfile(inspect.unwrap(lab.run))).read_text())
+    (written,) = (
+        node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name == "run"
+    )
+    assert {arg.arg: ast.unparse(arg.annotation or arg) for arg in written.args.kwonlyargs} == {
+        name: parameter.annotation for name, parameter in taken.items()
+    }

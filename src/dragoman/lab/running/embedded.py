@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, BinaryIO, ParamSpec
+from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec
 
 import msgspec
 
@@ -213,5 +213,22 @@ def _blocking(
     return blocking
 
 
-run = _blocking(arun)
-"""`arun` for programs that have no event loop."""
+if TYPE_CHECKING:
+    # Spelled out, because mypy cannot infer it in time: `dragoman.lab` imports it in a circle.
+    def run(
+        *,
+        dataset: Dataset,
+        target: Function | str | TargetSpec,
+        evaluators: Sequence[Evaluator | Function] = (),
+        name: str | None = None,
+        mapping: Mapping[str, str] | None = None,
+        concurrency: int | None = None,
+        evaluator_concurrency: int | None = None,
+        retries: int = 2,
+        item_timeout_seconds: float | None = None,
+        data_dir: Path | str | None = None,
+    ) -> RunResult: ...
+
+else:
+    run = _blocking(arun)
+    """`arun` for programs that have no event loop."""

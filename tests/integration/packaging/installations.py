@@ -1,0 +1,119 @@
+"""Distributions built from this source, and empty environments that they are installed into."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+UV = Path(sys.executable).with_name("uv")
+PATIENCE_SECONDS = 120.0
+
+
+@dataclass(frozen=True)
+class Distributions:
+    """What would be published."""
+
+    sdist: Path
+    wheel: Path
+    """Built from the sdist, as pip does it where there is no wheel."""
+    wheel_of_the_source: Path
+
+
+def build(folder: Path) -> Distributions:
+    """Build everything, with the build backend of this environment."""
+    both, source = folder / "both", folder / "source"
+    # The sdist first, then a wheel from it.
+    _uv("build", "--no-build-isolation", "--python", sys.executable, "--out-dir", both, ROOT)
+    _uv(
+        *("build", "--wheel", "--no-build-isolation", "--python", sys.executable),
+        *("--out-dir", source, ROOT),
+    )
+    (sdist,), (wheel,), (other,) = both.glob("*.tar.gz"), both.glob("*.whl"), source.glob("*.whl")
+    return Distributions(sdist, wheel, other)
+
+
+class Installation:
+    """An environment with nothing in it but the wheel, what it needs, and an extra if one is named.
+
+    Its processes know nothing of this one: no settings, no caches, no packages of the tests.
+    """
+
+    def __init__(self, folder: Path, wheel: Path, extra: str | None = None) -> None:
+        self.folder = folder
+        self.work = folder / "work"
+        self._python = folder / "venv" / "bin" / "python"
+        _uv("venv", "--python", sys.executable, folder / "venv")
+        self.work.mkdir()
+        wanted = (
+            f"dragoman[{extra}] @ {wheel.as_uri()}" if extra else f"dragoman @ {wheel.as_uri()}"
+        )
+        self._install("--constraint", str(ROOT / "requirements" / "dev.txt"), wanted)
+
+    def _install(self, *arguments: str) -> None:
+        try:
+            _uv("pip", "install", "--python", self._python, *arguments)
+        except subprocess.CalledProcessError:
+            # pip knows an index that is configured for pip alone.
+            pip = [sys.executable, "-m", "pip", "--python", str(self._python), "install", "--quiet"]
+            subprocess.run([*pip, *arguments], check=True)
+
+    @property
+    def packages(self) -> set[str]:
+        """The names of everything that is installed."""
+        listed = self.python(
+            "from importlib.metadata import distributions\n"
+            "print(*(found.name.lower() for found in distributions()), sep='\\n')"
+        )
+        return set(listed.stdout.split())
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {
+            "HOME": str(self.folder),
+            "PATH": f"{self._python.parent}{os.pathsep}{os.defpath}",
+            "COLUMNS": "120",
+        }
+
+    def python(self, program: str) -> subprocess.CompletedProcess[str]:
+        """Run a program to its end; it has to succeed."""
+        return self._run([str(self._python), "-c", program], {}, expected=0)
+
+    def dragoman(
+        self, *arguments: str, expected: int = 0, env: Mapping[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end; it has to end with the exit code expected."""
+        return self._run([self.command, *arguments], env or {}, expected=expected)
+
+    @property
+    def command(self) -> str:
+        found = shutil.which("dragoman", path=self.environment["PATH"])
+        assert found is not None, "the console script is missing"
+        return found
+
+    def _run(
+        self, command: list[str], env: Mapping[str, str], *, expected: int
+    ) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            command,
+            cwd=self.work,
+            env={**self.environment, **env},
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        assert done.returncode == expected, f"{command}: {done.stdout}{done.stderr}"
+        assert "Traceback" not in done.stderr
+        return done
+
+
+def _uv(*arguments: str | Path) -> None:
+    subprocess.run(
+        [UV, *arguments, "--quiet"], check=True, capture_output=True, timeout=10 * PATIENCE_SECONDS
+    )

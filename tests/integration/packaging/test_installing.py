@@ -1,0 +1,246 @@
+"""``pip install dragoman`` gives a live program, bare and with each extra."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import tarfile
+import tomllib
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.integration.packaging.installations import (
+    PATIENCE_SECONDS,
+    ROOT,
+    Distributions,
+    Installation,
+    build,
+)
+
+from dragoman.extras import NEEDED_MODULES
+
+EXTRAS: dict[str, list[str]] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+    "optional-dependencies"
+]
+
+OPTIONAL_PACKAGES = {
+    re.split(r"[\[>=]", requirement)[0].lower()
+    for extra, requirements in EXTRAS.items()
+    if extra != "all"
+    for requirement in requirements
+} - {"sqlalchemy"}
+"""What only extras bring; sqlalchemy is needed always, and the extra postgres adds greenlet."""
+
+CODE_OF_EXTRA = {
+    "cluster": "from dragoman.live.ledger import RedisLedger",
+    "lab": "import pandas",
+    "postgres": "from dragoman.store.postgres import PostgresDatabase",
+    "tracing": "from dragoman.observability.otlp import OtlpExit",
+}
+
+ASKS_FOR_EXTRA = {
+    "cluster": {"DRAGOMAN_CLUSTER__ENABLED": "true"},
+    "postgres": {"DRAGOMAN_STORE__DATABASE_URL": "postgresql://127.0.0.1:1/none"},
+    "tracing": {"DRAGOMAN_TRACING__ENABLED": "true"},
+}
+"""Settings that ask for the extra; the extra lab is asked for by a call."""
+
+ANY_PORT = {"DRAGOMAN_SERVER__PORT": "0"}
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Distributions:
+    return build(tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def bare(built: Distributions, tmp_path_factory: pytest.TempPathFactory) -> Installation:
+    return Installation(tmp_path_factory.mktemp("bare"), built.wheel)
+
+
+# --- what is built --------------------------------------------------------------------------------
+
+
+def test_a_wheel_from_the_sdist_holds_what_a_wheel_from_the_source_holds(
+    built: Distributions,
+) -> None:
+    assert _contents(built.wheel) == _contents(built.wheel_of_the_source)
+    with tarfile.open(built.sdist) as sdist:
+        names = {name.partition("/")[2] for name in sdist.getnames()}
+    assert {"LICENSE", "README.md", "pyproject.toml", "src/dragoman/py.typed"} <= names
+
+
+def test_every_file_that_the_program_reads_is_in_the_wheel(built: Distributions) -> None:
+    packed = set(_contents(built.wheel))
+    source = ROOT / "src"
+    kept = {
+        str(file.relative_to(source))
+        for file in (source / "dragoman").rglob("*")
+        if file.is_file() and "__pycache__" not in file.parts
+    }
+    assert kept <= packed
+
+
+def _contents(wheel: Path) -> dict[str, int]:
+    with zipfile.ZipFile(wheel) as opened:
+        return {file.filename: file.CRC for file in opened.infolist()}
+
+
+def test_every_extra_is_one_that_the_program_asks_for() -> None:
+    assert EXTRAS.keys() - {"all"} == NEEDED_MODULES.keys() == CODE_OF_EXTRA.keys()
+    (everything,) = EXTRAS["all"]
+    assert everything == f"dragoman[{','.join(sorted(NEEDED_MODULES))}]"
+
+
+# --- a bare installation --------------------------------------------------------------------------
+
+
+def test_a_bare_installation_has_no_optional_package(bare: Installation) -> None:
+    assert bare.packages & (OPTIONAL_PACKAGES | {"greenlet", "duckdb", "pytest"}) == set()
+
+
+EVERY_HELP = """
+import contextlib, io, typer
+from dragoman.cli.app import COMMANDS, command_line, main
+
+def paths(command, words):
+    yield words
+    for name, child in getattr(command, "commands", {}).items():
+        yield from paths(child, (*words, name))
+
+for command in COMMANDS:
+    top = typer.main.get_command(command_line([command.name]))
+    for words in paths(top.commands[command.name], (command.name,)):
+        told = io.StringIO()
+        with contextlib.redirect_stdout(told):
+            code = main([*words, "--help"])
+        assert code == 0 and "Usage: dragoman " + " ".join(words) in told.getvalue(), words
+        print(*words)
+"""
+
+
+def test_every_command_shows_its_help(bare: Installation) -> None:
+    shown = bare.python(EVERY_HELP).stdout.splitlines()
+    assert {"serve", "demo", "say", "keys create", "cluster dlq list", "experiment run"} <= {*shown}
+    assert "Commands:" in bare.dragoman("--help").stdout
+
+
+def test_doctor_finds_nothing_wrong(bare: Installation) -> None:
+    told = bare.dragoman("doctor", env=ANY_PORT).stdout
+    assert "fail" not in told
+
+
+def test_the_demo_runs_and_ends_by_itself(bare: Installation) -> None:
+    told = bare.dragoman("demo", "--seconds", "5", "--port", "0", "--data-dir", "demo-data")
+    assert "Dragoman is ready at" in told.stdout
+
+
+def test_something_can_be_said_to_a_running_server(bare: Installation) -> None:
+    with _demo(bare) as url:
+        said = bare.dragoman(
+            *("say", "--text", "Good morning", "--from", "en", "--to", "es", "--url", url)
+        )
+    assert "took" in said.stdout
+
+
+@contextmanager
+def _demo(installation: Installation) -> Iterator[str]:
+    """The address of a server with a small fleet; it is told to stop, and ends in peace."""
+    flags = ("--nodes", "2", "--traffic", "1", "--port", "0", "--data-dir", "say-data")
+    with (installation.work / "demo.log").open("w") as log:
+        demo = subprocess.Popen(
+            [installation.command, "demo", *flags],
+            cwd=installation.work,
+            env=installation.environment,
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    with demo:
+        try:
+            assert demo.stdout is not None
+            for line in demo.stdout:
+                if ready := re.search(r"ready at (\S+)", line):
+                    yield ready[1]
+                    break
+            else:
+                raise AssertionError(f"no demo: {(installation.work / 'demo.log').read_text()}")
+            demo.send_signal(signal.SIGTERM)
+            demo.communicate(timeout=PATIENCE_SECONDS)
+            assert demo.returncode == 0
+        finally:
+            if demo.poll() is None:
+                demo.kill()
+
+
+THREE_LINES = """
+from dragoman import lab
+rows = [{"question": "1+1", "answer": "2"}, {"question": "2+2", "answer": "5"}]
+result = lab.run(dataset=rows, target=lambda question: str(eval(question)),
+                 evaluators=[lab.exact(reference="answer")], data_dir="lab-data")
+print(result.summary)
+assert result.summary.scores["exact"].mean == 0.5
+assert [row.scores["exact"].score for row in result.rows()] == [1.0, 0.0]
+"""
+
+
+def test_an_experiment_of_three_lines_runs_and_its_results_are_read(bare: Installation) -> None:
+    assert "mean 0.5" in bare.python(THREE_LINES).stdout
+    (bare.work / "rows.jsonl").write_text(
+        '{"said": "a", "meant": "a"}\n{"said": "a", "meant": ""}\n'
+    )
+    (bare.work / "exp.toml").write_text(
+        'name = "three lines"\n[dataset]\nfile = "rows.jsonl"\n'
+        '[target]\nkind = "recorded"\noutput = "said"\n'
+        '[[evaluators]]\nkind = "exact"\nreference = "meant"\n'
+    )
+    told = bare.dragoman("experiment", "run", "exp.toml", "--data-dir", "lab-data").stdout
+    assert "0.5" in told
+
+
+@pytest.mark.parametrize("extra", sorted(ASKS_FOR_EXTRA))
+def test_a_setting_that_asks_for_a_missing_extra_is_refused_with_the_command_that_helps(
+    extra: str, bare: Installation
+) -> None:
+    env = {**ANY_PORT, **ASKS_FOR_EXTRA[extra]}
+    refused = bare.dragoman("serve", expected=2, env=env)
+    (sentence,) = refused.stderr.splitlines()
+    assert re.fullmatch(
+        rf"error: .* needs the Python package [\w.]+, which is not installed; "
+        rf"run `pip install 'dragoman\[{extra}\]'`\.",
+        sentence,
+    )
+    assert f"dragoman[{extra}]" in bare.dragoman("doctor", expected=1, env=env).stdout
+
+
+# --- with each extra ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("extra", sorted(CODE_OF_EXTRA))
+def test_with_an_extra_the_part_that_it_is_for_can_be_used(
+    extra: str, built: Distributions, tmp_path: Path
+) -> None:
+    installation = Installation(tmp_path, built.wheel, extra)
+    installation.python(_uses(extra))
+    told = installation.dragoman(
+        "doctor",
+        # There is no server behind the settings of these two.
+        expected=1 if extra in ("cluster", "postgres") else 0,
+        env={**ANY_PORT, **ASKS_FOR_EXTRA.get(extra, {})},
+    )
+    assert "not installed" not in told.stdout
+
+
+def test_the_extra_all_brings_every_part(built: Distributions, tmp_path: Path) -> None:
+    installation = Installation(tmp_path, built.wheel, "all")
+    installation.python("\n".join(map(_uses, CODE_OF_EXTRA)))
+
+
+def _uses(extra: str) -> str:
+    """A program that asks for the extra, and then imports the code that needs it."""
+    asks = f"from dragoman.extras import require_extra; require_extra({extra!r}, 'this test')"
+    return f"{asks}\n{CODE_OF_EXTRA[extra]}"
