@@ -68,7 +68,7 @@ def install(peer: Peer) -> None:
     done = FOLDER / peer.name / "installed"
     if done.exists():
         return
-    uv = _find_uv()
+    uv = find_uv()
     for command in (
         [uv, "venv", "--quiet", "--clear", "--python", sys.executable, str(FOLDER / peer.name)],
         [uv, "pip", "install", "--quiet", "--python", str(peer.python), *peer.packages],
@@ -83,7 +83,7 @@ def install(peer: Peer) -> None:
     done.touch()
 
 
-def _find_uv() -> str:
+def find_uv() -> str:
     """The uv that `make setup` installed beside this Python, or else the one on the path."""
     beside = Path(sys.executable).with_name("uv")
     found = str(beside) if beside.exists() else shutil.which("uv")

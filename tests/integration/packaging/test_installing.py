@@ -96,6 +96,11 @@ def test_every_extra_is_one_that_the_program_asks_for() -> None:
     assert everything == f"dragoman[{','.join(sorted(NEEDED_MODULES))}]"
 
 
+def test_the_page_about_installing_lists_every_extra() -> None:
+    page = (ROOT / "docs" / "howto" / "install.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [*sorted(NEEDED_MODULES), "all"]
+
+
 # --- a bare installation --------------------------------------------------------------------------
 
 
