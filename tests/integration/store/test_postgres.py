@@ -14,7 +14,7 @@ from tests.integration.store.notes import note, notes_store, whole_notes, write_
 from tests.servers import PostgresProcess
 from tests.servers.postgres import PASSWORD
 
-from dragoman.errors import SettingsError, StoreError
+from dragoman.errors import ExtraMissing, SettingsError, StoreError
 from dragoman.store import Connection, Store, Work, ask_server, check, open_store, upgrade
 from dragoman.store.postgres import store as postgres_store
 from dragoman.store.urls import parse_database_url
@@ -270,7 +270,7 @@ def test_a_missing_driver_is_named_with_the_way_to_get_it(
     postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
-    with pytest.raises(StoreError, match=r"pip install 'dragoman\[postgres\]'"):
+    with pytest.raises(ExtraMissing, match=r"pip install 'dragoman\[postgres\]'"):
         check(postgres_url)
 
 

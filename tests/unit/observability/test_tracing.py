@@ -13,7 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from dragoman.clock import ManualClock
-from dragoman.errors import SettingsError
+from dragoman.errors import ExtraMissing
 from dragoman.observability import Tracing, open_tracing, read_traceparent
 from dragoman.observability.otlp import OtlpExit, spans_url
 from dragoman.observability.tracing import trace_number
@@ -152,8 +152,8 @@ def test_a_bare_address_is_completed(endpoint: str, url: str) -> None:
 
 def test_tracing_without_its_packages_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "dragoman.observability.otlp")
-    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
-    with pytest.raises(SettingsError, match=r"dragoman\[tracing\]"):
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    with pytest.raises(ExtraMissing, match=r"dragoman\[tracing\]"):
         open_tracing("http://127.0.0.1:4318", "here", ManualClock())
 
 
