@@ -103,6 +103,7 @@ from dragoman.live.protocol.rest import (
     ShardView,
     utc_time,
 )
+from dragoman.live.protocol.salvage import RESULT_TYPE, Salvaged, salvage_result
 from dragoman.live.protocol.vocabulary import (
     AttemptState,
     AudioFormat,
@@ -131,6 +132,7 @@ __all__ = [
     "MAX_SLOTS",
     "NEEDS",
     "PROTOCOL_VERSION",
+    "RESULT_TYPE",
     "SCHEMA_VERSION",
     "STAGES",
     "TO_CLIENT",
@@ -195,6 +197,7 @@ __all__ = [
     "Problem",
     "ResourceUsage",
     "RunningJob",
+    "Salvaged",
     "SchedulerToClient",
     "SchedulerToNode",
     "Scheduling",
@@ -229,5 +232,6 @@ __all__ = [
     "register_error",
     "required_features",
     "required_types",
+    "salvage_result",
     "utc_time",
 ]
