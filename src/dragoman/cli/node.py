@@ -11,7 +11,7 @@ from dragoman.errors import InvalidCapabilitySchema
 from dragoman.live.protocol import SubProtocol
 from dragoman.observability import configure_logging
 from dragoman.randomness import Randomness
-from dragoman.sdk import Disconnected, Event, Node, Registered, WebSocketConnect
+from dragoman.sdk import Node, WebSocketConnect
 
 _INTERRUPTED = 130
 
@@ -70,7 +70,6 @@ def node(
             work=chosen.work,
             slots=slots,
             node_id=node_id,
-            on_event=_Narrator(connect.url, slots).tell,
             random=Randomness(seed).stream("reconnecting"),
             asr=offered["asr"],
             semantic=offered["semantic"],
@@ -81,28 +80,6 @@ def node(
         raise typer.BadParameter(error.message) from None
     if not joining.run():
         raise typer.Exit(_INTERRUPTED)
-
-
-class _Narrator:
-    """Tells the user what they have to know, and each thing once."""
-
-    def __init__(self, url: str, slots: int) -> None:
-        self._url = url
-        self._slots = slots
-        self._said_waiting = False
-
-    def tell(self, event: Event) -> None:
-        if isinstance(event, Registered):
-            self._said_waiting = False
-            typer.echo(
-                f"Node {event.node_id} is registered at {self._url}: cell {event.cell},"
-                f" {event.pools} pools, {self._slots} slots"
-            )
-        elif isinstance(event, Disconnected) and not self._said_waiting:
-            self._said_waiting = True
-            lost = "Lost the connection to" if event.was_registered else "Cannot register at"
-            reason = event.reason or f"closed with {event.code}"
-            typer.echo(f"{lost} {self._url}: {reason}. Trying again until it works.", err=True)
 
 
 def _tags(name: str, text: str | None) -> list[str]:

@@ -32,11 +32,13 @@ from dragoman.sdk.node.events import (
     Disconnected,
     Ended,
     Event,
+    FunctionFailed,
     HealthChanged,
     Refused,
     Registered,
+    ResultNotSent,
 )
-from dragoman.sdk.node.job import Answer, Job, JobFailed, ModelMissing
+from dragoman.sdk.node.job import Answer, Job, JobFailed, ModelMissing, WrongAnswer
 from dragoman.sdk.node.machine import MachineUsage, this_machine
 from dragoman.sdk.node.node import Node
 from dragoman.sdk.node.work import WorkFunction
@@ -54,6 +56,7 @@ __all__ = [
     "Disconnected",
     "Ended",
     "Event",
+    "FunctionFailed",
     "HealthChanged",
     "Job",
     "JobFailed",
@@ -70,6 +73,7 @@ __all__ = [
     "Refused",
     "Registered",
     "Result",
+    "ResultNotSent",
     "SessionClient",
     "SessionConnect",
     "SessionEvent",
@@ -82,6 +86,7 @@ __all__ = [
     "WebSocketConnect",
     "WebSocketSessionConnect",
     "WorkFunction",
+    "WrongAnswer",
     "node_url",
     "session_url",
     "talk",

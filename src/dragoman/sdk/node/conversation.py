@@ -62,6 +62,8 @@ class Conversation:
             return Ending("the scheduler did not answer the registration")
         except LinkClosed as closed:
             return Ending(closed.reason, closed.code, self._refusal)
+        if ack.max_frame_bytes:
+            self._link.limit(ack.max_frame_bytes)
         self._outbox.open()
         self._outbox.beat()
         self._registered(ack)

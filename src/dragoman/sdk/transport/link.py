@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol, TypeVar
 
+from dragoman.errors import PayloadTooLarge
 from dragoman.live.protocol import Message
 
 M_co = TypeVar("M_co", covariant=True)
@@ -21,6 +22,18 @@ class LinkClosed(ConnectionError):
         self.reason = reason
 
 
+def check_frame(frame: bytes | str, max_frame_bytes: int | None) -> None:
+    """Refuse a frame that the other side would close the connection over."""
+    if max_frame_bytes is None or len(frame) * 4 <= max_frame_bytes:
+        return  # a character of text takes at most four bytes
+    size = len(frame.encode()) if isinstance(frame, str) else len(frame)
+    if size > max_frame_bytes:
+        raise PayloadTooLarge(
+            f"the message takes {size} bytes, and the scheduler reads at most {max_frame_bytes} in"
+            " a frame; send less, or raise limits.max_frame_bytes of the scheduler"
+        )
+
+
 class Unreachable(ConnectionError):
     """Raised when no connection could be made; the message says why."""
 
@@ -28,8 +41,15 @@ class Unreachable(ConnectionError):
 class Link(Protocol[M_co]):
     """One connection to a scheduler."""
 
+    def limit(self, max_frame_bytes: int) -> None:
+        """From now on no larger frame is sent; one that would be is refused by `send`."""
+        ...
+
     async def send(self, message: Message) -> None:
-        """Send a message; LinkClosed when the connection has ended."""
+        """Send a message.
+
+        LinkClosed when the connection has ended, PayloadTooLarge when the frame is over the limit.
+        """
         ...
 
     async def receive(self) -> M_co:
