@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from dragoman.errors import PayloadTooLarge
 from dragoman.live.protocol import Message
@@ -41,15 +41,8 @@ class Unreachable(ConnectionError):
 class Link(Protocol[M_co]):
     """One connection to a scheduler."""
 
-    def limit(self, max_frame_bytes: int) -> None:
-        """From now on no larger frame is sent; one that would be is refused by `send`."""
-        ...
-
     async def send(self, message: Message) -> None:
-        """Send a message.
-
-        LinkClosed when the connection has ended, PayloadTooLarge when the frame is over the limit.
-        """
+        """Send a message; LinkClosed when the connection has ended."""
         ...
 
     async def receive(self) -> M_co:
@@ -58,6 +51,15 @@ class Link(Protocol[M_co]):
 
     async def close(self) -> None:
         """Say goodbye; closing again changes nothing."""
+        ...
+
+
+@runtime_checkable
+class LimitsFrames(Protocol):
+    """A link that can keep to the largest frame that the scheduler reads."""
+
+    def limit(self, max_frame_bytes: int) -> None:
+        """From now on `send` refuses a message that takes more, with PayloadTooLarge."""
         ...
 
 
