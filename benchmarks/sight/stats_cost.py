@@ -45,6 +45,9 @@ class SilentClient:
     def draining(self) -> None:
         """Nobody stops here."""
 
+    def ended(self) -> None:
+        """No session is ended by order here."""
+
 
 async def stats_cost_us(nodes: int, sessions: int) -> tuple[float, float]:
     """CPU microseconds of a request, written as JSON, and of making a snapshot."""

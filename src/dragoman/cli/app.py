@@ -21,6 +21,7 @@ BAD_USAGE = 2
 INTERRUPTED = 130
 
 TRACEBACK_VARIABLE = "DRAGOMAN_TRACEBACK"
+_COMPLETE_VARIABLE = "_DRAGOMAN_COMPLETE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +44,9 @@ COMMANDS = (
     ),
     Command("node", "node", "node", "Join a scheduler's fleet and do its jobs until told to stop."),
     Command("say", "say", "say", "Say one utterance, and print what becomes of it."),
+    Command("nodes", "nodes", "app", "Look at the fleet; drain, resume and shut down nodes."),
+    Command("sessions", "sessions", "app", "List, show and end sessions."),
+    Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     Command("dataset", "dataset", "app", "Import, list, show and export datasets."),
     Command("experiment", "experiment", "app", "Run experiments, and look after those there are."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
@@ -104,20 +108,35 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     """
     app = typer.Typer(
         help="One scheduler for live speech translation and for the experiments that improve it.",
-        add_completion=False,
+        add_completion=True,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["--help", "-h"]},
     )
     app.callback()(_options)
-    asked = next((word for word in arguments if not word.startswith("-")), None)
+    asked = _first_word(arguments or _words_to_complete())
     for command in COMMANDS:
         if command.name == asked:
             _add(app, command)
         else:
             app.command(command.name, help=command.summary)(_not_asked_for)
     return app
+
+
+def _first_word(words: Sequence[str]) -> str | None:
+    return next((word for word in words if not word.startswith("-")), None)
+
+
+def _words_to_complete() -> Sequence[str]:
+    """What stands on the line of a shell that asks for completions, after the program's name.
+
+    The shell calls the program without arguments, and tells in the environment what was typed.
+    """
+    if _COMPLETE_VARIABLE not in os.environ:
+        return ()
+    typed = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    return typed.split()[1:]
 
 
 def _add(app: typer.Typer, command: Command) -> None:

@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.showing import JsonOption, print_json
 from dragoman.clock import SystemClock
 from dragoman.settings import Settings, load_settings
 from dragoman.store import (
@@ -49,30 +50,50 @@ def settings_for(config: Path | None, data_dir: Path | None) -> Settings:
 
 
 @app.command("upgrade")
-def upgrade_command(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
+def upgrade_command(
+    config: ConfigOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
+) -> None:
     """Bring the database to the schema of this program; an empty one is set up."""
     before = upgrade(settings_for(config, data_dir).store.database_url)
-    if before.state is SchemaStatus.UP_TO_DATE:
+    if as_json:
+        print_json({"before": before.current, "after": before.head})
+    elif before.state is SchemaStatus.UP_TO_DATE:
         typer.echo(f"The schema was up to date already ({before.head}).")
     else:
         typer.echo(f"The schema was upgraded from {before.current or 'nothing'} to {before.head}.")
 
 
 @app.command("check")
-def check_command(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
+def check_command(
+    config: ConfigOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
+) -> None:
     """Tell whether the database is sound and fits this program; exit code 1 if not."""
     database_url = settings_for(config, data_dir).store.database_url
     found = check(database_url)
     damage = [] if found.state is SchemaStatus.EMPTY else find_damage(database_url)
     fits = found.state is SchemaStatus.UP_TO_DATE
-    typer.echo(_verdict(found), err=not fits)
-    for problem in damage:
-        typer.echo(f"The file is damaged: {problem}. Restore a backup.", err=True)
-    if damage or not fits:
+    well = fits and not damage
+    server = ask_server(database_url) if well else None
+    if as_json:
+        print_json(
+            {
+                "ok": well,
+                "state": found.state,
+                "current": found.current,
+                "head": found.head,
+                "damage": damage,
+                "server": None if server is None else f"PostgreSQL {server.version}",
+            }
+        )
+    else:
+        typer.echo(_verdict(found), err=not fits)
+        for problem in damage:
+            typer.echo(f"The file is damaged: {problem}. Restore a backup.", err=True)
+        if well:
+            sound = "The file is sound."
+            typer.echo(sound if server is None else f"PostgreSQL {server.version} answers.")
+    if not well:
         raise typer.Exit(1)
-    server = ask_server(database_url)
-    sound = "The file is sound." if server is None else f"PostgreSQL {server.version} answers."
-    typer.echo(sound)
 
 
 @app.command("backup")
@@ -83,6 +104,7 @@ def backup_command(
     ] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Copy the database to a new file, consistent also while the server runs.
 
@@ -94,7 +116,10 @@ def backup_command(
     if target.is_dir():
         target = target / _dated_name()
     backup(settings.store.database_url, target)
-    typer.echo(f"The database was copied to {target}.")
+    if as_json:
+        print_json({"file": str(target), "bytes": target.stat().st_size})
+    else:
+        typer.echo(f"The database was copied to {target}.")
 
 
 def _verdict(found: SchemaState) -> str:

@@ -6,16 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
 from dragoman.cli.checkup import Finding, Level, examine
+from dragoman.cli.showing import JsonOption, print_json, print_table
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
-_PIPE_WIDTH = 240
 
 
 def doctor(
@@ -29,9 +26,7 @@ def doctor(
     redis: Annotated[
         bool, typer.Option("--redis", help="Check Redis also when cluster.enabled is false.")
     ] = False,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object instead of a table.")
-    ] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Check this machine and the settings, and say what to do.
 
@@ -40,8 +35,7 @@ def doctor(
     findings = examine(config, data_dir, with_redis=redis)
     sound = all(finding.level is not Level.FAIL for finding in findings)
     if as_json:
-        report = msgspec.json.encode({"ok": sound, "checks": findings})
-        typer.echo(msgspec.json.format(report).decode())
+        print_json({"ok": sound, "checks": findings})
     else:
         _print(findings)
     if not sound:
@@ -49,12 +43,16 @@ def doctor(
 
 
 def _print(findings: Sequence[Finding]) -> None:
-    table = Table("", "check", "found", "what to do", box=None)
-    for finding in findings:
-        table.add_row(
-            Text(finding.level.value, style=_COLOURS[finding.level]),
-            finding.check,
-            Text(finding.found),
-            Text(finding.remedy),
-        )
-    Console(width=None if Console().is_terminal else _PIPE_WIDTH).print(table)
+    print_table(
+        ("", "check", "found", "what to do"),
+        (
+            (
+                Text(finding.level.value, style=_COLOURS[finding.level]),
+                finding.check,
+                finding.found,
+                finding.remedy,
+            )
+            for finding in findings
+        ),
+        empty="There was nothing to check.",
+    )

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
 from dragoman.auth import DEFAULT_TENANT, KeyRecord, KeyStore, Role
 from dragoman.cli.db import ConfigOption, DataDirOption, settings_for
+from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.clock import SystemClock
 from dragoman.errors import InvalidMessage
 from dragoman.store import SchemaStatus, check, open_store, upgrade
@@ -35,18 +34,21 @@ def create_command(
     ] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Make a key. It is printed alone on the last line, once: only its SHA-256 is kept."""
     try:
-        asyncio.run(_create(role, tenant, node_id, _database_url(config, data_dir)))
+        asyncio.run(_create(role, tenant, node_id, _database_url(config, data_dir), as_json))
     except InvalidMessage as error:
         raise typer.BadParameter(error.message) from None
 
 
 @app.command("list")
-def list_command(config: ConfigOption = None, data_dir: DataDirOption = None) -> None:
+def list_command(
+    config: ConfigOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
+) -> None:
     """List every key ever made, without the keys themselves."""
-    asyncio.run(_list(_database_url(config, data_dir)))
+    asyncio.run(_list(_database_url(config, data_dir), as_json))
 
 
 @app.command("revoke")
@@ -54,14 +56,20 @@ def revoke_command(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")],
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """End a key for good; a running server stops accepting it within ten seconds."""
-    asyncio.run(_revoke(key_id, _database_url(config, data_dir)))
+    asyncio.run(_revoke(key_id, _database_url(config, data_dir), as_json))
 
 
-async def _create(role: Role, tenant: str, node_id: str | None, database_url: str) -> None:
+async def _create(
+    role: Role, tenant: str, node_id: str | None, database_url: str, as_json: bool
+) -> None:
     async with _keys(database_url) as keys:
         record, key = await keys.create(role, tenant, node_id)
+    if as_json:
+        print_json({**_shown(record), "key": key.reveal()})
+        return
     typer.echo(
         f"Key {record.key_id} with role {record.role} for tenant {record.tenant}. "
         "Keep it now: it is not shown again.",
@@ -70,20 +78,27 @@ async def _create(role: Role, tenant: str, node_id: str | None, database_url: st
     typer.echo(key.reveal())
 
 
-async def _list(database_url: str) -> None:
+async def _list(database_url: str, as_json: bool) -> None:
     async with _keys(database_url) as keys:
         records = await keys.list()
-    table = Table("id", "role", "tenant", "node_id", "created", "revoked", box=None)
-    for record in records:
-        table.add_row(*_cells(record))
-    # Wide enough that a pipe gets every id whole.
-    Console(width=None if Console().is_terminal else 240).print(table)
+    shown = [_shown(record) for record in records]
+    if as_json:
+        print_json(shown)
+        return
+    print_table(
+        ("id", "role", "tenant", "node_id", "created", "revoked"),
+        (list(record.values()) for record in shown),
+        empty="There are no keys; `dragoman keys create` makes one.",
+    )
 
 
-async def _revoke(key_id: str, database_url: str) -> None:
+async def _revoke(key_id: str, database_url: str, as_json: bool) -> None:
     async with _keys(database_url) as keys:
         record = await keys.revoke(key_id)
-    typer.echo(f"Key {record.key_id} is revoked; servers refuse it within ten seconds.")
+    if as_json:
+        print_json(_shown(record))
+    else:
+        typer.echo(f"Key {record.key_id} is revoked; servers refuse it within ten seconds.")
 
 
 @asynccontextmanager
@@ -100,15 +115,16 @@ def _database_url(config: Path | None, data_dir: Path | None) -> str:
     return database_url
 
 
-def _cells(record: KeyRecord) -> tuple[str, ...]:
-    return (
-        record.key_id,
-        record.role.value,
-        record.tenant,
-        record.node_id or "-",
-        _time(record.created_at_ms),
-        "-" if record.revoked_at_ms is None else _time(record.revoked_at_ms),
-    )
+def _shown(record: KeyRecord) -> dict[str, str | None]:
+    """What may be known of a key, which is all but the key."""
+    return {
+        "key_id": record.key_id,
+        "role": record.role.value,
+        "tenant": record.tenant,
+        "node_id": record.node_id,
+        "created_at": _time(record.created_at_ms),
+        "revoked_at": None if record.revoked_at_ms is None else _time(record.revoked_at_ms),
+    }
 
 
 def _time(at_ms: int) -> str:

@@ -2,31 +2,68 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from dragoman.engines import ENGINES, PROFILES, open_engine
-from dragoman.errors import InvalidCapabilitySchema
+from dragoman.errors import InvalidCapabilitySchema, SettingsError
 from dragoman.live.protocol import SubProtocol
 from dragoman.observability import configure_logging
 from dragoman.randomness import Randomness
-from dragoman.sdk import Disconnected, Event, Node, Registered, WebSocketConnect
+from dragoman.sdk import Node, WebSocketConnect
 
 _INTERRUPTED = 130
 
 
+_ENGINE = "simulated"
+_PROFILE = "steady"
+
+
+class NodeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The options of a node that stand in a file."""
+
+    url: str | None = None
+    engine: str | None = None
+    node_id: str | None = None
+    slots: int = 1
+    asr: tuple[str, ...] = ()
+    semantic: tuple[str, ...] = ()
+    nmt: tuple[str, ...] = ()
+    tts: tuple[str, ...] = ()
+    token: str | None = None
+    profile: str | None = None
+    seed: int | None = None
+
+
 def node(
     url: Annotated[
-        str, typer.Option(metavar="URL", help="The scheduler, as in ws://127.0.0.1:8080.")
-    ],
+        str | None, typer.Option(metavar="URL", help="The scheduler, as in ws://127.0.0.1:8080.")
+    ] = None,
     engine: Annotated[
-        str, typer.Option(metavar="NAME", help=f"What does the work: {', '.join(ENGINES)}.")
-    ] = "simulated",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"What does the work: {', '.join(ENGINES)}.  [default: {_ENGINE}]",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="F",
+            help="A file (TOML) with these options by their names, as in slots = 2 and "
+            'nmt = ["en", "es"]; those given here win.',
+        ),
+    ] = None,
     node_id: Annotated[
         str | None, typer.Option(metavar="ID", help="Its name.  [default: the scheduler's choice]")
     ] = None,
-    slots: Annotated[int, typer.Option(min=1, help="How many jobs it does at once.")] = 1,
+    slots: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="How many jobs it does at once.  [default: 1]"),
+    ] = None,
     asr: Annotated[str | None, typer.Option(metavar="L,L", help="Languages it recognises.")] = None,
     semantic: Annotated[
         str | None, typer.Option(metavar="L,L", help="Languages it repairs.")
@@ -40,9 +77,11 @@ def node(
         ),
     ] = None,
     profile: Annotated[
-        str,
-        typer.Option(metavar="NAME", help=f"How it behaves: {', '.join(PROFILES)}."),
-    ] = "steady",
+        str | None,
+        typer.Option(
+            metavar="NAME", help=f"How it behaves: {', '.join(PROFILES)}.  [default: {_PROFILE}]"
+        ),
+    ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", help="Makes chance repeat itself.")
     ] = None,
@@ -56,21 +95,30 @@ def node(
     running jobs finish; a second signal does not.
     """
     configure_logging("warning", "console")
-    chosen = open_engine(engine, seed=seed, profile=profile)
+    given = NodeOptions() if config is None else _read(config)
+    url = url or given.url
+    if url is None:
+        raise typer.BadParameter("name the scheduler", param_hint="--url")
+    seed = given.seed if seed is None else seed
+    chosen = open_engine(
+        engine or given.engine or _ENGINE, seed=seed, profile=profile or given.profile or _PROFILE
+    )
     asked = {"asr": asr, "semantic": semantic, "nmt": nmt, "tts": tts}
-    offered = {name: _tags(name, text) for name, text in asked.items()}
+    offered = {
+        name: list(getattr(given, name)) if text is None else _tags(name, text)
+        for name, text in asked.items()
+    }
     if not any(offered.values()):
         offered = {name: list(chosen.languages) for name in offered}
     connect = WebSocketConnect(
-        url, token=token, sub=SubProtocol.JSON if json else SubProtocol.MSGPACK
+        url, token=token or given.token, sub=SubProtocol.JSON if json else SubProtocol.MSGPACK
     )
     try:
         joining = Node(
             connect,
             work=chosen.work,
-            slots=slots,
-            node_id=node_id,
-            on_event=_Narrator(connect.url, slots).tell,
+            slots=given.slots if slots is None else slots,
+            node_id=node_id or given.node_id,
             random=Randomness(seed).stream("reconnecting"),
             asr=offered["asr"],
             semantic=offered["semantic"],
@@ -83,26 +131,13 @@ def node(
         raise typer.Exit(_INTERRUPTED)
 
 
-class _Narrator:
-    """Tells the user what they have to know, and each thing once."""
-
-    def __init__(self, url: str, slots: int) -> None:
-        self._url = url
-        self._slots = slots
-        self._said_waiting = False
-
-    def tell(self, event: Event) -> None:
-        if isinstance(event, Registered):
-            self._said_waiting = False
-            typer.echo(
-                f"Node {event.node_id} is registered at {self._url}: cell {event.cell},"
-                f" {event.pools} pools, {self._slots} slots"
-            )
-        elif isinstance(event, Disconnected) and not self._said_waiting:
-            self._said_waiting = True
-            lost = "Lost the connection to" if event.was_registered else "Cannot register at"
-            reason = event.reason or f"closed with {event.code}"
-            typer.echo(f"{lost} {self._url}: {reason}. Trying again until it works.", err=True)
+def _read(file: Path) -> NodeOptions:
+    try:
+        return msgspec.toml.decode(file.read_bytes(), type=NodeOptions)
+    except OSError as error:
+        raise SettingsError(f"{file} cannot be read ({error.strerror})") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{file} cannot be used: {error}") from None
 
 
 def _tags(name: str, text: str | None) -> list[str]:

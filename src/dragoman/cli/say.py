@@ -11,10 +11,18 @@ import msgspec
 import typer
 
 from dragoman.api import find_server
+from dragoman.cli.showing import JsonOption
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import TranslationResult
 from dragoman.observability import configure_logging
-from dragoman.sdk import Missing, Result, SessionClient, SessionOptions, Unreachable
+from dragoman.sdk import (
+    Missing,
+    Pipeline,
+    Result,
+    SessionClient,
+    SessionOptions,
+    Unreachable,
+)
 
 _DEFAULT_URL = "ws://127.0.0.1:8080"
 _FAILED = 1
@@ -51,7 +59,15 @@ def say(
             help="Write the spoken translation there; with several targets, OUT.es.wav and so on.",
         ),
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print each result as JSON.")] = False,
+    speech: Annotated[
+        bool | None,
+        typer.Option(
+            "--speech/--no-speech",
+            help="Have the translation spoken, or only written.  [default: speech for a recording "
+            "or with --out, text for text]",
+        ),
+    ] = None,
+    json: JsonOption = False,
 ) -> None:
     """Say one utterance, and print what becomes of it.
 
@@ -60,10 +76,16 @@ def say(
     configure_logging("error", "console")
     if (file is None) == (text is None):
         raise typer.BadParameter("say either a FILE.wav or a --text", param_hint="FILE.wav")
+    if out is not None and speech is False:
+        raise typer.BadParameter("--no-speech leaves nothing to write", param_hint="--out")
     audio = None if file is None else _recording(file)
     options = SessionOptions(
         src_lang=source, tgt_langs=_languages(targets), token=token, audio_format="wav"
     )
+    if out is not None or speech is not None:
+        options["pipeline"] = _pipeline(
+            options, spoken=audio is not None, speak=speech is not False
+        )
     try:
         client = SessionClient(_address(url, data_dir), **options)
         results = asyncio.run(_one_utterance(client, text, audio))
@@ -90,6 +112,12 @@ async def _one_utterance(
         await session.utter(text=text, audio=audio)
         await session.close()
         return [result async for result in session.results()]
+
+
+def _pipeline(options: SessionOptions, *, spoken: bool, speak: bool) -> Pipeline:
+    """The stages, where the scheduler is not to choose whether the translation is spoken."""
+    translates = any(target != options["src_lang"] for target in options["tgt_langs"])
+    return Pipeline(use_asr=spoken, use_nmt=translates or not (spoken or speak), use_tts=speak)
 
 
 def _recording(file: Path) -> bytes:
@@ -150,6 +178,8 @@ def _show_translation(result: TranslationResult) -> None:
         f" dispatch {times.dispatch_ms:.0f}, node {times.node_ms:.0f}"
         f" ({result.node_id}, attempt {times.attempts})"
     )
+    if (result.extra or {}).get("engine") == "simulated":
+        typer.echo("engine      simulated: this node neither hears, translates nor speaks")
 
 
 def _show_missing(missing: Missing) -> None:

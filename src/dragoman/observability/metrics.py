@@ -61,6 +61,11 @@ class Metrics:
         self.results_dropped = make.counters(
             "scheduler_results_dropped_total", "Results that came too late or amiss.", "reason"
         )
+        self.result_fields_dropped = make.counters(
+            "scheduler_result_fields_dropped_total",
+            "Malformed optional fields left out of results that were used.",
+            "field",
+        )
 
         # --- sessions and their audio
         self.sessions = make.gauge("scheduler_sessions", "Open sessions.")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.integration.cluster_api.sessions import open_session
 from tests.integration.live_api.manual_node import Caller, ManualNode, new_pair, problem
 from tests.integration.serve.server_process import ServerProcess, environment, eventually
 from tests.servers import RedisProcess
+from websockets.exceptions import ConnectionClosed
 
 pytestmark = pytest.mark.redis
 
@@ -211,3 +213,44 @@ def test_an_instance_that_is_alone_shows_itself(
         assert caller.get("/cluster/dead-letters").json() == {"items": [], "next": None}
         assert problem(caller.delete("/cluster/dead-letters/none")) == (404, "NOT_FOUND")
         caller.close()
+
+
+def test_a_node_is_shut_down_at_an_instance_it_is_not_connected_to(
+    servers: PairOfServers, at_one: Caller, pair: Pair
+) -> None:
+    with ManualNode(servers.two, pair) as node:
+        eventually(lambda: status_of(at_one, node.node_id) == "ready", "the node is known")
+        order = at_one.post(f"/nodes/{node.node_id}/shutdown", {"reason": "moving"})
+        assert order.status_code == 200
+        assert node.wait_for("node_control", command="shutdown")["reason"] == "moving"
+        eventually(lambda: status_of(at_one, node.node_id) == "draining", "it gets no more jobs")
+
+
+def test_a_session_is_ended_at_an_instance_that_does_not_have_it(
+    servers: PairOfServers, at_one: Caller, at_two: Caller, pair: Pair
+) -> None:
+    with open_session(servers.two, pair) as session_id:
+        ended = at_one.delete(f"/sessions/{session_id}")
+        assert (ended.status_code, ended.json()["state"]) == (200, "over")
+        for caller in (at_one, at_two):
+            eventually(
+                lambda caller=caller: (  # type: ignore[misc]
+                    problem(caller.get(f"/sessions/{session_id}")) == (404, "NOT_FOUND")
+                ),
+                "the session is gone",
+            )
+        assert problem(at_one.delete(f"/sessions/{session_id}")) == (404, "NOT_FOUND")
+
+
+def test_a_session_whose_instance_was_killed_can_be_ended(
+    own_servers: PairOfServers, pair: Pair
+) -> None:
+    caller = Caller(own_servers.one)
+    with suppress(ConnectionClosed), open_session(own_servers.two, pair) as session_id:
+        own_servers.two.end()
+        eventually(
+            lambda: caller.delete(f"/sessions/{session_id}").status_code == 200,
+            "the record of the session is forgotten",
+        )
+        assert problem(caller.get(f"/sessions/{session_id}")) == (404, "NOT_FOUND")
+    caller.close()

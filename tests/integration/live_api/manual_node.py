@@ -10,8 +10,10 @@ from types import TracebackType
 from typing import Any, Self
 
 import httpx
+import msgspec
 from tests.integration.serve.server_process import PATIENCE_SECONDS, ServerProcess
 from websockets.sync.client import connect
+from websockets.typing import Subprotocol
 
 Body = dict[str, Any]
 
@@ -50,20 +52,35 @@ def registration(node_id: str, languages: tuple[str, ...], **fields: Any) -> Bod
 class Socket:
     """A node's socket, without manners of its own."""
 
-    def __init__(self, server: ServerProcess, key: str | None = None) -> None:
+    def __init__(
+        self, server: ServerProcess, key: str | None = None, *, binary: bool = False
+    ) -> None:
+        """`binary` speaks MessagePack instead of JSON."""
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         url = server.url.replace("http", "ws") + "/ws/node"
+        self._binary = binary
         self._open = ExitStack()
         self.socket = self._open.enter_context(
-            connect(url, additional_headers=headers, compression=None, max_size=None)
+            connect(
+                url,
+                additional_headers=headers,
+                compression=None,
+                max_size=None,
+                subprotocols=[Subprotocol("dragoman.msgpack.v1")] if binary else None,
+            )
         )
 
     def say(self, **message: Any) -> None:
-        self.socket.send(json.dumps(message))
+        self.socket.send(msgspec.msgpack.encode(message) if self._binary else json.dumps(message))
 
     def hear(self) -> Body:
         """The next message, whatever it is."""
-        found: Body = json.loads(self.socket.recv(timeout=PATIENCE_SECONDS))
+        frame = self.socket.recv(timeout=PATIENCE_SECONDS)
+        found: Body = (
+            msgspec.msgpack.decode(frame)  # type: ignore[arg-type]
+            if self._binary
+            else json.loads(frame)
+        )
         return found
 
     def wait_for(self, kind: str, **fields: object) -> Body:
@@ -96,9 +113,10 @@ class ManualNode(Socket):
         slots: int = 1,
         node_id: str | None = None,
         key: str | None = None,
+        binary: bool = False,
         **fields: Any,
     ) -> None:
-        super().__init__(server, key)
+        super().__init__(server, key, binary=binary)
         self.node_id = node_id or f"manual-{next(_numbers)}"
         self.say(**registration(self.node_id, languages, max_concurrent_jobs=slots, **fields))
         self.ack = self.wait_for("node_register_ack")

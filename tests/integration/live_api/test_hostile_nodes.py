@@ -55,7 +55,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
         '{"type": "job_result", "job_id": 7}',
         '{"type": "node_heartbeat", "running": "all"}',
         '{"type": "job_ack"}',
-        '{"type": "job_result", "job_id": "j", "attempt_id": "a", "success": true, "text_asr": 1}',
+        '{"type": "job_result", "job_id": "j", "attempt_id": "a", "success": 1}',
         "[" * 5000,
     ],
 )

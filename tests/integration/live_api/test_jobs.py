@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from base64 import b64encode
 
+import pytest
 from tests.integration.live_api.manual_node import Caller, ManualNode, attempt_of, problem
 from tests.integration.serve.server_process import ServerProcess, eventually
 
@@ -285,3 +286,37 @@ def test_what_is_not_there_is_not_found(caller: Caller) -> None:
     assert problem(caller.get("/nodes/nobody")) == (404, "NOT_FOUND")
     assert problem(caller.post("/nodes/nobody/drain")) == (404, "NOT_FOUND")
     assert problem(caller.post("/nodes/nobody/resume")) == (404, "NOT_FOUND")
+
+
+def test_the_sound_of_a_result_is_left_out_of_an_answer_that_does_not_want_it(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    with ManualNode(server, pair) as node:
+        asking = caller.begin_to_ask(pair, wait_ms=60_000, request_id="quiet", result_audio="omit")
+        node.succeed(node.take(), text_translated="hola", tts_audio="c291bmQ=", tts_format="wav")
+        quiet = asking.result().json()
+        assert quiet["result"]["tts_audio"] is None
+        assert quiet["result"]["text_translated"] == "hola"
+        assert quiet["result"]["tts_format"] == "wav"
+
+        # It is about this answer only: the job has its sound, and is the same job.
+        again = caller.ask(pair, wait_ms=60_000, request_id="quiet")
+        assert again.status_code == 200
+        assert again.json()["job_id"] == quiet["job_id"]
+        assert again.json()["result"]["tts_audio"] == "c291bmQ="
+        path = f"/jobs/{quiet['job_id']}"
+        assert caller.get(path).json()["result"]["tts_audio"] == "c291bmQ="
+        assert caller.get(path, result_audio="omit").json()["result"]["tts_audio"] is None
+        listed = caller.get("/jobs", result_audio="omit").json()["items"]
+        assert not any((job["result"] or {}).get("tts_audio") for job in listed)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("result_audio", "loud"), ("results_audio", "omit"), ("wait", 1)]
+)
+def test_an_unknown_field_or_value_of_a_job_is_refused(
+    caller: Caller, pair: Pair, field: str, value: object
+) -> None:
+    answer = caller.ask(pair, **{field: value})
+    assert problem(answer) == (422, "INVALID_MESSAGE")
+    assert field in answer.json()["error"]["message"]

@@ -137,3 +137,24 @@ def test_an_init_for_another_tenant_is_closed_as_forbidden(
             socket.recv(timeout=10)
         assert closed.value.rcvd is not None
         assert closed.value.rcvd.code == 4403
+
+
+def test_a_session_is_ended_by_its_own_tenant_or_an_operator_and_by_nobody_else(
+    server: ServerProcess, keys: dict[str, str], callers: dict[str, Caller]
+) -> None:
+    for entitled in ("red", "operator"):
+        with session(server, keys["red"], src_lang="zh", tgt_lang="en") as (socket, found):
+            path = f"/sessions/{found}"
+            assert problem(callers["blue"].delete(path)) == (404, "NOT_FOUND")
+            assert problem(callers["node"].delete(path)) == (403, "FORBIDDEN")
+            assert callers["red"].get(path).json()["state"] == "active"
+
+            ended = callers[entitled].delete(path)
+            assert (ended.status_code, ended.json()["state"]) == (200, "over")
+            assert json.loads(socket.recv(timeout=10))["code"] == "SESSION_CLOSED"
+            with pytest.raises(ConnectionClosed) as closed:
+                socket.recv(timeout=10)
+            assert closed.value.rcvd is not None
+            assert closed.value.rcvd.code == 1008
+            assert problem(callers[entitled].delete(path)) == (404, "NOT_FOUND")
+            assert found not in ids(callers["operator"])

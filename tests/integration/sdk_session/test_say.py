@@ -35,10 +35,34 @@ def test_a_text_comes_back_translated_with_its_times(demo: ServerProcess) -> Non
         "say", "--text", "good morning", "--from", "en", "--to", "es", "--url", url
     )
     assert (code, err) == (0, "")
-    assert "[es] good morning" in out
+    assert "[es, simulated] good morning" in out
     assert "queued" in out
     assert "dispatch" in out
     assert "node" in out
+    assert "engine      simulated" in out
+
+
+def test_a_text_is_spoken_when_that_is_asked_for(demo: ServerProcess, tmp_path: Path) -> None:
+    arguments = ("say", "--text", "hello", "--from", "en", "--to", "es", "--url", demo.url)
+    for number, flags in enumerate([("--speech",), ()]):
+        file = tmp_path / f"{number}.wav"
+        code, _, err = run(*arguments, *flags, "--out", file)
+        assert code == 0, err
+        with wave.open(str(file)) as sound:
+            assert sound.getnframes() > 0
+
+
+def test_a_recording_is_only_written_when_that_is_asked_for(
+    demo: ServerProcess, tmp_path: Path
+) -> None:
+    file = recording(tmp_path / "in.wav")
+    arguments = ("say", file, "--from", "en", "--to", "es", "--url", demo.url, "--json")
+    for flag, spoken in (("--no-speech", False), ("--speech", True)):
+        code, out, err = run(*arguments, flag)
+        assert code == 0, err
+        result = json.loads(out)
+        assert result["text_asr"].startswith("[en, simulated] ")
+        assert ("tts_format" in result) is spoken
 
 
 def test_a_recording_is_heard_and_its_translations_are_written(
@@ -60,7 +84,7 @@ def test_results_can_be_had_as_json(demo: ServerProcess) -> None:
     code, out, _ = run(*arguments, "--url", demo.url)
     [result] = map(json.loads, out.splitlines())
     assert code == 0
-    assert result["text_translated"] == "[es] hello"
+    assert result["text_translated"] == "[es, simulated] hello"
     assert result["scheduling"]["attempts"] >= 1
 
 
@@ -101,6 +125,7 @@ def test_a_folder_without_a_server_fails_with_the_remedy(
         (("--text", "hi", "--from", "en", "--to", "es,"), "list of languages"),
         (("--text", "hi", "--from", "e", "--to", "es"), "src_lang"),
         (("--from", "en", "--to", "es"), "either"),
+        (("--text", "hi", "--from", "en", "--to", "es", "--no-speech", "--out", "x.wav"), "--out"),
         (("missing.wav", "--from", "en", "--to", "es"), "missing.wav"),
         (("--text", "hi", "--from", "en", "--to", "es", "--url", "nowhere"), "nowhere"),
     ],

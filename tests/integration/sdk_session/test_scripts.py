@@ -22,7 +22,7 @@ def test_a_script_without_an_event_loop_talks_and_listens(demo: ServerProcess) -
         assert session.say("hello") == 0
         result = session.next_result()
         assert isinstance(result, TranslationResult)
-        assert result.text_translated == "[es] hello"
+        assert result.text_translated == "[es, simulated] hello"
         assert session.say("bye") == 1
         session.close()
         assert [result.utterance_index for result in session.results()] == [1]
@@ -57,6 +57,6 @@ def test_the_script_of_the_page_works(demo: ServerProcess, tmp_path: Path) -> No
         timeout=PATIENCE_SECONDS,
     )
     assert done.stdout.splitlines() == [
-        "0 [es] Good morning.",
-        "1 [es] Where is the station?",
+        "0 [es, simulated] Good morning.",
+        "1 [es, simulated] Where is the station?",
     ]

@@ -38,7 +38,7 @@ def text_job(text: str = "hello world", **fields: Any) -> Job:
 
 def test_a_translation_shows_what_happened_to_it() -> None:
     answer = do(text_job("hello world"))
-    assert answer.text_translated == "[es] hello world"
+    assert answer.text_translated == "[es, simulated] hello world"
     assert answer.tts_audio is None
     assert answer.timings is not None
     assert answer.timings.nmt_ms
@@ -49,8 +49,11 @@ def test_speech_is_heard_as_words_and_answered_with_sound_that_plays() -> None:
     job = Job(src_lang="en", tgt_lang="es", audio=TWO_SECONDS, pipeline=SPEECH)
     answer = do(job)
     assert answer.text_asr is not None
-    assert len(answer.text_asr.split()) == 5
-    assert answer.text_translated == f"[es] {answer.text_asr}"
+    heard = answer.text_asr.removeprefix("[en, simulated] ")
+    assert heard != answer.text_asr
+    assert len(heard.split()) == 5
+    assert answer.text_translated == f"[es, simulated] {heard}"
+    assert answer.extra == {"engine": "simulated"}
     assert answer.tts_format == "wav"
     with wave.open(io.BytesIO(answer.tts_audio or b"")) as sound:
         assert (sound.getsampwidth(), sound.getnchannels()) == (2, 1)
@@ -68,7 +71,7 @@ def test_the_same_seed_and_attempt_give_the_same_answer_and_another_seed_another
 
 def test_semantic_repair_makes_a_sentence() -> None:
     pipeline = Pipeline(use_semantic=True, use_nmt=True)
-    assert do(text_job("hello", pipeline=pipeline)).text_translated == "[es] Hello."
+    assert do(text_job("hello", pipeline=pipeline)).text_translated == "[es, simulated] Hello."
 
 
 def test_the_language_is_found_where_the_job_leaves_it_open() -> None:

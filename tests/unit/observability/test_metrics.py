@@ -33,6 +33,7 @@ COUNTERS = [
     "scheduler_jobs_total{class,outcome}",
     "scheduler_failover_total{reason}",
     "scheduler_results_dropped_total{reason}",
+    "scheduler_result_fields_dropped_total{field}",
     "lab_items_total{status}",
 ]
 

@@ -209,6 +209,15 @@ def test_languages_are_in_normal_form_once_a_message_is_read() -> None:
     assert (init.src_lang, init.targets) == ("zh-hant", ("en", "pt-br"))
 
 
-def test_a_request_body_may_have_nulls_and_unknown_fields() -> None:
-    body = b'{"src_lang":"EN","tgt_lang":"es","text":"hi","class":null,"features":null,"later":1}'
+def test_a_request_body_may_have_nulls() -> None:
+    body = b'{"src_lang":"EN","tgt_lang":"es","text":"hi","class":null,"features":null}'
     assert decode_body(body, JobRequest) == JobRequest(src_lang="en", tgt_lang="es", text="hi")
+
+
+def test_an_unknown_field_of_a_request_body_is_refused_with_those_there_are() -> None:
+    body = b'{"src_lang":"en","tgt_lang":"es","text":"hi","txt":null}'
+    with pytest.raises(
+        InvalidMessage, match=r"`txt` of the request .* there are src_lang"
+    ) as found:
+        decode_body(body, JobRequest)
+    assert found.value.details["field"] == "txt"

@@ -42,7 +42,7 @@ NODE_TO_SCHEDULER = {
 }
 SCHEDULER_TO_NODE = {
     "node_register_ack": "node_id registration_token instance_id status heartbeat_interval_ms "
-    "cell pools cancel",
+    "cell pools cancel max_frame_bytes?",
     "node_status": "status reason?",
     "job_assign": "job_id attempt_id trace_id class src_lang tgt_lang mode lang_a? lang_b? "
     "auto_langs? pipeline features audio? audio_format? sample_rate? text? padding_ms cut "

@@ -59,10 +59,12 @@ class Scene:
         *,
         delay: Delay = instant,
         keys_required: bool = False,
+        max_frame_bytes: int = 0,
         **options: Any,
     ) -> None:
         clock = VirtualClock(asyncio.get_running_loop())
         self.scheduler = FakeScheduler(clock, keys_required=keys_required)
+        self.scheduler.max_frame_bytes = max_frame_bytes
         self.network = MemoryNetwork(Random(seed), delay=delay)
         self.jobs = Jobs()
         self.events: list[Event] = []

@@ -75,6 +75,7 @@ class FakeScheduler:
         self.refusal: tuple[Error | None, CloseCode] | None = None
         """What a registration is answered with instead of an acknowledgement."""
         self.answers_registrations = True
+        self.max_frame_bytes = 0
         self._clock = clock
         self._news = asyncio.Event()
         self.endpoint: Endpoint[NodeToScheduler] = Endpoint(
@@ -182,6 +183,7 @@ class _Handler:
                 cell=0,
                 pools=2,
                 cancel=self._scheduler.unwanted(register),
+                max_frame_bytes=self._scheduler.max_frame_bytes,
             )
         )
 

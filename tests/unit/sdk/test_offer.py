@@ -9,6 +9,8 @@ from dragoman.errors import DragomanError, InvalidCapabilitySchema, SettingsErro
 from dragoman.live.protocol import Device, Service, ServiceStatus, ServiceType
 from dragoman.sdk import Answer, Job, MachineUsage, Node, node_url, this_machine
 
+MODEL = Service("nmt-large", ServiceType.NMT, Device.GPU, ServiceStatus.RUNNING, "3")
+
 
 async def work(job: Job) -> Answer:
     return Answer()
@@ -19,9 +21,21 @@ async def work(job: Job) -> Answer:
     [
         ({"work": work}, "offers nothing"),
         ({"work": work, "nmt": "en"}, 'give a list, as in nmt=\\["en"\\]'),
-        ({"work": work, "nmt": ["e"]}, "nmt_langs"),
-        ({"work": work, "nmt": ["en"], "slots": 0}, "max_concurrent_jobs"),
-        ({"work": work, "nmt": ["en"], "node_id": "two words"}, "node_id"),
+        ({"work": work, "nmt": ["e"]}, "`nmt` holds 'e', which is no language tag"),
+        ({"work": work, "nmt": ["en", "english"]}, "`nmt` holds 'english', which is no language"),
+        ({"work": work, "tts": ["en_US"]}, "`tts` holds 'en_US', which is no language tag"),
+        ({"work": work, "asr": ["auto"]}, "`asr` is `auto`"),
+        ({"work": work, "asr": [None]}, "`asr` holds None"),
+        ({"work": work, "nmt": None}, "`nmt` is None; give a list of languages"),
+        ({"work": work, "nmt": {"en": "es"}}, "`nmt` is {'en': 'es'}; give a list of languages"),
+        ({"work": work, "nmt": ["en"], "slots": 0}, "^`slots` is 0"),
+        ({"work": work, "nmt": ["en"], "slots": "2"}, "^`slots` is '2'"),
+        ({"work": work, "nmt": ["en"], "slots": 1_000_000}, "^`slots` is 1000000"),
+        ({"work": work, "nmt": ["en"], "node_id": "two words"}, "^`node_id` does not fit"),
+        ({"work": work, "nmt": ["en"], "models": []}, "offers nothing"),
+        ({"work": work, "nmt": ["en"], "models": [MODEL, MODEL]}, "^`models` names service_id"),
+        ({"work": "translate", "nmt": ["en"]}, "`work` is str 'translate'; give a function"),
+        ({"services": {"nmt": None}, "nmt": ["en"]}, r'`services\["nmt"\]` is NoneType None'),
         ({"nmt": ["en"]}, "give one of the two"),
         ({"work": work, "services": {"nmt": work}, "nmt": ["en"]}, "give one of the two"),
         ({"services": {"nmt": work}, "nmt": ["en"], "tts": ["en"]}, "no tts function"),
@@ -33,6 +47,11 @@ def test_an_offer_that_a_scheduler_would_refuse_is_refused_before_connecting(
 ) -> None:
     with pytest.raises(InvalidCapabilitySchema, match=says):
         Node("ws://127.0.0.1:1", **options)
+
+
+def test_an_unknown_argument_of_a_node_is_refused() -> None:
+    with pytest.raises(TypeError, match="'languages'"):
+        Node("ws://127.0.0.1:1", work=work, languages=["en"])  # type: ignore[call-arg]
 
 
 def test_models_are_offered_under_the_ids_they_are_given() -> None:

@@ -7,7 +7,7 @@ import pytest
 from dragoman.clock import ManualClock
 from dragoman.errors import InvalidCapabilitySchema
 from dragoman.live.protocol import Pipeline, Timings, Usage
-from dragoman.sdk import Answer, Job, JobFailed, ModelMissing
+from dragoman.sdk import Answer, Job, ModelMissing, WrongAnswer
 from dragoman.sdk.node.stages import pipeline_of
 
 ALL = Pipeline(use_asr=True, use_semantic=True, use_nmt=True, use_tts=True, use_tone=True)
@@ -98,7 +98,7 @@ def test_a_service_that_returns_something_else_is_named() -> None:
 
     work = pipeline_of({"nmt": nmt}, ManualClock())
     job = Job(src_lang="en", tgt_lang="es", text="", pipeline=Pipeline(use_nmt=True))
-    with pytest.raises(JobFailed, match="The nmt function returned str"):
+    with pytest.raises(WrongAnswer, match="nmt returned str 'hola'; it must return an Answer"):
         asyncio.run(work(job))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.unit.sdk_session.scene import Scene, play
@@ -15,7 +16,7 @@ from dragoman.live.protocol import (
     ClientHeartbeat,
     TranslationResult,
 )
-from dragoman.sdk import Missing, SessionClient, SessionInterrupted, SessionOptions
+from dragoman.sdk import Missing, SessionClient, SessionInterrupted, SessionOptions, talk
 from dragoman.sdk.session import client as client_module
 
 
@@ -229,6 +230,15 @@ def test_an_utterance_that_makes_no_sense_is_refused_where_it_is_said() -> None:
         ({"src_lang": "e", "tgt_lang": "es"}, "src_lang"),
         ({"src_lang": "en", "tgt_lang": "es", "audio_format": "mp3"}, "audio_format"),
         ({"lang_a": "en"}, "lang_b"),
+        ({"src_lang": "english", "tgt_lang": "es"}, "^`src_lang` holds 'english', which is no"),
+        ({"src_lang": "en", "tgt_lang": "es_MX"}, "^`tgt_lang` holds 'es_MX'"),
+        ({"src_lang": "en", "tgt_lang": "auto"}, "^`tgt_lang` is `auto`"),
+        ({"src_lang": "en", "tgt_langs": "es"}, r'give a list, as in tgt_langs=\["es"\]'),
+        ({"src_lang": "en", "tgt_langs": ["es", "Spanish"]}, "^`tgt_langs` holds 'Spanish'"),
+        ({"src_lang": "en", "tgt_lang": "es", "sample_rate": "16k"}, "^`sample_rate` does not fit"),
+        ({"src_lang": "en", "tgt_lang": "es", "max_in_flight": 0}, "^`max_in_flight` is 0"),
+        ({"src_lang": "en", "tgt_lang": "es", "if_gone": "wait"}, "^`if_gone` is 'wait'"),
+        ({"src_lang": "en", "tgt_lang": "es", "on_event": 1}, "^`on_event` is 1"),
     ],
 )
 def test_a_session_that_makes_no_sense_is_refused_before_it_is_opened(
@@ -236,3 +246,24 @@ def test_a_session_that_makes_no_sense_is_refused_before_it_is_opened(
 ) -> None:
     with pytest.raises(InvalidMessage, match=says):
         SessionClient("ws://127.0.0.1:1", **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "hint"),
+    [("target_lang", "did you mean tgt_lang"), ("source", "there are audio_format")],
+)
+def test_an_unknown_option_of_a_session_is_refused(option: str, hint: str) -> None:
+    options: Any = {"src_lang": "en", "tgt_lang": "es", option: "es"}
+    with pytest.raises(TypeError, match=f"no option '{option}'; {hint}"):
+        SessionClient("ws://127.0.0.1:1", **options)
+    with pytest.raises(TypeError, match=f"no option '{option}'"):
+        talk("ws://127.0.0.1:1", **options)
+
+
+def test_the_language_of_one_utterance_is_checked_too() -> None:
+    async def script(scene: Scene) -> None:
+        async with scene.client() as session:
+            with pytest.raises(InvalidMessage, match="`tgt_lang` holds 'spanish'"):
+                await session.utter(text="hello", tgt_lang="spanish")
+
+    play(script)

@@ -46,6 +46,8 @@ class Silent:
 
     def draining(self) -> None: ...
 
+    def ended(self) -> None: ...
+
 
 class Stage:
     """A session here, and its record."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from dragoman.ids import AttemptId
 from dragoman.live.ledger import AttemptRecord, JobRecord, Ledger, PastAttempt, Times
 from dragoman.live.protocol import (
@@ -15,6 +17,7 @@ from dragoman.live.protocol import (
     JobState,
     JobView,
     Outcome,
+    ResultAudio,
     utc_time,
 )
 
@@ -22,9 +25,15 @@ Known = dict[AttemptId, AttemptRecord]
 """Attempts that their cells still know, so that they hold a slot or did a moment ago."""
 
 
-async def view_job(ledger: Ledger, record: JobRecord) -> JobView:
-    """The job with the present state of its attempts."""
-    return job_view(record, await _known_attempts(ledger, record))
+async def view_job(
+    ledger: Ledger, record: JobRecord, audio: ResultAudio = ResultAudio.INCLUDE
+) -> JobView:
+    """The job with the present state of its attempts, with or without the sound of its result."""
+    view = job_view(record, await _known_attempts(ledger, record))
+    if audio is ResultAudio.INCLUDE or view.result is None:
+        return view
+    silent = msgspec.structs.replace(view.result, tts_audio=None)
+    return msgspec.structs.replace(view, result=silent)
 
 
 def job_view(record: JobRecord, known: Known) -> JobView:

@@ -26,9 +26,13 @@ from dragoman.live.protocol import (
     JobView,
     ListPage,
     Outcome,
+    ResultAudio,
 )
 
 Client = Annotated[Principal, Depends(require(Permission.JOBS))]
+AudioQuery = Annotated[
+    ResultAudio, Query(description="omit leaves the sound of results out of the answer.")
+]
 
 _JOB = shown_as("Job", JobView)
 _INPUT = {"anyOf": [{"required": ["text"]}, {"required": ["audio"]}]}
@@ -73,6 +77,7 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         tenant_id: Annotated[
             str | None, Query(description="Another tenant's, for an operator.")
         ] = None,
+        result_audio: AudioQuery = ResultAudio.INCLUDE,
     ) -> Response:
         tenant = desk.tenant_asked(client, tenant_id)
         before = page.position(tuple[int, JobId])
@@ -81,7 +86,9 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         more = len(records) > page.limit
         return answer(
             ListPage(
-                await asyncio.gather(*(view_job(plane.ledger, record) for record in shown)),
+                await asyncio.gather(
+                    *(view_job(plane.ledger, record, result_audio) for record in shown)
+                ),
                 encode_cursor((shown[-1].created_at_ms, shown[-1].job_id)) if more else None,
             )
         )
@@ -92,8 +99,11 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         response_class=Response,
         responses={200: {"model": _JOB}},
     )
-    async def one(job_id: str, client: Client) -> Response:
-        return answer(await view_job(plane.ledger, await desk.job(job_id, client)))
+    async def one(
+        job_id: str, client: Client, result_audio: AudioQuery = ResultAudio.INCLUDE
+    ) -> Response:
+        record = await desk.job(job_id, client)
+        return answer(await view_job(plane.ledger, record, result_audio))
 
     @router.get(
         "/{job_id}/explain",
@@ -162,7 +172,8 @@ class JobDesk:
             status = 202
         else:
             status = 201 if submitted.created else 200
-        return answer(await view_job(self._plane.ledger, record), status)
+        view = await view_job(self._plane.ledger, record, request.result_audio)
+        return answer(view, status)
 
     async def _wait(self, request: JobRequest, job_id: JobId) -> bool:
         """Wait as long as the request asks for; False when it does not ask.

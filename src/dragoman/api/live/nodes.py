@@ -1,4 +1,4 @@
-"""Nodes over HTTP: look at them, drain them, let them work again."""
+"""Nodes over HTTP: look at them, drain them, let them work again, shut them down."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Place = tuple[int, int]
 """A cell and an index in it: where a node stands in the list. It does not change while it lives."""
 
 
-class Drain(BaseModel):
-    """Why a node is drained; the node and its log are told."""
+class Order(BaseModel):
+    """Why a node is drained or shut down; the node and its log are told."""
 
     reason: str | None = Field(default=None, max_length=256)
 
@@ -78,8 +78,18 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
         response_class=Response,
         responses={200: {"model": _NODE}},
     )
-    async def drain(node_id: str, body: Drain | None = None) -> Response:
+    async def drain(node_id: str, body: Order | None = None) -> Response:
         await plane.registry.drain(NodeId(node_id), body.reason if body else None)
+        return answer(await view_of(node_id))
+
+    @router.post(
+        "/{node_id:path}/shutdown",
+        summary="Have a node finish its jobs and end",
+        response_class=Response,
+        responses={200: {"model": _NODE}},
+    )
+    async def shut_down(node_id: str, body: Order | None = None) -> Response:
+        plane.registry.shut_down(NodeId(node_id), body.reason if body else None)
         return answer(await view_of(node_id))
 
     @router.post(

@@ -85,7 +85,8 @@ class Peers:
         query = {name: value for name, value in request.query_params.items() if name != "token"}
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
-                answer = await self._client.get(
+                answer = await self._client.request(
+                    request.method,
                     url + request.url.path,
                     params=query,
                     headers={ASKED_HEADER: instance_id, **credentials},

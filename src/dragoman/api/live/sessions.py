@@ -1,8 +1,9 @@
-"""Sessions over HTTP: who is talking, into which languages, and how much is in flight."""
+"""Sessions over HTTP: who is talking, into which languages, what is in flight; and their end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Annotated
 
 import msgspec
@@ -12,7 +13,7 @@ from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.live.peers import Peers
 from dragoman.api.paging import PageRequest, Paging, encode_cursor
 from dragoman.auth import Permission, Principal, Role, may_see, require
-from dragoman.errors import NotFound
+from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.ids import InstanceId, SessionId
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, SessionState, SessionView
@@ -76,14 +77,51 @@ def sessions_router(
         if not peers.answers_alone(request):
             record = await records.read(SessionId(session_id))
         if record is None or not may_see(client, record.tenant):
-            raise NotFound(f"There is no session {session_id}; it may have ended.")
+            raise _no_session(session_id)
         owner = record.owner.instance_id
         body = await peers.ask(owner, request)
         if body is not None:
             return Response(body, media_type="application/json")
         return answer(recorded_view(record, owner_present=peers.is_present(owner)))
 
+    @router.delete(
+        "/{session_id}",
+        summary="End a session: its client is closed, and its jobs are cancelled",
+        response_class=Response,
+        responses={200: {"model": shown_as("SessionEnded", SessionView)}},
+    )
+    async def end(session_id: str, request: Request, client: Client) -> Response:
+        session = plane.sessions.find(SessionId(session_id))
+        if session is not None and may_see(client, session.tenant):
+            await session.end()
+            return answer(session_view(session, instance_id))
+        record = None
+        if not peers.answers_alone(request):
+            record = await records.read(SessionId(session_id))
+        if record is None or not may_see(client, record.tenant):
+            raise _no_session(session_id)
+        owner = record.owner.instance_id
+        body = await peers.ask(owner, request)
+        if body is not None:
+            return Response(body, media_type="application/json")
+        if peers.is_present(owner):
+            raise DependencyDown(
+                f"Instance {owner}, which has session {session_id}, does not answer; try again."
+            )
+        # Its instance is gone, and no client has come back for it: only its record is left.
+        await records.forget(record.session_id, record.owner)
+        for job in record.open_jobs:
+            if job.job_id is not None:
+                with suppress(JobEnded, NotFound):
+                    await plane.dispatcher.cancel(job.job_id)
+        view = recorded_view(record, owner_present=False)
+        return answer(msgspec.structs.replace(view, state=SessionState.OVER))
+
     return router
+
+
+def _no_session(session_id: str) -> NotFound:
+    return NotFound(f"There is no session {session_id}; it may have ended.")
 
 
 def page_of(views: Iterable[SessionView], limit: int) -> SessionPage:

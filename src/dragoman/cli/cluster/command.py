@@ -2,44 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from dragoman.api import ClusterShown, LetterShown, find_server
+from dragoman.api import ClusterShown, LetterShown
 from dragoman.cli.cluster.client import ClusterClient
+from dragoman.cli.server_client import (
+    DataDirOption,
+    ServerClient,
+    TokenOption,
+    UrlOption,
+    with_server,
+)
+from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.errors import NotFound
-from dragoman.observability import configure_logging
-from dragoman.settings import load_settings
 
 _FAILED = 1
-_TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
 
-UrlOption = Annotated[
-    str | None, typer.Option("--url", metavar="U", help="Any instance of the cluster.")
-]
-DataDirOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--data-dir",
-        metavar="DIR",
-        help="Without --url: the server that runs on this folder.  [default: .dragoman]",
-    ),
-]
-TokenOption = Annotated[
-    str | None,
-    typer.Option(
-        "--token", metavar="KEY", envvar=_TOKEN_VARIABLE, help="An operator's key, where needed."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 LettersArgument = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="The letters, as `list` shows them.")
 ]
@@ -59,6 +41,10 @@ def status_command(
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
+    expect: Annotated[
+        int | None,
+        typer.Option(min=1, metavar="N", help="Fail when fewer instances than this are alive."),
+    ] = None,
     json: JsonOption = False,
 ) -> None:
     """Show every instance. Exit code 1 when one of them is gone, or there are dead letters."""
@@ -66,9 +52,14 @@ def status_command(
     async def show(client: ClusterClient) -> int:
         cluster = await client.cluster()
         if json:
-            typer.echo(msgspec.json.encode(cluster))
+            print_json(cluster)
         else:
             _print_instances(cluster)
+        alive = sum(seen.alive for seen in cluster.instances)
+        if expect is not None and alive < expect:
+            are = "instance is" if alive == 1 else "instances are"
+            typer.echo(f"error: {alive} {are} alive, and {expect} are expected.", err=True)
+            return _FAILED
         well = all(seen.alive and not seen.dead_letters for seen in cluster.instances)
         return 0 if well else _FAILED
 
@@ -87,7 +78,7 @@ def list_command(
     async def show(client: ClusterClient) -> int:
         letters = [letter async for letter in client.letters()]
         if json:
-            typer.echo(msgspec.json.encode(letters))
+            print_json(letters)
         else:
             _print_letters(letters)
         return 0
@@ -102,9 +93,10 @@ def replay_command(
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Put dead letters into their instances' inboxes again."""
-    _for_each(ClusterClient.replay, "replayed", letters, every, (url, data_dir, token))
+    _for_each(ClusterClient.replay, "replayed", letters, every, json, (url, data_dir, token))
 
 
 @dlq.command("drop")
@@ -114,9 +106,10 @@ def drop_command(
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
+    json: JsonOption = False,
 ) -> None:
     """Forget dead letters. Notes are hints: what they were about is swept up without them."""
-    _for_each(ClusterClient.drop, "dropped", letters, every, (url, data_dir, token))
+    _for_each(ClusterClient.drop, "dropped", letters, every, json, (url, data_dir, token))
 
 
 def _for_each(
@@ -124,6 +117,7 @@ def _for_each(
     done: str,
     letters: list[str] | None,
     every: bool,
+    as_json: bool,
     way: tuple[str | None, Path | None, str | None],
 ) -> None:
     """Do something with each letter; those that cannot be done do not keep the others back."""
@@ -132,6 +126,7 @@ def _for_each(
 
     async def work(client: ClusterClient) -> int:
         code = 0
+        handled: list[str] = []
         named = letters or [letter.letter_id async for letter in client.letters()]
         for letter_id in named:
             try:
@@ -140,7 +135,11 @@ def _for_each(
                 typer.echo(f"error: {error.message}", err=True)
                 code = _FAILED
             else:
-                typer.echo(f"{done} {letter_id}")
+                handled.append(letter_id)
+                if not as_json:
+                    typer.echo(f"{done} {letter_id}")
+        if as_json:
+            print_json({done: handled})
         return code
 
     raise typer.Exit(_with_client(work, *way))
@@ -152,59 +151,48 @@ def _with_client(
     data_dir: Path | None,
     token: str | None,
 ) -> int:
-    configure_logging("error", "console")
-    found = url or _running_server(data_dir)
+    async def asked(server: ServerClient) -> int:
+        return await work(ClusterClient(server))
 
-    async def run() -> int:
-        client = ClusterClient(found, token)
-        try:
-            return await work(client)
-        finally:
-            await client.close()
-
-    return asyncio.run(run())
-
-
-def _running_server(data_dir: Path | None) -> str:
-    flags: dict[str, Any] = {"server": {"data_dir": data_dir}}
-    environ = {name: value for name, value in os.environ.items() if name != _TOKEN_VARIABLE}
-    folder = load_settings(None, flags, environ).settings.server.data_dir
-    running = find_server(folder)
-    if running is None:
-        raise NotFound(f"No server runs on {folder}; name an instance with --url.")
-    return running.url
+    return with_server(asked, url, data_dir, token)
 
 
 def _print_instances(cluster: ClusterShown) -> None:
-    table = Table("instance", "state", "nodes", "sessions", "inbox", "in work", "dead", "since")
-    for seen in cluster.instances:
-        state = "draining" if seen.draining else "up"
-        table.add_row(
-            seen.instance_id,
-            state if seen.alive else "gone",
-            str(seen.nodes),
-            str(seen.sessions),
-            str(seen.inbox_length),
-            str(seen.pending),
-            str(seen.dead_letters),
-            seen.started_at or "",
-        )
-    Console().print(table)
+    print_table(
+        ("instance", "state", "nodes", "sessions", "inbox", "in work", "dead", "since"),
+        (
+            (
+                seen.instance_id,
+                ("draining" if seen.draining else "up") if seen.alive else "gone",
+                seen.nodes,
+                seen.sessions,
+                seen.inbox_length,
+                seen.pending,
+                seen.dead_letters,
+                seen.started_at,
+            )
+            for seen in cluster.instances
+        ),
+        empty="There are no instances.",
+    )
 
 
 def _print_letters(letters: list[LetterShown]) -> None:
-    table = Table("letter", "instance", "buried", "reason", "tries", "note")
-    for letter in letters:
-        note = "unreadable" if letter.note is None else _in_words(letter.note)
-        table.add_row(
-            letter.letter_id,
-            letter.instance_id,
-            letter.buried_at,
-            letter.reason,
-            str(letter.deliveries),
-            note,
-        )
-    Console().print(table)
+    print_table(
+        ("letter", "instance", "buried", "reason", "tries", "note"),
+        (
+            (
+                letter.letter_id,
+                letter.instance_id,
+                letter.buried_at,
+                letter.reason,
+                letter.deliveries,
+                "unreadable" if letter.note is None else _in_words(letter.note),
+            )
+            for letter in letters
+        ),
+        empty="There are no dead letters.",
+    )
 
 
 def _in_words(note: Any) -> str:

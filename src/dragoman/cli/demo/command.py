@@ -25,7 +25,10 @@ from dragoman.settings import load_settings
 _DRAIN_SECONDS = 3
 """Nothing in a demo is worth a long wait at its end."""
 
-_JOB = '{"src_lang": "en", "tgt_lang": "es", "text": "Good morning", "wait_ms": 5000}'
+_JOB = (
+    '{"src_lang": "en", "tgt_lang": "es", "text": "Good morning", "wait_ms": 5000,'
+    ' "result_audio": "omit"}'
+)
 
 
 def demo(

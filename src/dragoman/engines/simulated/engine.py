@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from random import Random
 
 from dragoman.engines.simulated.hearing import audio_seconds, pick, recognise
@@ -15,6 +15,15 @@ from dragoman.sdk import Answer, Job
 
 LANGUAGES = ("en", "es", "zh")
 """What a simulated node offers when nothing else is asked for; in truth it takes any language."""
+
+
+SIMULATED: Mapping[str, str] = {"engine": "simulated"}
+"""What every result carries in `extra`, so that programs can tell it from a real one."""
+
+
+def marked(language: str, text: str) -> str:
+    """A text that no model wrote, so that people can tell it from a real one."""
+    return f"[{language}, simulated] {text}"
 
 
 class SimulatedEngine:
@@ -75,7 +84,7 @@ class _Run:
         translated = None
         if pipeline.use_nmt:
             await self._take_time(ServiceType.NMT, _words(text))
-            translated = f"[{tgt_lang}] {text}"
+            translated = marked(tgt_lang, text)
         spoken = None
         if pipeline.use_tts:
             await self._take_time(ServiceType.TTS, _words(text))
@@ -83,7 +92,7 @@ class _Run:
         if pipeline.use_tone:
             await self._take_time(ServiceType.TONE, _words(text))
         return Answer(
-            text_asr=heard,
+            text_asr=None if heard is None else marked(src_lang, heard),
             text_translated=translated,
             src_lang_detected=src_lang if src_lang != job.src_lang else None,
             tgt_lang=tgt_lang if job.mode is Mode.TWO_WAY_AUTO else None,
@@ -92,6 +101,7 @@ class _Run:
             timings=Timings(**self._times_ms),
             usage=Usage(_words(text), _words(translated or "")),
             quality_score=round(self._random.uniform(0.7, 0.99), 3),
+            extra=SIMULATED,
         )
 
     async def _hear(self, src_lang: str) -> str:
@@ -103,9 +113,9 @@ class _Run:
         await self._sleep(took_ms / 2000)
         words = text.split()
         if len(words) > 1:
-            self._job.partial(" ".join(words[: len(words) // 2]))
+            self._job.partial(marked(src_lang, " ".join(words[: len(words) // 2])))
         await self._sleep(took_ms / 2000)
-        self._job.partial(text, is_final=True)
+        self._job.partial(marked(src_lang, text), is_final=True)
         return text
 
     async def _take_time(self, kind: ServiceType, units: float) -> None:

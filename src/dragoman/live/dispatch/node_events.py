@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.errors import DependencyDown
+from dragoman.errors import DependencyDown, InvalidMessage
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.hosting import Hosting
@@ -129,6 +129,18 @@ class NodeEvents:
     async def result(self, cell: int, sender: Sender, result: JobResult) -> None:
         """The attempt is over, well or not."""
         await self._finish(cell, sender, result.attempt_id, ending_of(result), result.job_id)
+
+    async def unreadable_result(
+        self,
+        cell: int,
+        sender: Sender,
+        attempt_id: AttemptId,
+        job_id: JobId | None,
+        problem: str,
+    ) -> None:
+        """The node's result makes no sense: the attempt is over, and another node may do better."""
+        error = ErrorInfo(InvalidMessage.code, f"The node's result cannot be read: {problem}")
+        await self._finish(cell, sender, attempt_id, Ending(Outcome.FAILED, error=error), job_id)
 
     async def model_not_available(
         self, cell: int, sender: Sender, message: ModelNotAvailable

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from dragoman.errors import NodeUnavailable
 from dragoman.ids import NodeId
 from dragoman.live.fleet.far_nodes import FarNode
 from dragoman.live.fleet.health import HealthEvent
@@ -11,7 +12,7 @@ from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.ports import PeerPort
 from dragoman.live.fleet.roll import Roll
 from dragoman.live.ledger import Ledger, Owner
-from dragoman.live.protocol import Command, NodeControl, NodeStatus
+from dragoman.live.protocol import Command, NodeControl, NodeHealth, NodeStatus
 
 
 class Drains:
@@ -47,6 +48,15 @@ class Drains:
         await self._ledger.set_drained(node.cell, node_id, False)
         self._control(node, Command.RESUME)
 
+    def shut_down(self, node_id: NodeId, reason: str | None = None) -> None:
+        """Have a node finish its jobs and end; it gets no new ones on this connection."""
+        node = self._known(node_id)
+        if node.status is NodeHealth.OFFLINE:
+            raise NodeUnavailable(
+                f"Node {node_id} is not connected, so it cannot be told to shut down."
+            )
+        self._control(node, Command.SHUTDOWN, reason)
+
     def control(self, node_id: NodeId, owner: Owner, command: Command, reason: str | None) -> None:
         """Pass on a command that came to another instance, if this connection still speaks."""
         node = self._roll.nodes.get(node_id)
@@ -61,6 +71,8 @@ class Drains:
             return
         if command is Command.DRAIN:
             self.drained_itself(node, reason or "drained by an operator")
+        if command is Command.SHUTDOWN:
+            self.drained_itself(node, reason or "told by an operator to shut down")
         if command is Command.RESUME and node.health.happened(HealthEvent.RESUME):
             self._roll.show(node)
             node.link.send(NodeStatus(node.health.state, "resumed by an operator"))

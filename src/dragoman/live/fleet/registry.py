@@ -86,6 +86,7 @@ class Registry:
         drains = Drains(ledger, self._roll, self.known, peers)
         self.drain = drains.drain
         self.resume = drains.resume
+        self.shut_down = drains.shut_down
         self.drained_itself = drains.drained_itself
         self.control = drains.control
         self._snapshots = snapshots

@@ -150,7 +150,7 @@ class LivePlane:
         self.registry.attach(self.dispatcher.events)
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
             name="node",
-            decoder=NodeDecoder(),
+            decoder=NodeDecoder(metrics),
             authenticator=authenticator,
             permission=Permission.NODE_SOCKET,
             handler=self._node_handler,
@@ -272,7 +272,13 @@ class LivePlane:
         return handler if self.neighbours is None else self._fenced(handler)
 
     def _node_handler(self, caller: Caller) -> Handler[NodeToScheduler]:
-        handler = NodeHandler(caller, self.registry, self.dispatcher.events, self.feedback)
+        handler = NodeHandler(
+            caller,
+            self.registry,
+            self.dispatcher.events,
+            self.feedback,
+            self.node_endpoint.limits.max_frame_bytes,
+        )
         return handler if self.neighbours is None else self._fenced(handler)
 
     def _fenced(self, handler: Handler[M]) -> Handler[M]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+
 from dragoman.errors import (
     DependencyDown,
     DragomanError,
@@ -12,7 +14,7 @@ from dragoman.errors import (
     InvalidMessage,
     NodeIdConflict,
 )
-from dragoman.ids import ConnectionId
+from dragoman.ids import AttemptId, ConnectionId, JobId
 from dragoman.live.dispatch import NodeEvents
 from dragoman.live.fleet import Applicant, Feedback, Node, Registry
 from dragoman.live.gateway.closing import CloseCode
@@ -21,6 +23,7 @@ from dragoman.live.gateway.endpoint import Caller
 from dragoman.live.gateway.wire import Frame
 from dragoman.live.protocol import (
     FROM_NODE,
+    RESULT_TYPE,
     AttemptState,
     Error,
     JobAck,
@@ -36,7 +39,9 @@ from dragoman.live.protocol import (
     SchedulerToNode,
     SubProtocol,
     register_error,
+    salvage_result,
 )
+from dragoman.observability import Metrics
 
 _CLOSES: dict[type[DragomanError], CloseCode] = {
     InvalidCapabilitySchema: CloseCode.BAD_FIRST_MESSAGE,
@@ -49,15 +54,29 @@ _CLOSES: dict[type[DragomanError], CloseCode] = {
 
 
 class NodeDecoder:
-    """Reads what nodes send; a registration that cannot be read is refused as one."""
+    """Reads what nodes send.
+
+    A registration that cannot be read is refused as one. A result is used without the optional
+    fields that are malformed; those are counted.
+    """
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._fields_dropped = metrics.result_fields_dropped
 
     def decode(self, data: Frame, sub: SubProtocol) -> NodeToScheduler:
         try:
             return FROM_NODE.decode(data, sub)
         except InvalidMessage as error:
-            if error.details.get("type") == "node_register":
+            kind = error.details.get("type")
+            if kind == "node_register":
                 raise register_error(error) from error
-            raise
+            # A frame that cannot be read may be a result too, with a NaN in it, for example.
+            if kind is not None and kind != RESULT_TYPE:
+                raise
+            found = salvage_result(data, sub, error)
+            for field in found.dropped:
+                self._fields_dropped.labels(field).inc()
+            return found.result
 
 
 class ConnectionLink:
@@ -84,7 +103,12 @@ class NodeHandler:
     """Handles one node's connection."""
 
     def __init__(
-        self, caller: Caller, registry: Registry, events: NodeEvents, feedback: Feedback
+        self,
+        caller: Caller,
+        registry: Registry,
+        events: NodeEvents,
+        feedback: Feedback,
+        max_frame_bytes: int,
     ) -> None:
         principal = caller.principal
         self._applicant = Applicant(
@@ -95,6 +119,7 @@ class NodeHandler:
         self._registry = registry
         self._events = events
         self._feedback = feedback
+        self._max_frame_bytes = max_frame_bytes
         self._connection: Connection | None = None
         self._node: Node | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -116,8 +141,16 @@ class NodeHandler:
             await self._handle(node, message)
 
     async def malformed(self, error: InvalidMessage) -> None:
-        if self._node is not None and error.details.get("type") == "node_heartbeat":
-            self._registry.invalid_beat(self._node)
+        node, said = self._node, error.details
+        if node is None:
+            return
+        if said.get("type") == "node_heartbeat":
+            self._registry.invalid_beat(node)
+        elif said.get("type") == RESULT_TYPE and "attempt_id" in said:
+            job_id = JobId(said["job_id"]) if "job_id" in said else None
+            await self._events.unreadable_result(
+                node.cell, node.sender, AttemptId(said["attempt_id"]), job_id, error.message
+            )
 
     async def closed(self, code: int, reason: str) -> None:
         self._stop_waiting()
@@ -166,7 +199,7 @@ class NodeHandler:
             return
         self._node = node
         self._stop_waiting()
-        connection.send(ack)
+        connection.send(msgspec.structs.replace(ack, max_frame_bytes=self._max_frame_bytes))
 
     def _stop_waiting(self) -> None:
         if self._patience is not None:

@@ -53,6 +53,9 @@ class SessionLink:
     def finished(self) -> None:
         self._connection.close(CloseCode.NORMAL, "the session is closed")
 
+    def ended(self) -> None:
+        self._connection.close(CloseCode.POLICY, "the session was ended by order")
+
     def draining(self) -> None:
         self._connection.close(CloseCode.DRAINING, "the server is shutting down; resume elsewhere")
 

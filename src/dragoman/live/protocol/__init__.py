@@ -103,6 +103,7 @@ from dragoman.live.protocol.rest import (
     ShardView,
     utc_time,
 )
+from dragoman.live.protocol.salvage import RESULT_TYPE, Salvaged, salvage_result
 from dragoman.live.protocol.vocabulary import (
     AttemptState,
     AudioFormat,
@@ -117,6 +118,7 @@ from dragoman.live.protocol.vocabulary import (
     Mode,
     NodeHealth,
     Outcome,
+    ResultAudio,
     ServiceStatus,
     ServiceType,
     SessionState,
@@ -131,6 +133,7 @@ __all__ = [
     "MAX_SLOTS",
     "NEEDS",
     "PROTOCOL_VERSION",
+    "RESULT_TYPE",
     "SCHEMA_VERSION",
     "STAGES",
     "TO_CLIENT",
@@ -195,7 +198,9 @@ __all__ = [
     "PoolView",
     "Problem",
     "ResourceUsage",
+    "ResultAudio",
     "RunningJob",
+    "Salvaged",
     "SchedulerToClient",
     "SchedulerToNode",
     "Scheduling",
@@ -230,5 +235,6 @@ __all__ = [
     "register_error",
     "required_features",
     "required_types",
+    "salvage_result",
     "utc_time",
 ]

@@ -180,6 +180,8 @@ class NodeRegisterAck(Message, frozen=True):
     """How many language pairs the node serves."""
     cancel: tuple[RunningJob, ...]
     """Reported as running, but no longer wanted."""
+    max_frame_bytes: int = 0
+    """The largest frame that the scheduler reads; a node sends no larger one. 0: not told."""
 
 
 class NodeStatus(Message, frozen=True):

@@ -45,20 +45,20 @@ class _Shape(NamedTuple):
 def _shape(struct: type[msgspec.Struct]) -> _Shape:
     info = inspect.type_info(struct)
     assert isinstance(info, inspect.StructType)
-    inner = {field.encode_name: _struct_in(field.type) for field in info.fields}
+    inner = {field.encode_name: struct_in(field.type) for field in info.fields}
     return _Shape(
         optional=frozenset(field.encode_name for field in info.fields if not field.required),
         structs={name: found for name, found in inner.items() if found is not None},
     )
 
 
-def _struct_in(type_info: inspect.Type) -> type[msgspec.Struct] | None:
+def struct_in(type_info: inspect.Type) -> type[msgspec.Struct] | None:
     """The struct that a field holds, be it optional or in a list."""
     match type_info:
         case inspect.StructType(cls=cls):
             return cls
         case inspect.VarTupleType(item_type=inner) | inspect.Metadata(type=inner):
-            return _struct_in(inner)
+            return struct_in(inner)
         case inspect.UnionType(types=types):
-            return next((found for part in types if (found := _struct_in(part))), None)
+            return next((found for part in types if (found := struct_in(part))), None)
     return None

@@ -14,6 +14,7 @@ from dragoman.live.protocol import fields, languages
 
 _SHOWN_CHARACTERS = 64
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>.*)`", re.DOTALL)
 _ENUM = re.compile(r"Invalid enum value (?P<value>.*)", re.DOTALL)
 _PATTERN_MEANINGS = {
     f"Expected `str` matching regex {pattern!r}": f"expected {meaning}"
@@ -66,6 +67,10 @@ def refusal(
     if missing := _MISSING.fullmatch(reason):
         path = f"{path}.{missing['name']}".lstrip(".")
         reason = "it is missing"
+    elif unknown := _UNKNOWN.fullmatch(reason):
+        path = f"{path}.{unknown['name'][:_SHOWN_CHARACTERS]}".lstrip(".")
+        known = ", ".join(_known_fields(expected))
+        reason = f"it is not known; there are {known}"
     elif wrong := _ENUM.fullmatch(reason):
         allowed = ", ".join(_allowed_values(expected, path))
         reason = f"{wrong['value'][:_SHOWN_CHARACTERS]} is not one of {allowed}"
@@ -95,6 +100,12 @@ def _allowed_values(expected: type[msgspec.Struct], path: str) -> list[str]:
         elif isinstance(at, inspect.VarTupleType):
             at = _plain(at.item_type)
     return [str(word) for word in at.cls] if isinstance(at, inspect.EnumType) else []
+
+
+def _known_fields(expected: type[msgspec.Struct]) -> list[str]:
+    info = _type_info(expected)
+    assert isinstance(info, inspect.StructType)
+    return [field.encode_name for field in info.fields]
 
 
 def _plain(type_info: inspect.Type) -> inspect.Type:

@@ -48,6 +48,7 @@ from dragoman.live.protocol.vocabulary import (
     JobState,
     NodeHealth,
     Outcome,
+    ResultAudio,
     SessionState,
 )
 
@@ -62,8 +63,11 @@ def utc_time(at_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-class JobRequest(Part, frozen=True):
-    """The body of ``POST /api/v1/jobs``."""
+class JobRequest(Part, frozen=True, forbid_unknown_fields=True):
+    """The body of ``POST /api/v1/jobs``.
+
+    Unknown fields are refused: a misspelt one would silently be a job that was not asked for.
+    """
 
     src_lang: SourceLanguage
     tgt_lang: Language
@@ -86,6 +90,8 @@ class JobRequest(Part, frozen=True):
     tenant_id: TenantIdField | None = None
     wait_ms: Annotated[int, Meta(ge=0, le=MAX_WAIT_MS)] | None = None
     """How long to wait for a slot and for the end of the job."""
+    result_audio: ResultAudio = ResultAudio.INCLUDE
+    """``omit`` leaves tts_audio out of the answer to this request; the job keeps it."""
 
     def __post_init__(self) -> None:
         normalise_languages(self, "src_lang", "tgt_lang")

@@ -116,6 +116,13 @@ class JobState(StrEnum):
     RELEASED = "RELEASED"
 
 
+class ResultAudio(StrEnum):
+    """Whether the answer to a request for a job carries the sound of its result."""
+
+    INCLUDE = "include"
+    OMIT = "omit"
+
+
 class AttemptState(StrEnum):
     """How far one attempt of a job has come; a cancelling one still holds its slot."""
 

@@ -35,6 +35,10 @@ class ClientLink(Protocol):
         """Close it: the session came to its regular end."""
         ...
 
+    def ended(self) -> None:
+        """Close it: the session was ended by order of its tenant or an operator."""
+        ...
+
     def draining(self) -> None:
         """Close it: this server is about to stop, and the client may go on at another."""
         ...

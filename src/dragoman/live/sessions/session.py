@@ -16,6 +16,7 @@ from dragoman.ids import ConnectionId, JobId
 from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import (
     AudioChunk,
+    Error,
     ServerHeartbeat,
     SessionCloseAck,
     SessionState,
@@ -374,6 +375,15 @@ class Session:
             self._tools.metrics.audio_ignored.labels("session_gone").inc(dropped)
         # A job that was just being made has left a trace of the session with dispatch.
         self._tools.dispatcher.routes.forget(self.session_id)
+
+    async def end(self) -> None:
+        """End it now, by order: the client is told and closed, and its jobs are cancelled."""
+        link = self.link
+        if link is not None:
+            says = f"Session {self.session_id} was ended by order of its tenant or an operator."
+            link.send(Error(errors.SessionClosed.code, says))
+            link.ended()
+        await self.abandon()
 
     def stop(self) -> None:
         """The server stops: nothing more becomes due."""

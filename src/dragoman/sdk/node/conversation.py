@@ -23,7 +23,7 @@ from dragoman.sdk.node.ending import Ending
 from dragoman.sdk.node.outbox import Outbox
 from dragoman.sdk.node.outcomes import cancelled
 from dragoman.sdk.node.workbench import Workbench
-from dragoman.sdk.transport import LinkClosed
+from dragoman.sdk.transport import LimitsFrames, LinkClosed
 
 _log = get_logger(__name__)
 
@@ -62,6 +62,8 @@ class Conversation:
             return Ending("the scheduler did not answer the registration")
         except LinkClosed as closed:
             return Ending(closed.reason, closed.code, self._refusal)
+        if ack.max_frame_bytes and isinstance(self._link, LimitsFrames):
+            self._link.limit(ack.max_frame_bytes)
         self._outbox.open()
         self._outbox.beat()
         self._registered(ack)

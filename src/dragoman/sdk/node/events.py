@@ -61,6 +61,22 @@ class Refused(Event, frozen=True):
     code: str
 
 
+class FunctionFailed(Event, frozen=True):
+    """The function for a job raised an error, or returned something that is no Answer."""
+
+    job_id: JobId
+    attempt_id: AttemptId
+    error: BaseException
+
+
+class ResultNotSent(Event, frozen=True):
+    """A result could not be sent as it is; the scheduler was told the reason instead."""
+
+    job_id: JobId
+    attempt_id: AttemptId
+    reason: str
+
+
 class Ended(Event, frozen=True):
     """The function for a job has ended; its result is sent as soon as there is a connection."""
 

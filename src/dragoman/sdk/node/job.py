@@ -21,6 +21,8 @@ from dragoman.live.protocol import (
     Usage,
 )
 
+_MAX_SHOWN = 100  # characters
+
 
 class Channel(Protocol):
     """How a job that runs speaks with its node."""
@@ -124,6 +126,21 @@ class JobFailed(DragomanError):
     ) -> None:
         super().__init__(message, details=details)
         self.error = ErrorInfo(code=code, message=message, retryable=retryable, details=details)
+
+
+class WrongAnswer(DragomanError):
+    """Raised for a node's function that returned something other than an Answer that fits."""
+
+    def __init__(self, message: str, *, fault: str) -> None:
+        super().__init__(message)
+        self.fault = fault
+        """What is wrong, the same for every job that it is wrong with."""
+
+
+def shortened(value: object) -> str:
+    """A value as a message shows it."""
+    shown = repr(value)
+    return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
 
 
 class ModelMissing(DragomanError):

@@ -34,6 +34,7 @@ from dragoman.sdk.node.events import Commanded, Disconnected, Event, HealthChang
 from dragoman.sdk.node.hand import Hand
 from dragoman.sdk.node.identity import Identity, recall, remember
 from dragoman.sdk.node.machine import MachineUsage, this_machine
+from dragoman.sdk.node.narration import Narrator, to_terminal
 from dragoman.sdk.node.offer import Offer, checked, languages_of, services_for
 from dragoman.sdk.node.outbox import Outbox
 from dragoman.sdk.node.outcomes import LEAVING
@@ -105,10 +106,12 @@ class Node:
             self._identity,
         )
         self._usage = usage or MachineUsage()
-        self._tell: Callable[[Event], None] = on_event or _nobody_watches
+        where = str(getattr(self._connect, "url", "the scheduler"))
+        self._narrator = Narrator(where, languages, slots, self._clock)
+        self._on_event = on_event
         self._backoff = Backoff(random or secrets.SystemRandom())
         self._hand = Hand(slots)
-        self._outbox = Outbox(self._hand, self._heartbeat)
+        self._outbox = Outbox(self._hand, self._heartbeat, self._tell)
         self._workbench = Workbench(
             self._hand, self._outbox, _work_of(work, services, self._clock), self._clock, self._tell
         )
@@ -138,13 +141,19 @@ class Node:
     def run(self) -> bool:
         """Work until SIGTERM or Ctrl-C, which lets running jobs finish; a second one does not.
 
-        True when the node left in peace. A scheduler that sends it away for good is an error.
+        What the person who runs it should know is written to the terminal: that the node is
+        connected, why it gets no jobs, and what its functions raise. True when the node left in
+        peace. A scheduler that sends it away for good is an error.
         """
+        self._narrator.say = to_terminal
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(serve_until_signalled(self))
 
     async def serve(self) -> None:
-        """Work until told to `leave`; cancelling it leaves at once."""
+        """Work until told to `leave`; cancelling it leaves at once.
+
+        What `run` writes to the terminal goes to the logger ``dragoman.node`` here.
+        """
         connected = asyncio.create_task(self._stay_connected())
         left = asyncio.create_task(self._finish_and_leave())
         try:
@@ -156,11 +165,13 @@ class Node:
                 task.cancel()
             await asyncio.gather(connected, left, return_exceptions=True)
             await self._workbench.abandon()
+            self._narrator.finish()
 
     def leave(self, reason: str | None = None) -> None:
         """Take no more jobs, finish what runs, and then let `serve` return."""
         if not self._leaving.is_set():
             self._leaving_because = reason
+            self._narrator.leaving = True
             self._leaving.set()
             self._workbench.closing = True
             self._outbox.say(NodeDrain(reason))
@@ -197,6 +208,11 @@ class Node:
             return await conversation.hold(self._offer.register(self._identity, self._hand.listed))
         finally:
             await link.close()
+
+    def _tell(self, event: Event) -> None:
+        self._narrator.tell(event)
+        if self._on_event is not None:
+            self._on_event(event)
 
     def _note_the_end(self) -> None:
         self.status = NodeHealth.OFFLINE
@@ -257,14 +273,10 @@ def _work_of(
     work: WorkFunction | None, services: Mapping[str, WorkFunction] | None, clock: Clock
 ) -> Work:
     if work is not None and services is None:
-        return as_work(work)
+        return as_work(work, "work")
     if services is not None and work is None:
         return pipeline_of(services, clock)
     raise InvalidCapabilitySchema(
         "a node needs `work`, one function for whole jobs, or `services`, one for each service:"
         " give one of the two"
     )
-
-
-def _nobody_watches(event: Event) -> None:
-    """What happens is not written down."""

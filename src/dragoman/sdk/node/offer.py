@@ -9,6 +9,7 @@ import msgspec
 
 from dragoman.errors import InvalidCapabilitySchema
 from dragoman.live.protocol import (
+    MAX_SLOTS,
     SCHEMA_VERSION,
     Device,
     Hardware,
@@ -21,7 +22,18 @@ from dragoman.live.protocol import (
     check_register,
 )
 from dragoman.sdk.node.identity import Identity
+from dragoman.sdk.parameters import languages_fault, own_words
 from dragoman.version import __version__
+
+_PARAMETERS = {
+    "max_concurrent_jobs": "slots",
+    "services": "models",
+    "languages.asr_langs": "asr",
+    "languages.semantic_langs": "semantic",
+    "languages.nmt_langs": "nmt",
+    "languages.tts_langs": "tts",
+}
+"""What a node's owner calls the fields of a registration, where that is something else."""
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,20 +71,25 @@ def checked(offer: Offer, identity: Identity) -> Offer:
         raise InvalidCapabilitySchema(
             'the node offers nothing; name the languages of at least one service, as in nmt=["en"]'
         )
-    check_register(offer.register(identity))
+    slots: object = offer.slots
+    if not isinstance(slots, int) or not 1 <= slots <= MAX_SLOTS:
+        raise InvalidCapabilitySchema(
+            f"`slots` is {slots!r}; give how many jobs the node does at once, 1 to {MAX_SLOTS}"
+        )
+    with own_words(_PARAMETERS):
+        check_register(offer.register(identity))
     return offer
 
 
 def languages_of(
     asr: Sequence[str], semantic: Sequence[str], nmt: Sequence[str], tts: Sequence[str]
 ) -> Languages:
-    """The languages of each service; a bare text is refused, it would be taken letter by letter."""
+    """The languages of each service, once each is known to be one."""
     given = {"asr": asr, "semantic": semantic, "nmt": nmt, "tts": tts}
     for name, languages in given.items():
-        if isinstance(languages, str):
-            raise InvalidCapabilitySchema(
-                f'`{name}` is the text "{languages}"; give a list, as in {name}=["{languages}"]'
-            )
+        fault = languages_fault(name, languages)
+        if fault is not None:
+            raise InvalidCapabilitySchema(fault)
     return Languages(tuple(asr), tuple(semantic), tuple(nmt), tuple(tts))
 
 

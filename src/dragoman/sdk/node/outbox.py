@@ -7,15 +7,19 @@ from collections import deque
 from collections.abc import Callable
 from typing import Final
 
-from dragoman.errors import InvalidMessage
+from dragoman.errors import InvalidMessage, PayloadTooLarge
 from dragoman.live.protocol import Message, NodeHeartbeat
 from dragoman.observability import get_logger
 from dragoman.sdk.connecting import NodeLink
+from dragoman.sdk.node.events import Event, ResultNotSent
 from dragoman.sdk.node.hand import Attempt, Hand
 from dragoman.sdk.node.outcomes import unsendable
 from dragoman.sdk.transport import LinkClosed
 
 _log = get_logger(__name__)
+
+_UNSENDABLE = (InvalidMessage, PayloadTooLarge)
+"""What a link says of a message that it cannot send, whatever the connection."""
 
 
 class _Beat:
@@ -32,9 +36,15 @@ class Outbox:
     when the messages before it have announced the attempt, or are about to, and have not ended it.
     """
 
-    def __init__(self, hand: Hand, heartbeat: Callable[[], NodeHeartbeat]) -> None:
+    def __init__(
+        self,
+        hand: Hand,
+        heartbeat: Callable[[], NodeHeartbeat],
+        tell: Callable[[Event], None],
+    ) -> None:
         self._hand = hand
         self._heartbeat = heartbeat
+        self._tell = tell
         self._queue: deque[Message | Attempt | _Beat] = deque()
         self._filled = asyncio.Event()
         self._beat_is_due = False
@@ -90,13 +100,15 @@ class Outbox:
         else:
             try:
                 await link.send(item)
-            except InvalidMessage as error:
+            except _UNSENDABLE as error:
                 _log.warning("message_not_sent", problem=error.message)
 
     async def _send_outcome(self, link: NodeLink, attempt: Attempt) -> None:
         assert attempt.outcome is not None
         try:
             await link.send(attempt.outcome)
-        except InvalidMessage as error:
-            await link.send(unsendable(attempt.listed, error))
+        except _UNSENDABLE as error:
+            listed = attempt.listed
+            self._tell(ResultNotSent(listed.job_id, listed.attempt_id, error.message))
+            await link.send(unsendable(listed, error))
         self._hand.let_go(attempt)

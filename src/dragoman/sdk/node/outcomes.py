@@ -6,7 +6,13 @@ from typing import Any
 
 import msgspec
 
-from dragoman.errors import DragomanError, JobCancelled, NodeOverloaded, NodeUnavailable
+from dragoman.errors import (
+    DragomanError,
+    JobCancelled,
+    NodeOverloaded,
+    NodeUnavailable,
+    PayloadTooLarge,
+)
 from dragoman.live.protocol import (
     ErrorInfo,
     JobResult,
@@ -15,7 +21,7 @@ from dragoman.live.protocol import (
     RunningJob,
     Timings,
 )
-from dragoman.sdk.node.job import Answer, JobFailed, ModelMissing
+from dragoman.sdk.node.job import Answer, JobFailed, ModelMissing, WrongAnswer, shortened
 
 _MAX_WORDS_OF_AN_ERROR = 500  # characters
 
@@ -33,20 +39,21 @@ def failure(listed: RunningJob, error: ErrorInfo) -> JobResult:
     return JobResult(job_id=listed.job_id, attempt_id=listed.attempt_id, success=False, error=error)
 
 
-def success(listed: RunningJob, answer: object, total_ms: float) -> JobResult:
-    """The end of an attempt that went well, if the answer is one that can be sent."""
-    if not isinstance(answer, Answer):
-        return failure(
-            listed,
-            _own_fault(f"The node's function returned {_named(answer)}; it must return an Answer."),
-        )
+def success(listed: RunningJob, answer: Answer, total_ms: float) -> JobResult:
+    """The end of an attempt that went well; WrongAnswer when its fields cannot be sent."""
     fields: dict[str, Any] = msgspec.structs.asdict(answer)
     fields["timings"] = _with_total(answer.timings, total_ms)
     fields.update(job_id=listed.job_id, attempt_id=listed.attempt_id, success=True)
     try:
         return msgspec.convert(fields, JobResult)
     except msgspec.ValidationError as error:
-        return failure(listed, _own_fault(f"The node's Answer cannot be sent: {error}."))
+        # msgspec ends with where it was, as in "- at `$.text_translated`".
+        what, _, where = str(error).partition(" - at `$.")
+        field = where.rstrip("`")
+        raise WrongAnswer(
+            f"The Answer cannot be sent: `{field}`: {what}, in {shortened(answer)}.",
+            fault=f"a wrong `{field}` in an Answer",
+        ) from None
 
 
 def raised(listed: RunningJob, error: BaseException) -> JobResult | ModelNotAvailable:
@@ -64,24 +71,27 @@ def raised(listed: RunningJob, error: BaseException) -> JobResult | ModelNotAvai
         result = failure(listed, error.error)
         return result if _is_valid(result) else failure(listed, _own_fault(error.message))
     if isinstance(error, DragomanError):
-        return failure(listed, ErrorInfo(error.code, error.message))
-    return failure(listed, _own_fault(f"The node's function failed: {_named(error)}: {error}"))
+        return failure(listed, ErrorInfo(error.code, _readable(error.message)))
+    says = f"The node's function failed: {type(error).__name__}: {error}"
+    return failure(listed, _own_fault(says))
 
 
 def unsendable(listed: RunningJob, error: DragomanError) -> JobResult:
     """What is sent instead of an outcome that cannot be written."""
     # The words of the error are its own, and not those that could not be written.
+    if isinstance(error, PayloadTooLarge):
+        # Another node would make the same result, and could not send it either.
+        return failure(listed, ErrorInfo(error.code, error.message, retryable=False))
     return failure(listed, _own_fault(error.message))
 
 
 def _own_fault(message: str) -> ErrorInfo:
-    # Exceptions quote anything, also text that cannot be sent.
-    readable = message[:_MAX_WORDS_OF_AN_ERROR].encode(errors="replace").decode()
-    return ErrorInfo(DragomanError.code, readable)
+    return ErrorInfo(DragomanError.code, _readable(message))
 
 
-def _named(thing: object) -> str:
-    return type(thing).__name__
+def _readable(message: str) -> str:
+    """The message, cut short; exceptions quote anything, also text that cannot be sent."""
+    return message[:_MAX_WORDS_OF_AN_ERROR].encode(errors="replace").decode()
 
 
 def _with_total(timings: Timings | None, total_ms: float) -> Timings:

@@ -10,7 +10,7 @@ import msgspec
 from dragoman.clock import Clock
 from dragoman.errors import InvalidCapabilitySchema
 from dragoman.live.protocol import STAGES, ServiceType, Timings, Usage
-from dragoman.sdk.node.job import Answer, Job, JobFailed, ModelMissing
+from dragoman.sdk.node.job import Answer, Job, ModelMissing
 from dragoman.sdk.node.work import Work, WorkFunction, as_work
 
 _TIMED = frozenset(kind for kind in ServiceType if f"{kind}_ms" in Timings.__struct_fields__)
@@ -29,7 +29,10 @@ def pipeline_of(functions: Mapping[str, WorkFunction], clock: Clock) -> Work:
             f"`services` names {', '.join(sorted(unknown))}, which is no service; there are"
             f" {', '.join(ServiceType)}"
         )
-    stages = {ServiceType(name): as_work(function) for name, function in functions.items()}
+    stages = {
+        ServiceType(name): as_work(function, f'services["{name}"]')
+        for name, function in functions.items()
+    }
 
     async def work(job: Job) -> Answer:
         answer = Answer()
@@ -43,20 +46,15 @@ def pipeline_of(functions: Mapping[str, WorkFunction], clock: Clock) -> Work:
             added = await stages[kind](job)
             if kind in _TIMED:
                 times_ms[f"{kind}_ms"] = (clock.monotonic() - started_at) * 1000
-            answer = _merge(answer, added, kind)
+            answer = _merge(answer, added)
             job = _onward(job, added, kind)
         return msgspec.structs.replace(answer, timings=Timings(**times_ms))
 
     return work
 
 
-def _merge(answer: Answer, added: object, kind: ServiceType) -> Answer:
+def _merge(answer: Answer, added: Answer) -> Answer:
     """What is known so far, with what a service added to it; usage adds up."""
-    if not isinstance(added, Answer):
-        raise JobFailed(
-            "INTERNAL_ERROR",
-            f"The {kind} function returned {type(added).__name__}; it must return an Answer.",
-        )
     fields: dict[str, Any] = {
         name: value
         for name, value in msgspec.structs.asdict(added).items()

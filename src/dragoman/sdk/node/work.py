@@ -8,7 +8,8 @@ import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias, cast
 
-from dragoman.sdk.node.job import Answer, Job
+from dragoman.errors import InvalidCapabilitySchema
+from dragoman.sdk.node.job import Answer, Job, WrongAnswer, shortened
 
 WorkFunction: TypeAlias = Callable[[Job], Awaitable[Answer]] | Callable[[Job], Answer]
 """What a node owner writes."""
@@ -16,17 +17,47 @@ WorkFunction: TypeAlias = Callable[[Job], Awaitable[Answer]] | Callable[[Job], A
 Work: TypeAlias = Callable[[Job], Coroutine[Any, Any, Answer]]
 
 
-def as_work(function: WorkFunction) -> Work:
-    """The function itself when it is async; otherwise one that runs it in a thread."""
+def as_work(function: WorkFunction, parameter: str) -> Work:
+    """The function as something to await: an async one as it is, another one in a thread.
+
+    `parameter` is where the caller gave the function, for the error when it is none.
+    """
+    if not callable(function):
+        raise InvalidCapabilitySchema(
+            f"`{parameter}` is {type(function).__name__} {shortened(function)}; give a function"
+            " that takes a Job and returns an Answer"
+        )
     call = getattr(function, "__call__", None)  # noqa: B004 - an object may be callable, and async
     if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call):
-        return cast(Work, function)
+        running = cast(Work, function)
+
+        async def work(job: Job) -> Answer:
+            return checked_answer(await running(job), function)
+
+        return work
     plain = cast(Callable[[Job], Answer], function)
 
     async def in_a_thread(job: Job) -> Answer:
-        return await _run_in_thread(plain, job)
+        returned: object = await _run_in_thread(plain, job)
+        # Such as a lambda around an async function: the thread only made the coroutine.
+        if inspect.isawaitable(returned):
+            returned = await returned
+        return checked_answer(returned, function)
 
     return in_a_thread
+
+
+def checked_answer(returned: object, function: object) -> Answer:
+    """What a function returned, if that is an Answer."""
+    if isinstance(returned, Answer):
+        return returned
+    name = getattr(function, "__name__", type(function).__name__)
+    what = "None" if returned is None else f"{type(returned).__name__} {shortened(returned)}"
+    raise WrongAnswer(
+        f"{name} returned {what}; it must return an Answer, as in"
+        " `return Answer(text_translated=...)`.",
+        fault=f"{type(returned).__name__} returned by {name}",
+    )
 
 
 async def _run_in_thread(function: Callable[[Job], Answer], job: Job) -> Answer:

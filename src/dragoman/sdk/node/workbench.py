@@ -8,7 +8,6 @@ from collections.abc import Callable
 from functools import partial
 
 from dragoman.clock import Clock
-from dragoman.errors import DragomanError
 from dragoman.live.protocol import (
     ErrorInfo,
     JobAck,
@@ -18,15 +17,12 @@ from dragoman.live.protocol import (
     JobStarted,
     RunningJob,
 )
-from dragoman.observability import get_logger
-from dragoman.sdk.node.events import Accepted, Ended, Event, Refused
+from dragoman.sdk.node.events import Accepted, Ended, Event, FunctionFailed, Refused
 from dragoman.sdk.node.hand import Attempt, Hand, Outcome
-from dragoman.sdk.node.job import Answer, ModelMissing, job_from
+from dragoman.sdk.node.job import Answer, ModelMissing, WrongAnswer, job_from
 from dragoman.sdk.node.outbox import Outbox
 from dragoman.sdk.node.outcomes import LEAVING, OVERLOADED, failure, raised, success
 from dragoman.sdk.node.work import Work
-
-_log = get_logger(__name__)
 
 _ABANDON_SECONDS = 1.0
 """What a cancelled function gets to tidy up in when the node leaves at once."""
@@ -134,9 +130,11 @@ class Workbench:
             return failure(attempt.listed, LEAVING)
         if error is None:
             total_ms = (self._clock.monotonic() - attempt.started_at) * 1000
-            return success(attempt.listed, task.result(), total_ms)
-        if not isinstance(error, DragomanError):
-            _log.error("function_failed", job_id=attempt.listed.job_id, error=type(error).__name__)
+            try:
+                return success(attempt.listed, task.result(), total_ms)
+            except WrongAnswer as wrong:
+                error = wrong
+        self._tell(FunctionFailed(attempt.listed.job_id, attempt.listed.attempt_id, error))
         return raised(attempt.listed, error)
 
 

@@ -11,7 +11,7 @@ from typing import Self, Unpack
 import msgspec
 
 from dragoman.clock import SystemClock
-from dragoman.errors import InvalidSession, RateLimited, SessionClosed
+from dragoman.errors import InvalidMessage, InvalidSession, RateLimited, SessionClosed
 from dragoman.ids import RequestId, SessionId
 from dragoman.live.protocol import (
     FROM_CLIENT,
@@ -25,6 +25,7 @@ from dragoman.live.protocol import (
     encode,
 )
 from dragoman.sdk.connecting import SessionConnect, WebSocketSessionConnect
+from dragoman.sdk.parameters import language_fault, own_words
 from dragoman.sdk.session.chunks import pieces
 from dragoman.sdk.session.conversation import Conversation
 from dragoman.sdk.session.dialogue import Dialogue
@@ -322,10 +323,15 @@ class SessionClient:
 
 def _checked(utterance: Utterance) -> Utterance:
     """The utterance, checked as the scheduler will, so that a mistake is told where it is made."""
-    frame = encode(utterance, SubProtocol.MSGPACK)
-    read = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
-    assert isinstance(read, Utterance)
-    check_utterance(read)
+    for name, language in (("src_lang", utterance.src_lang), ("tgt_lang", utterance.tgt_lang)):
+        fault = None if language is None else language_fault(name, language)
+        if fault is not None:
+            raise InvalidMessage(fault)
+    with own_words():
+        frame = encode(utterance, SubProtocol.MSGPACK)
+        read = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
+        assert isinstance(read, Utterance)
+        check_utterance(read)
     return read
 
 

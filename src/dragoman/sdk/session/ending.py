@@ -19,6 +19,7 @@ from dragoman.live.protocol import Error
 from dragoman.sdk.transport import NO_GOODBYE
 
 TOO_MUCH = 4429
+_ENDED_BY_ORDER = 1008
 
 
 class Ending(msgspec.Struct, frozen=True):
@@ -56,12 +57,15 @@ def final_error(ending: Ending, *, was_open: bool) -> DragomanError | None:
     cause = FINAL_CODES.get(ending.code)
     if cause is None and ending.code == TOO_MUCH and not was_open:
         cause = RateLimited  # a scheduler that has no room for a session has none at once either
+    remedy = None
+    if cause is None and ending.code == _ENDED_BY_ORDER and was_open:
+        cause, remedy = SessionClosed, "open a new one"
     if cause is None:
         return None
     refusal = ending.refusal
     happened = (refusal.message if refusal else ending.reason) or f"closed with {ending.code}"
     return cause(
-        f"The scheduler ended the session: {happened.rstrip('.')}; {_REMEDIES[cause]}.",
+        f"The scheduler ended the session: {happened.rstrip('.')}; {remedy or _REMEDIES[cause]}.",
         details=(refusal.details if refusal else None) or {},
         retry_after_ms=refusal.retry_after_ms if refusal else None,
     )

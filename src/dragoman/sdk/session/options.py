@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
-from typing import Literal, TypedDict
+from typing import Any, Literal, TypedDict, get_args
 
 import msgspec
 
 from dragoman.clock import Clock
+from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import (
     FROM_CLIENT,
     Mode,
@@ -17,6 +18,7 @@ from dragoman.live.protocol import (
     SubProtocol,
     check_session_init,
 )
+from dragoman.sdk.parameters import language_fault, languages_fault, own_words, refuse_unknown
 from dragoman.sdk.session.events import SessionEvent
 from dragoman.version import __version__
 
@@ -83,12 +85,45 @@ _SAID = (
 
 def opening(options: SessionOptions) -> SessionInit:
     """The message that opens the session; InvalidMessage when it makes no sense."""
+    refuse_unknown(options.keys(), SessionOptions.__annotations__, "a session")
+    fault = next(_faults(options), None)
+    if fault is not None:
+        raise InvalidMessage(fault)
     said = {name: value for name, value in options.items() if name in _SAID}
     if "lang_a" in said or "lang_b" in said:
         said["mode"] = Mode.TWO_WAY_AUTO
     # The decoder of the other side knows what each field may hold, and says so in words.
     frame = msgspec.msgpack.encode({"type": "session_init", "client_version": __version__, **said})
-    init = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
-    assert isinstance(init, SessionInit)
-    check_session_init(init)
+    with own_words():
+        init = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
+        assert isinstance(init, SessionInit)
+        check_session_init(init)
     return init
+
+
+def _faults(options: SessionOptions) -> Iterator[str]:
+    """What is wrong with options one by one, where the scheduler could not say it as well."""
+    given: Mapping[str, Any] = options
+    for name in ("src_lang", "tgt_lang", "lang_a", "lang_b"):
+        if name in given:
+            fault = language_fault(name, given[name], may_be_auto=name == "src_lang")
+            if fault is not None:
+                yield fault
+    for name in ("tgt_langs", "auto_langs"):
+        if name in given:
+            fault = languages_fault(name, given[name])
+            if fault is not None:
+                yield fault
+    if isinstance(given.get("features"), str):
+        yield f"`features` is the text {given['features']!r}; give a list"
+    for name in ("chunk_ms", "max_in_flight", "keep_bytes"):
+        value = given.get(name, 1)
+        if not isinstance(value, int) or value < 1:
+            yield f"`{name}` is {value!r}; give a number from 1 on"
+    wait = given.get("reconnect_seconds", 0)
+    if not isinstance(wait, int | float) or not wait >= 0:
+        yield f"`reconnect_seconds` is {wait!r}; give a number of seconds, 0 or more"
+    if given.get("if_gone", "raise") not in get_args(IfGone):
+        yield f"`if_gone` is {given['if_gone']!r}; it is one of {', '.join(get_args(IfGone))}"
+    if not callable(given.get("on_event", _faults)):
+        yield f"`on_event` is {given['on_event']!r}; give a function that takes an event"

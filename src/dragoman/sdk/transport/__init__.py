@@ -2,7 +2,14 @@
 
 from dragoman.sdk.transport.backoff import Backoff
 from dragoman.sdk.transport.doors import CLIENT_DOOR, NODE_DOOR, Door, door_url
-from dragoman.sdk.transport.link import NO_GOODBYE, Connect, Link, LinkClosed, Unreachable
+from dragoman.sdk.transport.link import (
+    NO_GOODBYE,
+    Connect,
+    LimitsFrames,
+    Link,
+    LinkClosed,
+    Unreachable,
+)
 from dragoman.sdk.transport.memory import MemoryDoorConnect, MemoryLink
 from dragoman.sdk.transport.websocket import WebSocketDoorConnect, WebSocketLink
 
@@ -13,6 +20,7 @@ __all__ = [
     "Backoff",
     "Connect",
     "Door",
+    "LimitsFrames",
     "Link",
     "LinkClosed",
     "MemoryDoorConnect",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
+from dragoman.errors import PayloadTooLarge
 from dragoman.live.protocol import Message
 
 M_co = TypeVar("M_co", covariant=True)
@@ -19,6 +20,18 @@ class LinkClosed(ConnectionError):
         super().__init__(f"the connection was closed: {code} {reason}".rstrip())
         self.code = code
         self.reason = reason
+
+
+def check_frame(frame: bytes | str, max_frame_bytes: int | None) -> None:
+    """Refuse a frame that the other side would close the connection over."""
+    if max_frame_bytes is None or len(frame) * 4 <= max_frame_bytes:
+        return  # a character of text takes at most four bytes
+    size = len(frame.encode()) if isinstance(frame, str) else len(frame)
+    if size > max_frame_bytes:
+        raise PayloadTooLarge(
+            f"the message takes {size} bytes, and the scheduler reads at most {max_frame_bytes} in"
+            " a frame; send less, or raise limits.max_frame_bytes of the scheduler"
+        )
 
 
 class Unreachable(ConnectionError):
@@ -38,6 +51,15 @@ class Link(Protocol[M_co]):
 
     async def close(self) -> None:
         """Say goodbye; closing again changes nothing."""
+        ...
+
+
+@runtime_checkable
+class LimitsFrames(Protocol):
+    """A link that can keep to the largest frame that the scheduler reads."""
+
+    def limit(self, max_frame_bytes: int) -> None:
+        """From now on `send` refuses a message that takes more, with PayloadTooLarge."""
         ...
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from dragoman.live.protocol import Message, SubProtocol
+from dragoman.live.protocol import Message, SubProtocol, encode
 from dragoman.sdk.transport.doors import Door
-from dragoman.sdk.transport.link import LinkClosed
+from dragoman.sdk.transport.link import LinkClosed, check_frame
 
 if TYPE_CHECKING:
     # In earnest, one does without the gateway, and without the server it brings along.
@@ -56,10 +56,16 @@ class MemoryLink(Generic[M]):
 
         self.client = client
         self._closed = ConnectionClosed
+        self._max_frame_bytes: int | None = None
+
+    def limit(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
 
     async def send(self, message: Message) -> None:
+        frame = encode(message, self.client.sub)
+        check_frame(frame, self._max_frame_bytes)
         try:
-            await self.client.send(message)
+            await self.client.send_frame(frame)
         except self._closed as closed:
             raise LinkClosed(closed.code, closed.reason) from closed
 

@@ -11,7 +11,7 @@ from websockets.typing import Subprotocol
 from dragoman.errors import SettingsError
 from dragoman.live.protocol import Decoder, Message, SubProtocol, encode
 from dragoman.sdk.transport.doors import Door, door_url
-from dragoman.sdk.transport.link import LinkClosed, Unreachable
+from dragoman.sdk.transport.link import LinkClosed, Unreachable, check_frame
 
 M = TypeVar("M", bound=Message)
 
@@ -61,9 +61,14 @@ class WebSocketLink(Generic[M]):
         self._decoder = decoder
         # A server that picks no sub-protocol speaks JSON.
         self._sub = SubProtocol(socket.subprotocol) if socket.subprotocol else SubProtocol.JSON
+        self._max_frame_bytes: int | None = None
+
+    def limit(self, max_frame_bytes: int) -> None:
+        self._max_frame_bytes = max_frame_bytes
 
     async def send(self, message: Message) -> None:
         frame = encode(message, self._sub)
+        check_frame(frame, self._max_frame_bytes)
         try:
             await self._socket.send(frame)
         except ConnectionClosed as closed:

@@ -1,0 +1,185 @@
+"""``dragoman nodes``: the fleet from the terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from dragoman.cli.server_client import (
+    DataDirOption,
+    ServerClient,
+    TokenOption,
+    UrlOption,
+    with_server,
+)
+from dragoman.cli.showing import JsonOption, print_facts, print_json, print_table
+
+app = typer.Typer(
+    name="nodes", help="Look at the fleet; drain, resume and shut down nodes.", no_args_is_help=True
+)
+
+View = dict[str, Any]
+"""An object as the server sends it: a newer server may say more than this program knows."""
+
+_POOLS_SHOWN = 20
+
+NodeArgument = Annotated[str, typer.Argument(metavar="ID", help="The node's id.")]
+ReasonOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Why; the node and the log are told.")
+]
+
+
+@app.command("list")
+def list_command(
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Show every node: how it is, its slots, and how many language pairs it serves."""
+
+    async def work(server: ServerClient) -> list[View]:
+        return [node async for node in server.pages(View, "/nodes")]
+
+    nodes = with_server(work, url, data_dir, token)
+    if as_json:
+        print_json(nodes)
+        return
+    print_table(
+        ("node", "status", "used", "slots", "pools", "cell", "last seen", "instance", "reason"),
+        (
+            (
+                node["node_id"],
+                node["status"],
+                node["slots"]["used"],
+                node["slots"]["total"],
+                node.get("pools_total", len(node["pools"])),
+                node["cell"],
+                node["last_seen"],
+                node["instance_id"],
+                node.get("reason"),
+            )
+            for node in nodes
+        ),
+        empty="No node is known; `dragoman node --url ...` starts one.",
+    )
+
+
+@app.command("show")
+def show_command(
+    node_id: NodeArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Show all that is known of a node."""
+    _ask("GET", node_id, "", None, as_json, (url, data_dir, token))
+
+
+@app.command("drain")
+def drain_command(
+    node_id: NodeArgument,
+    reason: ReasonOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Give a node no more jobs, also after it reconnects; those that it runs go on."""
+    _ask("POST", node_id, "/drain", reason, as_json, (url, data_dir, token))
+
+
+@app.command("resume")
+def resume_command(
+    node_id: NodeArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Undo a drain."""
+    _ask("POST", node_id, "/resume", None, as_json, (url, data_dir, token))
+
+
+@app.command("shutdown")
+def shutdown_command(
+    node_id: NodeArgument,
+    reason: ReasonOption = None,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Have a node finish its jobs and end its process."""
+    _ask("POST", node_id, "/shutdown", reason, as_json, (url, data_dir, token))
+
+
+def _ask(
+    method: str,
+    node_id: str,
+    action: str,
+    reason: str | None,
+    as_json: bool,
+    way: tuple[Any, Any, Any],
+) -> None:
+    """Ask something of a node, and show it as it is then."""
+    body = {} if reason is None else {"json": {"reason": reason}}
+    path = f"/nodes/{quote(node_id, safe='')}{action}"
+
+    async def work(server: ServerClient) -> View:
+        return await server.ask(View, method, path, **body)
+
+    node = with_server(work, *way)
+    if as_json:
+        print_json(node)
+    else:
+        print_facts(_facts(node))
+
+
+def _facts(node: View) -> list[tuple[str, object]]:
+    slots = node["slots"]
+    languages = {
+        stage.removesuffix("_langs"): " ".join(tags)
+        for stage, tags in node["languages"].items()
+        if tags
+    }
+    services = (f"{one['service_id']} ({one['type']}, {one['status']})" for one in node["services"])
+    marks = (
+        f"{mark['service_id']} until {mark['expires_at']}: {mark['reason']}"
+        for mark in node["marks"]
+    )
+    return [
+        ("node", node["node_id"]),
+        ("status", node["status"]),
+        ("reason", node.get("reason")),
+        ("slots", f"{slots['used']} of {slots['total']} used"),
+        *((f"{stage} languages", tags) for stage, tags in languages.items()),
+        ("pools", _pools(node)),
+        ("services", ", ".join(services)),
+        ("features", " ".join(node["features"])),
+        ("resources", _resources(node.get("resources"))),
+        ("left alone", "; ".join(marks)),
+        ("cell", node["cell"]),
+        ("last seen", node["last_seen"]),
+        ("instance", node["instance_id"]),
+    ]
+
+
+def _pools(node: View) -> str:
+    """The first of the language pairs, and how many there are besides them."""
+    pools = node["pools"]
+    shown = [pool["pair"] if isinstance(pool, dict) else str(pool) for pool in pools[:_POOLS_SHOWN]]
+    more = len(pools) - len(shown)
+    return " ".join([*shown, f"and {more} more"] if more > 0 else shown)
+
+
+def _resources(resources: View | None) -> str:
+    """How busy each resource is, and which of them leaves the node out."""
+    return ", ".join(
+        f"{name} {found['mean_percent']:g} %"
+        + (f" (over {found['threshold_percent']:g} %)" if found["over"] else "")
+        for name, found in (resources or {}).items()
+    )

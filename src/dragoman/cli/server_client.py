@@ -1,0 +1,165 @@
+"""A running server, as commands ask it: which one is meant, and how it is asked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import httpx
+import msgspec
+import typer
+
+from dragoman.api import find_server
+from dragoman.errors import (
+    BY_CODE,
+    DependencyDown,
+    DragomanError,
+    InternalError,
+    NotFound,
+    SettingsError,
+    Unauthorized,
+)
+from dragoman.live.protocol import ListPage
+from dragoman.observability import configure_logging
+from dragoman.settings import load_settings
+
+DEFAULT_URL = "http://127.0.0.1:8080"
+TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
+
+UrlOption = Annotated[
+    str | None,
+    typer.Option(
+        "--url",
+        metavar="URL",
+        help="The server; of a cluster, any instance.  [default: the one that runs on the data "
+        f"folder, or {DEFAULT_URL}]",
+    ),
+]
+DataDirOption = Annotated[
+    Path | None,
+    typer.Option("--data-dir", metavar="DIR", help="Ask the server that runs on this folder."),
+]
+TokenOption = Annotated[
+    str | None,
+    typer.Option(
+        "--token", metavar="KEY", envvar=TOKEN_VARIABLE, help="A key, where the server wants one."
+    ),
+]
+
+_ANSWER_SECONDS = 30.0
+_PAGE = 1000
+
+View = TypeVar("View")
+Result = TypeVar("Result")
+
+
+class ServerClient:
+    """Asks a running server; refusals are raised as the errors they were."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self._url = url
+        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+        self._http = httpx.AsyncClient(
+            base_url=f"{url.rstrip('/')}/api/v1", headers=headers, timeout=_ANSWER_SECONDS
+        )
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def ask(self, kind: type[View], method: str, path: str, **request: Any) -> View:
+        """What the server answers."""
+        try:
+            answer = await self._http.request(method, path, **request)
+        except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            raise SettingsError(
+                f"--url {self._url} is no address of a server; write http:// or https://, its name "
+                "and its port."
+            ) from error
+        except httpx.TransportError as error:
+            raise DependencyDown(
+                f"No server answers at {self._url} ({type(error).__name__}); is it running? Name "
+                "another with --url or --data-dir."
+            ) from error
+        if answer.is_error:
+            raise _problem_in(answer)
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except msgspec.MsgspecError:
+            raise DependencyDown(
+                f"What answers at {self._url} is no Dragoman server of this version."
+            ) from None
+
+    async def pages(
+        self, kind: type[View], path: str, *, most: int | None = None, **params: str
+    ) -> AsyncIterator[View]:
+        """The items of a list, page after page."""
+        cursor: str | None = None
+        left = most
+        while left is None or left > 0:
+            size = _PAGE if left is None else min(left, _PAGE)
+            query = {**params, "limit": str(size)} | ({} if cursor is None else {"cursor": cursor})
+            page = await self.ask(ListPage[kind], "GET", path, params=query)  # type: ignore[valid-type]
+            for item in page.items:
+                yield item
+            left = None if left is None else left - len(page.items)
+            cursor = page.next
+            if cursor is None:
+                return
+
+
+def with_server(
+    work: Callable[[ServerClient], Awaitable[Result]],
+    url: str | None,
+    data_dir: Path | None,
+    token: str | None,
+) -> Result:
+    """Do something with the server that is meant, on an event loop of its own."""
+    configure_logging("error", "console")
+    found = url or running_server(data_dir)
+
+    async def run() -> Result:
+        client = ServerClient(found, token)
+        try:
+            return await work(client)
+        finally:
+            await client.close()
+
+    return asyncio.run(run())
+
+
+def running_server(data_dir: Path | None) -> str:
+    """Where the server of a data folder answers; where one usually does when none was named."""
+    flags: dict[str, Any] = {"server": {"data_dir": data_dir}}
+    environ = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    folder = load_settings(None, flags, environ).settings.server.data_dir
+    running = find_server(folder)
+    if running is not None:
+        return running.url
+    if data_dir is not None:
+        raise NotFound(f"No server runs on {folder}; name an instance with --url.")
+    return DEFAULT_URL
+
+
+class _Problem(msgspec.Struct):
+    code: str
+    message: str
+
+
+class _ProblemAnswer(msgspec.Struct):
+    error: _Problem
+
+
+def _problem_in(answer: httpx.Response) -> DragomanError:
+    try:
+        problem = msgspec.json.decode(answer.content, type=_ProblemAnswer).error
+    except msgspec.DecodeError:
+        return InternalError(f"The answer was status {answer.status_code}, which says no more.")
+    if problem.code == Unauthorized.code:
+        return Unauthorized(
+            "The server wants a key, and knows none like the one it was shown; name one with "
+            "--token or DRAGOMAN_TOKEN."
+        )
+    return BY_CODE.get(problem.code, InternalError)(problem.message)
