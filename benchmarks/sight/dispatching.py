@@ -32,7 +32,7 @@ class AnsweringLink(CountingLink):
         super().__init__(number)
         self.node: Node | None = None
         self._plane = plane
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering: set[asyncio.Task[bool]] = set()
 
     def send(self, message: SchedulerToNode) -> bool:
         if isinstance(message, JobAssign) and self.node is not None:

@@ -22,6 +22,16 @@ def test_batch_work_leaves_the_headroom_free() -> None:
     play(story)
 
 
+def test_batch_work_runs_on_a_fleet_of_one_slot() -> None:
+    async def story(world: World) -> None:
+        await world.node("n", slots=1)
+        job = await world.submit("b", batch=True)
+        await job.end()
+        assert job.outcome is Outcome.SUCCESS
+
+    play(story)
+
+
 def test_live_work_takes_a_slot_over_from_batch_work() -> None:
     async def story(world: World) -> None:
         node = await world.node("n", slots=2, service=seconds(20), cancel_seconds=1)
@@ -89,7 +99,7 @@ def test_a_live_job_that_is_cancelled_while_it_waits_to_inherit_leaves_the_slot_
         await world.pass_time(2.5)
         assert await world.held() == 1, "the batch attempt has let go and nobody took its place"
 
-    play(story)
+    play(story, scheduler__selection__batch_headroom=0.5)
 
 
 def test_batch_work_is_timed_from_each_dispatch_and_waits_for_ever() -> None:

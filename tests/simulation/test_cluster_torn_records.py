@@ -5,15 +5,21 @@ from __future__ import annotations
 import asyncio
 from copy import deepcopy
 from random import Random
+from typing import Any
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.nodes import seconds
 from tests.simulation.roaming import Roamer, holders, open_roamer
 
-from dragoman.live.protocol import MissingResult
+from dragoman.live.protocol import MissingResult, Pipeline
 
 TARGETS = ("en", "zh")
+SPOKEN: dict[str, Any] = {
+    "tgt_langs": TARGETS,
+    "pipeline": Pipeline(use_nmt=True, use_tts=True),
+}
+"""A session with both targets; a target may have a node of its own, which alone speaks it."""
 
 
 class Replica:
@@ -51,7 +57,7 @@ async def lose_an_end(world: ClusterWorld) -> Roamer:
     """A client that heard an utterance end for both targets, of which the record forgot one."""
     await world.node("en", at="b", slots=9, service=seconds(0.1), tts=("en",))
     await world.node("zh", at="b", slots=9, service=seconds(0.5), tts=("zh",))
-    speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+    speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
     await speaker.say()
     await speaker.until_ended(1)
     await asyncio.sleep(0.1)
@@ -150,7 +156,9 @@ def test_a_client_that_comes_back_to_its_instance_finds_all_that_happened() -> N
 def test_open_utterances_that_were_forgotten_are_stored_with_the_next_one() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="b", slots=9, service=seconds(2))
-        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+        speaker = await open_roamer(
+            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
+        )
         replica = Replica(world)
         await speaker.say()
         await world.until(lambda: len(node.working) == 2)
@@ -169,7 +177,9 @@ def test_a_session_that_was_forgotten_as_a_whole_is_written_again() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.2))
         replica = Replica(world)
-        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+        speaker = await open_roamer(
+            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
+        )
         await speaker.say()
         await speaker.until_ended(2)
         replica.promote()
@@ -192,7 +202,9 @@ def test_a_session_that_was_forgotten_as_a_whole_is_written_again() -> None:
 def test_a_session_whose_new_owner_was_forgotten_stays_with_it() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.2))
-        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+        speaker = await open_roamer(
+            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
+        )
         await speaker.say()
         await speaker.until_ended(2)
         replica = Replica(world)
@@ -214,7 +226,9 @@ def test_a_session_whose_new_owner_was_forgotten_stays_with_it() -> None:
 def test_an_owner_that_was_forgotten_and_left_by_its_client_lets_go(grace: int) -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="c", slots=9, service=seconds(15))
-        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+        speaker = await open_roamer(
+            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
+        )
         await speaker.say()
         await world.until(lambda: len(node.working) == 2)
         replica = Replica(world)
@@ -259,7 +273,9 @@ def test_with_several_targets_nothing_stays_unheard_for_its_number() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("en", at="b", slots=9, service=seconds(0.5), tts=("en",))
         await world.node("zh", at="b", slots=9, service=seconds(0.1), tts=("zh",))
-        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+        speaker = await open_roamer(
+            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
+        )
         await speaker.say()
         await speaker.until_ended(2)
         replica = Replica(world)
@@ -329,7 +345,9 @@ def test_writes_that_are_on_their_way_meanwhile_are_lost_as_little(seed: int) ->
     async def story(world: ClusterWorld) -> None:
         await world.node("en", at="b", slots=99, service=lambda it: it.random(), tts=("en",))
         await world.node("zh", at="b", slots=99, service=lambda it: it.random(), tts=("zh",))
-        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=TARGETS)
+        speaker = await open_roamer(
+            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
+        )
         world["a"].door.seconds = 0.1
         trouble = asyncio.create_task(fail_over(world))
         for _ in range(30):

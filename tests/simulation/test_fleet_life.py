@@ -18,6 +18,7 @@ from dragoman.live.protocol import (
     NodeDrain,
     NodeError,
     NodeHealth,
+    NodeStatus,
     Outcome,
     ResourceUsage,
     RunningJob,
@@ -178,12 +179,20 @@ def test_a_fleet_without_room_refuses_a_registration() -> None:
 def test_a_busy_machine_is_left_out_without_a_change_of_health() -> None:
     async def story(world: World) -> None:
         node = await world.node("n")
-        await node.beat(ResourceUsage(cpu_percent=85.0, mem_percent=1.0))
+        await node.beat(ResourceUsage(cpu_percent=100.0, mem_percent=1.0))
         await world.pass_time(0.1)
+        assert (await world.submit("one")).refusal is None, "one busy heartbeat is no mean"
+        for _ in range(3):
+            await node.beat(ResourceUsage(cpu_percent=85.0, mem_percent=1.0))
+        await world.pass_time(2)
         assert world.health("n") is NodeHealth.READY
         refused = await world.submit("r")
         assert refused.refusal is not None
         assert refused.refusal.details["reasons"] == {"resource_threshold": 1}
+        [*_, told] = [message for message in node.heard if isinstance(message, NodeStatus)]
+        assert told.status is NodeHealth.READY
+        assert told.reason is not None
+        assert told.reason.startswith("the machine is too busy: cpu at ")
         version = world.plane.snapshots.current.version
         await node.beat(ResourceUsage(cpu_percent=99.0, mem_percent=1.0))
         await world.pass_time(0.1)

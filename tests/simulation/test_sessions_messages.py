@@ -18,6 +18,7 @@ from dragoman.live.protocol import (
     JobAssign,
     JobPartial,
     JobResult,
+    MissingResult,
     Mode,
     Pipeline,
     RunningJob,
@@ -193,6 +194,59 @@ def test_two_ways_are_one_job_on_a_node_of_both_pools_and_one_order() -> None:
         await speaker.until_ended(3)
         assert [r.utterance_index for r in speaker.results] == [0, 1, 2]
         assert [r.tgt_lang for r in speaker.results] == ["en", "zh", "en"]
+
+    play(story)
+
+
+def test_of_two_ways_an_utterance_may_say_which_one_it_goes() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", nmt=("zh-hans", "en"))
+        speaker = await open_speaker(
+            world, mode=Mode.TWO_WAY_AUTO, lang_a="zh-Hans", lang_b="en", src_lang="auto"
+        )
+        await speaker.say("from b", src_lang="EN")
+        await speaker.say("from a", src_lang="zh-hans")
+        await speaker.say("from neither", src_lang="fr")
+        await speaker.say("from either", src_lang="auto")
+        await speaker.until_ended(4)
+        assert [(told.text, told.src_lang, told.tgt_lang) for told in node.assigned] == [
+            ("from b", "EN", "zh-Hans"),
+            ("from a", "zh-Hans", "en"),
+            ("from either", "zh-Hans", "en"),
+        ]
+        assert [result.tgt_lang for result in speaker.results] == ["zh-Hans", "en", "en"]
+        (refused,) = speaker.told(Error)
+        assert (refused.code, refused.utterance_index) == ("INVALID_MESSAGE", 2)
+        assert "zh-Hans" in refused.message
+
+    play(story)
+
+
+def test_an_error_names_the_target_it_is_about() -> None:
+    async def story(world: World) -> None:
+        await world.node("n")
+        speaker = await open_speaker(world, tgt_langs=("en", "FR"))
+        await speaker.say("bonjour")
+        await speaker.until_ended(2)
+        (refused,) = speaker.told(Error)
+        assert (refused.code, refused.tgt_lang) == ("PAIR_UNSUPPORTED", "FR")
+        assert [missing.tgt_lang for missing in speaker.told(MissingResult)] == ["FR"]
+        assert [result.tgt_lang for result in speaker.results] == ["en"]
+
+    play(story)
+
+
+def test_a_target_has_one_order_however_it_is_written() -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", answer=Answer.NEVER, nmt=("zh", "EN"))
+        speaker = await open_speaker(world, tgt_lang="En")
+        await speaker.say("one")
+        await speaker.say("two", tgt_lang="eN")
+        await world.until(lambda: len(node.assigned) == 2)
+        for assign in reversed(node.assigned):
+            await answer(node, assign)
+        await speaker.until_ended(2)
+        assert [(r.utterance_index, r.tgt_lang) for r in speaker.results] == [(0, "En"), (1, "En")]
 
     play(story)
 

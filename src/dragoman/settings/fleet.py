@@ -2,10 +2,36 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
 
 from dragoman.settings.forms import HttpUrlOrEmpty
-from dragoman.settings.section import Count, Percent, Seconds, SecondsOrZero, Section
+from dragoman.settings.section import Count, PercentOrZero, Ratio, Seconds, SecondsOrZero, Section
+
+_ALL = 100
+
+ResourceName = Literal["cpu", "mem", "gpu", "gpu_mem"]
+
+DEFAULT_THRESHOLDS: Mapping[ResourceName, float] = {
+    "cpu": 85.0,
+    "mem": 85.0,
+    "gpu": 85.0,
+    "gpu_mem": 0.0,
+}
+
+
+def _all_four(value: Any) -> Any:
+    """A plain number stands for all resources; one that a table leaves out keeps its default."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if not 0 <= value <= _ALL:
+            raise ValueError(f"must be at least 0 and at most {_ALL}")
+        return dict.fromkeys(DEFAULT_THRESHOLDS, value)
+    return {**DEFAULT_THRESHOLDS, **value} if isinstance(value, Mapping) else value
+
+
+ResourceThresholds = Annotated[Mapping[ResourceName, PercentOrZero], BeforeValidator(_all_four)]
 
 
 class NodeHealthSettings(Section):
@@ -34,9 +60,18 @@ class NodeHealthSettings(Section):
     consecutive_failures: Count = Field(
         default=3, description="Bad heartbeats in a row that set a node aside."
     )
-    resource_threshold_percent: Percent = Field(
-        default=85,
-        description="Use of processor, graphics or memory at which a node gets no more jobs.",
+    resource_threshold_percent: ResourceThresholds = Field(
+        default=DEFAULT_THRESHOLDS,
+        description="Mean use of each resource over the last three heartbeats at which a node "
+        "gets no more jobs, in percent; 0: never. A plain number sets all four.",
+    )
+    breaker_failures: Ratio = Field(
+        default=0.6,
+        description="Share of a node's last jobs that failed or timed out at which it is tried "
+        "with one job at a time; 0: never.",
+    )
+    breaker_window: Count = Field(
+        default=10, description="Over how many of a node's last jobs that share is taken."
     )
     forget_offline_seconds: Seconds = Field(
         default=3600, description="How long an offline node is remembered, in seconds."

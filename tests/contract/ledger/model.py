@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import floor
 
 from dragoman.live.ledger import Ending, Owner
 from dragoman.live.protocol import AttemptState, JobClass, Outcome
@@ -137,7 +138,7 @@ class Model:
     def leaves_headroom(self, seats: Iterable[Seat], headroom: float) -> bool:
         seats = list(seats)
         free = sum(seat.slots - len(seat.held) for seat in seats if seat.takes(self.now))
-        return free - 1 >= headroom * sum(seat.slots for seat in seats)
+        return free - 1 >= floor(headroom * sum(seat.slots for seat in seats))
 
     def victims(self, seats: Iterable[Seat], max_preemptions: int) -> set[str]:
         return {

@@ -281,6 +281,17 @@ def test_without_headroom_batch_takes_the_last_slot(bench: Bench) -> None:
     assert bench.dispatch(node, job_class=JobClass.BATCH, headroom=0.0).node_id == node.node_id
 
 
+@pytest.mark.parametrize(
+    ("slots", "granted"), [(1, 1), (2, 2), (3, 3), (4, 3), (7, 6), (8, 6)], ids=str
+)
+def test_the_headroom_is_rounded_down(bench: Bench, slots: int, granted: int) -> None:
+    node = bench.join("n-1", slots=slots)
+    for _ in range(granted):
+        bench.dispatch(node, job_class=JobClass.BATCH, headroom=0.25)
+    ask = bench.ask(bench.new_job(), node, job_class=JobClass.BATCH, headroom=0.25)
+    assert bench(bench.ledger.reserve(ask)) == Full(headroom=granted < slots)
+
+
 def test_the_headroom_is_counted_over_the_candidates_given(bench: Bench) -> None:
     candidate, other = bench.join("n-1", slots=2), bench.join("n-2", slots=8)
     bench.dispatch(candidate, job_class=JobClass.BATCH, headroom=0.5)

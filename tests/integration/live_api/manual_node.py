@@ -114,11 +114,16 @@ class ManualNode(Socket):
         node_id: str | None = None,
         key: str | None = None,
         binary: bool = False,
+        by_stage: Body | None = None,
         **fields: Any,
     ) -> None:
+        """Every stage knows the languages, unless by_stage says otherwise."""
         super().__init__(server, key, binary=binary)
         self.node_id = node_id or f"manual-{next(_numbers)}"
-        self.say(**registration(self.node_id, languages, max_concurrent_jobs=slots, **fields))
+        said = registration(self.node_id, languages, max_concurrent_jobs=slots, **fields)
+        if by_stage is not None:
+            said["languages"] = by_stage
+        self.say(**said)
         self.ack = self.wait_for("node_register_ack")
         self.beat()
         if self.ack["status"] == "registering":

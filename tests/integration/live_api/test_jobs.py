@@ -80,10 +80,10 @@ def test_text_is_neither_heard_nor_translated_into_its_own_language(
     server: ServerProcess, caller: Caller, pair: Pair
 ) -> None:
     with ManualNode(server, pair) as node:
-        caller.ask((pair[0], pair[0]))
+        caller.ask((pair[0], pair[0].upper()))
         pipeline = node.take()["pipeline"]
 
-    assert [stage for stage, used in pipeline.items() if used] == ["use_tts"]
+    assert [stage for stage, used in pipeline.items() if used] == []
 
 
 def test_whoever_waits_gets_the_result(server: ServerProcess, caller: Caller, pair: Pair) -> None:
@@ -277,6 +277,21 @@ def test_a_job_can_be_explained(server: ServerProcess, caller: Caller, pair: Pai
     assert attempt["snapshot_version"] > 0
     assert node.ack["cell"] in attempt["shards_tried"]
     assert monolingual.node_id in attempt["reasons"]["pair_unsupported"]["nodes"]
+
+
+def test_a_job_in_line_is_explained_too(server: ServerProcess, caller: Caller, pair: Pair) -> None:
+    with ManualNode(server, pair):
+        caller.ask(pair)
+        waiting = [
+            caller.ask(pair, request_id=f"{pair[0]}-{number}", **{"class": "batch"}).json()
+            for number in range(2)
+        ]
+        explained = [caller.get(f"/jobs/{job['job_id']}/explain") for job in waiting]
+
+    assert [answer.status_code for answer in explained] == [200, 200]
+    for answer in explained:
+        line = answer.json()["waiting"]
+        assert (line["pool"], line["in_line"]) == (":".join(pair), 2)
 
 
 def test_what_is_not_there_is_not_found(caller: Caller) -> None:

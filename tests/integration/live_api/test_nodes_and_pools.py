@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.integration.live_api.manual_node import Caller, ManualNode, problem
 from tests.integration.serve.server_process import ServerProcess, eventually
 
@@ -22,7 +24,16 @@ def test_a_node_is_shown_with_its_slots_and_pools(
     assert view["node_id"] == node.node_id
     assert view["status"] == "ready"
     assert view["slots"] == {"total": 3, "used": 1, "free": 2}
-    assert view["pools"] == sorted(f"{source}:{target}" for source in pair for target in pair)
+    assert view["pools"] == [
+        {
+            "pair": f"{source}:{target}",
+            "kinds": ["speech_to_speech", "speech_to_text", "text_to_speech", "text_to_text"],
+        }
+        for source in sorted(pair)
+        for target in sorted(pair)
+    ]
+    assert view["pools_total"] == node.ack["pools"] == 16
+    assert view["reason"] is None
     assert view["cell"] == node.ack["cell"]
     assert [service["type"] for service in view["services"]] == ["asr", "nmt", "tts"]
     assert view["languages"]["tts_langs"] == list(pair)
@@ -30,6 +41,79 @@ def test_a_node_is_shown_with_its_slots_and_pools(
     assert view["marks"] == []
     assert view["last_seen"].endswith("Z")
     assert view["instance_id"] == server.record["instance_id"]
+
+
+def test_a_node_shows_how_busy_its_machine_is_and_whether_that_leaves_it_out(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    with ManualNode(server, pair) as node:
+
+        def resources() -> Any:
+            return caller.get(f"/nodes/{node.node_id}").json()["resources"]
+
+        for cpu_percent in (60, 90, 90):
+            node.say(
+                type="node_heartbeat",
+                resource_usage={"cpu_percent": cpu_percent, "mem_percent": 99},
+                running=[],
+            )
+        eventually(lambda: resources().get("cpu", {}).get("mean_percent") == 80, "three came")
+        view = caller.get(f"/nodes/{node.node_id}").json()
+
+    assert view["resources"] == {
+        "cpu": {"mean_percent": 80.0, "threshold_percent": 85.0, "over": False},
+        "mem": {"mean_percent": 99.0, "threshold_percent": 85.0, "over": True},
+    }
+    assert view["status"] == "ready"
+    assert view["reason"] == "the machine is too busy: mem at 99 % over the last heartbeats"
+
+
+def test_a_node_whose_jobs_fail_says_why_it_gets_one_at_a_time(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    with ManualNode(server, pair, slots=4) as node:
+        while caller.get(f"/nodes/{node.node_id}").json()["status"] == "ready":
+            assert caller.ask(pair).status_code == 201
+            for _ in range(3):
+                node.fail(node.take(), "BROKEN")
+        told = node.wait_for("node_status", status="degraded")
+        view = caller.get(f"/nodes/{node.node_id}").json()
+        assert view["reason"] == told["reason"]
+        assert "6 of its last 6 jobs failed or timed out" in view["reason"]
+
+        trial = caller.ask(pair).json()
+        assert problem(caller.ask(pair)) == (429, "NO_CAPACITY")
+        node.succeed(node.take())
+        eventually(lambda: status_of(caller, node) == "ready", "a success ends the trial")
+        assert caller.job(trial["job_id"])["outcome"] == "success"
+
+
+def test_a_node_in_no_pool_is_told_so(server: ServerProcess, caller: Caller) -> None:
+    languages = {"asr_langs": [], "semantic_langs": ["en"], "nmt_langs": [], "tts_langs": []}
+    with ManualNode(server, (), by_stage=languages) as node:
+        view = caller.get(f"/nodes/{node.node_id}").json()
+
+    assert node.ack["pools"] == 0
+    assert (view["pools"], view["pools_total"]) == ([], 0)
+    assert view["reason"].startswith("in no pool: it lists only semantic_langs;")
+    assert "node_in_no_pool" in server.log
+
+
+def test_languages_are_shown_as_they_were_sent(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    shouted = (pair[0].upper(), pair[1].upper())
+    with ManualNode(server, shouted) as node:
+        answer = caller.ask(pair)
+        job = node.take()
+        node.succeed(job)
+        view = caller.get(f"/nodes/{node.node_id}").json()
+        pools = [pool["pair"] for pool in caller.get("/pools", limit=1000).json()["items"]]
+
+    assert (job["src_lang"], job["tgt_lang"]) == pair
+    assert (answer.json()["src_lang"], answer.json()["tgt_lang"]) == pair
+    assert view["languages"]["nmt_langs"] == list(shouted)
+    assert ":".join(shouted) in pools
 
 
 def test_a_node_that_left_is_offline(server: ServerProcess, caller: Caller, pair: Pair) -> None:

@@ -22,6 +22,41 @@ def test_a_pair_that_nobody_serves(server: ServerProcess, caller: Caller, pair: 
         assert caller.get(f"/jobs/{job_id}/explain").json()["attempts"][0]["chosen"] is None
 
 
+def test_a_pair_that_only_a_relative_serves(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    with ManualNode(server, pair):
+        answer = caller.ask((f"{pair[0]}-x", pair[1]), wait_ms=60_000)
+
+    details = answer.json()["error"]["details"]
+    assert problem(answer) == (409, "PAIR_UNSUPPORTED")
+    assert pair[0] in details["near"]
+    assert (details["src_lang"], details["tgt_lang"]) == (f"{pair[0]}-x", pair[1])
+
+
+def test_a_pair_whose_translation_nobody_knows_is_not_waited_for(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    languages = {
+        "asr_langs": pair[:1],
+        "semantic_langs": [],
+        "nmt_langs": pair[:1],
+        "tts_langs": pair[1:],
+    }
+    with ManualNode(server, (), by_stage=languages):
+        answer = caller.post(
+            "/jobs",
+            {
+                "src_lang": pair[0],
+                "tgt_lang": pair[1],
+                "audio": "AAAA",
+                "wait_ms": 60_000,
+            },
+        )
+
+    assert problem(answer) == (409, "PAIR_UNSUPPORTED")
+
+
 def test_a_feature_that_nobody_offers(server: ServerProcess, caller: Caller, pair: Pair) -> None:
     with ManualNode(server, pair, features=["emotion_detection"]):
         refused = caller.ask(pair, features=["speaker_identification"])
@@ -86,11 +121,12 @@ def test_a_node_that_is_too_busy_is_left_out(
     server: ServerProcess, caller: Caller, pair: Pair
 ) -> None:
     with ManualNode(server, pair) as node:
-        node.say(
-            type="node_heartbeat",
-            resource_usage={"cpu_percent": 99, "mem_percent": 1},
-            running=[],
-        )
+        for _ in range(3):
+            node.say(
+                type="node_heartbeat",
+                resource_usage={"cpu_percent": 99, "mem_percent": 1},
+                running=[],
+            )
         answer = caller.ask(pair)
         while answer.status_code == 201:
             node.succeed(node.take())

@@ -73,7 +73,7 @@ CASES: dict[str, tuple[Decision, str, dict[str, int]]] = {
     ),
     "a stage that does not know the language": (
         decision(node(languages=Languages(("zh",), (), ("zh",), ("en",)))),
-        "NO_AVAILABLE_NODE",
+        "PAIR_UNSUPPORTED",
         {"pair_unsupported": 1},
     ),
     "a feature nobody offers": (

@@ -15,9 +15,9 @@ from dragoman.live.snapshot import PoolRule, Requirement
 
 TEXT = Pipeline(use_nmt=True)
 DEMANDS: list[Demand] = [
-    (Requirement(PoolRule.ASR_TTS, (("zh", "en"),), TEXT, ()), None),
-    (Requirement(PoolRule.ASR_TTS, (("zh", "en"),), Pipeline(use_asr=True), ()), None),
-    (Requirement(PoolRule.ASR_TTS, (("en", "zh"),), TEXT, ()), None),
+    (Requirement(PoolRule.ASR_TTS, (("zh", "en"),), TEXT, ()), None, None),
+    (Requirement(PoolRule.ASR_TTS, (("zh", "en"),), Pipeline(use_asr=True), ()), None, None),
+    (Requirement(PoolRule.ASR_TTS, (("en", "zh"),), TEXT, ()), None, None),
 ]
 
 
@@ -99,7 +99,7 @@ def test_a_demand_that_cannot_be_met_does_not_hold_up_the_others() -> None:
 
 def test_a_job_that_names_a_node_waits_in_a_demand_of_its_own() -> None:
     room = WaitingRoom[Person](None)
-    named = person(2, demand=(DEMANDS[0][0], NodeId("mine")))
+    named = person(2, demand=(DEMANDS[0][0], NodeId("mine"), TenantId("t")))
     room.join(person(1))
     room.join(named)
     assert next(room.line({DEMANDS[0]})) is named

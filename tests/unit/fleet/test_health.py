@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections import deque
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.live.fleet import MOVES, Health, HealthEvent, HealthRules
-from dragoman.live.protocol import NodeHealth
+from dragoman.ids import AttemptId, JobId
+from dragoman.live.fleet import MOVES, Health, HealthEvent, HealthRules, Thresholds
+from dragoman.live.fleet.breaker import failed
+from dragoman.live.protocol import ErrorInfo, JobResult, NodeHealth
 
 RULES = HealthRules(
     interval_seconds=15,
@@ -19,14 +22,15 @@ RULES = HealthRules(
     window=5,
     window_failures=3,
     consecutive_failures=3,
-    resource_threshold_percent=85,
+    thresholds=Thresholds(cpu=85, mem=85, gpu=85),
     forget_offline_seconds=3600,
+    breaker_failures=0.6,
+    breaker_window=10,
 )
 
 
-def rules(**changes: int) -> HealthRules:
-    values = {name: getattr(RULES, name) for name in RULES.__struct_fields__}
-    return HealthRules(**{**values, **changes})
+def rules(**changes: float) -> HealthRules:
+    return msgspec.structs.replace(RULES, **changes)
 
 
 def registered(with_rules: HealthRules = RULES) -> Health:
@@ -114,3 +118,96 @@ def test_health_follows_from_the_recent_heartbeats(beats: list[bool], ready_afte
 
 def test_a_heartbeat_is_late_after_one_and_a_half_intervals() -> None:
     assert RULES.late_after_seconds == 22.5
+
+
+# --- the circuit breaker -------------------------------------------------------------------------
+
+
+def ready(with_rules: HealthRules = RULES) -> Health:
+    health = registered(with_rules)
+    health.beat(True)
+    return health
+
+
+def jobs(health: Health, ends: str) -> list[bool]:
+    """Jobs that succeeded (.) and failed (x); when each changed the node's health."""
+    return [health.job_ended(failure=end == "x") for end in ends]
+
+
+def test_a_node_is_on_trial_when_enough_of_its_last_jobs_failed() -> None:
+    health = ready()
+    assert jobs(health, "xx.xx.x") == [False] * 7
+    assert health.state is NodeHealth.READY
+    assert jobs(health, "x") == [True]
+    assert (health.state, health.on_trial, health.takes_jobs) == (NodeHealth.DEGRADED, True, True)
+    assert health.reason is not None
+    assert "6 of its last 8 jobs failed or timed out" in health.reason
+
+
+def test_good_heartbeats_do_not_end_a_trial_and_a_good_job_does() -> None:
+    health = ready()
+    jobs(health, "x" * 6)
+    assert not health.beat(True)
+    assert health.state is NodeHealth.DEGRADED
+    assert jobs(health, "xx.") == [False, False, True]
+    assert (health.state, health.reason) == (NodeHealth.READY, None)
+    assert jobs(health, "x" * 5) == [False] * 5, "what was before the success is forgotten"
+
+
+def test_failures_far_apart_are_forgiven() -> None:
+    health = ready()
+    assert not any(jobs(health, "xxxxx.....xxxxx....."))
+    assert health.state is NodeHealth.READY
+
+
+def test_a_node_on_trial_with_bad_heartbeats_gets_no_jobs_until_they_are_good() -> None:
+    health = ready()
+    jobs(health, "x" * 6)
+    assert [health.beat(False, "it came late") for _ in range(3)] == [False, False, True]
+    assert (health.on_trial, health.takes_jobs) == (False, False)
+    assert health.reason == "too many bad heartbeats, the last because it came late"
+    assert jobs(health, ".") == [False], "a job from before: the heartbeats are still bad"
+    assert health.takes_jobs is False
+    assert health.beat(True)
+    assert health.state is NodeHealth.READY
+
+
+def test_a_timeout_that_is_told_twice_counts_once() -> None:
+    health = ready()
+    for number in range(5):
+        assert not health.job_timed_out(AttemptId(f"a{number}"))
+        assert not health.job_timed_out(AttemptId(f"a{number}"))
+    assert health.job_timed_out(AttemptId("a5"))
+
+
+def test_a_breaker_that_is_off_never_trips() -> None:
+    health = ready(rules(breaker_failures=0))
+    assert not any(jobs(health, "x" * 50))
+
+
+def test_a_new_connection_and_a_resume_start_over() -> None:
+    for event in (HealthEvent.REGISTERED, HealthEvent.RESUME):
+        health = ready()
+        jobs(health, "x" * 6)
+        health.happened(HealthEvent.LOST if event is HealthEvent.REGISTERED else HealthEvent.DRAIN)
+        assert health.happened(event)
+        assert health.beat(True)
+        assert (health.state, health.on_trial) == (NodeHealth.READY, False)
+
+
+@pytest.mark.parametrize(
+    ("result", "counts"),
+    [
+        (JobResult(JobId("j"), AttemptId("a"), True), False),
+        (JobResult(JobId("j"), AttemptId("a"), False), True),
+        (JobResult(JobId("j"), AttemptId("a"), False, error=ErrorInfo("CRASHED", "")), True),
+        (JobResult(JobId("j"), AttemptId("a"), False, error=ErrorInfo("JOB_CANCELLED", "")), None),
+        (JobResult(JobId("j"), AttemptId("a"), False, error=ErrorInfo("PREEMPTED", "")), None),
+        (
+            JobResult(JobId("j"), AttemptId("a"), False, error=ErrorInfo("BAD_AUDIO", "", False)),
+            None,
+        ),
+    ],
+)
+def test_only_failures_of_the_node_count_against_it(result: JobResult, counts: bool | None) -> None:
+    assert failed(result) is counts

@@ -202,16 +202,23 @@ def test_the_first_known_sub_protocol_that_is_offered_is_chosen(
     assert SubProtocol.choose(offered) is chosen
 
 
-def test_languages_are_in_normal_form_once_a_message_is_read() -> None:
+def test_languages_stay_as_they_were_written() -> None:
     frame = '{"type":"session_init","src_lang":"ZH-Hant","tgt_langs":["EN","pt-BR"]}'
     init = FROM_CLIENT.decode(frame, SubProtocol.JSON)
     assert isinstance(init, SessionInit)
-    assert (init.src_lang, init.targets) == ("zh-hant", ("en", "pt-br"))
+    assert (init.src_lang, init.targets) == ("ZH-Hant", ("EN", "pt-BR"))
+
+
+def test_auto_is_no_tag_and_has_one_spelling() -> None:
+    frame = '{"type":"session_init","src_lang":"AUTO","auto_langs":["EN"],"tgt_lang":"es"}'
+    init = FROM_CLIENT.decode(frame, SubProtocol.JSON)
+    assert isinstance(init, SessionInit)
+    assert init.src_lang == "auto"
 
 
 def test_a_request_body_may_have_nulls() -> None:
     body = b'{"src_lang":"EN","tgt_lang":"es","text":"hi","class":null,"features":null}'
-    assert decode_body(body, JobRequest) == JobRequest(src_lang="en", tgt_lang="es", text="hi")
+    assert decode_body(body, JobRequest) == JobRequest(src_lang="EN", tgt_lang="es", text="hi")
 
 
 def test_an_unknown_field_of_a_request_body_is_refused_with_those_there_are() -> None:

@@ -49,7 +49,7 @@ SCHEDULER_TO_NODE = {
     "deadline_ms session_id? utterance_index? traceparent?",
     "job_cancel": "job_id attempt_id reason",
     "node_control": "command reason?",
-    "error": "code message retry_after_ms? details? utterance_index? request_id?",
+    "error": "code message retry_after_ms? details? utterance_index? tgt_lang? request_id?",
 }
 CLIENT_TO_SCHEDULER = {
     "session_init": "src_lang? tgt_lang? tgt_langs? mode? lang_a? lang_b? auto_langs? pipeline? "
@@ -144,7 +144,7 @@ def test_a_message_cannot_be_changed() -> None:
 
 
 def test_a_session_names_its_targets_in_one_of_three_ways() -> None:
-    assert SessionInit(tgt_lang="EN").targets == ("en",)
+    assert SessionInit(tgt_lang="EN").targets == ("EN",)
     assert SessionInit(tgt_langs=("en", "es")).targets == ("en", "es")
     two_ways = '{"mode":"two_way_auto","lang_a":"en","lang_b":"zh","type":"session_init"}'
     assert msgspec.json.decode(two_ways, type=SessionInit).targets == ()

@@ -84,8 +84,11 @@ def test_usage_is_what_happened_since_the_last_reading(tmp_path: Path) -> None:
     (tmp_path / "stat").write_text("cpu  100 0 0 100 0 0 0 0 0 0\n")
     (tmp_path / "meminfo").write_text("MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 250 kB\n")
     usage = MachineUsage(tmp_path)
+    assert (usage().cpu_percent, usage().mem_percent) == (0.0, 75.0), "the first says nothing"
     (tmp_path / "stat").write_text("cpu  130 0 0 160 10 0 0 0 0 0\n")
-    assert (usage().cpu_percent, usage().mem_percent) == (30.0, 75.0)
+    assert usage().cpu_percent == 30.0
+    (tmp_path / "stat").write_text("cpu  139 0 0 160 10 0 0 0 0 0\n")
+    assert usage().cpu_percent == 30.0, "over milliseconds it says nothing new"
 
 
 def test_a_machine_that_tells_nothing_counts_as_idle(tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ PROMISED = """
                                        heartbeat_timeout_seconds = 45
                                        reconnect_grace_seconds = 2  ready_after = 1  window = 5
                                        window_failures = 3  consecutive_failures = 3
-                                       resource_threshold_percent = 85
+                    resource_threshold_percent = {cpu = 85, mem = 85, gpu = 85, gpu_mem = 0}
+                                       breaker_failures = 0.6  breaker_window = 10
                                        forget_offline_seconds = 3600
     [scheduler.pools]                  rule = "asr_tts"  cell_size = 100  max_cells = 1000
                                        choice = "random"  tenant_cells = {}
@@ -82,7 +83,7 @@ PROMISED = """
 """
 """The defaults of the documents, those of what is not built yet among them."""
 
-TOKEN = re.compile(r'\[([a-z_.]+)\]|(\w+) = ("[^"]*"|\[\]|\{\}|[\w.]+)')
+TOKEN = re.compile(r'\[([a-z_.]+)\]|(\w+) = ("[^"]*"|\[\]|\{[^}]*\}|[\w.]+)')
 
 
 def promised() -> Iterator[tuple[str, Any]]:

@@ -11,6 +11,7 @@ from dragoman.live.protocol import (
     ExclusionReason,
     Languages,
     Pipeline,
+    PoolKind,
     Service,
     ServiceStatus,
     ServiceType,
@@ -63,20 +64,37 @@ def nodes(draw: st.DrawFn, index: int, cell: int = 0) -> NodeFacts:
 # --- the naive reading: one node, one question, no masks ------------------------------------------
 
 
-def in_pool(rule: PoolRule, facts: NodeFacts, pair: Pair) -> bool:
+def in_pool(rule: PoolRule, kind: PoolKind, known: Languages, pair: Pair) -> bool:
     source, target = pair
-    known = facts.languages
+    recognises = source in known.asr_langs
+    speaks = target in known.tts_langs
+    reads = source in known.nmt_langs
+    writes = target in known.nmt_langs
+    if source == target:
+        # Nothing is translated: the speech ends alone count, and for text alone that it is known.
+        reads = writes = kind is not PoolKind.TEXT_TO_TEXT or reads
+    match kind:
+        case PoolKind.SPEECH_TO_TEXT:
+            return recognises and writes
+        case PoolKind.TEXT_TO_SPEECH:
+            return reads and speaks
+        case PoolKind.TEXT_TO_TEXT:
+            return reads and writes
     match rule:
         case PoolRule.ASR_TTS:
-            return source in known.asr_langs and target in known.tts_langs
-        case PoolRule.TEXT:
-            return source in known.nmt_langs and target in known.nmt_langs
+            return recognises and speaks
         case PoolRule.SEMANTIC_F2F:
             both = source in known.semantic_langs and target in known.semantic_langs
             return both and source != target
         case PoolRule.SEMANTIC_ONE_WAY:
-            speaks = target in known.nmt_langs and target in known.tts_langs
-            return source in known.semantic_langs and speaks and source != target
+            into = target in known.nmt_langs and speaks
+            return source in known.semantic_langs and into and source != target
+
+
+def kind_wanted(pipeline: Pipeline) -> PoolKind:
+    brings = "speech" if pipeline.use_asr else "text"
+    wants = "speech" if pipeline.use_tts else "text"
+    return PoolKind(f"{brings}_to_{wants}")
 
 
 def knows_stages(facts: NodeFacts, pipeline: Pipeline, pair: Pair) -> bool:
@@ -109,7 +127,8 @@ def first_reason(
         ExclusionReason.NOT_READY: not facts.ready,
         ExclusionReason.NOT_PUBLIC: not facts.public,
         ExclusionReason.PAIR_UNSUPPORTED: not all(
-            in_pool(requirement.rule, facts, pair) and knows_stages(facts, pipeline, pair)
+            in_pool(requirement.rule, kind_wanted(pipeline), facts.languages, pair)
+            and knows_stages(facts, pipeline, pair)
             for pair in requirement.pairs
         ),
         ExclusionReason.SERVICE_MISSING: not set(requirement.types) <= present,

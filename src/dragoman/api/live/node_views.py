@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
+from itertools import islice
+
 from dragoman.ids import NodeId
-from dragoman.live.fleet import FarNode, Node
+from dragoman.live.fleet import FarNode, Node, Thresholds, why_no_jobs
 from dragoman.live.ledger import Ledger, SeatRecord
-from dragoman.live.protocol import MarkView, NodeHealth, NodeSlots, NodeView, utc_time
-from dragoman.live.snapshot import PoolRule, node_pairs
+from dragoman.live.protocol import (
+    MarkView,
+    NodeHealth,
+    NodePoolView,
+    NodeSlots,
+    NodeView,
+    ResourceView,
+    utc_time,
+)
+from dragoman.live.snapshot import PoolRule, count_pools, node_pools
+
+POOLS_IN_LIST = 1_000
+POOLS_ALONE = 10_000
+"""Pairs that are shown of a node. One that knows hundreds of languages serves more, and they
+would be megabytes."""
 
 Seats = dict[NodeId, SeatRecord]
 
@@ -27,15 +42,29 @@ class Seating:
         return seats
 
 
-def node_view(node: Node | FarNode, seat: SeatRecord | None, rule: PoolRule) -> NodeView:
+def node_view(
+    node: Node | FarNode,
+    seat: SeatRecord | None,
+    rule: PoolRule,
+    thresholds: Thresholds,
+    max_pools: int,
+) -> NodeView:
     """The node and its slots; one that has no seat holds none of them."""
     used = seat.held if seat else 0
-    pairs = node_pairs(rule, node.facts())
     return NodeView(
         node_id=node.node_id,
         status=_status(node, seat),
+        reason=why_no_jobs(node, rule),
+        resources={
+            mean.resource: ResourceView(mean.mean_percent, thresholds.of(mean.resource), mean.over)
+            for mean in node.resources
+        },
         slots=NodeSlots(total=node.slots, used=used, free=max(0, node.slots - used)),
-        pools=tuple(sorted(f"{source}:{target}" for source, target in pairs)),
+        pools=tuple(
+            NodePoolView(pair, kinds)
+            for pair, kinds in islice(node_pools(rule, node.languages), max_pools)
+        ),
+        pools_total=count_pools(rule, node.languages),
         cell=node.cell,
         services=node.services,
         languages=node.languages,

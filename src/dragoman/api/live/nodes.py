@@ -10,14 +10,16 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
 from dragoman.api.live.documents import answer, shown_as
-from dragoman.api.live.node_views import Seating, node_view
+from dragoman.api.live.node_views import POOLS_ALONE, POOLS_IN_LIST, Seating, node_view
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, require
+from dragoman.clock import Clock
 from dragoman.ids import NodeId
 from dragoman.live.fleet import FarNode, Node
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, NodeHealth, NodeView
 from dragoman.live.snapshot import RuntimeSnapshot
+from dragoman.observability import yielding
 
 _NODE = shown_as("Node", NodeView)
 
@@ -31,7 +33,7 @@ class Order(BaseModel):
     reason: str | None = Field(default=None, max_length=256)
 
 
-def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
+def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
     """The routes of whoever looks after the fleet."""
     router = APIRouter(
         prefix=f"{prefix}/nodes",
@@ -39,13 +41,14 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
         dependencies=[Depends(require(Permission.NODES))],
     )
 
-    async def shown(node: Node | FarNode, seating: Seating) -> NodeView:
+    async def shown(node: Node | FarNode, seating: Seating, max_pools: int) -> NodeView:
         seats = await seating.of(node.cell)
-        return node_view(node, seats.get(node.node_id), plane.snapshots.current.rule)
+        rule, thresholds = plane.snapshots.current.rule, plane.registry.thresholds
+        return node_view(node, seats.get(node.node_id), rule, thresholds, max_pools)
 
     async def view_of(node_id: str) -> NodeView:
         node = plane.registry.known(NodeId(node_id))
-        return await shown(node, Seating(plane.ledger))
+        return await shown(node, Seating(plane.ledger), POOLS_ALONE)
 
     @router.get(
         "",
@@ -59,7 +62,7 @@ def nodes_router(prefix: str, plane: LivePlane) -> APIRouter:
         # All at once: while their seats are read, some may be forgotten.
         nodes = [plane.registry.known(node_id) for _, node_id in places[: page.limit]]
         seating = Seating(plane.ledger)
-        items = [await shown(node, seating) for node in nodes]
+        items = [await shown(node, seating, POOLS_IN_LIST) async for node in yielding(nodes, clock)]
         more = len(places) > page.limit
         return answer(ListPage(items, encode_cursor(places[page.limit - 1][0]) if more else None))
 

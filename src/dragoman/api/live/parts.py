@@ -47,7 +47,7 @@ def live_parts(services: Services) -> Parts:
         planes=[*planes, peers, plane],
         routers=[
             jobs_router(PREFIX, plane, services, peers),
-            nodes_router(PREFIX, plane),
+            nodes_router(PREFIX, plane, services.clock),
             pools_router(PREFIX, plane, services.clock),
             catalog_router(PREFIX, plane.catalog),
             sessions_router(PREFIX, plane, backends.records, peers, instance_id),

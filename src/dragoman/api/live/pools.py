@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator, Mapping
+
 from fastapi import APIRouter, Depends, Response
 
 from dragoman.api.live.documents import answer, shown_as
@@ -10,13 +12,16 @@ from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, require
 from dragoman.clock import Clock
 from dragoman.live.gateway import LivePlane
-from dragoman.live.protocol import ListPage, PoolSlots, PoolView, ShardView
-from dragoman.live.snapshot import CellView, Pair, PoolRule, Shards, pool_languages
+from dragoman.live.protocol import ListPage, PoolKind, PoolSlots, PoolView, ShardView
+from dragoman.live.snapshot import CellView, Pair, RuntimeSnapshot, Spoken, pool_languages
 from dragoman.observability import yielding
+
+Members = Mapping[int, Mapping[PoolKind, int]]
+"""By cell and kind, the bits of a pair's nodes."""
 
 
 def pools_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
-    """The routes of whoever plans for capacity."""
+    """The routes of an operator who plans for capacity."""
     router = APIRouter(
         prefix=f"{prefix}/pools",
         tags=["pools"],
@@ -32,48 +37,80 @@ def pools_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
     async def pools(page: Paging) -> Response:
         snapshot = plane.snapshots.current
         after = page.position(tuple[str, str]) or ("", "")
-        known = snapshot.pools()
-        pairs = sorted(pair for pair in known if pair > after)
         seating = Seating(plane.ledger)
-        items = [
-            await _pool_view(pair, known[pair], snapshot.rule, snapshot.cells, seating, clock)
-            for pair in pairs[: page.limit]
-        ]
-        more = len(pairs) > page.limit
-        return answer(ListPage(items, encode_cursor(pairs[page.limit - 1]) if more else None))
+        items: list[PoolView] = []
+        last: Pair = after
+        async for pair, members in _served_pairs(snapshot, after, clock):
+            if len(items) == page.limit:
+                return answer(ListPage(items, encode_cursor(last)))
+            items.append(await _pool_view(pair, members, snapshot, seating, clock))
+            last = pair
+        return answer(ListPage(items))
 
     return router
 
 
+async def _served_pairs(
+    snapshot: RuntimeSnapshot, after: Pair, clock: Clock
+) -> AsyncIterator[tuple[Pair, Members]]:
+    """The pairs with nodes in any of their pools, in order, from the first one after a pair."""
+    cells_of: dict[str, list[CellView]] = {}
+    async for view in yielding(snapshot.cells.values(), clock):
+        for tag in {tag for _, tag in view.spoken}:
+            cells_of.setdefault(tag, []).append(view)
+    tags = sorted(cells_of)
+    pairs = ((source, target) for source in tags for target in tags if (source, target) > after)
+    async for pair in yielding(pairs, clock):
+        found = {
+            view.number: masks
+            for view in cells_of[pair[0]]
+            if (masks := _members(snapshot, view, pair))
+        }
+        if found:
+            yield pair, found
+
+
+def _members(snapshot: RuntimeSnapshot, view: CellView, pair: Pair) -> dict[PoolKind, int]:
+    """The bits of a pair's nodes in one cell, for each kind of job that any of them serves."""
+    found: dict[PoolKind, int] = {}
+    for kind in PoolKind:
+        needed = pool_languages(snapshot.rule, kind, pair)
+        if needed is not None and (mask := view.knowing(needed)):
+            found[kind] = mask
+    return found
+
+
 async def _pool_view(
-    pair: Pair,
-    shards: Shards,
-    rule: PoolRule,
-    cells: dict[int, CellView],
-    seating: Seating,
-    clock: Clock,
+    pair: Pair, members: Members, snapshot: RuntimeSnapshot, seating: Seating, clock: Clock
 ) -> PoolView:
     ready = slots = free = 0
-    async for number in yielding(shards.cells, clock):
-        view = cells[number]
+    kinds = dict.fromkeys(PoolKind, 0)
+    shards: list[ShardView] = []
+    async for number in yielding(sorted(members), clock):
+        view = snapshot.cells[number]
+        of_any_kind = 0
+        for kind, mask in members[number].items():
+            kinds[kind] += mask.bit_count()
+            of_any_kind |= mask
+        shards.append(ShardView(number, of_any_kind.bit_count()))
         seats = await seating.of(number)
-        for node_id in view.node_ids(_members(view, rule, pair) & view.ready):
+        for node_id in view.node_ids(of_any_kind & view.ready):
             ready += 1
             if (seat := seats.get(node_id)) is not None:
                 slots += seat.slots
                 free += max(0, seat.slots - seat.held)
+    first = snapshot.cells[shards[0].cell]
     return PoolView(
-        pair=":".join(pair),
-        shards=tuple(ShardView(cell, nodes) for cell, nodes in shards.members.items()),
-        nodes=shards.total,
+        pair=":".join(_spelling(first, tag) for tag in pair),
+        kinds={kind: count for kind, count in kinds.items() if count},
+        shards=tuple(shards),
+        nodes=sum(shard.nodes for shard in shards),
         ready=ready,
         slots=PoolSlots(total=slots, free=free),
     )
 
 
-def _members(view: CellView, rule: PoolRule, pair: Pair) -> int:
-    """The bits of the pool's nodes in one cell."""
-    found = view.members
-    for spoken in pool_languages(rule, pair) or ():
-        found &= view.spoken.get(spoken, 0)
-    return found
+def _spelling(view: CellView, tag: str) -> str:
+    """How a node of the cell writes the language."""
+    known: list[Spoken] = [spoken for spoken in view.spoken if spoken[1] == tag]
+    return next((found for spoken in known if (found := view.spelling(spoken))), tag)

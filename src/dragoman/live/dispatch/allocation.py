@@ -15,7 +15,6 @@ from dragoman.live.dispatch.choice import (
     Decision,
     Mask,
     Wish,
-    candidates,
     own_node,
 )
 from dragoman.live.dispatch.live_job import LiveJob
@@ -33,7 +32,7 @@ from dragoman.live.ledger import (
     Terms,
 )
 from dragoman.live.protocol import Cut, JobClass
-from dragoman.live.snapshot import CellView, Shards, SnapshotHolder
+from dragoman.live.snapshot import Shards, SnapshotHolder
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.dispatch")
@@ -132,9 +131,10 @@ class Allocator:
         asked = _Asked()
         own = self._own_node(job)
         first = Decision(self._snapshots.current, job.requirement, self._wish(job), own)
+        first.sparing = True
         tries: tuple[Decision, ...] = (first,)
         granted = await self._try(job, attempt_id, first, asked)
-        if granted is None and first.wish:
+        if granted is None and (first.wish or first.spared):
             second = Decision(first.snapshot, job.requirement, NO_WISH, own)
             tries = (first, second)
             granted = await self._try(job, attempt_id, second, asked)
@@ -192,7 +192,8 @@ class Allocator:
             return None
         cells = decision.snapshot.cells
         first = self._first_cell(job, shards)
-        mask = self._candidates(cells.get(first), job, decision.wish)
+        view = cells.get(first)
+        mask = decision.candidates(view) if view is not None else 0
         if mask:
             granted = await self._reserve(job, attempt_id, decision, ((first, mask),), asked)
             if granted is not None:
@@ -203,7 +204,7 @@ class Allocator:
         others = tuple(
             (number, mask)
             for number in drawn_order(first, shards, self._random)
-            if (mask := self._candidates(cells.get(number), job, decision.wish))
+            if (view := cells.get(number)) is not None and (mask := decision.candidates(view))
         )
         if not others:
             return None
@@ -249,9 +250,6 @@ class Allocator:
             selection.batch_max_preemptions,
             terms.grace_ms,
         )
-
-    def _candidates(self, view: CellView | None, job: LiveJob, wish: Wish) -> int:
-        return candidates(view, job.requirement, wish) if view else 0
 
     def _named(self, job: LiveJob) -> Sequence[NodeId]:
         if job.spec.preferred_node_id is None and (job.route is None or not job.route.bound):

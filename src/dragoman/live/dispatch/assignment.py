@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.ledger import JobInput, JobSpec
-from dragoman.live.protocol import JobAssign, Mode
+from dragoman.live.protocol import JobAssign, Mode, same_language
 
 
 def assignment(job: LiveJob, attempt_id: AttemptId, deadline_ms: int) -> JobAssign:
@@ -23,14 +23,13 @@ def assignment_of(
     traceparent: str | None = None,
 ) -> JobAssign:
     """The message that gives an attempt of any job to a node."""
-    two_way = spec.mode is Mode.TWO_WAY_AUTO
     return JobAssign(
         job_id=job_id,
         attempt_id=attempt_id,
         trace_id=spec.trace_id or job_id,
         job_class=spec.job_class,
         src_lang=spec.src_lang,
-        tgt_lang=spec.lang_b if two_way and spec.lang_b else spec.tgt_lang,
+        tgt_lang=_target(spec),
         mode=spec.mode,
         pipeline=spec.pipeline,
         features=spec.features,
@@ -48,3 +47,10 @@ def assignment_of(
         utterance_index=spec.utterance_index,
         traceparent=traceparent,
     )
+
+
+def _target(spec: JobSpec) -> str:
+    """What the node translates into; of two ways, the one that the source is not."""
+    if spec.mode is not Mode.TWO_WAY_AUTO or not (spec.lang_a and spec.lang_b):
+        return spec.tgt_lang
+    return spec.lang_a if same_language(spec.src_lang, spec.lang_b) else spec.lang_b

@@ -62,6 +62,8 @@ class Decision:
         "own",
         "requirement",
         "snapshot",
+        "spared",
+        "sparing",
         "whole",
         "wish",
     )
@@ -81,6 +83,10 @@ class Decision:
         self.looked_at: list[int] = []
         self.chosen: NodeId | None = None
         self.headroom = False
+        self.sparing = False
+        """Nodes that rest are not asked, as long as others may be."""
+        self.spared = False
+        """There were such nodes."""
         self.whole = False
         """The job was refused: every cell counts, not only those looked at."""
 
@@ -120,6 +126,14 @@ class Decision:
         """Nodes of the cell that may carry the job, slots and wishes aside."""
         return view.fit(self.requirement, welcome=self.welcome(view))
 
+    def candidates(self, view: CellView) -> int:
+        """The nodes of a cell that may be asked for a slot."""
+        found = candidates(view, self.requirement, self.wish)
+        if view.resting and self.sparing and found & view.resting:
+            self.spared = True
+            found &= ~view.resting
+        return found
+
     def welcome(self, view: CellView) -> int:
         """The bit of the tenant's own node, in its cell."""
         return self.own[1] if self.own is not None and self.own[0] == view.number else 0
@@ -136,11 +150,10 @@ class Decision:
         return {reason.value: count for reason, (count, _) in self.reasons().items()}
 
     def explanation(self, attempt: int) -> AttemptExplanation:
-        source, target = self.requirement.pair
         return AttemptExplanation(
             attempt=attempt,
             snapshot_version=self.snapshot.version,
-            pool=f"{source}:{target}",
+            pool=self.requirement.shown,
             shards_tried=tuple(self.looked_at),
             reasons={
                 reason: LeftOut(count, tuple(nodes))

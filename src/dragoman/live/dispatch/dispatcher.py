@@ -240,7 +240,13 @@ class Dispatcher:
         return record, attempt.state if attempt else None
 
     def explain(self, job_id: JobId) -> ExplainView | None:
-        return self._explanations.of(job_id)
+        """How the job's nodes were chosen, and whether it waits; None when nothing is kept."""
+        found = self._explanations.of(job_id)
+        job = self._course.jobs.get(job_id)
+        if job is None:
+            return found
+        waiting = self._course.reception.view(job) if job.waiting else None
+        return ExplainView(job_id, found.attempts if found else (), waiting)
 
     async def ended(self, job_id: JobId, seconds: float) -> JobRecord | None:
         """Wait for a job's end; None when it takes longer."""

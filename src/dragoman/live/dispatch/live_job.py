@@ -147,7 +147,8 @@ class LiveJob:
         self.spec = spec
         self.input = job_input
         self.requirement = requirement
-        self.demand: Demand = (requirement, spec.preferred_node_id)
+        named = spec.preferred_node_id
+        self.demand: Demand = (requirement, named, None if named is None else spec.tenant)
         self.route = route
         self.started = started
         self.began = started

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.errors import DependencyDown, InvalidMessage
+from dragoman.errors import DependencyDown
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.hosting import Hosting
@@ -126,21 +126,9 @@ class NodeEvents:
             job.attempt.running_ms = at_ms
             job.progressed(Progress.RUNNING)
 
-    async def result(self, cell: int, sender: Sender, result: JobResult) -> None:
-        """The attempt is over, well or not."""
-        await self._finish(cell, sender, result.attempt_id, ending_of(result), result.job_id)
-
-    async def unreadable_result(
-        self,
-        cell: int,
-        sender: Sender,
-        attempt_id: AttemptId,
-        job_id: JobId | None,
-        problem: str,
-    ) -> None:
-        """The node's result makes no sense: the attempt is over, and another node may do better."""
-        error = ErrorInfo(InvalidMessage.code, f"The node's result cannot be read: {problem}")
-        await self._finish(cell, sender, attempt_id, Ending(Outcome.FAILED, error=error), job_id)
+    async def result(self, cell: int, sender: Sender, result: JobResult) -> bool:
+        """The attempt is over, well or not; False when it was over before, or never was."""
+        return await self._finish(cell, sender, result.attempt_id, ending_of(result), result.job_id)
 
     async def model_not_available(
         self, cell: int, sender: Sender, message: ModelNotAvailable
@@ -213,7 +201,8 @@ class NodeEvents:
         job_id: JobId | None,
         *,
         again: bool = False,
-    ) -> None:
+    ) -> bool:
+        """End the attempt; whether it had not ended before."""
         said = self._steps.over(attempt_id, sender) if self._steps is not None else None
         try:
             answer = await self._ledger.finish(
@@ -227,6 +216,7 @@ class NodeEvents:
                         self._took_step(moved, attempt_id, said.to)
                     await self._settle(cell, attempt_id, ending, answer.at_ms)
                     self._course.freed(answer.freed)
+                    return True
                 case LateFinish():
                     self._sightings.dropped(StaleReason.LATE)
                     self._course.freed(answer.freed)
@@ -244,6 +234,7 @@ class NodeEvents:
                     lambda: self._finish(cell, sender, attempt_id, ending, job_id, again=True)
                 )
             raise
+        return False
 
     async def _count_leftover(self, job_id: JobId, attempt_id: AttemptId, sender: Sender) -> None:
         """The attempt is gone from its cell: the job may remember what became of it."""

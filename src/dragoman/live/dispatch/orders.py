@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext
 
 from dragoman.ids import JobId, RequestId, SessionId
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
-from dragoman.live.protocol import JobClass, JobPartial, Mode
+from dragoman.live.protocol import JobClass, JobPartial, Mode, normal_language
 from dragoman.live.snapshot import Pair
 
 AUTO_TARGET = "*"
@@ -56,7 +56,7 @@ class JobOrder(msgspec.Struct, frozen=True):
 
 
 def pairs_of(spec: JobSpec) -> tuple[Pair, ...]:
-    """The language pairs whose pools a node must be in."""
+    """The language pairs whose pools a node must be in, as they were written."""
     if spec.mode is Mode.TWO_WAY_AUTO and spec.lang_a and spec.lang_b:
         return (spec.lang_a, spec.lang_b), (spec.lang_b, spec.lang_a)
     if spec.auto_langs:
@@ -80,14 +80,14 @@ def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
         and spec.request_id == utterance_request_id(spec.session_id, spec.utterance_index)
     )
     demand = (
-        spec.src_lang,
+        normal_language(spec.src_lang),
         spec.pipeline,
         spec.features,
         spec.job_class,
         spec.mode,
-        spec.lang_a,
-        spec.lang_b,
-        spec.auto_langs,
+        normal_language(spec.lang_a) if spec.lang_a else None,
+        normal_language(spec.lang_b) if spec.lang_b else None,
+        tuple(map(normal_language, spec.auto_langs)),
     )
     if not named_here:
         return _hash((*demand, job_input))

@@ -14,6 +14,7 @@ from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.dispatch.orders import waits_forever
 from dragoman.live.dispatch.refusal import NEVER_WAITS
 from dragoman.live.dispatch.waiting import Demand, WaitingRoom
+from dragoman.live.protocol import WaitingView
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.dispatch")
@@ -89,6 +90,16 @@ class Reception:
             job.pending_until = self._clock.monotonic() + self._pending_seconds
         job.waiting = True
         return True
+
+    def view(self, job: LiveJob) -> WaitingView:
+        """The line a waiting job stands in, and why."""
+        room = self._batch if waits_forever(job.spec) else self._live
+        return WaitingView(
+            pool=job.requirement.shown,
+            in_line=room.length(job.requirement.pair),
+            code=job.refusal.code if job.refusal else None,
+            message=job.refusal.message if job.refusal else None,
+        )
 
     def waiting_batch(self) -> list[LiveJob]:
         """Batch jobs in line."""

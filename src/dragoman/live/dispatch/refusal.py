@@ -23,10 +23,21 @@ def refusal(
 ) -> errors.DragomanError:
     """The error that says best why nobody took the job; cold cells do not know their slots."""
     requirement = decision.requirement
-    pair = ":".join(requirement.pair)
+    pair = requirement.shown
     kind = _kind(decision, cold)
+    source, _, target = pair.partition(":")
+    details: dict[str, object] = {
+        "reasons": decision.counts(),
+        "src_lang": source,
+        "tgt_lang": target,
+    }
+    near: tuple[str, ...] = ()
+    if kind is errors.PairUnsupported:
+        near = decision.snapshot.near(requirement)
+        if near:
+            details["near"] = list(near)
     message = {
-        errors.PairUnsupported: f"No known node serves {pair}; register one that does.",
+        errors.PairUnsupported: _unsupported(requirement, near),
         errors.UnsupportedFeature: (
             f"No node that serves {pair} offers {', '.join(requirement.features)}."
         ),
@@ -40,7 +51,7 @@ def refusal(
     }[kind]
     return kind(
         message,
-        details={"reasons": decision.counts()},
+        details=details,
         retry_after_ms=_retry_after_ms(kind, outlook),
     )
 
@@ -72,7 +83,8 @@ def _kind(decision: Decision, cold: frozenset[int]) -> type[errors.DragomanError
     cells = decision.snapshot.cells
     shards = decision.snapshot.shards(requirement)
     views = [cells[number] for number in shards.cells if number in cells]
-    if not any(view.pool(requirement) for view in views):
+    if not views:
+        # Nor would waiting help where only a stage lacks a language.
         return errors.NoAvailableNode if cold else errors.PairUnsupported
     if requirement.features and not any(_offering(view, requirement) for view in views):
         return errors.UnsupportedFeature
@@ -81,6 +93,15 @@ def _kind(decision: Decision, cold: frozenset[int]) -> type[errors.DragomanError
     if any(_lacks_only_unmarked(view, decision) for view in views):
         return errors.ModelNotAvailable
     return errors.NoAvailableNode
+
+
+def _unsupported(requirement: Requirement, near: tuple[str, ...]) -> str:
+    """What no node serves, and what comes close."""
+    kind = requirement.kind.value.replace("_", " ")
+    message = f"No known node serves {requirement.shown}, {kind}; register one that does."
+    if near:
+        return f"{message} Close to it, {', '.join(near)} would be served."
+    return message
 
 
 def _offering(view: CellView, requirement: Requirement) -> int:

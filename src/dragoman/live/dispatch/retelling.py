@@ -32,11 +32,11 @@ class Retelling:
         self._clock = clock
         self._for_seconds = for_seconds
 
-    def later(self, tell: Callable[[], Awaitable[None]]) -> None:
+    def later(self, tell: Callable[[], Awaitable[object]]) -> None:
         """Tell it again soon; telling what is known already must do no harm."""
         self._spawn(self._until_heard(tell))
 
-    async def _until_heard(self, tell: Callable[[], Awaitable[None]]) -> None:
+    async def _until_heard(self, tell: Callable[[], Awaitable[object]]) -> None:
         until = self._clock.monotonic() + self._for_seconds
         wait = SOONEST_SECONDS
         while self._clock.monotonic() < until:

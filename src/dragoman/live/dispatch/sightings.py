@@ -61,7 +61,7 @@ class Sightings:
             key=error.code,
             every_seconds=1,
             job_id=job.job_id,
-            pair=":".join(job.requirement.pair),
+            pair=job.requirement.shown,
             code=error.code,
             reasons=reasons,
         )

@@ -62,7 +62,9 @@ class SweepingHands:
 
     async def tell_cancel(self, won: CancelWon, attempt: AttemptRecord) -> None:
         running = RunningJob(attempt.job_id, attempt.attempt_id)
-        self._course.reach.cancel(running, won.node_id, won.owner, WON_BACK_CODE)
+        # Told again, the node hears the reason that it was told before.
+        code = attempt.error.code if attempt.error is not None else WON_BACK_CODE
+        self._course.reach.cancel(running, won.node_id, won.owner, code)
 
     async def ask_report(self, attempt: AttemptRecord) -> None:
         self._course.reach.ask_report(attempt.node_id, attempt.owner)

@@ -11,8 +11,9 @@ from typing import Generic, Protocol, TypeVar
 from dragoman.ids import JobId, NodeId, TenantId
 from dragoman.live.snapshot import Pair, Requirement
 
-Demand = tuple[Requirement, NodeId | None]
-"""What a job asks for and the node it names: who asks for the same finds the same slots taken."""
+Demand = tuple[Requirement, NodeId | None, TenantId | None]
+"""What a job asks for, the node it names, and whose job it is if it names one: a node may take
+jobs of one tenant only. Jobs of one demand find the same slots taken."""
 
 
 class Waiter(Protocol):
@@ -100,6 +101,10 @@ class WaitingRoom(Generic[W]):
         self._by_pair[pair] = self._by_pair.get(pair, 0) + 1
         self._by_demand[waiter.demand] = self._by_demand.get(waiter.demand, 0) + 1
         return True
+
+    def length(self, pair: Pair) -> int:
+        """How many wait for a pair."""
+        return self._by_pair.get(pair, 0)
 
     def has_line(self, demand: Demand) -> bool:
         """Whether somebody waits for the same."""

@@ -8,11 +8,12 @@ from dragoman.live.fleet.far_nodes import FarNode, FarNodes
 from dragoman.live.fleet.feedback import Feedback, FeedbackRules
 from dragoman.live.fleet.health import MOVES, Health, HealthEvent, HealthRules
 from dragoman.live.fleet.marks import Mark
-from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.node import Node, why_no_jobs
 from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort
 from dragoman.live.fleet.registration import Applicant
 from dragoman.live.fleet.registry import Registry
 from dragoman.live.fleet.reports import FeedbackView
+from dragoman.live.fleet.resources import ResourceMean, Thresholds
 
 __all__ = [
     "MOVES",
@@ -37,5 +38,8 @@ __all__ = [
     "NodeLink",
     "PeerPort",
     "Registry",
+    "ResourceMean",
     "ServiceCatalog",
+    "Thresholds",
+    "why_no_jobs",
 ]

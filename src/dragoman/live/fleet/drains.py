@@ -14,6 +14,8 @@ from dragoman.live.fleet.roll import Roll
 from dragoman.live.ledger import Ledger, Owner
 from dragoman.live.protocol import Command, NodeControl, NodeHealth, NodeStatus
 
+DRAINED_BY_OPERATOR = "drained by an operator"
+
 
 class Drains:
     """Stores what operators want of a node, and tells it, wherever it is connected."""
@@ -39,6 +41,7 @@ class Drains:
     def drained_itself(self, node: Node, reason: str | None) -> None:
         """The node wants no more jobs, on this connection."""
         if node.health.happened(HealthEvent.DRAIN):
+            node.drain_reason = reason
             self._roll.show(node)
             node.link.send(NodeStatus(node.health.state, reason))
 
@@ -70,7 +73,7 @@ class Drains:
                 self._peers.changed(node.cell, node.node_id)
             return
         if command is Command.DRAIN:
-            self.drained_itself(node, reason or "drained by an operator")
+            self.drained_itself(node, reason or DRAINED_BY_OPERATOR)
         if command is Command.SHUTDOWN:
             self.drained_itself(node, reason or "told by an operator to shut down")
         if command is Command.RESUME and node.health.happened(HealthEvent.RESUME):

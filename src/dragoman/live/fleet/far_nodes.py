@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dragoman.ids import InstanceId, NodeId
 from dragoman.live.fleet.census import Census, Headcount
 from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.resources import ResourceMean
 from dragoman.live.fleet.shared_facts import SharedFacts, SharedMark, read_facts, write_facts
 from dragoman.live.ledger import CellRecord, Owner, SeatRecord
 from dragoman.live.protocol import Languages, NodeHealth, Service
@@ -67,6 +68,21 @@ class FarNode:
     def marks(self) -> tuple[SharedMark, ...]:
         return self._facts.marks
 
+    @property
+    def resources(self) -> tuple[ResourceMean, ...]:
+        return self._facts.resources
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is degraded or draining, as its instance says."""
+        return self._facts.reason if self.status is self._facts.status else None
+
+    @property
+    def takes_jobs(self) -> bool:
+        if self.status is self._facts.status and self._facts.takes_jobs is not None:
+            return self._facts.takes_jobs
+        return self.status is NodeHealth.READY
+
     def facts(self) -> NodeFacts:
         known = self._facts
         return NodeFacts(
@@ -77,10 +93,11 @@ class FarNode:
             services=known.services,
             capabilities=known.capabilities,
             features=self.features,
-            ready=self.status is NodeHealth.READY,
+            ready=self.takes_jobs,
             public=known.public,
             tenant=known.tenant,
-            over_threshold=known.over_threshold,
+            over_threshold=any(mean.over for mean in known.resources),
+            resting=known.resting,
             marked=frozenset(mark.service_id for mark in known.marks),
         )
 
@@ -124,8 +141,7 @@ class FarNodes:
         before = self._cells.get(record.cell, {})
         self._put(record.cell, found, {seat.index: seat.node_id for seat in record.seats})
         return any(
-            node.status is NodeHealth.READY
-            and (node_id not in before or before[node_id].facts() != node.facts())
+            node.takes_jobs and (node_id not in before or before[node_id].facts() != node.facts())
             for node_id, node in found.items()
         )
 
@@ -235,4 +251,4 @@ class FarNodes:
             if seats.get(index, facts.node_id) == facts.node_id:
                 wanted[index] = facts
         if wanted != shown:
-            self._snapshots.replace(CellView.of(cell, wanted.values()))
+            self._snapshots.replace((view or CellView(cell)).with_nodes(wanted))

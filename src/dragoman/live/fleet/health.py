@@ -7,6 +7,9 @@ from enum import StrEnum
 
 import msgspec
 
+from dragoman.ids import AttemptId
+from dragoman.live.fleet.breaker import Breaker
+from dragoman.live.fleet.resources import Thresholds
 from dragoman.live.protocol import NodeHealth
 
 
@@ -18,6 +21,10 @@ class HealthEvent(StrEnum):
     """ready_after good heartbeats in a row."""
     FAILING = "failing"
     """Too many bad heartbeats, in a row or in the window."""
+    TRIPPED = "tripped"
+    """Too many of its last jobs failed or timed out."""
+    RECOVERED = "recovered"
+    """A job succeeded, and the heartbeats are good."""
     DRAIN = "drain"
     RESUME = "resume"
     LOST = "lost"
@@ -30,6 +37,8 @@ MOVES: dict[tuple[NodeHealth, HealthEvent], NodeHealth] = {
     (_S.REGISTERING, _E.PROVEN): _S.READY,
     (_S.DEGRADED, _E.PROVEN): _S.READY,
     (_S.READY, _E.FAILING): _S.DEGRADED,
+    (_S.READY, _E.TRIPPED): _S.DEGRADED,
+    (_S.DEGRADED, _E.RECOVERED): _S.READY,
     (_S.REGISTERING, _E.DRAIN): _S.DRAINING,
     (_S.READY, _E.DRAIN): _S.DRAINING,
     (_S.DEGRADED, _E.DRAIN): _S.DRAINING,
@@ -52,8 +61,10 @@ class HealthRules(msgspec.Struct, frozen=True):
     window: int
     window_failures: int
     consecutive_failures: int
-    resource_threshold_percent: float
+    thresholds: Thresholds
     forget_offline_seconds: float
+    breaker_failures: float = 0.0
+    breaker_window: int = 10
 
     @property
     def late_after_seconds(self) -> float:
@@ -62,16 +73,47 @@ class HealthRules(msgspec.Struct, frozen=True):
 
 
 class Health:
-    """One node's health, moved by its heartbeats."""
+    """One node's health, moved by its heartbeats and by how its jobs end."""
 
-    __slots__ = ("_bad_in_a_row", "_good_in_a_row", "_recent", "_rules", "state")
+    __slots__ = (
+        "_bad_because",
+        "_bad_in_a_row",
+        "_beats_fail",
+        "_good_in_a_row",
+        "_recent",
+        "_rules",
+        "breaker",
+        "state",
+    )
 
     def __init__(self, rules: HealthRules) -> None:
         self._rules = rules
         self.state = NodeHealth.OFFLINE
+        self.breaker = Breaker(rules.breaker_failures, rules.breaker_window)
         self._recent: deque[bool] = deque(maxlen=rules.window)
         self._good_in_a_row = 0
         self._bad_in_a_row = 0
+        self._bad_because = ""
+        self._beats_fail = False
+        """Bad heartbeats degraded the node, and good ones have not made up for it."""
+
+    @property
+    def on_trial(self) -> bool:
+        """Whether the node is degraded for its jobs alone: it gets one of them at a time."""
+        return self.state is NodeHealth.DEGRADED and self.breaker.tripped and not self._beats_fail
+
+    @property
+    def takes_jobs(self) -> bool:
+        return self.state is NodeHealth.READY or self.on_trial
+
+    @property
+    def reason(self) -> str | None:
+        """Why the node is degraded, in words for its owner."""
+        if self.state is not NodeHealth.DEGRADED:
+            return None
+        if self._beats_fail:
+            return f"too many bad heartbeats, the last because {self._bad_because}"
+        return self.breaker.reason if self.breaker.tripped else None
 
     def happened(self, event: HealthEvent) -> bool:
         """Make the move the table has for the event; False when there is none."""
@@ -83,16 +125,39 @@ class Health:
             self._start_over()
         return True
 
-    def beat(self, good: bool) -> bool:
-        """Count a heartbeat; True when the state changed."""
+    def beat(self, good: bool, because: str = "it made no sense") -> bool:
+        """Count a heartbeat; True when the state, or whether it takes jobs, changed."""
+        before = (self.state, self.takes_jobs)
         self._recent.append(good)
         self._good_in_a_row = self._good_in_a_row + 1 if good else 0
         self._bad_in_a_row = 0 if good else self._bad_in_a_row + 1
         if good and self._good_in_a_row >= self._rules.ready_after:
-            return self.happened(HealthEvent.PROVEN)
-        if not good and self._failing():
-            return self.happened(HealthEvent.FAILING)
-        return False
+            self._beats_fail = False
+            if not self.breaker.tripped:
+                self.happened(HealthEvent.PROVEN)
+        elif not good and self._failing():
+            self._beats_fail = True
+            self.happened(HealthEvent.FAILING)
+        if not good:
+            self._bad_because = because
+        return before != (self.state, self.takes_jobs)
+
+    def job_ended(self, failure: bool) -> bool:
+        """Count how a job of the node ended; True when the state changed."""
+        return self.breaker.ended(failure) and self._follow_breaker()
+
+    def job_timed_out(self, attempt_id: AttemptId) -> bool:
+        """The same for a job that was taken back from the node."""
+        return self.breaker.timed_out(attempt_id) and self._follow_breaker()
+
+    def _follow_breaker(self) -> bool:
+        if self.breaker.tripped:
+            if self.happened(HealthEvent.TRIPPED) or self.state is NodeHealth.DEGRADED:
+                return True
+            # Draining or registering: what it did before does not count against what comes.
+            self.breaker.reset()
+            return False
+        return not self._beats_fail and self.happened(HealthEvent.RECOVERED)
 
     def _failing(self) -> bool:
         return (
@@ -104,3 +169,5 @@ class Health:
         self._recent.clear()
         self._good_in_a_row = 0
         self._bad_in_a_row = 0
+        self._beats_fail = False
+        self.breaker.reset()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import Protocol
+
 from dragoman.ids import ConnectionId, InstanceId, NodeId, TenantId
 from dragoman.live.fleet.census import Headcount
 from dragoman.live.fleet.health import Health, HealthRules
 from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.ports import NodeLink
+from dragoman.live.fleet.resources import RecentUsage, ResourceMean
 from dragoman.live.ledger import Owner, Sender
 from dragoman.live.protocol import (
     Capability,
@@ -14,11 +18,10 @@ from dragoman.live.protocol import (
     NodeHealth,
     NodeHeartbeat,
     NodeRegister,
-    ResourceUsage,
     Service,
     ServiceStatus,
 )
-from dragoman.live.snapshot import NodeFacts
+from dragoman.live.snapshot import NodeFacts, PoolRule, is_in_a_pool, what_is_missing
 
 NOBODY = Owner(InstanceId(""), ConnectionId(""), 0)
 
@@ -30,6 +33,8 @@ class Node:
         "capabilities",
         "cell",
         "counted",
+        "declared_slots",
+        "drain_reason",
         "features",
         "health",
         "holder",
@@ -41,14 +46,15 @@ class Node:
         "link",
         "marks",
         "node_id",
-        "over_threshold",
         "owner",
         "public",
+        "rests",
+        "seated_slots",
         "services",
         "shared",
-        "slots",
         "tenant",
         "token",
+        "usage",
     )
 
     def __init__(
@@ -71,13 +77,19 @@ class Node:
         self.holder = ""
         """How the directory remembers whom the node's name belongs to."""
         self.tenant = tenant
-        self.slots = slots
+        self.declared_slots = slots
+        """How many jobs it says it can do at once."""
+        self.seated_slots = slots
+        """How many its seat in the ledger has."""
         self.public = register.accept_public_jobs
         self.services: tuple[Service, ...] = register.services
         self.capabilities: tuple[Capability, ...] = register.capability_by_type or ()
         self.languages: Languages = register.languages
         self.features = frozenset(register.features)
-        self.over_threshold = False
+        self.usage = RecentUsage(rules.thresholds)
+        self.drain_reason: str | None = None
+        self.rests = 0
+        """Failed trials after which it still rests: others are asked first meanwhile."""
         self.marks: tuple[Mark, ...] = ()
         self.health = Health(rules)
         self.counted: Headcount | None = None
@@ -99,6 +111,26 @@ class Node:
         return self.health.state
 
     @property
+    def slots(self) -> int:
+        """How many jobs it may be given at once: one, while its jobs mostly fail."""
+        return 1 if self.health.breaker.tripped else self.declared_slots
+
+    @property
+    def resources(self) -> tuple[ResourceMean, ...]:
+        """How busy its machine is, by its last heartbeats."""
+        return self.usage.means()
+
+    @property
+    def resting(self) -> bool:
+        """Whether it failed a job just now, while it is on trial."""
+        return self.rests > 0 and self.health.on_trial
+
+    @property
+    def reason(self) -> str | None:
+        """Why it is degraded or draining, in words for its owner."""
+        return self.drain_reason if self.status is NodeHealth.DRAINING else self.health.reason
+
+    @property
     def online(self) -> bool:
         return self.health.state is not NodeHealth.OFFLINE
 
@@ -110,7 +142,7 @@ class Node:
         # Epochs begin anew in a ledger that lost its memory: who is gone cannot go by them.
         return owner.epoch > self.owner.epoch or not self.online
 
-    def take(self, heartbeat: NodeHeartbeat, threshold_percent: float) -> None:
+    def take(self, heartbeat: NodeHeartbeat) -> None:
         """Take over what a heartbeat says has changed."""
         if heartbeat.services is not None:
             self.services = heartbeat.services
@@ -119,14 +151,16 @@ class Node:
         if heartbeat.languages is not None:
             self.languages = heartbeat.languages
         if heartbeat.max_concurrent_jobs is not None:
-            self.slots = heartbeat.max_concurrent_jobs
-        self.over_threshold = over_threshold(heartbeat.resource_usage, threshold_percent)
+            self.declared_slots = heartbeat.max_concurrent_jobs
+        self.usage.add(heartbeat.resource_usage)
 
-    def fit(self) -> bool:
-        """Whether it can do anything at all: a service runs, and not every kind is unready."""
-        runs = any(service.status is ServiceStatus.RUNNING for service in self.services)
-        unready = bool(self.capabilities) and not any(c.ready for c in self.capabilities)
-        return runs and not unready
+    def unfit_because(self) -> str | None:
+        """Why it can do nothing at all; None when it can do something."""
+        if not any(service.status is ServiceStatus.RUNNING for service in self.services):
+            return "no service runs"
+        if self.capabilities and not any(c.ready for c in self.capabilities):
+            return "every capability is not ready"
+        return None
 
     def facts(self) -> NodeFacts:
         return NodeFacts(
@@ -137,20 +171,38 @@ class Node:
             services=self.services,
             capabilities=self.capabilities,
             features=self.features,
-            ready=self.health.state is NodeHealth.READY,
+            ready=self.health.takes_jobs,
             public=self.public,
             tenant=self.tenant,
-            over_threshold=self.over_threshold,
+            over_threshold=self.usage.over,
+            resting=self.resting,
             marked=frozenset(mark.service_id for mark in self.marks),
         )
 
 
-def over_threshold(usage: ResourceUsage, threshold_percent: float) -> bool:
-    """Whether any resource is as busy as the threshold, or busier."""
-    percentages = (
-        usage.cpu_percent,
-        usage.mem_percent,
-        usage.gpu_percent,
-        usage.gpu_mem_percent,
-    )
-    return any(percent is not None and percent >= threshold_percent for percent in percentages)
+class Explained(Protocol):
+    """A node, here or elsewhere, whose lack of jobs can be explained."""
+
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def languages(self) -> Languages: ...
+    @property
+    def resources(self) -> tuple[ResourceMean, ...]: ...
+
+
+def why_no_jobs(node: Explained, rule: PoolRule) -> str | None:
+    """Why a node gets no jobs, or fewer than it could; None when nothing is the matter."""
+    if node.reason is not None:
+        return node.reason
+    if not is_in_a_pool(rule, node.languages):
+        return what_is_missing(node.languages)
+    return busy_reason(node.resources)
+
+
+def busy_reason(resources: Iterable[ResourceMean]) -> str | None:
+    """Why a machine that is too busy leaves its node out; None while it is calm."""
+    busy = [f"{mean.resource.value} at {mean.mean_percent:g} %" for mean in resources if mean.over]
+    if not busy:
+        return None
+    return f"the machine is too busy: {', '.join(busy)} over the last heartbeats"

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
+from contextlib import suppress
 from random import Random
 from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, NodeId
+from dragoman.live.fleet.breaker import failed
 from dragoman.live.fleet.census import Census
-from dragoman.live.fleet.drains import Drains
+from dragoman.live.fleet.drains import DRAINED_BY_OPERATOR, Drains
 from dragoman.live.fleet.far_nodes import FarNode, FarNodes
 from dragoman.live.fleet.health import HealthEvent, HealthRules
 from dragoman.live.fleet.leaving import Leaving
 from dragoman.live.fleet.marks import Mark
-from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.node import Node, why_no_jobs
 from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort
 from dragoman.live.fleet.registration import Applicant, choose_node_id, new_token
+from dragoman.live.fleet.resources import Thresholds
 from dragoman.live.fleet.roll import Roll
 from dragoman.live.fleet.seating import Seating
 from dragoman.live.ledger import (
@@ -31,6 +34,8 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import (
     Command,
+    JobCancel,
+    JobResult,
     NodeControl,
     NodeHealth,
     NodeHeartbeat,
@@ -41,7 +46,7 @@ from dragoman.live.protocol import (
     SchedulerToNode,
     check_register,
 )
-from dragoman.live.snapshot import SnapshotHolder, node_pairs
+from dragoman.live.snapshot import SnapshotHolder, count_pools, is_in_a_pool, what_is_missing
 from dragoman.observability import Metrics, Watch, get_logger
 
 log = get_logger("dragoman.fleet")
@@ -90,6 +95,7 @@ class Registry:
         self.drained_itself = drains.drained_itself
         self.control = drains.control
         self._snapshots = snapshots
+        self._rule = snapshots.current.rule
         self._rules = rules
         self._default_slots = default_slots
         self._watch = watch
@@ -148,21 +154,23 @@ class Registry:
         node.health.happened(HealthEvent.REGISTERED)
         if placed.drained:
             node.health.happened(HealthEvent.DRAIN)
+            node.drain_reason = DRAINED_BY_OPERATOR
         self._roll.enter(node)
         try:
             cancel = await self._seating.settle(node, placed)
         except BaseException:
             self._leaving.gone(node)
             raise
-        pairs = node_pairs(self._snapshots.current.rule, node.facts())
+        pools = count_pools(self._rule, node.languages)
         log.info(
             "node_registered",
             node_id=node_id,
             services=[service.service_id for service in node.services],
-            languages=sorted({lang for pair in pairs for lang in pair}),
-            pools=len(pairs),
+            languages=sorted(node.languages.all_tags),
+            pools=pools,
             cell=node.cell,
         )
+        self._warn_of_no_pool(node)
         return node, NodeRegisterAck(
             node_id=node_id,
             registration_token=token,
@@ -170,7 +178,7 @@ class Registry:
             status=node.health.state,
             heartbeat_interval_ms=int(self._rules.interval_seconds * 1000),
             cell=node.cell,
-            pools=len(pairs),
+            pools=pools,
             cancel=cancel,
         )
 
@@ -196,24 +204,35 @@ class Registry:
         late = now - node.last_sign > self._rules.late_after_seconds
         self._roll.heard_from(node)
         before = node.facts()
-        slots = node.slots
-        node.take(heartbeat, self._rules.resource_threshold_percent)
-        self._count_beat(node, good=node.fit() and not late)
-        if node.facts() != before:
+        node.take(heartbeat)
+        told = self._count_beat(node, "it came late" if late else node.unfit_because())
+        after = node.facts()
+        if after != before:
             self._roll.show(node)
-        if node.slots != slots:
-            await self._amend_slots(node, before_slots=slots)
+            other_languages = after.languages != before.languages
+            if other_languages:
+                self._warn_of_no_pool(node)
+            if not told and (other_languages or after.over_threshold != before.over_threshold):
+                self._tell_status(node)
+        if node.slots != node.seated_slots:
+            await self._amend_slots(node)
         await self._reconcile(node, heartbeat.running)
 
     def invalid_beat(self, node: Node) -> None:
         """A heartbeat came that made no sense. It was in time, but renews nothing."""
         node.last_sign = self._clock.monotonic()
-        self.bad_beat(node)
+        self.bad_beat(node, "it could not be read")
 
-    def bad_beat(self, node: Node) -> None:
+    def bad_beat(self, node: Node, because: str) -> None:
         """Something counts as a bad heartbeat."""
-        if self._nodes.get(node.node_id) is node and self._count_beat(node, good=False):
+        if self._nodes.get(node.node_id) is node and self._count_beat(node, because):
             self._roll.show(node)
+
+    def attempt_ended(self, node: Node, result: JobResult) -> None:
+        """An attempt on the node ended by its own word: how, counts for its circuit breaker."""
+        failure = failed(result)
+        if failure is not None and self._nodes.get(node.node_id) is node:
+            self._count_job(node, node.health.job_ended(failure), failure=failure)
 
     def set_marks(self, node_id: NodeId, marks: tuple[Mark, ...]) -> bool:
         """Which services of the node are left alone for now; False for a node nobody knows."""
@@ -245,6 +264,11 @@ class Registry:
         return self.census.by_status
 
     @property
+    def thresholds(self) -> Thresholds:
+        """How busy a node's machine may be."""
+        return self._rules.thresholds
+
+    @property
     def timeout_seconds(self) -> float:
         """How long a node may be silent."""
         return self._rules.timeout_seconds
@@ -261,6 +285,9 @@ class Registry:
         node = self._nodes.get(node_id)
         if node is None or node.owner != owner or not node.online:
             return False
+        if isinstance(message, JobCancel) and message.reason == errors.JobTimeout.code:
+            # Whichever instance found it out, the node hears of it here.
+            self._count_job(node, node.health.job_timed_out(message.attempt_id), failure=True)
         return node.link.send(message)
 
     def report(self, cells: Iterable[int]) -> None:
@@ -307,24 +334,61 @@ class Registry:
             )
         node.counted = before.counted
         node.marks = before.marks
+        node.usage = before.usage
+        node.usage.restart()
         if before.cell != node.cell:
             self._roll.hide(node.node_id, before.cell, before.index)
         if before.online:
             before.link.superseded()
 
-    def _count_beat(self, node: Node, *, good: bool) -> bool:
-        changed = node.health.beat(good)
+    def _count_beat(self, node: Node, bad_because: str | None) -> bool:
+        """Count a heartbeat, bad for a reason or good."""
+        changed = node.health.beat(bad_because is None, bad_because or "")
         if changed:
-            node.link.send(NodeStatus(node.health.state))
+            self._tell_status(node)
         return changed
 
-    async def _amend_slots(self, node: Node, *, before_slots: int) -> None:
+    def _count_job(self, node: Node, changed: bool, *, failure: bool) -> None:
+        """The end of a job was counted; one that changed the node's health is shown."""
+        if failure and node.health.on_trial:
+            node.rests += 1
+            self._spawn(self._rest(node))
+            self._roll.show(node)
+        if not changed:
+            return
+        tell = log.warning if node.health.breaker.tripped else log.info
+        tell("node_breaker", node_id=node.node_id, status=node.status, reason=node.health.reason)
+        self._tell_status(node)
+        self._roll.show(node)
+        self._spawn(self._amend_slots_sometime(node))
+
+    async def _rest(self, node: Node) -> None:
+        """Have other nodes asked first for a while: one that fails quickly is free so often."""
+        await asyncio.sleep(node.health.breaker.rest_seconds)
+        node.rests -= 1
+        if not node.rests and self._nodes.get(node.node_id) is node and node.online:
+            self._roll.show(node)
+
+    def _tell_status(self, node: Node) -> None:
+        node.link.send(NodeStatus(node.status, why_no_jobs(node, self._rule)))
+
+    def _warn_of_no_pool(self, node: Node) -> None:
+        if not is_in_a_pool(self._rule, node.languages):
+            log.warning(
+                "node_in_no_pool", node_id=node.node_id, reason=what_is_missing(node.languages)
+            )
+
+    async def _amend_slots_sometime(self, node: Node) -> None:
+        """Have the ledger grant as many slots as the node has now, or leave it to a heartbeat."""
+        with suppress(errors.DependencyDown):
+            await self._amend_slots(node)
+
+    async def _amend_slots(self, node: Node) -> None:
+        """Tell the ledger how many slots the node has; the next heartbeat tries again."""
+        slots = node.slots
         try:
-            await self._ledger.amend(node.cell, node.sender, slots=node.slots)
-        except errors.DependencyDown:
-            # The next heartbeat that names its slots tries again.
-            node.slots = before_slots
-            raise
+            await self._ledger.amend(node.cell, node.sender, slots=slots)
+            node.seated_slots = slots
         finally:
             self._roll.count(node)
         self._roll.port.wake()
@@ -332,6 +396,9 @@ class Registry:
     async def _reconcile(self, node: Node, running: tuple[RunningJob, ...]) -> None:
         """Compare what the node says it runs with what it should; rebuild a seat that is gone."""
         answer = await self._seating.beat(node, running)
+        if isinstance(answer, Beat):
+            for _ in answer.lost:
+                self._count_job(node, node.health.job_ended(failure=True), failure=True)
         if isinstance(answer, Stale) and not await self._seating.owns_name(node):
             self._leaving.moved_away(node)
         elif not isinstance(answer, Beat):

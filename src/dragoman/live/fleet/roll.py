@@ -15,7 +15,6 @@ from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.ports import AttemptPort, PeerPort
 from dragoman.live.fleet.sharing import Sharing
 from dragoman.live.ledger import Ledger
-from dragoman.live.protocol import NodeHealth
 from dragoman.live.snapshot import CellView, SnapshotHolder
 
 
@@ -78,7 +77,7 @@ class Roll:
         self.count(node)
         if self._sharing is not None:
             self._sharing.changed(node)
-        if node.health.state is NodeHealth.READY:
+        if node.health.takes_jobs:
             self.port.wake()
 
     def show_in_its_seat(self, node: Node, cell: int, index: int) -> None:

@@ -174,6 +174,7 @@ class Seating:
 
     def _seated(self, node: Node, cell: int, placed: Placed, placement: Placement) -> None:
         node.cell, node.index = cell, placed.index
+        node.seated_slots = placement.slots
         if self._peers is not None:
             node.shared = placement.facts
             self._peers.changed(cell, node.node_id)

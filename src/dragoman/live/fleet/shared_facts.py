@@ -6,6 +6,7 @@ import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.live.fleet.node import Node
+from dragoman.live.fleet.resources import ResourceMean
 from dragoman.live.protocol import Capability, Languages, NodeHealth, Service
 
 
@@ -27,7 +28,12 @@ class SharedFacts(msgspec.Struct, frozen=True, omit_defaults=True):
     features: tuple[str, ...] = ()
     public: bool = True
     tenant: TenantId | None = None
-    over_threshold: bool = False
+    takes_jobs: bool | None = None
+    """Whether it may be given jobs; None: when it is ready."""
+    resting: bool = False
+    resources: tuple[ResourceMean, ...] = ()
+    """As they were when the facts were written; the verdicts are always of now."""
+    reason: str | None = None
     marks: tuple[SharedMark, ...] = ()
 
 
@@ -46,7 +52,10 @@ def write_facts(node: Node) -> bytes:
             features=tuple(sorted(node.features)),
             public=node.public,
             tenant=node.tenant,
-            over_threshold=node.over_threshold,
+            takes_jobs=node.health.takes_jobs if node.health.on_trial else None,
+            resting=node.resting,
+            resources=node.resources,
+            reason=node.reason,
             marks=tuple(
                 SharedMark(mark.service_id, mark.reason, mark.expires_at_ms) for mark in node.marks
             ),

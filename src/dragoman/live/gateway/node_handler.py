@@ -26,6 +26,7 @@ from dragoman.live.protocol import (
     RESULT_TYPE,
     AttemptState,
     Error,
+    ErrorInfo,
     JobAck,
     JobPartial,
     JobResult,
@@ -147,10 +148,15 @@ class NodeHandler:
         if said.get("type") == "node_heartbeat":
             self._registry.invalid_beat(node)
         elif said.get("type") == RESULT_TYPE and "attempt_id" in said:
-            job_id = JobId(said["job_id"]) if "job_id" in said else None
-            await self._events.unreadable_result(
-                node.cell, node.sender, AttemptId(said["attempt_id"]), job_id, error.message
+            # The attempt is over, and another node may do better.
+            problem = f"The node's result cannot be read: {error.message}"
+            unreadable = JobResult(
+                job_id=JobId(said.get("job_id", "")),
+                attempt_id=AttemptId(said["attempt_id"]),
+                success=False,
+                error=ErrorInfo(error.code, problem),
             )
+            await self._handle(node, unreadable)
 
     async def closed(self, code: int, reason: str) -> None:
         self._stop_waiting()
@@ -170,7 +176,8 @@ class NodeHandler:
                     node.cell, node.sender, message.attempt_id, AttemptState.RUNNING
                 )
             case JobResult():
-                await self._events.result(node.cell, node.sender, message)
+                if await self._events.result(node.cell, node.sender, message):
+                    self._registry.attempt_ended(node, message)
             case JobPartial():
                 await self._events.partial(node.sender, message)
             case ModelNotAvailable():
@@ -181,7 +188,7 @@ class NodeHandler:
             case NodeDrain():
                 self._registry.drained_itself(node, message.reason)
             case NodeError():
-                self._registry.bad_beat(node)
+                self._registry.bad_beat(node, f"the node reported {message.code}")
 
     async def _register(self, message: NodeRegister) -> None:
         connection = self._connection

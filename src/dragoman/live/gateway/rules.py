@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.live.dispatch import Limits, Selection
-from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules
+from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits
 from dragoman.live.ledger import Keep, Strategy, Terms
 from dragoman.live.sessions import SegmentRules, SessionRules
@@ -49,6 +49,17 @@ def selection(settings: Settings) -> Selection:
     )
 
 
+def thresholds(settings: Settings) -> Thresholds:
+    """How busy a node's machine may be."""
+    percent = settings.scheduler.node_health.resource_threshold_percent
+    return Thresholds(
+        cpu=percent["cpu"],
+        mem=percent["mem"],
+        gpu=percent["gpu"],
+        gpu_mem=percent["gpu_mem"],
+    )
+
+
 def health_rules(settings: Settings) -> HealthRules:
     """When heartbeats count."""
     health = settings.scheduler.node_health
@@ -60,7 +71,9 @@ def health_rules(settings: Settings) -> HealthRules:
         window=health.window,
         window_failures=health.window_failures,
         consecutive_failures=health.consecutive_failures,
-        resource_threshold_percent=health.resource_threshold_percent,
+        thresholds=thresholds(settings),
+        breaker_failures=health.breaker_failures,
+        breaker_window=health.breaker_window,
         forget_offline_seconds=health.forget_offline_seconds,
     )
 

@@ -25,6 +25,7 @@ from dragoman.live.protocol import (
     Mode,
     Outcome,
     Pipeline,
+    normal_language,
 )
 
 
@@ -129,6 +130,11 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     preferred_node_id: NodeId | None = None
     exclude_node_id: NodeId | None = None
     trace_id: str = ""
+
+    @property
+    def target_key(self) -> str:
+        """The target as requests are bound by it: ``EN`` and ``en`` are one language."""
+        return normal_language(self.tgt_lang)
 
 
 class JobInput(msgspec.Struct, frozen=True, omit_defaults=True):

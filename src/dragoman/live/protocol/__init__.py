@@ -9,6 +9,7 @@ from dragoman.live.protocol.checks import (
     check_register,
     check_session_init,
     check_utterance,
+    check_way,
     register_error,
 )
 from dragoman.live.protocol.client_messages import (
@@ -48,7 +49,7 @@ from dragoman.live.protocol.features import (
     required_types,
 )
 from dragoman.live.protocol.fields import MAX_SLOTS, FreeForm
-from dragoman.live.protocol.languages import AUTO, normal_language
+from dragoman.live.protocol.languages import AUTO, normal_language, same_language
 from dragoman.live.protocol.message import Error, Message
 from dragoman.live.protocol.node_messages import (
     SCHEMA_VERSION,
@@ -95,12 +96,15 @@ from dragoman.live.protocol.rest import (
     LeftOut,
     ListPage,
     MarkView,
+    NodePoolView,
     NodeSlots,
     NodeView,
     PoolSlots,
     PoolView,
+    ResourceView,
     SessionView,
     ShardView,
+    WaitingView,
     utc_time,
 )
 from dragoman.live.protocol.salvage import RESULT_TYPE, Salvaged, salvage_result
@@ -118,6 +122,8 @@ from dragoman.live.protocol.vocabulary import (
     Mode,
     NodeHealth,
     Outcome,
+    PoolKind,
+    Resource,
     ResultAudio,
     ServiceStatus,
     ServiceType,
@@ -186,6 +192,7 @@ __all__ = [
     "NodeError",
     "NodeHealth",
     "NodeHeartbeat",
+    "NodePoolView",
     "NodeRegister",
     "NodeRegisterAck",
     "NodeSlots",
@@ -194,10 +201,13 @@ __all__ = [
     "NodeView",
     "Outcome",
     "Pipeline",
+    "PoolKind",
     "PoolSlots",
     "PoolView",
     "Problem",
+    "Resource",
     "ResourceUsage",
+    "ResourceView",
     "ResultAudio",
     "RunningJob",
     "Salvaged",
@@ -223,10 +233,12 @@ __all__ = [
     "UiStatus",
     "Usage",
     "Utterance",
+    "WaitingView",
     "check_job_request",
     "check_register",
     "check_session_init",
     "check_utterance",
+    "check_way",
     "decode_body",
     "default_pipeline",
     "encode",
@@ -236,5 +248,6 @@ __all__ = [
     "required_features",
     "required_types",
     "salvage_result",
+    "same_language",
     "utc_time",
 ]

@@ -11,7 +11,7 @@ from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
 from dragoman.live.protocol import problems
 from dragoman.live.protocol.client_messages import SessionInit, Utterance
 from dragoman.live.protocol.features import known_features
-from dragoman.live.protocol.languages import AUTO
+from dragoman.live.protocol.languages import AUTO, normal_language, same_language
 from dragoman.live.protocol.node_messages import SCHEMA_VERSION, NodeRegister
 from dragoman.live.protocol.parts import Pipeline
 from dragoman.live.protocol.rest import JobRequest
@@ -75,6 +75,19 @@ def check_utterance(utterance: Utterance) -> None:
     _check_services(utterance.services)
 
 
+def check_way(init: SessionInit, utterance: Utterance) -> None:
+    """Refuse an utterance of a two_way_auto session that is in neither of its two languages."""
+    named = utterance.src_lang
+    if named is None or named == AUTO:
+        return
+    if not any(same_language(named, way) for way in (init.lang_a, init.lang_b)):
+        raise _bad(
+            "src_lang",
+            f"is `{named}`, and the session goes between `{init.lang_a}` and `{init.lang_b}`; "
+            "name one of them, or leave it out",
+        )
+
+
 def check_job_request(request: JobRequest) -> None:
     """Refuse a job that is neither audio nor text, or that asks for the impossible."""
     _check_input(request.audio, request.text)
@@ -96,7 +109,7 @@ def _check_one_way(init: SessionInit) -> None:
         raise _bad("tgt_langs", "comes together with tgt_lang; send one of them")
     if not init.targets:
         raise _bad("tgt_lang", "is missing; send tgt_lang, or a list of languages in tgt_langs")
-    if repeated := _first_repeated(init.targets):
+    if repeated := _first_repeated(map(normal_language, init.targets)):
         raise _bad("tgt_langs", f"names `{repeated}` twice; list it once")
 
 
@@ -104,7 +117,7 @@ def _check_two_ways(init: SessionInit) -> None:
     for field, language in (("lang_a", init.lang_a), ("lang_b", init.lang_b)):
         if language is None:
             raise _bad(field, "is missing; mode two_way_auto needs lang_a and lang_b")
-    if init.lang_a == init.lang_b:
+    if same_language(init.lang_a, init.lang_b):
         raise _bad("lang_b", "is the same as lang_a; two_way_auto needs two languages")
 
 

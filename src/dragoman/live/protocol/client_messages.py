@@ -22,7 +22,7 @@ from dragoman.live.protocol.languages import (
     AUTO,
     Language,
     SourceLanguage,
-    normalise_languages,
+    normal_source,
 )
 from dragoman.live.protocol.message import Error, Message
 from dragoman.live.protocol.parts import Pipeline, Scheduling, Timings
@@ -79,9 +79,7 @@ class SessionInit(Message, frozen=True):
     """The last result the client has seen; a resume goes on after it."""
 
     def __post_init__(self) -> None:
-        normalise_languages(
-            self, "src_lang", "tgt_lang", "tgt_langs", "lang_a", "lang_b", "auto_langs"
-        )
+        normal_source(self, self.src_lang)
 
     @property
     def targets(self) -> tuple[str, ...]:
@@ -122,8 +120,7 @@ class Utterance(Message, frozen=True):
     """Not built yet: a choice is refused."""
 
     def __post_init__(self) -> None:
-        if self.src_lang is not None or self.tgt_lang is not None:
-            normalise_languages(self, "src_lang", "tgt_lang")
+        normal_source(self, self.src_lang)
 
 
 class ClientHeartbeat(Message, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from dragoman.errors import InvalidMessage
+from dragoman.live.protocol.languages import same_language
 from dragoman.live.protocol.parts import Pipeline
 from dragoman.live.protocol.problems import Problem
 from dragoman.live.protocol.vocabulary import Feature, ServiceType
@@ -65,9 +66,14 @@ def required_types(pipeline: Pipeline, features: Collection[str] = ()) -> frozen
 
 
 def default_pipeline(audio: bool, src: str, tgt: str, semantic: bool) -> Pipeline:
-    """The pipeline of a job that names none.
+    """The pipeline of a job that names none: speech for speech, text for text.
 
     ``semantic`` is true when the pool rule asks for semantic repair. Nothing is translated when
     the source is the target.
     """
-    return Pipeline(use_asr=audio, use_semantic=semantic, use_nmt=src != tgt, use_tts=True)
+    return Pipeline(
+        use_asr=audio,
+        use_semantic=semantic,
+        use_nmt=not same_language(src, tgt),
+        use_tts=audio,
+    )

@@ -1,4 +1,4 @@
-"""Language tags: BCP-47, compared exactly, in one normal form."""
+"""Language tags: BCP-47, compared without regard to case, given back as they came."""
 
 from __future__ import annotations
 
@@ -37,19 +37,14 @@ def normal_language(tag: str) -> str:
     return tag.lower()
 
 
-def normalise_languages(message: msgspec.Struct, *fields: str) -> None:
-    """Bring the named fields of a message that is being made into normal form.
+def same_language(one: str | None, other: str | None) -> bool:
+    """Whether two tags, or two that are missing, are the same language."""
+    if one is None or other is None:
+        return one is other
+    return normal_language(one) == normal_language(other)
 
-    Messages do this as they come into being, so that no room behind the protocol has to.
-    """
-    for field in fields:
-        given = getattr(message, field)
-        if given is None:
-            continue
-        normal = (
-            normal_language(given)
-            if isinstance(given, str)
-            else tuple(normal_language(tag) for tag in given)
-        )
-        if normal != given:
-            msgspec.structs.force_setattr(message, field, normal)
+
+def normal_source(message: msgspec.Struct, src_lang: str | None) -> None:
+    """Write the src_lang ``AUTO`` of a message that is being made as ``auto``: it is no tag."""
+    if src_lang is not None and src_lang != AUTO and normal_language(src_lang) == AUTO:
+        msgspec.structs.force_setattr(message, "src_lang", AUTO)

@@ -32,6 +32,9 @@ class Error(Message, frozen=True):
     retry_after_ms: int | None = None
     """When it makes sense to try again."""
     details: dict[str, Any] | None = None
-    """For a refusal, ``reasons`` counts why nodes were left out."""
+    """For a refusal, ``reasons`` counts why nodes were left out, and ``near`` lists tags close to
+    those asked for that are served."""
     utterance_index: int | None = None
+    tgt_lang: str | None = None
+    """The target that has no result because of it."""
     request_id: str | None = None

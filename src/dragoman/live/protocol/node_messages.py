@@ -20,7 +20,7 @@ from dragoman.live.protocol.fields import (
     Slots,
     Token,
 )
-from dragoman.live.protocol.languages import Language, normalise_languages
+from dragoman.live.protocol.languages import Language
 from dragoman.live.protocol.message import Error, Message
 from dragoman.live.protocol.parts import (
     Capability,
@@ -133,10 +133,6 @@ class JobResult(Message, frozen=True):
     extra: FreeForm | None = None
     """Passed on to the client as it is."""
     error: ErrorInfo | None = None
-
-    def __post_init__(self) -> None:
-        if self.src_lang_detected is not None or self.tgt_lang is not None:
-            normalise_languages(self, "src_lang_detected", "tgt_lang")
 
 
 class ModelNotAvailable(Message, frozen=True):

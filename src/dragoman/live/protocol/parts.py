@@ -17,7 +17,7 @@ from dragoman.live.protocol.fields import (
     Name,
     Percent,
 )
-from dragoman.live.protocol.languages import LanguageList, normalise_languages
+from dragoman.live.protocol.languages import LanguageList
 from dragoman.live.protocol.vocabulary import Device, ServiceStatus, ServiceType
 
 
@@ -70,8 +70,10 @@ class Languages(Part, frozen=True, omit_defaults=False):
     nmt_langs: LanguageList = ()
     tts_langs: LanguageList = ()
 
-    def __post_init__(self) -> None:
-        normalise_languages(self, "asr_langs", "semantic_langs", "nmt_langs", "tts_langs")
+    @property
+    def all_tags(self) -> frozenset[str]:
+        """Every language that any stage knows."""
+        return frozenset(self.asr_langs + self.semantic_langs + self.nmt_langs + self.tts_langs)
 
 
 class ResourceUsage(Part, frozen=True):

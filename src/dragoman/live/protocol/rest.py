@@ -30,7 +30,7 @@ from dragoman.live.protocol.fields import (
     SessionIdField,
     TenantIdField,
 )
-from dragoman.live.protocol.languages import Language, SourceLanguage, normalise_languages
+from dragoman.live.protocol.languages import Language, SourceLanguage, normal_source
 from dragoman.live.protocol.parts import (
     ErrorInfo,
     Languages,
@@ -48,6 +48,8 @@ from dragoman.live.protocol.vocabulary import (
     JobState,
     NodeHealth,
     Outcome,
+    PoolKind,
+    Resource,
     ResultAudio,
     SessionState,
 )
@@ -94,7 +96,7 @@ class JobRequest(Part, frozen=True, forbid_unknown_fields=True):
     """``omit`` leaves tts_audio out of the answer to this request; the job keeps it."""
 
     def __post_init__(self) -> None:
-        normalise_languages(self, "src_lang", "tgt_lang")
+        normal_source(self, self.src_lang)
 
 
 class View(msgspec.Struct, frozen=True, gc=False):
@@ -180,11 +182,25 @@ class AttemptExplanation(View, frozen=True):
     chosen: NodeId | None = None
 
 
+class WaitingView(View, frozen=True):
+    """A job that stands in line for a slot."""
+
+    pool: str
+    """The language pair whose line it stands in."""
+    in_line: int
+    """Jobs that wait for this pair on the instance that drives the job, this one among them."""
+    code: str | None = None
+    """What it found when it last looked; null while jobs before it wait for the same."""
+    message: str | None = None
+
+
 class ExplainView(View, frozen=True):
-    """Why a job went where it went."""
+    """Why a job went where it went, or why it waits."""
 
     job_id: JobId
     attempts: tuple[AttemptExplanation, ...]
+    waiting: WaitingView | None = None
+    """Null once the job has left the line."""
 
 
 class NodeSlots(View, frozen=True):
@@ -203,13 +219,39 @@ class MarkView(View, frozen=True):
     expires_at: str
 
 
+class NodePoolView(View, frozen=True):
+    """A language pair that a node serves."""
+
+    pair: str
+    """Such as ``zh:en``, in the node's own spelling."""
+    kinds: tuple[PoolKind, ...]
+    """For which jobs: by what they bring and what they want."""
+
+
+class ResourceView(View, frozen=True):
+    """How busy one resource of a node's machine is, and whether that leaves the node out."""
+
+    mean_percent: float
+    """Over the last three heartbeats. Of a node at another instance: when its facts last
+    changed."""
+    threshold_percent: float
+    """0: none."""
+    over: bool
+
+
 class NodeView(View, frozen=True):
     """A node, as the registry and the ledger know it."""
 
     node_id: NodeId
     status: NodeHealth
+    reason: str | None
+    """Why it gets no jobs, or fewer than it could."""
+    resources: Mapping[Resource, ResourceView]
     slots: NodeSlots
-    pools: tuple[str, ...]
+    pools: tuple[NodePoolView, ...]
+    """Every pool the node is in; at most 1,000 pairs of each node in a list, 10,000 alone."""
+    pools_total: int
+    """How many pools that are, over all kinds."""
     cell: int | None
     services: tuple[Service, ...]
     languages: Languages
@@ -234,9 +276,11 @@ class PoolSlots(View, frozen=True):
 
 
 class PoolView(View, frozen=True):
-    """The nodes that serve one language pair."""
+    """The nodes that serve one language pair, for jobs of any kind."""
 
     pair: str
+    kinds: Mapping[PoolKind, int]
+    """How many of the nodes serve jobs of each kind."""
     shards: tuple[ShardView, ...]
     nodes: int
     ready: int

@@ -171,6 +171,24 @@ class BackpressureAction(StrEnum):
     RESUME = "resume"
 
 
+class Resource(StrEnum):
+    """A part of a node's machine whose use heartbeats tell."""
+
+    CPU = "cpu"
+    MEM = "mem"
+    GPU = "gpu"
+    GPU_MEM = "gpu_mem"
+
+
+class PoolKind(StrEnum):
+    """What a job brings and what it wants; each language pair has a pool of every kind."""
+
+    SPEECH_TO_SPEECH = "speech_to_speech"
+    SPEECH_TO_TEXT = "speech_to_text"
+    TEXT_TO_SPEECH = "text_to_speech"
+    TEXT_TO_TEXT = "text_to_text"
+
+
 class ExclusionReason(StrEnum):
     """Why a node was left out of a choice; the first that holds, in this order, is reported."""
 

@@ -121,7 +121,7 @@ class Arrivals:
         """A job has ended: its result, or why there is none, takes its turn."""
         info = failure(record)
         if info is not None and self.is_open(index, target):
-            self._tell_error(index, info, record.spec.request_id, record.job_id)
+            self._tell_error(index, target, info, record.spec.request_id, record.job_id)
         now = self._now()
         await self._send(self._delivery.result(index, target, record, weight(record), now))
 
@@ -130,7 +130,7 @@ class Arrivals:
     ) -> None:
         """No job works on the utterance: the reason takes its turn."""
         if self.is_open(index, target):
-            self._tell_error(index, info, request_id, None)
+            self._tell_error(index, target, info, request_id, None)
         await self._send(self._delivery.missing(index, target, info.code, self._now()))
 
     def abandoned(self, index: int, target: str) -> None:
@@ -313,9 +313,14 @@ class Arrivals:
         )
 
     def _tell_error(
-        self, index: int, info: ErrorInfo, request_id: str | None, job_id: JobId | None
+        self,
+        index: int,
+        target: str,
+        info: ErrorInfo,
+        request_id: str | None,
+        job_id: JobId | None,
     ) -> None:
-        self._client.send(error_message(info, index, request_id, job_id))
+        self._client.send(error_message(info, index, target, request_id, job_id))
         if self._timeline is not None:
             self._timeline.tell(index, UiEventName.ERROR, job_id, info.code)
 

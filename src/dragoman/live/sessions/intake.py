@@ -10,9 +10,11 @@ from dragoman.live.protocol import (
     AUTO,
     AudioChunk,
     ErrorInfo,
+    Mode,
     UiEventName,
     Utterance,
     check_utterance,
+    check_way,
 )
 from dragoman.live.sessions.arrivals import Arrivals
 from dragoman.live.sessions.audio import make_meter
@@ -170,7 +172,9 @@ class Intake:
     def _check(self, message: Utterance) -> None:
         """Refuse an utterance that makes no sense, or that is too much now."""
         check_utterance(message)
-        if message.src_lang == AUTO and not self._init.auto_langs:
+        if self._init.mode is Mode.TWO_WAY_AUTO:
+            check_way(self._init, message)
+        elif message.src_lang == AUTO and not self._init.auto_langs:
             raise errors.InvalidMessage(
                 "`src_lang` is `auto`, and the session lists no auto_langs; name the language."
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from dragoman.live.protocol import AUTO, Mode, SessionInit
+from dragoman.live.protocol import AUTO, Mode, SessionInit, normal_language
 
 
 class LanguageUsage:
@@ -13,6 +13,8 @@ class LanguageUsage:
     def __init__(self) -> None:
         self.as_source: Counter[str] = Counter()
         self.as_target: Counter[str] = Counter()
+        self._spelling: dict[str, str] = {}
+        """How the first of the sessions that use a language now wrote it."""
 
     def opened(self, init: SessionInit) -> None:
         self._add(init, 1)
@@ -23,11 +25,14 @@ class LanguageUsage:
     def _add(self, init: SessionInit, step: int) -> None:
         sources, targets = languages_of(init)
         for counts, languages in ((self.as_source, sources), (self.as_target, targets)):
-            for language in languages:
+            for tag in languages:
+                language = self._spelling.setdefault(normal_language(tag), tag)
                 counts[language] += step
                 if not counts[language]:
-                    # Names come from clients: one that nobody uses must not stay.
+                    # Names come from clients: one that no session uses must not stay.
                     del counts[language]
+                    if language not in self.as_source and language not in self.as_target:
+                        del self._spelling[normal_language(tag)]
 
 
 def languages_of(init: SessionInit) -> tuple[set[str], set[str]]:

@@ -16,6 +16,7 @@ from dragoman.live.protocol import (
     SessionInit,
     Utterance,
     default_pipeline,
+    same_language,
 )
 from dragoman.live.sessions.rules import SessionRules
 
@@ -75,9 +76,11 @@ def targets_of(init: SessionInit) -> tuple[str, ...]:
 
 def targets_for(init: SessionInit, message: Utterance) -> tuple[str, ...]:
     """The orders an utterance belongs to; two ways have one, whatever the utterance names."""
-    if message.tgt_lang is None or init.mode is Mode.TWO_WAY_AUTO:
+    named = message.tgt_lang
+    if named is None or init.mode is Mode.TWO_WAY_AUTO:
         return targets_of(init)
-    return (message.tgt_lang,)
+    # A target of the session has one order, however an utterance writes it.
+    return (next((own for own in init.targets if same_language(own, named)), named),)
 
 
 def trace_id_of(session_id: SessionId, init: SessionInit, index: int) -> str:
@@ -94,8 +97,7 @@ def job_spec(
     target: str,
 ) -> JobSpec:
     """What a node is asked to do with an utterance for one target."""
-    two_way = init.mode is Mode.TWO_WAY_AUTO
-    source = speech.src_lang or (init.lang_a if two_way else None) or init.src_lang
+    source = _source(init, speech)
     audio = speech.input.audio is not None
     pipeline = speech.pipeline or init.pipeline
     if pipeline is None:
@@ -122,3 +124,11 @@ def job_spec(
         preferred_node_id=init.preferred_node_id,
         trace_id=trace_id_of(session_id, init, speech.index),
     )
+
+
+def _source(init: SessionInit, speech: Speech) -> str:
+    """What the utterance is spoken in. Of two ways it is one of the two, the first unless said."""
+    named = speech.src_lang or init.src_lang
+    if init.mode is not Mode.TWO_WAY_AUTO or init.lang_a is None:
+        return named
+    return named if same_language(named, init.lang_b) else init.lang_a

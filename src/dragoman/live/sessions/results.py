@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.ids import JobId, SessionId
 from dragoman.live.dispatch import AUTO_TARGET
-from dragoman.live.ledger import JobRecord
+from dragoman.live.ledger import JobRecord, JobSpec
 from dragoman.live.protocol import (
     Error,
     ErrorInfo,
@@ -12,6 +12,7 @@ from dragoman.live.protocol import (
     Outcome,
     Scheduling,
     TranslationResult,
+    same_language,
 )
 from dragoman.live.sessions.record import Delivered
 from dragoman.live.sessions.unacknowledged import DROPPED, Ready
@@ -66,8 +67,18 @@ def _language(record: JobRecord, target: str) -> str:
     """What was translated into: of two ways, the node says which one it was."""
     if target != AUTO_TARGET:
         return target
+    spec = record.spec
     said = record.output.tgt_lang if record.output else None
-    return said or record.spec.lang_b or target
+    if said is None:
+        return _other_way(spec) or target
+    # The client gets its own spelling back, not the node's.
+    own = next((way for way in (spec.lang_a, spec.lang_b) if same_language(way, said)), None)
+    return own or said
+
+
+def _other_way(spec: JobSpec) -> str | None:
+    """Of the two ways, the one a job goes by what it names as its source."""
+    return spec.lang_a if same_language(spec.src_lang, spec.lang_b) else spec.lang_b
 
 
 def missing_result(
@@ -97,7 +108,11 @@ def failure(record: JobRecord) -> ErrorInfo | None:
 
 
 def error_message(
-    info: ErrorInfo, index: int, request_id: str | None, job_id: JobId | None = None
+    info: ErrorInfo,
+    index: int,
+    target: str,
+    request_id: str | None,
+    job_id: JobId | None = None,
 ) -> Error:
     """Why an utterance has no result; what it names can be looked up."""
     details: dict[str, object] = dict(info.details or {})
@@ -110,6 +125,7 @@ def error_message(
         retry_after_ms=after if isinstance(after, int) else None,
         details=details or None,
         utterance_index=index,
+        tgt_lang=None if target == AUTO_TARGET else target,
         request_id=request_id,
     )
 

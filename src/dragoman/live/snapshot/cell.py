@@ -8,9 +8,15 @@ from typing import TypeVar
 from dragoman.ids import NodeId
 from dragoman.live.protocol import ExclusionReason, ServiceType
 from dragoman.live.snapshot.facts import NodeFacts
-from dragoman.live.snapshot.requirement import Pair, PoolRule, Requirement, Spoken, Stage
+from dragoman.live.snapshot.pools import Spoken, spelling, spoken_languages
+from dragoman.live.snapshot.requirement import Requirement
 
 Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+MAX_REMEMBERED = 512
+"""Requirements whose candidates a cell remembers. Past it the oldest goes: clients choose what
+they require, and the memory they take that way has an end."""
 
 
 class CellView:
@@ -19,7 +25,6 @@ class CellView:
     __slots__ = (
         "_fit",
         "_left_out",
-        "_pools",
         "calm",
         "features",
         "indexes",
@@ -30,6 +35,7 @@ class CellView:
         "public",
         "ready",
         "ready_types",
+        "resting",
         "spoken",
         "unmarked",
     )
@@ -42,36 +48,62 @@ class CellView:
         self.ready: int = before.ready if before else 0
         self.public: int = before.public if before else 0
         self.calm: int = before.calm if before else 0
-        self.spoken: dict[Spoken, int] = dict(before.spoken) if before else {}
+        self.resting: int = before.resting if before else 0
+        # Shared until a node's languages change: most changes are of health.
+        self.spoken: Mapping[Spoken, int] = before.spoken if before else {}
         self.present: dict[ServiceType, int] = dict(before.present) if before else {}
         self.ready_types: dict[ServiceType, int] = dict(before.ready_types) if before else {}
         self.unmarked: dict[ServiceType, int] = dict(before.unmarked) if before else {}
         self.features: dict[str, int] = dict(before.features) if before else {}
         self._fit: dict[Requirement, int] = {}
-        self._pools: dict[Requirement, int] = {}
         self._left_out: dict[Requirement, dict[ExclusionReason, int]] = {}
 
     @classmethod
     def of(cls, number: int, nodes: Iterable[NodeFacts]) -> CellView:
-        view = cls(number)
-        for facts in nodes:
-            view._add(facts)
-        return view
+        return cls(number).with_nodes({facts.index: facts for facts in nodes})
 
     def with_node(self, facts: NodeFacts) -> CellView:
         """The cell with one node added or changed; it may have had another place before."""
-        view = self.without_node(self.indexes.get(facts.node_id, facts.index))
-        if facts.index in view.nodes:
-            view = view.without_node(facts.index)
-        view._add(facts)
-        return view
+        return self._changed({facts.index: facts})
 
     def without_node(self, index: int) -> CellView:
+        return self._changed({index: None})
+
+    def with_nodes(self, nodes: Mapping[int, NodeFacts]) -> CellView:
+        """The cell with these nodes and no others; what stays as it was is not looked at."""
+        changes: dict[int, NodeFacts | None] = {
+            index: facts for index, facts in nodes.items() if self.nodes.get(index) != facts
+        }
+        changes.update(dict.fromkeys(self.nodes.keys() - nodes.keys()))
+        return self._changed(changes)
+
+    def _changed(self, changes: Mapping[int, NodeFacts | None]) -> CellView:
+        """The cell with other nodes in some places; None: with none."""
         view = CellView(self.number, self)
-        gone = view.nodes.pop(index, None)
-        if gone is not None:
-            del view.indexes[gone.node_id]
-            view._clear(~(1 << index))
+        spoken: dict[Spoken, int] | None = None
+        leaving: dict[int, NodeFacts] = {}
+        for index, facts in changes.items():
+            if index in view.nodes:
+                leaving[index] = view.nodes[index]
+            moved = view.indexes.get(facts.node_id) if facts is not None else None
+            if moved is not None and changes.get(moved) is None:
+                leaving[moved] = view.nodes[moved]
+        for index, gone in leaving.items():
+            after = changes.get(index)
+            if after is None or after.languages != gone.languages:
+                spoken = dict(self.spoken) if spoken is None else spoken
+                _unmark(spoken, spoken_languages(gone.languages), 1 << index)
+            view._remove(gone, index)
+        for index, facts in changes.items():
+            if facts is None:
+                continue
+            was = leaving.get(index)
+            if was is None or was.languages != facts.languages:
+                spoken = dict(self.spoken) if spoken is None else spoken
+                _mark(spoken, spoken_languages(facts.languages), 1 << index)
+            view._add(facts)
+        if spoken is not None:
+            view.spoken = spoken
         return view
 
     def _add(self, facts: NodeFacts) -> None:
@@ -82,22 +114,25 @@ class CellView:
         self.ready |= bit if facts.ready else 0
         self.public |= bit if facts.public else 0
         self.calm |= 0 if facts.over_threshold else bit
-        _mark(self.spoken, _spoken(facts), bit)
+        self.resting |= bit if facts.resting else 0
         _mark(self.present, facts.present_types(), bit)
         _mark(self.ready_types, facts.ready_types(), bit)
         _mark(self.unmarked, facts.unmarked_types(), bit)
         _mark(self.features, facts.features, bit)
 
-    def _clear(self, keep: int) -> None:
-        self.members &= keep
-        self.ready &= keep
-        self.public &= keep
-        self.calm &= keep
-        _keep(self.spoken, keep)
-        _keep(self.present, keep)
-        _keep(self.ready_types, keep)
-        _keep(self.unmarked, keep)
-        _keep(self.features, keep)
+    def _remove(self, facts: NodeFacts, index: int) -> None:
+        bit = 1 << index
+        del self.nodes[index]
+        del self.indexes[facts.node_id]
+        self.members &= ~bit
+        self.ready &= ~bit
+        self.public &= ~bit
+        self.calm &= ~bit
+        self.resting &= ~bit
+        _unmark(self.present, facts.present_types(), bit)
+        _unmark(self.ready_types, facts.ready_types(), bit)
+        _unmark(self.unmarked, facts.unmarked_types(), bit)
+        _unmark(self.features, facts.features, bit)
 
     def mask(self, node_ids: Iterable[NodeId]) -> int:
         """The bits of these nodes, as far as they are in this cell."""
@@ -112,12 +147,19 @@ class CellView:
         return [facts.node_id for index, facts in self.nodes.items() if mask >> index & 1]
 
     def pool(self, requirement: Requirement) -> int:
-        """Everybody in the pool of the requirement's pairs, whatever their health."""
-        found = self._pools.get(requirement)
-        if found is None:
-            found = 0 if requirement.impossible else self._knowing(requirement.pool, self.members)
-            self._pools[requirement] = found
-        return found
+        """The nodes in the pools of the requirement's pairs, whatever their health."""
+        return 0 if requirement.impossible else self.knowing(requirement.pool)
+
+    def knowing(self, languages: Iterable[Spoken]) -> int:
+        """The nodes that know all these languages."""
+        return _all(self.spoken, languages, self.members)
+
+    def spelling(self, spoken: Spoken) -> str | None:
+        """How the first node that knows a language writes it."""
+        mask = self.spoken.get(spoken, 0)
+        if not mask:
+            return None
+        return spelling(self.nodes[(mask & -mask).bit_length() - 1].languages, spoken)
 
     def fit(self, requirement: Requirement, welcome: int = 0) -> int:
         """Nodes that may carry the job, slots aside; those welcome need not be public."""
@@ -125,26 +167,28 @@ class CellView:
             return self._fitting(requirement, welcome)
         found = self._fit.get(requirement)
         if found is None:
-            found = self._fit[requirement] = self._fitting(requirement, 0)
+            found = self._fitting(requirement, 0)
+            _remember(self._fit, requirement, found)
         return found
 
     def left_out(self, requirement: Requirement, welcome: int = 0) -> dict[ExclusionReason, int]:
-        """Who may not carry the job: each node under the first reason that holds."""
+        """The nodes that may not carry the job, each under the first reason that holds."""
         if welcome & ~self.public:
             return self._sort_out(requirement, welcome)
         found = self._left_out.get(requirement)
         if found is None:
-            found = self._left_out[requirement] = self._sort_out(requirement, 0)
+            found = self._sort_out(requirement, 0)
+            _remember(self._left_out, requirement, found)
         return found
 
     def lacking(self, requirement: Requirement, welcome: int = 0) -> dict[ExclusionReason, int]:
-        """For each reason, everybody it holds for, whatever else is wrong with them."""
+        """For each reason, the nodes it holds for, whatever else is wrong with them."""
         pool = self.pool(requirement)
         return {
             ExclusionReason.NOT_READY: self.members & ~self.ready,
             ExclusionReason.NOT_PUBLIC: self.members & ~self.public & ~welcome,
             ExclusionReason.PAIR_UNSUPPORTED: self.members
-            & ~self._knowing(requirement.spoken, pool),
+            & ~_all(self.spoken, requirement.spoken, pool),
             ExclusionReason.SERVICE_MISSING: self.members
             & ~_all(self.present, requirement.types, self.members),
             ExclusionReason.SERVICE_NOT_READY: self.members
@@ -171,52 +215,26 @@ class CellView:
                 left &= ~out
         return found
 
-    def _knowing(self, languages: Iterable[Spoken], start: int) -> int:
-        return _all(self.spoken, languages, start)
-
-
-def node_pairs(rule: PoolRule, facts: NodeFacts) -> set[Pair]:
-    """The pools a node belongs to under a rule."""
-    known = facts.languages
-    match rule:
-        case PoolRule.ASR_TTS:
-            return {(s, t) for s in known.asr_langs for t in known.tts_langs}
-        case PoolRule.TEXT:
-            return {(s, t) for s in known.nmt_langs for t in known.nmt_langs}
-        case PoolRule.SEMANTIC_F2F:
-            spoken = known.semantic_langs
-            return {(s, t) for s in spoken for t in spoken if s != t}
-        case PoolRule.SEMANTIC_ONE_WAY:
-            targets = set(known.nmt_langs) & set(known.tts_langs)
-            return {(s, t) for s in known.semantic_langs for t in targets if s != t}
-
-
-def _spoken(facts: NodeFacts) -> list[Spoken]:
-    known = facts.languages
-    return [
-        (stage, language)
-        for stage, languages in (
-            (Stage.ASR, known.asr_langs),
-            (Stage.SEMANTIC, known.semantic_langs),
-            (Stage.NMT, known.nmt_langs),
-            (Stage.TTS, known.tts_langs),
-        )
-        for language in languages
-    ]
-
 
 def _mark(masks: dict[Key, int], keys: Iterable[Key], bit: int) -> None:
     for key in keys:
         masks[key] = masks.get(key, 0) | bit
 
 
-def _keep(masks: dict[Key, int], keep: int) -> None:
-    """Drop the bits that are not kept, and the keys nobody is left for."""
-    for key, mask in list(masks.items()):
-        if left := mask & keep:
+def _unmark(masks: dict[Key, int], keys: Iterable[Key], bit: int) -> None:
+    """Drop a node's bit, and the keys that no node is left for."""
+    for key in keys:
+        left = masks.get(key, 0) & ~bit
+        if left:
             masks[key] = left
         else:
-            del masks[key]
+            masks.pop(key, None)
+
+
+def _remember(answers: dict[Requirement, Value], requirement: Requirement, answer: Value) -> None:
+    if len(answers) >= MAX_REMEMBERED:
+        del answers[next(iter(answers))]
+    answers[requirement] = answer
 
 
 def _all(masks: Mapping[Key, int], keys: Iterable[Key], start: int) -> int:

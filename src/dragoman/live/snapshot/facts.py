@@ -23,6 +23,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     public: bool = True
     tenant: TenantId | None = None
     over_threshold: bool = False
+    resting: bool = False
+    """Its jobs mostly fail, and it failed one just now: others are asked first."""
     marked: frozenset[str] = frozenset()
     """Services that are marked unavailable for a while, by service_id."""
 

@@ -2,49 +2,15 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
-
-from dragoman.live.protocol import Pipeline, ServiceType, required_types
-
-Pair = tuple[str, str]
-
-
-class PoolRule(StrEnum):
-    """Which nodes belong to the pool of a language pair."""
-
-    ASR_TTS = "asr_tts"
-    SEMANTIC_F2F = "semantic_f2f"
-    SEMANTIC_ONE_WAY = "semantic_one_way"
-    TEXT = "text"
-    """Not a setting: jobs with neither speech input nor speech output, under any rule."""
-
-
-class Stage(StrEnum):
-    """A step of the pipeline that knows languages of its own."""
-
-    ASR = "asr"
-    SEMANTIC = "semantic"
-    NMT = "nmt"
-    TTS = "tts"
-
-
-Spoken = tuple[Stage, str]
-"""A stage and a language it must know."""
-
-
-def pool_languages(rule: PoolRule, pair: Pair) -> tuple[Spoken, ...] | None:
-    """What a node must know to be in a pair's pool; None when the rule has no such pool."""
-    source, target = pair
-    match rule:
-        case PoolRule.ASR_TTS:
-            return (Stage.ASR, source), (Stage.TTS, target)
-        case PoolRule.TEXT:
-            return (Stage.NMT, source), (Stage.NMT, target)
-        case PoolRule.SEMANTIC_F2F if source != target:
-            return (Stage.SEMANTIC, source), (Stage.SEMANTIC, target)
-        case PoolRule.SEMANTIC_ONE_WAY if source != target:
-            return (Stage.SEMANTIC, source), (Stage.NMT, target), (Stage.TTS, target)
-    return None
+from dragoman.live.protocol import Pipeline, ServiceType, normal_language, required_types
+from dragoman.live.snapshot.pools import (
+    Pair,
+    PoolRule,
+    Spoken,
+    Stage,
+    kind_of,
+    pool_languages,
+)
 
 
 def stage_languages(pipeline: Pipeline, pair: Pair) -> tuple[Spoken, ...]:
@@ -65,26 +31,46 @@ def stage_languages(pipeline: Pipeline, pair: Pair) -> tuple[Spoken, ...]:
 class Requirement:
     """One distinct demand; equal demands are the same object, so masks can be remembered by it."""
 
-    __slots__ = ("features", "impossible", "pair", "pairs", "pool", "rule", "spoken", "types")
+    __slots__ = (
+        "features",
+        "impossible",
+        "kind",
+        "languages",
+        "name",
+        "pair",
+        "pairs",
+        "pipeline",
+        "pool",
+        "rule",
+        "shown",
+        "spoken",
+        "types",
+    )
 
     def __init__(
         self,
         rule: PoolRule,
-        pairs: tuple[Pair, ...],
+        pairs: tuple[tuple[str, str], ...],
         pipeline: Pipeline,
         features: tuple[str, ...],
     ) -> None:
-        self.rule = PoolRule.TEXT if not (pipeline.use_asr or pipeline.use_tts) else rule
-        self.pairs = pairs
-        self.pair = pairs[0]
+        self.rule = rule
+        self.pipeline = pipeline
+        self.kind = kind_of(speech_in=pipeline.use_asr, speech_out=pipeline.use_tts)
+        self.pairs: tuple[Pair, ...] = tuple(
+            (normal_language(source), normal_language(target)) for source, target in pairs
+        )
+        self.pair = self.pairs[0]
         """The pair the job is filed under."""
+        self.shown = ":".join(pairs[0])
+        """The same, as the client wrote it."""
         self.features = features
         self.types: tuple[ServiceType, ...] = tuple(sorted(required_types(pipeline, features)))
         pool: dict[Spoken, None] = {}
         spoken: dict[Spoken, None] = {}
         self.impossible = False
-        for pair in pairs:
-            languages = pool_languages(self.rule, pair)
+        for pair in self.pairs:
+            languages = pool_languages(rule, self.kind, pair)
             if languages is None:
                 self.impossible = True
                 languages = ()
@@ -92,6 +78,10 @@ class Requirement:
             spoken.update(dict.fromkeys(stage_languages(pipeline, pair)))
         self.pool = tuple(pool)
         self.spoken = tuple(language for language in spoken if language not in pool)
+        self.languages = self.pool + self.spoken
+        """Everything a node must know, for the pool and for the stages."""
+        self.name = " ".join(sorted(f"{stage.value}:{tag}" for stage, tag in self.languages))
+        """The same for every requirement that asks for the same languages."""
 
 
 class Requirements:
@@ -104,7 +94,10 @@ class Requirements:
         self._known: dict[tuple[object, ...], Requirement] = {}
 
     def of(
-        self, pairs: tuple[Pair, ...], pipeline: Pipeline, features: tuple[str, ...]
+        self,
+        pairs: tuple[tuple[str, str], ...],
+        pipeline: Pipeline,
+        features: tuple[str, ...],
     ) -> Requirement:
         key = (pairs, pipeline, features)
         found = self._known.get(key)

@@ -2,128 +2,117 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import accumulate
-from random import Random
+from collections.abc import Iterator
+from itertools import combinations, islice
 
 from dragoman.ids import NodeId
-from dragoman.live.snapshot.cell import CellView, node_pairs
-from dragoman.live.snapshot.requirement import Pair, PoolRule, Requirement
+from dragoman.live.snapshot.cell import CellView
+from dragoman.live.snapshot.index import NO_SHARDS, LanguageIndex, Shards
+from dragoman.live.snapshot.pools import PoolRule
+from dragoman.live.snapshot.requirement import Requirement
 
+_MAX_RELATIVES = 4
+"""Relatives of one language that a refusal looks at."""
 
-class Shards:
-    """The cells a pair has members in; immutable.
-
-    The order for drawing is made when somebody draws: while nodes come in by the thousand, most
-    of these are replaced before anybody does.
-    """
-
-    __slots__ = ("_bounds", "_cells", "members", "total")
-
-    def __init__(self, members: dict[int, int], total: int | None = None) -> None:
-        self.members = members
-        self.total = sum(members.values()) if total is None else total
-        self._cells: tuple[int, ...] | None = None
-        self._bounds: tuple[int, ...] = ()
-
-    @property
-    def cells(self) -> tuple[int, ...]:
-        """The cells, lowest first."""
-        if self._cells is None:
-            self._cells = tuple(sorted(self.members))
-            self._bounds = tuple(accumulate(self.members[cell] for cell in self._cells))
-        return self._cells
-
-    def draw(self, random: Random) -> int:
-        """One cell, with weight by its members."""
-        cells = self.cells
-        if len(cells) == 1:
-            return cells[0]
-        return cells[bisect_right(self._bounds, int(random.random() * self.total))]
-
-
-NO_SHARDS = Shards({})
-
-Index = dict[tuple[PoolRule, Pair], Shards]
+_MAX_EXCHANGES = 32
+"""Pairs of relatives that a refusal looks at."""
 
 
 class RuntimeSnapshot:
     """One consistent view. A change makes a new one that shares every cell but the changed."""
 
-    __slots__ = ("_index", "cells", "rule", "version")
+    __slots__ = ("_generation", "_index", "cells", "rule", "version")
 
     def __init__(
-        self, rule: PoolRule, version: int, cells: dict[int, CellView], index: Index
+        self,
+        rule: PoolRule,
+        version: int,
+        cells: dict[int, CellView],
+        index: LanguageIndex,
+        generation: int,
     ) -> None:
         self.rule = rule
         self.version = version
         self.cells = cells
         self._index = index
+        self._generation = generation
 
     @classmethod
     def empty(cls, rule: PoolRule) -> RuntimeSnapshot:
-        return cls(rule, 0, {}, {})
+        return cls(rule, 0, {}, LanguageIndex(), 0)
 
     def replacing(self, cell: CellView) -> RuntimeSnapshot:
-        """The snapshot with one cell exchanged; an empty one disappears."""
+        """The snapshot with one cell exchanged; an empty one disappears.
+
+        Each snapshot is replaced once: those that descend from it share one index of languages.
+        """
         cells = dict(self.cells)
         before = cells.pop(cell.number, None)
         if cell.members:
             cells[cell.number] = cell
-        index = self._index
-        for rule in {self.rule, PoolRule.TEXT}:
-            change = _membership_change(rule, before, cell)
-            if change:
-                index = _reindexed(dict(index), rule, cell.number, change)
-        return RuntimeSnapshot(self.rule, self.version + 1, cells, index)
+        generation = self._generation
+        if before is None or before.spoken is not cell.spoken:
+            generation = self._index.change(before, cell)
+        return RuntimeSnapshot(self.rule, self.version + 1, cells, self._index, generation)
 
     def shards(self, requirement: Requirement) -> Shards:
-        """Where the requirement's pool has members. For several pairs: the scarcest one's cells."""
+        """Where nodes know every language the requirement asks for, whatever their health."""
         if requirement.impossible:
             return NO_SHARDS
-        rule, pairs = requirement.rule, requirement.pairs
-        if len(pairs) == 1:
-            return self._index.get((rule, pairs[0]), NO_SHARDS)
-        found = [self._index.get((rule, pair), NO_SHARDS) for pair in pairs]
-        return min(found, key=lambda shards: shards.total)
+        return self._index.shards(
+            requirement.name, requirement.languages, self._generation, self.cells
+        )
 
-    def pools(self, rule: PoolRule | None = None) -> dict[Pair, Shards]:
-        """Every pool of a rule, the setting's by default."""
-        wanted = rule or self.rule
-        return {pair: shards for (known, pair), shards in self._index.items() if known is wanted}
+    def near(self, requirement: Requirement) -> tuple[str, ...]:
+        """Tags close to those asked for, such as ``zh`` for ``zh-TW``, that would be served.
+
+        They are written as the nodes write them. Empty when no relative would be.
+        """
+        asked = list(dict.fromkeys(tag for pair in requirement.pairs for tag in pair))
+        relatives = {tag: self._relatives(requirement, tag) for tag in asked}
+        if not any(relatives.values()):
+            return ()
+        found: dict[str, None] = {}
+        for instead in _exchanges(asked, relatives):
+            served = self._served(requirement, instead)
+            found.update(dict.fromkeys(served))
+        return tuple(found)
+
+    def _relatives(self, requirement: Requirement, tag: str) -> list[str]:
+        """Known relatives of one language, by the stages that the requirement needs it for."""
+        found: dict[str, None] = {}
+        for stage, language in requirement.languages:
+            if language == tag:
+                found.update(dict.fromkeys(self._index.relatives((stage, tag))))
+        return list(found)[:_MAX_RELATIVES]
+
+    def _served(self, requirement: Requirement, instead: dict[str, str]) -> list[str]:
+        """The exchanged tags as nodes write them, if nodes serve the pairs made of them."""
+        pairs = tuple((instead.get(s, s), instead.get(t, t)) for s, t in requirement.pairs)
+        if sum(s == t for s, t in pairs) > sum(s == t for s, t in requirement.pairs):
+            return []  # A translation into itself is not what was asked for.
+        other = Requirement(requirement.rule, pairs, requirement.pipeline, ())
+        shards = self.shards(other)
+        if not shards.cells:
+            return []
+        view = self.cells[shards.cells[0]]
+        found = {tag: view.spelling((stage, tag)) for stage, tag in other.languages}
+        return [found[tag] or tag for tag in instead.values()]
 
 
-def _membership_change(rule: PoolRule, before: CellView | None, after: CellView) -> dict[Pair, int]:
-    """How many members each pair won or lost; only nodes whose facts changed are looked at."""
-    old = before.nodes if before else {}
-    change: dict[Pair, int] = {}
-    for index in old.keys() | after.nodes.keys():
-        was, now = old.get(index), after.nodes.get(index)
-        if was is now or (was and now and was.languages == now.languages):
-            continue
-        for facts, step in ((was, -1), (now, 1)):
-            for pair in node_pairs(rule, facts) if facts else ():
-                change[pair] = change.get(pair, 0) + step
-    return {pair: step for pair, step in change.items() if step}
-
-
-def _reindexed(index: Index, rule: PoolRule, cell: int, change: dict[Pair, int]) -> Index:
-    for pair, step in change.items():
-        key = (rule, pair)
-        before = index.get(key, NO_SHARDS)
-        members = dict(before.members)
-        members[cell] = members.get(cell, 0) + step
-        if not members[cell]:
-            del members[cell]
-        if members:
-            index[key] = Shards(members, before.total + step)
-        else:
-            index.pop(key, None)
-    return index
+def _exchanges(asked: list[str], relatives: dict[str, list[str]]) -> Iterator[dict[str, str]]:
+    """Ways to put relatives in the place of tags: one tag at a time, then two together."""
+    singles = [(tag, near) for tag in asked for near in relatives[tag]]
+    yield from ({tag: near} for tag, near in singles)
+    yield from (
+        {tag: near, other: other_near}
+        for (tag, near), (other, other_near) in islice(combinations(singles, 2), _MAX_EXCHANGES)
+        if tag != other
+    )
 
 
 class SnapshotHolder:
-    """The current snapshot; written by the registry alone, read by everybody."""
+    """The current snapshot; the registry alone writes it."""
 
     def __init__(self, rule: PoolRule) -> None:
         self.current = RuntimeSnapshot.empty(rule)

@@ -11,18 +11,32 @@ _PROC = Path("/proc")
 _BYTES_PER_GB = 1024**3
 
 
+_SHORTEST_TICKS = 100
+"""Of all processors together: over less time than that a percentage says nothing."""
+
+
 class MachineUsage:
-    """Reads how busy the machine was since the last reading. Unknown counts as idle."""
+    """Reads how busy the machine was since the last reading. Unknown counts as idle.
+
+    The first reading of a process is unknown: it would span the milliseconds in which the node
+    started. A reading that follows another at once repeats it.
+    """
 
     def __init__(self, proc: Path = _PROC) -> None:
         self._proc = proc
-        self._last = self._times()
+        self._last: tuple[int, int] | None = None
+        self._cpu_percent = 0.0
 
     def __call__(self) -> ResourceUsage:
-        before, self._last = self._last, self._times()
-        busy, total = self._last[0] - before[0], self._last[1] - before[1]
+        now = self._times()
+        if self._last is None:
+            self._last = now
+        busy, total = now[0] - self._last[0], now[1] - self._last[1]
+        if total >= _SHORTEST_TICKS:
+            self._last = now
+            self._cpu_percent = _percent(busy, total)
         return ResourceUsage(
-            cpu_percent=_percent(busy, total), mem_percent=memory_percent(_read(self._proc))
+            cpu_percent=self._cpu_percent, mem_percent=memory_percent(_read(self._proc))
         )
 
     def _times(self) -> tuple[int, int]:

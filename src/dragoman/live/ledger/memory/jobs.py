@@ -90,7 +90,7 @@ class JobShard:
         self, claim: Claim, now_ms: int, random: Random
     ) -> a.Claimed | a.Existing | a.BodyConflict:
         spec = claim.spec
-        key = (spec.tenant, spec.request_id, spec.tgt_lang)
+        key = (spec.tenant, spec.request_id, spec.target_key)
         known_id = self.bindings.get(key)
         if known_id is not None:
             known = self.jobs[known_id]
@@ -290,7 +290,7 @@ class JobShard:
         self._watch(job)
 
     def _unbind(self, job: Job) -> None:
-        key = (job.spec.tenant, job.spec.request_id, job.spec.tgt_lang)
+        key = (job.spec.tenant, job.spec.request_id, job.spec.target_key)
         if self.bindings.get(key) == job.job_id:
             del self.bindings[key]
 

@@ -239,7 +239,7 @@ class MemoryLedger:
 
     async def claim(self, claim: Claim) -> a.Claimed | a.Existing | a.BodyConflict:
         spec = claim.spec
-        shard = self._shards[request_shard(spec.tenant, spec.request_id, spec.tgt_lang)]
+        shard = self._shards[request_shard(spec.tenant, spec.request_id, spec.target_key)]
         return shard.claim(claim, self._now(), self._random)
 
     async def bind(

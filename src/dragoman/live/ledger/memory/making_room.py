@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import floor
 
 from dragoman.live.ledger.memory.choice import indexes
 from dragoman.live.ledger.memory.seats import Attempt, Seat
@@ -20,7 +21,7 @@ def leaves_headroom(seats: Sequence[Seat | None], mask: int, headroom: float, no
             slots += seat.slots
             if seat.takes(now_ms):
                 free += seat.slots - len(seat.held)
-    return free - 1 >= headroom * slots
+    return free - 1 >= floor(headroom * slots)
 
 
 def victim_of(

@@ -38,7 +38,7 @@ class JobOperations:
 
     async def claim(self, claim: Claim) -> a.Claimed | a.Existing | a.BodyConflict:
         spec = claim.spec
-        shard = request_shard(spec.tenant, spec.request_id, spec.tgt_lang)
+        shard = request_shard(spec.tenant, spec.request_id, spec.target_key)
         job_id = new_job_id(self._tags.random, shard)
         answer = await self._tags.ask_shard(
             shard,
@@ -241,7 +241,7 @@ class JobOperations:
 
 def _binding(spec: JobSpec) -> str:
     """A request's name among the bindings of its shard, the same length for all."""
-    key = f"{spec.tenant}\0{spec.request_id}\0{spec.tgt_lang}".encode()
+    key = f"{spec.tenant}\0{spec.request_id}\0{spec.target_key}".encode()
     return blake2b(key, digest_size=16).hexdigest()
 
 

@@ -78,5 +78,5 @@ local function leaves_headroom(candidates, headroom)
       if grantable(seat) then free_slots = free_slots + seat.free end
     end
   end
-  return free_slots - 1 >= headroom * slots, free_slots
+  return free_slots - 1 >= math.floor(headroom * slots), free_slots
 end
