@@ -37,3 +37,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("dragoman.lab.running"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -71,6 +71,9 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: float | None = None
 
 
+DEFAULT_RETRIES = 2
+
+
 class ExperimentSpec(msgspec.Struct, frozen=True):
     """What an experiment is asked to be. None where the settings decide."""
 
@@ -83,7 +86,7 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
     """Column names that the target and the evaluators use -> the dataset's own."""
     concurrency: int | None = None
     evaluator_concurrency: int | None = None
-    retries: int = 2
+    retries: int = DEFAULT_RETRIES
     item_timeout_seconds: float | None = None
     time_limit_seconds: float | None = None
     budget: Budget = Budget()

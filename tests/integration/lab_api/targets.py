@@ -31,3 +31,9 @@ async def endless(said: str) -> str:
     """Never answers."""
     await asyncio.Event().wait()
     return said
+
+
+def not_odd(output: str) -> float:
+    if output == "odd":
+        raise ValueError("that is odd")
+    return 1.0

@@ -238,6 +238,11 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
     if unfinished is None:
         return await _begin_new(lab, file, meant, new=new)
     typer.echo(f"Going on with {unfinished.name} ({unfinished.experiment_id}).")
+    if changes := file.changes(unfinished):
+        try:
+            await lab.change(unfinished.experiment_id, changes)
+        except _CANNOT_BE_USED as error:
+            raise SettingsError(f"{file.path}: {error.message}") from error
     if unfinished.run_id is None:
         await lab.start(unfinished.experiment_id, Mode.SUBMIT)
     elif unfinished.status in ENDED:

@@ -110,6 +110,11 @@ class LabClient:
         order = {"mode": mode, "item_ids": list(item_ids)}
         return await self._ask(StartedView, "POST", path, json=order)
 
+    async def change(self, experiment_id: str, changes: Mapping[str, Any]) -> ExperimentView:
+        """Change what may be changed of an experiment, also while it runs."""
+        path = f"/experiments/{experiment_id}"
+        return await self._ask(ExperimentView, "PATCH", path, json=changes)
+
     async def kill(self, experiment_id: str) -> None:
         """End the run of an experiment."""
         await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill")

@@ -95,8 +95,9 @@ _OPERATORS: Mapping[Op, Any] = {
     Op.AT_MOST: lambda column, value: column <= value,
     Op.MORE: lambda column, value: column > value,
     Op.AT_LEAST: lambda column, value: column >= value,
-    Op.IN: lambda column, value: column.in_(value),
-    Op.NOT_IN: lambda column, value: column.not_in(value),
+    # No value is in an empty list, and a missing value is neither in it nor not in it.
+    Op.IN: lambda column, value: column.in_(value) if value else column != column,
+    Op.NOT_IN: lambda column, value: column.not_in(value) if value else column == column,
     Op.IS_NULL: lambda column, value: column.is_(None),
     Op.NOT_NULL: lambda column, value: column.is_not(None),
 }

@@ -13,6 +13,7 @@ import msgspec
 from dragoman.ids import TenantId
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId, Stats
+from dragoman.lab.report import lines_of
 from dragoman.lab.results import Aggregate, Aggregates, Place, Results
 from dragoman.lab.states import RunStatus
 from dragoman.store import open_store
@@ -28,6 +29,7 @@ class Summary(msgspec.Struct, frozen=True):
     reason: str | None
     stats: Stats
     aggregates: Aggregates
+    duration_seconds: float | None = None
 
     @property
     def scores(self) -> Mapping[str, Aggregate]:
@@ -41,6 +43,7 @@ class Summary(msgspec.Struct, frozen=True):
         for name, score in self.scores.items():
             mean = "none" if score.mean is None else f"{score.mean:.4g}"
             lines.append(f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors")
+        lines += lines_of(self.aggregates, stats, self.duration_seconds)
         return "\n".join(lines)
 
 

@@ -17,7 +17,15 @@ from dragoman.errors import DatasetInvalid, ExperimentNotRunning, InvalidMessage
 from dragoman.lab.datasets import Format, format_of
 from dragoman.lab.feed import RunEnded
 from dragoman.lab.library import Library
-from dragoman.lab.model import ExperimentId, ExperimentSpec, JsonValue, RunId, TargetSpec, VersionId
+from dragoman.lab.model import (
+    DEFAULT_RETRIES,
+    ExperimentId,
+    ExperimentSpec,
+    JsonValue,
+    RunId,
+    TargetSpec,
+    VersionId,
+)
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
 from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, target_of
@@ -47,7 +55,7 @@ async def arun(
     mapping: Mapping[str, str] | None = None,
     concurrency: int | None = None,
     evaluator_concurrency: int | None = None,
-    retries: int = 2,
+    retries: int = DEFAULT_RETRIES,
     item_timeout_seconds: float | None = None,
     data_dir: Path | str | None = None,
 ) -> RunResult:
@@ -125,11 +133,16 @@ class _Bench:
                                 break
                 except TimeoutError:
                     continue
+        experiment = overview.experiment
+        started_ms, ended_ms = experiment.started_at_ms, experiment.ended_at_ms
         return Summary(
-            name=overview.experiment.spec.name,
-            status=overview.experiment.status,
-            reason=overview.experiment.reason,
+            name=experiment.spec.name,
+            status=experiment.status,
+            reason=experiment.reason,
             stats=overview.stats,
+            duration_seconds=None
+            if started_ms is None or ended_ms is None
+            else (ended_ms - started_ms) / 1000,
             aggregates=await Results(self._store).aggregates(DEFAULT_TENANT, experiment_id),
         )
 

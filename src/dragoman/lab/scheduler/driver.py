@@ -219,7 +219,8 @@ class Driver:
             now = experiments.find_experiment(connection, run.experiment_id)
             if now is None or now.run_id != run.run_id:
                 return None
-            return aggregates.aggregates_of(connection, run.experiment_id)
+            names = [evaluator.name for evaluator in now.spec.evaluators]
+            return aggregates.aggregates_of(connection, run.experiment_id, names)
 
         found = await self._store.read(amount)
         if found is not None:
