@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING, Any, NewType
 
@@ -20,6 +21,9 @@ else:
 DatasetId = NewType("DatasetId", str)
 VersionId = NewType("VersionId", str)
 ItemId = NewType("ItemId", str)
+"""The row of an item in one dataset version, in the tables and between the lab's rooms."""
+ContentId = NewType("ContentId", str)
+"""An item as users know it: the same content has the same id in every version and run."""
 ExperimentId = NewType("ExperimentId", str)
 RunId = NewType("RunId", str)
 RecordId = NewType("RecordId", str)
@@ -29,6 +33,9 @@ Turn = Mapping[str, JsonValue]
 """One exchange of an item: its columns by name."""
 
 _BATCH_BITS = 48
+_CONTENT_BYTES = 12
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def new_item_batch(random: Random) -> str:
@@ -41,11 +48,28 @@ def item_id(batch: str, position: int) -> ItemId:
     return ItemId(f"i-{batch}{position:08x}")
 
 
+def content_id(turns: Sequence[Turn]) -> ContentId:
+    """The id that follows from what an item holds; the order of its columns makes no difference."""
+    return ContentId(f"i-{blake2b(_canonical(turns), digest_size=_CONTENT_BYTES).hexdigest()}")
+
+
+def repeated_id(first: ContentId, occurrence: int) -> ContentId:
+    """The id of an item that a version has before; `occurrence` counts from 1."""
+    return first if occurrence == 1 else ContentId(f"{first}-{occurrence}")
+
+
 class Item(msgspec.Struct, frozen=True):
     """One case of a dataset: a conversation of one or more turns."""
 
     item_id: ItemId
     turns: tuple[Turn, ...]
+    content_id: ContentId | None = None
+    """None of items that were stored before contents were known, which go by their own id."""
+
+    @property
+    def shown_id(self) -> str:
+        """What users know the item by."""
+        return self.content_id or self.item_id
 
 
 class TargetSpec(msgspec.Struct, frozen=True):
@@ -131,6 +155,8 @@ class Run(msgspec.Struct, frozen=True):
     created_at_ms: int
     started_at_ms: int | None
     ended_at_ms: int | None
+    let_finish: bool = False
+    """Of a run that is terminating: what workers have in hand may end by itself."""
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -179,12 +205,14 @@ class DatasetVersion(msgspec.Struct, frozen=True):
     items: int
     max_turns: int
     created_at_ms: int
+    content: str | None = None
+    """The hash of the items and the schema: the same content is the same version."""
 
 
 class ResultRow(msgspec.Struct, frozen=True):
     """A turn as users see it: what went in, what came out, how it was judged."""
 
-    item_id: ItemId
+    item_id: ContentId
     turn: int
     run_id: RunId
     status: ItemStatus

@@ -7,6 +7,7 @@ import os
 from dragoman.clock import Clock
 from dragoman.ids import new_id
 from dragoman.lab.bench_opening import BenchMaker
+from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
@@ -76,11 +77,11 @@ class Lab:
             clock=clock,
             metrics=metrics,
         )
-        self._parts: list[Worker | Scheduler] = []
+        self._parts: list[Worker | Scheduler | Cleaner] = []
         if works:
             self._parts.append(self._worker)
         if schedules:
-            self._parts.append(self._scheduler)
+            self._parts += [self._scheduler, Cleaner(store, clock)]
         self.experiments = Experiments(
             store,
             settings,

@@ -17,6 +17,7 @@ from dragoman.lab.repository import (
     experiments,
     giving_up,
     items,
+    removing,
     reusing,
     runs,
     showing,
@@ -295,11 +296,51 @@ def test_an_experiment_is_deleted_with_everything_that_its_runs_left(bench: Benc
         bench.write(lambda c: c.execute(belong_to_another).close())  # noqa: B023
 
     bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
+    while bench.write(lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)):
+        pass
 
-    for table in ("turn_score", "turn_run_log", "item_run_log", "turn_result", "item_result"):
+    for table in (
+        *("turn_score", "turn_run_log", "item_run_log", "turn_result", "item_result"),
+        *("experiment", "run_log", "pending_removal"),
+    ):
         assert bench.rows(f"SELECT * FROM {table}") == []
     for table in records:
         assert bench.rows(f"SELECT id FROM {table}") == [("r/1/i/0",)], "another experiment's"
+
+
+def test_a_removal_takes_only_some_rows_in_each_transaction_and_can_be_gone_on_with(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "ROWS_AT_ONCE", 3)
+    ids = bench.with_items(20)
+    run = bench.new_run()
+    bench.start(run)
+    bench.dispatch(run)
+    for lease in bench.take(run, ids):
+        bench.finish(lease)
+    bench.archive(run)
+    tables = (
+        *("turn_score", "turn_run_log", "item_run_log", "turn_result", "item_result"),
+        *("target_record", "evaluator_record"),
+    )
+
+    def left() -> int:
+        return sum(bench.rows(f"SELECT count(*) FROM {table}")[0][0] for table in tables)
+
+    bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
+    assert left() == 20 * len(tables), "only what users see is gone at once"
+    before = left()
+    while True:
+        assert bench.read(removing.pending) == [(removing.Kind.EXPERIMENT, EXPERIMENT)]
+        goes_on = bench.write(
+            lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)
+        )
+        now = left()
+        assert before - now <= 3
+        before = now
+        if not goes_on:
+            break
+    assert (left(), bench.read(removing.pending)) == (0, [])
 
 
 def test_a_try_that_is_not_the_last_leaves_the_item_with_its_worker(bench: Bench) -> None:

@@ -298,6 +298,11 @@ def test_datasets_are_imported_listed_shown_and_exported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
+    assert "Imported 3 items as version 1 of 'cases'" in capsys.readouterr().out
+    assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
+    assert "are version 1 of 'cases' already" in capsys.readouterr().out
+    with (folder / "cases.jsonl").open("a") as cases:
+        cases.write(jsonl({"said": "y", "meant": "Y"}))
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
     assert "version 2" in capsys.readouterr().out
     assert main(["dataset", "list"]) == 0
@@ -305,10 +310,28 @@ def test_datasets_are_imported_listed_shown_and_exported(
     assert main(["dataset", "show", "cases"]) == 0
     assert "said: string" in capsys.readouterr().out
     assert main(["dataset", "export", "cases", "--out", "out.csv", "--format", "csv"]) == 0
-    assert (folder / "out.csv").read_text().splitlines() == ["said,meant", "a,A", "b,B", "x,X"]
+    assert (folder / "out.csv").read_text().splitlines() == [
+        "said,meant",
+        "a,A",
+        "b,B",
+        "x,X",
+        "y,Y",
+    ]
     assert main(["dataset", "export", "cases", "--out", "out.csv"]) == 2
     assert main(["dataset", "show", "nothing"]) == 1
     assert "dragoman dataset list" in capsys.readouterr().err
+
+
+def test_a_dataset_is_deleted_when_no_experiment_uses_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    assert main(["dataset", "import", "cases.jsonl", "--name", "other"]) == 0
+    assert main(["dataset", "delete", "other"]) == 0
+    assert main(["dataset", "delete", "cases.jsonl"]) == 1
+    assert "experiment 'shouting' uses" in capsys.readouterr().err
+    assert main(["dataset", "list", "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["cases.jsonl"]
 
 
 def test_a_broken_line_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ from dragoman.lab.model import (
     Budget,
     EvaluatorSpec,
     ExperimentSpec,
-    ItemId,
     JsonValue,
     TargetSpec,
     VersionId,
@@ -66,7 +65,7 @@ class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
     """A new run of an experiment."""
 
     mode: Mode = Mode.SUBMIT
-    item_ids: list[ItemId] = []
+    item_ids: list[str] = []
     trial_items: int | None = None
 
 

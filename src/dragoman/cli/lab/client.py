@@ -19,7 +19,14 @@ from dragoman.api import (
     SubmittedView,
     VersionView,
 )
-from dragoman.errors import BY_CODE, DependencyDown, DragomanError, InternalError, NotFound
+from dragoman.errors import (
+    BY_CODE,
+    DependencyDown,
+    DragomanError,
+    InternalError,
+    NameTaken,
+    NotFound,
+)
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
 from dragoman.live.protocol import ListPage
@@ -44,18 +51,27 @@ class LabClient:
     async def import_dataset(
         self, file: Path, name: str, *, format_: str | None = None, schema: str | None = None
     ) -> ImportedView:
-        """Make a dataset of a file, or the next version of the one that has the name."""
-        known = await self.find_dataset(name)
-        path = "/datasets" if known is None else f"/datasets/{known.dataset_id}/versions"
-        fields = {"name": name, "format": format_, "schema": schema}
-        with file.open("rb") as content:
-            return await self._ask(
-                ImportedView,
-                "POST",
-                path,
-                data={key: value for key, value in fields.items() if value is not None},
-                files={"file": (file.name, content)},
-            )
+        """Make a dataset of a file, or the next version of the one that has the name.
+
+        A version of the same rows and schema is not made again.
+        """
+        while True:
+            known = await self.find_dataset(name)
+            fields = {"format": format_, "schema": schema}
+            path = f"/datasets/{known.dataset_id}/versions" if known else "/datasets"
+            if known is None:
+                fields["name"] = name
+            given = {key: value for key, value in fields.items() if value is not None}
+            with file.open("rb") as content:
+                try:
+                    files = {"file": (file.name, content)}
+                    return await self._ask(ImportedView, "POST", path, data=given, files=files)
+                except NameTaken:
+                    continue  # another command made the dataset at the same moment
+
+    async def delete_dataset(self, dataset_id: str) -> None:
+        """Remove a dataset with all its versions."""
+        await self._ask(Any, "DELETE", f"/datasets/{dataset_id}")
 
     async def find_dataset(self, name: str) -> DatasetView | None:
         """The dataset of that name."""
@@ -176,7 +192,7 @@ class LabClient:
         if answer.is_error:
             raise _refusal(answer.status_code, answer.content)
         try:
-            return msgspec.json.decode(answer.content, type=kind)
+            return msgspec.json.decode(answer.content or b"null", type=kind)
         except msgspec.MsgspecError:
             raise DependencyDown(
                 f"What answers at {self._http.base_url} is no Dragoman server of this version."

@@ -12,7 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.clock import Clock
 from dragoman.errors import ExperimentNotRunning, ExperimentRunning, InvalidMessage, NameTaken
 from dragoman.ids import TenantId, new_id
-from dragoman.lab.experiments.asking import check_balance, check_columns, check_form
+from dragoman.lab.cleaning import finish_removal
+from dragoman.lab.experiments.asking import check_balance, check_columns, check_form, no_version
 from dragoman.lab.experiments.reading import Reading
 from dragoman.lab.experiments.starting import (
     SUBMIT,
@@ -32,7 +33,7 @@ from dragoman.lab.model import (
     Run,
     RunId,
 )
-from dragoman.lab.repository import datasets, experiments, runs
+from dragoman.lab.repository import datasets, experiments, removing, runs
 from dragoman.lab.states import ACTIVE, KILLABLE, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.settings import LabSettings
@@ -162,6 +163,7 @@ class Experiments(Reading):
             experiments.delete_experiment(connection, ExperimentId(experiment_id))
 
         await self._unless_overtaken(delete)
+        await finish_removal(self._store, removing.Kind.EXPERIMENT, experiment_id)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -200,7 +202,11 @@ class Experiments(Reading):
         )
 
     async def _insert(self, made: Experiment, then: Work[Result]) -> Result:
+        version_id = made.spec.dataset_version_id
+
         def insert(connection: Connection) -> Result:
+            if version_id is not None and not datasets.lock_version(connection, version_id):
+                raise no_version(version_id)  # it was deleted since it was looked for
             experiments.insert_experiment(connection, made)
             return then(connection)
 

@@ -11,6 +11,7 @@ from dragoman.errors import InvalidFilter
 from dragoman.lab.filters import SCORE, AllOf, Condition, Filter, Not, OneOf, Op
 from dragoman.lab.model import ExperimentId, RunId
 from dragoman.lab.repository.tables import (
+    dataset_item,
     evaluator_record,
     item_run_log,
     target_record,
@@ -53,6 +54,12 @@ def scores_of(shown: sa.Subquery) -> sa.FromClause:
 
 def field_of(shown: sa.Subquery, field: str) -> sa.ColumnElement[Any]:
     """The value of a field for each shown turn."""
+    if field == "item_id":
+        item = dataset_item.c
+        value = sa.select(sa.func.coalesce(item.content_id, item.id)).where(
+            item.id == shown.c.item_id
+        )
+        return value.correlate(shown).scalar_subquery()
     if field in OWN_FIELDS:
         return shown.c[field]
     if field in MEASURES:

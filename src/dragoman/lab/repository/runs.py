@@ -47,6 +47,7 @@ def insert_run(connection: Connection, run: Run) -> None:
             "start_done": run.start_done,
             "item_count": run.items,
             "embedded": run.embedded,
+            "let_finish": run.let_finish,
             "created_at_ms": run.created_at_ms,
             "started_at_ms": run.started_at_ms,
             "ended_at_ms": run.ended_at_ms,
@@ -209,6 +210,7 @@ def _run(row: sa.Row[Any]) -> Run:
         created_at_ms=row.created_at_ms,
         started_at_ms=row.started_at_ms,
         ended_at_ms=row.ended_at_ms,
+        let_finish=row.let_finish,
     )
 
 

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
-from typing import Any, BinaryIO, ParamSpec
+from tempfile import SpooledTemporaryFile
+from typing import Any, BinaryIO, ParamSpec, cast
 
 import msgspec
 
 from dragoman.auth import DEFAULT_TENANT
 from dragoman.clock import Clock, SystemClock
-from dragoman.errors import DatasetInvalid, ExperimentNotRunning, InvalidMessage
+from dragoman.errors import (
+    DatasetInvalid,
+    ExperimentNotRunning,
+    InvalidMessage,
+    NameTaken,
+    NotFound,
+)
 from dragoman.lab.datasets import Format, format_of
 from dragoman.lab.feed import RunEnded
 from dragoman.lab.library import Library
@@ -31,7 +37,7 @@ from dragoman.lab.results import Results
 from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, target_of
 from dragoman.lab.running.result import RunResult, Summary
 from dragoman.lab.states import ENDED
-from dragoman.lab.targets import Context
+from dragoman.lab.targets import Context, checked_json
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness
 from dragoman.settings import LabSettings, load_settings
@@ -41,6 +47,8 @@ Dataset = str | Path | Iterable[Mapping[str, JsonValue]]
 """A file, the name of a dataset that was imported before, or the rows themselves."""
 
 Asked = ParamSpec("Asked")
+
+_ROWS_IN_MEMORY_BYTES = 16 << 20
 
 _LOOK_SECONDS = 1.0
 """How often the end is looked for besides waiting to be told of it."""
@@ -175,29 +183,50 @@ class _Bench:
                     ".csv file, the name of a dataset, or the rows themselves."
                 )
             return known.latest.version_id
-        lines = b"".join(_line(number, row) for number, row in enumerate(dataset, 1))
-        return await self._import("rows", io.BytesIO(lines), Format.JSONL)
+        with await asyncio.to_thread(_as_file, dataset) as file:
+            return await self._import("rows", file, Format.JSONL)
 
     async def _import(self, name: str, file: BinaryIO, file_format: Format) -> VersionId:
-        """The file as the next version of the dataset of its name."""
-        known = await self._library.find_named(DEFAULT_TENANT, name)
-        if known is None:
-            added = await self._library.add(DEFAULT_TENANT, name, file, file_format)
-        else:
-            added = await self._library.add_version(
-                DEFAULT_TENANT, known.dataset_id, file, file_format
-            )
-        return added.version_id
+        """The file as a version of the dataset of its name; the same rows are the same version."""
+        while True:
+            known = await self._library.find_named(DEFAULT_TENANT, name)
+            file.seek(0)
+            try:
+                if known is None:
+                    added = await self._library.add(DEFAULT_TENANT, name, file, file_format)
+                else:
+                    added = await self._library.add_version(
+                        DEFAULT_TENANT, known.dataset_id, file, file_format
+                    )
+            except (NameTaken, NotFound):
+                continue  # another run made the dataset, or deleted it, at the same moment
+            return added.version.version_id
+
+
+def _as_file(rows: Iterable[Mapping[str, JsonValue]]) -> BinaryIO:
+    """The rows as a file, which is kept in memory only while it is small."""
+    file = SpooledTemporaryFile(max_size=_ROWS_IN_MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
+    try:
+        for number, row in enumerate(rows, 1):
+            file.write(_line(number, row))
+    except BaseException:
+        file.close()
+        raise
+    return cast(BinaryIO, file)
 
 
 def _line(number: int, row: Mapping[str, JsonValue]) -> bytes:
     """A row as a line of a file."""
     try:
-        return msgspec.json.encode(row) + b"\n"
+        line = msgspec.json.encode(row)
+        if b"null" in line:
+            # The encoder writes null for NaN and infinities, which are no missing values.
+            checked_json(msgspec.to_builtins(row), "row")
     except (TypeError, ValueError, RecursionError) as error:
         raise DatasetInvalid(
             f"Nothing was imported. Row {number} cannot be stored: {error}"
         ) from None
+    return line + b"\n"
 
 
 def _opened(path: Path) -> BinaryIO | None:
