@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from dragoman.lab.running import (
+        Interrupted,
         RunResult,
         arun,
         contains,
@@ -29,7 +30,17 @@ if TYPE_CHECKING:
         run,
     )
 
-__all__ = ["RunResult", "arun", "contains", "exact", "http", "python", "recorded", "run"]
+__all__ = [
+    "Interrupted",
+    "RunResult",
+    "arun",
+    "contains",
+    "exact",
+    "http",
+    "python",
+    "recorded",
+    "run",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NewType
 import msgspec
 
 from dragoman.ids import TenantId
-from dragoman.lab.states import ItemStatus, Mode, RunStatus
+from dragoman.lab.states import WORKING, ItemStatus, Mode, RunStatus
 
 if TYPE_CHECKING:
     JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -157,6 +157,11 @@ class Run(msgspec.Struct, frozen=True):
     ended_at_ms: int | None
     let_finish: bool = False
     """Of a run that is terminating: what workers have in hand may end by itself."""
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether a worker goes on with what it has in hand of the run."""
+        return self.status in WORKING or (self.status is RunStatus.TERMINATING and self.let_finish)
 
 
 class Stats(msgspec.Struct, frozen=True):

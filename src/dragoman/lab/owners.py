@@ -7,9 +7,11 @@ import socket
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from random import Random
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
+_SUFFIX_BITS = 24
 _START_FIELD = 19
 """Where the start time stands in `/proc/PID/stat`, counted behind the command's name."""
 
@@ -20,6 +22,11 @@ def this_process() -> str:
     return f"p-{_machine()}-{pid}-{_started(pid)}"
 
 
+def new_owner(random: Random) -> str:
+    """One of several owners in this process."""
+    return f"{this_process()}-{random.getrandbits(_SUFFIX_BITS):06x}"
+
+
 def is_gone(owner: str) -> bool:
     """Whether the owner was a process of this machine and is one no more.
 
@@ -27,7 +34,8 @@ def is_gone(owner: str) -> bool:
     """
     kind, _, rest = owner.partition("-")
     machine, _, process = rest.partition("-")
-    pid, _, started = process.partition("-")
+    pid, _, rest = process.partition("-")
+    started, _, _ = rest.partition("-")
     if kind != "p" or machine != _machine() or not pid.isdigit():
         return False
     return _started(int(pid)) != started

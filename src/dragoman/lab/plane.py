@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 
 from dragoman.clock import Clock
-from dragoman.ids import new_id
 from dragoman.lab.bench_opening import BenchMaker
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
 from dragoman.lab.model import RunId
+from dragoman.lab.owners import new_owner
 from dragoman.lab.queue import InProcessQueue
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
@@ -49,7 +49,7 @@ class Lab:
         """
         context = context or Context(settings.python_allow, settings.http_allow, clock=clock)
         random = randomness.stream("lab")
-        owner = new_id(random, "w")
+        owner = new_owner(random)
         queue = InProcessQueue()
         self.feed = Feed()
         self._processes = ProcessPool(os.cpu_count() or 1)

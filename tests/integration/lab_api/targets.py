@@ -37,3 +37,10 @@ def not_odd(output: str) -> float:
     if output == "odd":
         raise ValueError("that is odd")
     return 1.0
+
+
+async def endless_but_a(said: str) -> str:
+    """Answers an a, and nothing else ever."""
+    if said != "a":
+        await asyncio.Event().wait()
+    return said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
@@ -88,6 +89,19 @@ class CloneOrder(msgspec.Struct, forbid_unknown_fields=True):
     """A copy of an experiment; without a name, it is called like it, with a number."""
 
     name: str | None = None
+
+
+class InFlight(StrEnum):
+    """What becomes of calls that are being made when a run is killed."""
+
+    CANCEL = "cancel"
+    FINISH = "finish"
+
+
+class KillOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """How a run is ended."""
+
+    in_flight: InFlight = InFlight.CANCEL
 
 
 class SortOrder(msgspec.Struct, forbid_unknown_fields=True):

@@ -97,6 +97,7 @@ class ExperimentView(msgspec.Struct, frozen=True):
     ended_at: str | None
     next_run_at: str | None
     stats: Stats
+    items: int
     progress: float
     eta_seconds: float | None
 
@@ -213,6 +214,7 @@ def view_experiment(overview: Overview) -> ExperimentView:
         ended_at=_moment(experiment.ended_at_ms),
         next_run_at=_moment(experiment.next_run_at_ms),
         stats=overview.stats,
+        items=overview.items,
         progress=overview.progress,
         eta_seconds=overview.eta_seconds,
     )

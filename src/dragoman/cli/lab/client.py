@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,6 +32,7 @@ from dragoman.lab.results import Aggregates
 from dragoman.live.protocol import ListPage
 
 _PREFIX = "/api/v1"
+_AWAY = (502, 503, 504)
 
 View = TypeVar("View")
 
@@ -40,9 +41,15 @@ class LabClient:
     """Asks a lab over HTTP; refusals are raised as the errors they were."""
 
     def __init__(
-        self, http: httpx.AsyncClient, *, resume: Callable[[str], None] | None = None
+        self,
+        http: httpx.AsyncClient,
+        *,
+        resume: Callable[[str], None] | None = None,
+        find: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
+        """`find` tells where the server is by now, if there is one."""
         self._http = http
+        self._find = find
         self.resume = resume
         """Has the lab inside this program go on with a run; None when the lab is a server's."""
 
@@ -131,9 +138,15 @@ class LabClient:
         path = f"/experiments/{experiment_id}"
         return await self._ask(ExperimentView, "PATCH", path, json=changes)
 
-    async def kill(self, experiment_id: str) -> None:
-        """End the run of an experiment."""
-        await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill")
+    async def kill(self, experiment_id: str, *, let_finish: bool = False) -> None:
+        """End the run of an experiment; with `let_finish`, once the calls in flight have ended."""
+        order = {"in_flight": "finish" if let_finish else "cancel"}
+        await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill", json=order)
+
+    async def find_again(self) -> None:
+        """Look where a server is by now that does not answer where it was."""
+        if self._find is not None and (url := await self._find()) is not None:
+            self._http.base_url = url
 
     async def experiments(self) -> list[ExperimentView]:
         """Every experiment, the latest first."""
@@ -217,6 +230,8 @@ def _refusal(status: int, body: bytes) -> DragomanError:
         kind = BY_CODE.get(problem["code"], InternalError)
         return kind(problem["message"], details=problem["details"])
     except (msgspec.MsgspecError, KeyError, TypeError):
+        if status in _AWAY:  # something in between answers for a server that is not there
+            return DependencyDown(f"The server does not answer (status {status}).")
         return InternalError(f"The server answered with status {status} and nothing to explain it.")
 
 

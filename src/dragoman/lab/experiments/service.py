@@ -96,9 +96,18 @@ class Experiments(Reading):
         return started
 
     async def kill(
-        self, tenant: TenantId, experiment_id: str, reason: str = "The run was killed."
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        reason: str = "The run was killed.",
+        *,
+        let_finish: bool = False,
     ) -> RunId:
-        """Have the experiment's run ended; asked again while it is ending, nothing changes."""
+        """Have the experiment's run ended.
+
+        With `let_finish`, calls in flight may end by themselves first. Asked again while the run
+        is ending, calls that were let finish are cancelled, and else nothing changes.
+        """
         at_ms = self._clock.now_ms()
 
         def kill(connection: Connection) -> RunId | None:
@@ -109,6 +118,9 @@ class Experiments(Reading):
                 runs.change_status(
                     connection, run, RunStatus.TERMINATING, at_ms=at_ms, reason=reason
                 )
+                runs.set_let_finish(connection, run.run_id, let_finish)
+            elif run.let_finish and not let_finish:
+                runs.set_let_finish(connection, run.run_id, let_finish=False)
             return run.run_id
 
         killed = await self._unless_overtaken(kill)

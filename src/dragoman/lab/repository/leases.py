@@ -56,6 +56,12 @@ def seize(connection: Connection, found: Held, owner: str, lease_ms: int) -> Hel
     return None if taken.rowcount == 0 else Held(found.name, owner, found.token + 1)
 
 
+def find(connection: Connection, name: str) -> tuple[Held, bool] | None:
+    """The lease of this name, with whether it has run out."""
+    found = [one for one in held_under(connection, name) if one[0].name == name]
+    return found[0] if found else None
+
+
 def held_under(connection: Connection, prefix: str) -> list[tuple[Held, bool]]:
     """The leases whose names begin so, each with whether it has run out."""
     rows = connection.execute(

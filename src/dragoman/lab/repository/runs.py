@@ -193,6 +193,13 @@ def change_status(
     return True
 
 
+def set_let_finish(connection: Connection, run_id: RunId, let_finish: bool) -> None:
+    """Say whether workers may finish what they have in hand when the run is terminated."""
+    connection.execute(
+        sa.update(run_log).where(run_log.c.id == run_id).values(let_finish=let_finish)
+    )
+
+
 def _run(row: sa.Row[Any]) -> Run:
     return Run(
         run_id=RunId(row.id),

@@ -29,6 +29,8 @@ class Summary(msgspec.Struct, frozen=True):
     reason: str | None
     stats: Stats
     aggregates: Aggregates
+    items: int = 0
+    """How many items there are, those included that the run did not come to."""
     duration_seconds: float | None = None
 
     @property
