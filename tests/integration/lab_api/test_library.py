@@ -20,7 +20,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.datasets import Format
 from dragoman.lab.library import Imported, Library, difference
-from dragoman.lab.library.library import TOLD_APART_AT_ONCE
+from dragoman.lab.library.library import CONTENTS_AT_ONCE
 from dragoman.settings import LabSettings
 from dragoman.store import Connection, Store, open_store
 
@@ -87,6 +87,7 @@ asyncio.run(main())
             assert await library.find_named(TENANT, "cases") is None
             await Cleaner(store, SystemClock()).clean()
             assert await stored_items(store) == 0
+            assert await rows_of(store, "SELECT * FROM dataset_content") == []
             assert await rows_of(store, "SELECT name FROM lease") == []
 
     asyncio.run(scenario())
@@ -146,7 +147,7 @@ def test_the_same_rows_imported_many_times_at_once_are_one_version(lab_url: str)
 
 
 def test_rows_that_repeat_have_ids_that_pair_by_how_often_they_came(lab_url: str) -> None:
-    repeated = [{"n": n % 3} for n in range(3 * TOLD_APART_AT_ONCE)]
+    repeated = [{"n": n % 3} for n in range(3 * CONTENTS_AT_ONCE)]
 
     async def scenario() -> None:
         async with await open_store(lab_url) as store:
@@ -155,20 +156,24 @@ def test_rows_that_repeat_have_ids_that_pair_by_how_often_they_came(lab_url: str
             fewer = await library.add_version(
                 TENANT,
                 first.version.dataset_id,
-                io.BytesIO(jsonl(repeated[: TOLD_APART_AT_ONCE * 2])),
+                io.BytesIO(jsonl(repeated[: CONTENTS_AT_ONCE * 2])),
                 Format.JSONL,
             )
             ids = [
-                {content for _, content in await library.contents(version_id, most=10**6)}
+                set(await library.contents(version_id, most=10**6))
                 for version_id in (first.version.version_id, fewer.version.version_id)
             ]
-            assert [len(one) for one in ids] == [len(repeated), TOLD_APART_AT_ONCE * 2]
+            assert [len(one) for one in ids] == [len(repeated), CONTENTS_AT_ONCE * 2]
             assert ids[1] < ids[0]
+            shown = {
+                item.shown_id for item in await library.items(first.version.version_id, most=10**6)
+            }
+            assert shown == ids[0]
             found = await difference(library, first.version, fewer.version)
             assert (found.unchanged, found.added, found.removed) == (
-                2 * TOLD_APART_AT_ONCE,
+                2 * CONTENTS_AT_ONCE,
                 0,
-                TOLD_APART_AT_ONCE,
+                CONTENTS_AT_ONCE,
             )
 
     asyncio.run(scenario())
@@ -185,6 +190,7 @@ def test_a_version_from_before_contents_were_known_is_compared_by_reading(lab_ur
                 for statement in (
                     "UPDATE dataset_item SET content_id = NULL",
                     "UPDATE dataset_version SET content = NULL",
+                    "DELETE FROM dataset_content",
                 ):
                     connection.execute(sa.text(statement))
 

@@ -41,7 +41,7 @@ async def difference(library: Library, before: DatasetVersion, after: DatasetVer
 async def _only_in(
     library: Library, version: DatasetVersion, other: DatasetVersion
 ) -> tuple[int, tuple[Item, ...]]:
-    """How many items of a version the other does not have, and the first of them."""
+    """How many items of a version the other does not have, and some of them."""
     number = 0
     named: list[ContentId] = []
     async for contents in _contents(library, version.version_id):
@@ -52,11 +52,11 @@ async def _only_in(
     return number, tuple(await library.items_by_content(version.version_id, named))
 
 
-async def _contents(library: Library, version_id: VersionId) -> AsyncIterator[list[ContentId]]:
+async def _contents(library: Library, version_id: VersionId) -> AsyncIterator[Sequence[ContentId]]:
     after = ""
     while some := await library.contents(version_id, after=after):
-        yield [content for _, content in some]
-        after = some[-1][0]
+        yield some
+        after = some[-1]
 
 
 async def _difference_by_reading(

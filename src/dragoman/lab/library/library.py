@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from hashlib import blake2b
 from random import Random
 from typing import BinaryIO
@@ -17,6 +17,7 @@ from dragoman.errors import DatasetInUse, NameTaken, NotFound, StoreError
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.cleaning import IMPORT_LEASE_MS, discard_import, finish_removal
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, Turns
+from dragoman.lab.library.contents import SortedContents
 from dragoman.lab.model import (
     ContentId,
     Dataset,
@@ -34,9 +35,9 @@ from dragoman.lab.names import check_name
 from dragoman.lab.owners import this_process
 from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, Store
+from dragoman.store import Connection, Store, Work
 
-TOLD_APART_AT_ONCE = 5_000
+CONTENTS_AT_ONCE = 5_000
 Schema = Mapping[str, JsonValue]
 
 _canonical = msgspec.json.Encoder(order="sorted").encode
@@ -200,8 +201,8 @@ class Library:
 
     async def contents(
         self, version_id: VersionId, *, after: str = "", most: int = 10_000
-    ) -> Sequence[tuple[ItemId, ContentId]]:
-        """The rows and ids of items of a version, from the one whose row comes after `after`."""
+    ) -> Sequence[ContentId]:
+        """What a version holds, in the order of the ids, from the one after `after`."""
         return await self._store.read(
             lambda c: datasets.contents_of(c, version_id, after=after, most=most)
         )
@@ -210,7 +211,8 @@ class Library:
         self, version_id: VersionId, contents: Sequence[ContentId]
     ) -> set[ContentId]:
         """Which of these items, by what they hold, the version has."""
-        return await self._store.read(lambda c: datasets.contents_among(c, version_id, contents))
+        found = await self._store.read(lambda c: datasets.rows_of_contents(c, version_id, contents))
+        return {ContentId(content) for content in found}
 
     async def items_by_content(
         self, version_id: VersionId, contents: Sequence[ContentId]
@@ -304,37 +306,31 @@ class Library:
         batch_name = new_item_batch(self._random)
         content = _Content()
         position = 0
-        while (some := await asyncio.to_thread(next, batches, None)) is not None:
-            content.add(*some)
-            items = [
-                Item(item_id(batch_name, position + number), turns, known)
-                for number, (turns, known) in enumerate(zip(*some, strict=True))
-            ]
-            position += len(items)
-
-            def insert(connection: Connection, items: Sequence[Item] = items) -> None:
-                leases.renew(connection, held, IMPORT_LEASE_MS)
-                datasets.insert_items(connection, tenant, version_id, items)
-
-            await self._store.write(insert)
-        await self._tell_repeated_apart(version_id, held)
+        with closing(SortedContents()) as by_content:
+            while (some := await asyncio.to_thread(next, batches, None)) is not None:
+                content.add(*some)
+                items = [
+                    Item(item_id(batch_name, position + number), turns, known)
+                    for number, (turns, known) in enumerate(zip(*some, strict=True))
+                ]
+                position += len(items)
+                by_content.add(
+                    (known, one.item_id) for known, one in zip(some[1], items, strict=True)
+                )
+                await self._write(held, _inserting(tenant, version_id, items))
+            ordered = by_content.batches(CONTENTS_AT_ONCE)
+            while (few := await asyncio.to_thread(next, ordered, None)) is not None:
+                await self._write(held, _inserting_contents(version_id, few))
         return content
 
-    async def _tell_repeated_apart(self, version_id: VersionId, held: Held) -> None:
-        """Give items of the same content ids of their own, by how often they came before."""
-        if not await self._store.read(lambda c: datasets.has_repeated_items(c, version_id)):
-            return
-        reached: datasets.Repeats | None = datasets.Repeats()
+    async def _write(self, held: Held, work: Work[None]) -> None:
+        """Write under the lease of an import, and keep it."""
 
-        def some(connection: Connection) -> datasets.Repeats | None:
-            assert reached is not None
+        def leased(connection: Connection) -> None:
             leases.renew(connection, held, IMPORT_LEASE_MS)
-            return datasets.tell_repeated_items_apart(
-                connection, version_id, reached, TOLD_APART_AT_ONCE
-            )
+            work(connection)
 
-        while reached is not None:
-            reached = await self._store.write(some)
+        await self._store.write(leased)
 
     async def _discard(self, held: Held, version_id: VersionId) -> None:
         """Remove the items of a version that did not come to be.
@@ -343,6 +339,16 @@ class Library:
         """
         with suppress(StoreError, Ousted):
             await discard_import(self._store, held, version_id)
+
+
+def _inserting(tenant: TenantId, version_id: VersionId, items: Sequence[Item]) -> Work[None]:
+    return lambda connection: datasets.insert_items(connection, tenant, version_id, items)
+
+
+def _inserting_contents(
+    version_id: VersionId, contents: Sequence[tuple[ContentId, ItemId, bool]]
+) -> Work[None]:
+    return lambda connection: datasets.insert_contents(connection, version_id, contents)
 
 
 def _with_contents(reader: DatasetReader) -> Iterator[tuple[list[Turns], list[ContentId]]]:

@@ -17,88 +17,62 @@ from dragoman.lab.model import (
     Item,
     ItemId,
     VersionId,
-    repeated_id,
 )
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import (
     dataset,
+    dataset_content,
     dataset_item,
     dataset_version,
     experiment,
 )
 from dragoman.store import Connection
 
+_NEW_ITEMS = sa.insert(dataset_item)
+_NEW_CONTENTS = sa.insert(dataset_content)
+_RENAME = (
+    sa.update(dataset_item)
+    .where(dataset_item.c.id == sa.bindparam("row"))
+    .values(content_id=sa.bindparam("new_id"))
+)
+
 
 def insert_items(
     connection: Connection, tenant: TenantId, version_id: VersionId, items: Sequence[Item]
 ) -> None:
     """Store items of a version that nobody sees yet."""
-    connection.execute(
-        sa.insert(dataset_item),
+    connection.insert(
+        _NEW_ITEMS,
         [
-            {
-                "id": item.item_id,
-                "tenant": tenant,
-                "version_id": version_id,
-                "turn_count": len(item.turns),
-                "turns_json": msgspec.json.encode(item.turns).decode(),
-                "content_id": item.content_id,
-            }
+            (
+                item.item_id,
+                tenant,
+                version_id,
+                None,
+                len(item.turns),
+                msgspec.json.encode(item.turns).decode(),
+                item.content_id,
+            )
             for item in items
         ],
     )
 
 
-def has_repeated_items(connection: Connection, version_id: VersionId) -> bool:
-    """Whether a version has items of the same content."""
-    repeated = (
-        sa.select(dataset_item.c.content_id)
-        .where(dataset_item.c.version_id == version_id)
-        .group_by(dataset_item.c.content_id)
-        .having(sa.func.count() > 1)
-        .limit(1)
+def insert_contents(
+    connection: Connection,
+    version_id: VersionId,
+    contents: Sequence[tuple[ContentId, ItemId, bool]],
+) -> None:
+    """Store which items hold what; those that the version has before get ids of their own."""
+    connection.insert(
+        _NEW_CONTENTS, [(version_id, content, item_id) for content, item_id, _ in contents]
     )
-    return connection.execute(repeated).first() is not None
-
-
-class Repeats(msgspec.Struct, frozen=True):
-    """How far the items of a version have been told apart, in the order of their contents."""
-
-    content_id: str = ""
-    item_id: str = ""
-    occurrences: int = 0
-    """Of the content that was reached."""
-
-
-def tell_repeated_items_apart(
-    connection: Connection, version_id: VersionId, reached: Repeats, most: int
-) -> Repeats | None:
-    """Give the second and later items of a content ids of their own; None after the last.
-
-    Items that have got theirs come again, behind the first of their content, and are left alone.
-    """
-    behind = sa.tuple_(dataset_item.c.content_id, dataset_item.c.id) > sa.tuple_(
-        sa.literal(reached.content_id), sa.literal(reached.item_id)
-    )
-    rows = connection.execute(
-        sa.select(dataset_item.c.id, dataset_item.c.content_id)
-        .where(dataset_item.c.version_id == version_id, behind)
-        .order_by(dataset_item.c.content_id, dataset_item.c.id)
-        .limit(most)
-    ).all()
-    changes: list[dict[str, str]] = []
-    content, occurrences = reached.content_id, reached.occurrences
-    for row in rows:
-        occurrences = occurrences + 1 if row.content_id == content else 1
-        content = row.content_id
-        if occurrences > 1:
-            new_id = repeated_id(ContentId(content), occurrences)
-            changes.append({"row": row.id, "new_id": new_id})
-    if changes:
-        rename = sa.update(dataset_item).where(dataset_item.c.id == sa.bindparam("row"))
-        connection.execute(rename.values(content_id=sa.bindparam("new_id")), changes)
-    return Repeats(content, rows[-1].id, occurrences) if rows else None
+    repeated = [
+        {"row": item_id, "new_id": content} for content, item_id, again in contents if again
+    ]
+    if repeated:
+        connection.execute(_RENAME, repeated)
 
 
 def insert_dataset(
@@ -237,40 +211,38 @@ def items_of(
 
 def contents_of(
     connection: Connection, version_id: VersionId, *, after: str = "", most: int
-) -> list[tuple[ItemId, ContentId]]:
-    """The items of a version in order, without their turns, from the one after `after`."""
+) -> list[ContentId]:
+    """What a version holds, in the order of the ids, from the one after `after`."""
     rows = connection.execute(
-        sa.select(dataset_item.c.id, dataset_item.c.content_id)
-        .where(dataset_item.c.version_id == version_id, dataset_item.c.id > after)
-        .order_by(dataset_item.c.id)
+        sa.select(dataset_content.c.content_id)
+        .where(dataset_content.c.version_id == version_id, dataset_content.c.content_id > after)
+        .order_by(dataset_content.c.content_id)
         .limit(most)
     )
-    return [(ItemId(row.id), ContentId(row.content_id)) for row in rows]
+    return [ContentId(content) for content in rows.scalars()]
 
 
-def contents_among(
-    connection: Connection, version_id: VersionId, contents: Sequence[ContentId]
-) -> set[ContentId]:
-    """Which of these contents the version has."""
+def rows_of_contents(
+    connection: Connection, version_id: VersionId, contents: Sequence[str]
+) -> dict[str, ItemId]:
+    """Those of these contents that the version has, each with its item."""
     rows = connection.execute(
-        sa.select(dataset_item.c.content_id).where(
-            dataset_item.c.version_id == version_id,
-            among(dataset_item.c.content_id, "contents", as_list(contents)),
+        sa.select(dataset_content.c.content_id, dataset_content.c.item_id).where(
+            dataset_content.c.version_id == version_id,
+            among(dataset_content.c.content_id, "contents", as_list(contents)),
         )
     )
-    return set(rows.scalars())
+    return {row.content_id: ItemId(row.item_id) for row in rows}
 
 
 def items_by_content(
     connection: Connection, version_id: VersionId, contents: Sequence[ContentId]
 ) -> list[Item]:
     """The items of a version that have these contents, in order."""
+    item_ids = rows_of_contents(connection, version_id, contents).values()
     rows = connection.execute(
         sa.select(dataset_item.c.id, dataset_item.c.turns_json, dataset_item.c.content_id)
-        .where(
-            dataset_item.c.version_id == version_id,
-            among(dataset_item.c.content_id, "contents", as_list(contents)),
-        )
+        .where(among(dataset_item.c.id, "item_ids", as_list(item_ids)))
         .order_by(dataset_item.c.id)
     )
     return [Item(ItemId(row.id), turns_of(row.turns_json), row.content_id) for row in rows]
@@ -280,21 +252,15 @@ def known_items(
     connection: Connection, version_id: VersionId, shown_ids: Sequence[str]
 ) -> dict[str, ItemId]:
     """Those of these items that the version has: how users know them -> their rows."""
-    found: dict[str, ItemId] = {}
-    without_content = sa.and_(
-        dataset_item.c.content_id.is_(None), among(dataset_item.c.id, "row_ids", as_list(shown_ids))
-    )
-    for named in (
-        among(dataset_item.c.content_id, "content_ids", as_list(shown_ids)),
-        without_content,
-    ):
-        rows = connection.execute(
-            sa.select(dataset_item.c.id, dataset_item.c.content_id).where(
-                dataset_item.c.version_id == version_id, named
-            )
+    found = rows_of_contents(connection, version_id, shown_ids)
+    without_content = connection.execute(
+        sa.select(dataset_item.c.id).where(
+            among(dataset_item.c.id, "item_ids", as_list(shown_ids)),
+            dataset_item.c.version_id == version_id,
+            dataset_item.c.content_id.is_(None),
         )
-        found |= {row.content_id or row.id: ItemId(row.id) for row in rows}
-    return found
+    )
+    return found | {item_id: ItemId(item_id) for item_id in without_content.scalars()}
 
 
 def _datasets(

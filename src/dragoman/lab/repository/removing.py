@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from enum import StrEnum
 
 import sqlalchemy as sa
@@ -12,6 +11,7 @@ from dragoman.lab.repository import leases
 from dragoman.lab.repository.leases import Held
 from dragoman.lab.repository.tables import (
     annotation,
+    dataset_content,
     dataset_item,
     dataset_version,
     evaluator_record,
@@ -85,8 +85,26 @@ def discard_some(connection: Connection, held: Held, version_id: VersionId, leas
 
 
 def _remove_items(connection: Connection, version_id: VersionId) -> bool:
-    """Remove some items of a version; whether there were any."""
-    return _remove_by_id(connection, dataset_item, dataset_item.c.version_id == version_id)
+    """Remove some items of a version, or some of their contents; whether there were any."""
+    content = dataset_content.c
+    ordered = sa.select(content.content_id).where(content.version_id == version_id)
+    last = connection.execute(_last(ordered.order_by(content.content_id))).scalar()
+    if last is not None:
+        connection.execute(
+            sa.delete(dataset_content).where(
+                content.version_id == version_id, content.content_id <= last
+            )
+        )
+        return True
+    items = dataset_item.c
+    ordered = sa.select(items.id).where(items.version_id == version_id)
+    last = connection.execute(_last(ordered.order_by(items.id))).scalar()
+    if last is None:
+        return False
+    connection.execute(
+        sa.delete(dataset_item).where(items.version_id == version_id, items.id <= last)
+    )
+    return True
 
 
 def _remove_of_experiment(connection: Connection, experiment_id: ExperimentId) -> bool:
@@ -121,11 +139,17 @@ def _remove_by_item(
 ) -> bool:
     """Remove the rows of the first items, all rows of each; whether there were any."""
     ordered = sa.select(table.c.item_id).where(belongs).order_by(table.c.item_id)
-    ids: Sequence[str] = connection.execute(ordered.limit(ROWS_AT_ONCE)).scalars().all()
-    if not ids:
+    last = connection.execute(_last(ordered)).scalar()
+    if last is None:
         return False
-    connection.execute(sa.delete(table).where(belongs, table.c.item_id <= ids[-1]))
+    connection.execute(sa.delete(table).where(belongs, table.c.item_id <= last))
     return True
+
+
+def _last(ordered: sa.Select[tuple[str]]) -> sa.Select[tuple[str]]:
+    """The last of the first rows."""
+    first = ordered.limit(ROWS_AT_ONCE).subquery()
+    return sa.select(sa.func.max(first.c[0]))
 
 
 def _remove_by_id(connection: Connection, table: sa.Table, belongs: sa.ColumnElement[bool]) -> bool:

@@ -69,12 +69,21 @@ dataset_item = sa.Table(
     # The start of a run reads these three and never the turns themselves.
     sa.Index(None, "version_id", "id", "turn_count"),
     sa.Index(None, "experiment_id", "id", "turn_count"),
-    sa.Index(None, "version_id", "content_id"),
 )
 """One row an item and version. `id` sorts as the items were given and is the `item_id` of every
 table below, so that the rows of a run lie together in the order they are worked on. Users know an
 item by its `content_id`, which is the same in every version that has it.
 """
+
+dataset_content = sa.Table(
+    "dataset_content",
+    metadata,
+    sa.Column("version_id", short_text(_ID), primary_key=True),
+    sa.Column("content_id", short_text(_ID), primary_key=True),
+    _id("item_id"),
+    sqlite_with_rowid=False,
+)
+"""Which item of a version holds what. Filled in the order of the contents, after the items."""
 
 experiment = sa.Table(
     "experiment",

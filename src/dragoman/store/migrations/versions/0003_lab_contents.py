@@ -15,8 +15,13 @@ def upgrade() -> None:
     # Without a value: stored before contents were known. Such items go by their row's id.
     op.add_column("dataset_version", sa.Column("content", short_text(64), nullable=True))
     op.add_column("dataset_item", sa.Column("content_id", short_text(64), nullable=True))
-    op.create_index(
-        "ix_dataset_item_version_id_content_id", "dataset_item", ["version_id", "content_id"]
+    op.create_table(
+        "dataset_content",
+        sa.Column("version_id", short_text(64), nullable=False),
+        sa.Column("content_id", short_text(64), nullable=False),
+        sa.Column("item_id", short_text(64), nullable=False),
+        sa.PrimaryKeyConstraint("version_id", "content_id", name="pk_dataset_content"),
+        sqlite_with_rowid=False,
     )
     op.add_column(
         "run_log",
