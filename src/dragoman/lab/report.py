@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import Stats
-from dragoman.lab.repository.aggregates import Aggregate, Aggregates
+from dragoman.lab.results import Aggregate, Aggregates
 
 MOST_CAUSES = 3
 SAMPLE_CHARACTERS = 200
