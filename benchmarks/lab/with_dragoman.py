@@ -131,11 +131,11 @@ async def _measure(items: int, rows: Path, store: Store) -> Measured:
     metrics.lab_refill = refills
     library = Library(store, settings, clock, randomness.stream("datasets"))
     with rows.open("rb") as file:
-        version = await library.add(DEFAULT_TENANT, "rows", file, Format.JSONL)
+        imported = await library.add(DEFAULT_TENANT, "rows", file, Format.JSONL)
     context = Context(functions={"echo": echo}, clock=clock)
     spec = ExperimentSpec(
         name="echo",
-        dataset_version_id=version.version_id,
+        dataset_version_id=imported.version.version_id,
         target=TargetSpec("python", {"function": "echo"}),
         evaluators=(EvaluatorSpec("exact", "exact", settings={"reference": "text"}),),
         concurrency=CONCURRENCY,

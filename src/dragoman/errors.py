@@ -284,6 +284,13 @@ class NameTaken(DragomanError):
     status = 409
 
 
+class DatasetInUse(DragomanError):
+    """Raised when a dataset is deleted that an experiment uses."""
+
+    code = "DATASET_IN_USE"
+    status = 409
+
+
 class DeniedWord(DragomanError):
     """Raised when a name or a description holds a word that the settings deny."""
 

@@ -1,4 +1,4 @@
-"""``dragoman dataset``: bring files in, look at what is there, write them out again."""
+"""``dragoman dataset``: bring files in, look at what is there, write it out again, delete it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.cli.lab.client import LabClient
 from dragoman.cli.lab.printing import JsonOption, console, print_json
 
 app = typer.Typer(
-    name="dataset", help="Import, list, show and export datasets.", no_args_is_help=True
+    name="dataset", help="Import, list, show, export and delete datasets.", no_args_is_help=True
 )
 
 FileArgument = Annotated[
@@ -44,7 +44,10 @@ def import_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Make a dataset of a file, or the next version of the dataset that has the name."""
+    """Make a dataset of a file, or the next version of the dataset that has the name.
+
+    The same rows and schema are the same version: importing a file twice changes nothing.
+    """
     try:
         schema_text = None if schema is None else schema.read_text(encoding="utf-8")
     except UnicodeDecodeError:
@@ -52,10 +55,16 @@ def import_command(
 
     async def work(lab: LabClient) -> None:
         made = await lab.import_dataset(file, name, format_=file_format, schema=schema_text)
-        typer.echo(
-            f"Imported {made.items} items as version {made.version} of {name!r} "
-            f"({made.version_id})."
-        )
+        if made.created:
+            typer.echo(
+                f"Imported {made.items} items as version {made.version} of {name!r} "
+                f"({made.version_id})."
+            )
+        else:
+            typer.echo(
+                f"These {made.items} items are version {made.version} of {name!r} already "
+                f"({made.version_id}); nothing was imported."
+            )
 
     with_lab(Way(url, data_dir, token, new=True), work)
 
@@ -145,6 +154,23 @@ def export_command(
 
     if out is not None and out.exists():
         raise typer.BadParameter(f"{out} exists already; name another file", param_hint="--out")
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("delete")
+def delete_command(
+    name: NameArgument,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Remove a dataset with all its versions; not while an experiment uses one of them."""
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.dataset(name)
+        await lab.delete_dataset(found.dataset_id)
+        typer.echo(f"{found.name} ({found.dataset_id}) is deleted.")
+
     with_lab(Way(url, data_dir, token), work)
 
 

@@ -83,6 +83,17 @@ def parse_filter(tree: JsonValue | Mapping[str, JsonValue]) -> Filter:
     return EVERYTHING if tree is None else _Reader().read(tree, "filter", 1)
 
 
+def score_names(wanted: Filter) -> set[str]:
+    """The names of the scores that a filter looks at."""
+    match wanted:
+        case AllOf(parts) | OneOf(parts):
+            return {name for part in parts for name in score_names(part)}
+        case Not(part):
+            return score_names(part)
+        case Condition(field):
+            return {field.removeprefix(SCORE)} if field.startswith(SCORE) else set()
+
+
 class _Reader:
     """Reads a tree, and keeps count of how much there is to it."""
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from hashlib import blake2b
 from random import Random
 from typing import TYPE_CHECKING, Any, NewType
 
 import msgspec
 
 from dragoman.ids import TenantId
-from dragoman.lab.states import ItemStatus, Mode, RunStatus
+from dragoman.lab.states import WORKING, ItemStatus, Mode, RunStatus
 
 if TYPE_CHECKING:
     JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
@@ -20,6 +21,9 @@ else:
 DatasetId = NewType("DatasetId", str)
 VersionId = NewType("VersionId", str)
 ItemId = NewType("ItemId", str)
+"""The row of an item in one dataset version, in the tables and between the lab's rooms."""
+ContentId = NewType("ContentId", str)
+"""An item as users know it: the same content has the same id in every version and run."""
 ExperimentId = NewType("ExperimentId", str)
 RunId = NewType("RunId", str)
 RecordId = NewType("RecordId", str)
@@ -29,6 +33,9 @@ Turn = Mapping[str, JsonValue]
 """One exchange of an item: its columns by name."""
 
 _BATCH_BITS = 48
+_CONTENT_BYTES = 12
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def new_item_batch(random: Random) -> str:
@@ -41,11 +48,28 @@ def item_id(batch: str, position: int) -> ItemId:
     return ItemId(f"i-{batch}{position:08x}")
 
 
+def content_id(turns: Sequence[Turn]) -> ContentId:
+    """The id that follows from what an item holds; the order of its columns makes no difference."""
+    return ContentId(f"i-{blake2b(_canonical(turns), digest_size=_CONTENT_BYTES).hexdigest()}")
+
+
+def repeated_id(first: ContentId, occurrence: int) -> ContentId:
+    """The id of an item that a version has before; `occurrence` counts from 1."""
+    return first if occurrence == 1 else ContentId(f"{first}-{occurrence}")
+
+
 class Item(msgspec.Struct, frozen=True):
     """One case of a dataset: a conversation of one or more turns."""
 
     item_id: ItemId
     turns: tuple[Turn, ...]
+    content_id: ContentId | None = None
+    """None of items that were stored before contents were known, which go by their own id."""
+
+    @property
+    def shown_id(self) -> str:
+        """What users know the item by."""
+        return self.content_id or self.item_id
 
 
 class TargetSpec(msgspec.Struct, frozen=True):
@@ -71,6 +95,9 @@ class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     cost: float | None = None
 
 
+DEFAULT_RETRIES = 2
+
+
 class ExperimentSpec(msgspec.Struct, frozen=True):
     """What an experiment is asked to be. None where the settings decide."""
 
@@ -83,7 +110,7 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
     """Column names that the target and the evaluators use -> the dataset's own."""
     concurrency: int | None = None
     evaluator_concurrency: int | None = None
-    retries: int = 2
+    retries: int = DEFAULT_RETRIES
     item_timeout_seconds: float | None = None
     time_limit_seconds: float | None = None
     budget: Budget = Budget()
@@ -128,6 +155,13 @@ class Run(msgspec.Struct, frozen=True):
     created_at_ms: int
     started_at_ms: int | None
     ended_at_ms: int | None
+    let_finish: bool = False
+    """Of a run that is terminating: what workers have in hand may end by itself."""
+
+    @property
+    def is_worked_on(self) -> bool:
+        """Whether a worker goes on with what it has in hand of the run."""
+        return self.status in WORKING or (self.status is RunStatus.TERMINATING and self.let_finish)
 
 
 class Stats(msgspec.Struct, frozen=True):
@@ -176,12 +210,14 @@ class DatasetVersion(msgspec.Struct, frozen=True):
     items: int
     max_turns: int
     created_at_ms: int
+    content: str | None = None
+    """The hash of the items and the schema: the same content is the same version."""
 
 
 class ResultRow(msgspec.Struct, frozen=True):
     """A turn as users see it: what went in, what came out, how it was judged."""
 
-    item_id: ItemId
+    item_id: ContentId
     turn: int
     run_id: RunId
     status: ItemStatus

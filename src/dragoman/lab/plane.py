@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 
 from dragoman.clock import Clock
-from dragoman.ids import new_id
 from dragoman.lab.bench_opening import BenchMaker
+from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
 from dragoman.lab.model import RunId
+from dragoman.lab.owners import new_owner
 from dragoman.lab.queue import InProcessQueue
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
@@ -48,7 +49,7 @@ class Lab:
         """
         context = context or Context(settings.python_allow, settings.http_allow, clock=clock)
         random = randomness.stream("lab")
-        owner = new_id(random, "w")
+        owner = new_owner(random)
         queue = InProcessQueue()
         self.feed = Feed()
         self._processes = ProcessPool(os.cpu_count() or 1)
@@ -76,11 +77,11 @@ class Lab:
             clock=clock,
             metrics=metrics,
         )
-        self._parts: list[Worker | Scheduler] = []
+        self._parts: list[Worker | Scheduler | Cleaner] = []
         if works:
             self._parts.append(self._worker)
         if schedules:
-            self._parts.append(self._scheduler)
+            self._parts += [self._scheduler, Cleaner(store, clock)]
         self.experiments = Experiments(
             store,
             settings,

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from dragoman.errors import NotFound
+from dragoman.errors import InvalidFilter, NotFound
 from dragoman.ids import TenantId
-from dragoman.lab.filters import EVERYTHING, Filter
+from dragoman.lab.filters import EVERYTHING, SCORE, Filter, score_names
 from dragoman.lab.model import Experiment, ExperimentId, ItemId, ResultRow, RunId
+from dragoman.lab.names import nearest
 from dragoman.lab.repository import aggregates, experiments, ordering, results, runs
 from dragoman.store import Connection, Store
 
 Aggregate = aggregates.Aggregate
 Aggregates = aggregates.Aggregates
 Bin = aggregates.Bin
+Cause = aggregates.Cause
+Failures = aggregates.Failures
 Place = ordering.Place
 Sorting = ordering.Sorting
 
@@ -41,6 +42,8 @@ class Results:
 
         def read(connection: Connection) -> tuple[list[ResultRow], Place | None]:
             found, run = _asked_for(connection, tenant, experiment_id, run_id)
+            sorted_by = {sort.field for sort in sorting if sort.field.startswith(SCORE)}
+            _check_scores(found, score_names(wanted) | {_score(field) for field in sorted_by})
             return results.result_page(
                 connection, found.experiment_id, run, wanted, sorting, after, most
             )
@@ -65,19 +68,32 @@ class Results:
 
         def read(connection: Connection) -> Aggregates:
             found, run = _asked_for(connection, tenant, experiment_id, run_id)
-            reached = aggregates.aggregates_of(
-                connection, found.experiment_id, run_id=run, wanted=wanted
+            _check_scores(found, score_names(wanted))
+            return aggregates.aggregates_of(
+                connection,
+                found.experiment_id,
+                [evaluator.name for evaluator in found.spec.evaluators],
+                run_id=run,
+                wanted=wanted,
             )
-            return _with_every_score(reached, found)
 
         return await self._store.read(read)
 
 
-def _with_every_score(reached: Aggregates, experiment: Experiment) -> Aggregates:
-    """The aggregates with a score for every evaluator, also for those without a value yet."""
-    names = [evaluator.name for evaluator in experiment.spec.evaluators]
-    scores = {name: reached.scores.get(name, aggregates.NO_SCORES) for name in names}
-    return msgspec.structs.replace(reached, scores=scores)
+def _check_scores(experiment: Experiment, names: set[str]) -> None:
+    """Refuse a score that no evaluator of the experiment gives: it would match nothing, quietly."""
+    known = [evaluator.name for evaluator in experiment.spec.evaluators]
+    for name in sorted(names.difference(known)):
+        meant = nearest(name, known)
+        hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(known) or 'none'}."
+        raise InvalidFilter(
+            f"No evaluator of {experiment.spec.name!r} gives a score {name!r}; {hint}",
+            details={"field": f"{SCORE}{name}"},
+        )
+
+
+def _score(field: str) -> str:
+    return field.removeprefix(SCORE)
 
 
 def _asked_for(

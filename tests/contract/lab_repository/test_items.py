@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, OWNER, Bench, output, over
@@ -17,6 +18,7 @@ from dragoman.lab.repository import (
     experiments,
     giving_up,
     items,
+    removing,
     reusing,
     runs,
     showing,
@@ -295,11 +297,81 @@ def test_an_experiment_is_deleted_with_everything_that_its_runs_left(bench: Benc
         bench.write(lambda c: c.execute(belong_to_another).close())  # noqa: B023
 
     bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
+    while bench.write(lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)):
+        pass
 
-    for table in ("turn_score", "turn_run_log", "item_run_log", "turn_result", "item_result"):
+    for table in (
+        *("turn_score", "turn_run_log", "item_run_log", "turn_result", "item_result"),
+        *("experiment", "run_log", "pending_removal"),
+    ):
         assert bench.rows(f"SELECT * FROM {table}") == []
     for table in records:
         assert bench.rows(f"SELECT id FROM {table}") == [("r/1/i/0",)], "another experiment's"
+
+
+def test_a_run_that_lets_calls_finish_ends_only_what_no_worker_has_in_hand(bench: Bench) -> None:
+    ids = bench.with_items(4)
+    run = bench.new_run()
+    bench.start(run)
+    bench.dispatch(run, 3)  # one is left waiting
+    held = bench.take(run, ids[:1])[0]
+    bench.take(run, ids[1:2], lease_ms=-1)  # its worker is gone; the third was taken by none
+    stopping = msgspec.structs.replace(run, let_finish=True)
+
+    ended = bench.write(lambda c: giving_up.terminate(c, stopping, "stopped", 100))
+    assert sorted(ended) == ids[1:]
+    assert bench.finish(held) == [True] * 3, "the call in flight is kept"
+    assert bench.write(lambda c: giving_up.terminate(c, stopping, "stopped", 100)) == []
+    bench.archive(run)
+    shown = bench.rows("SELECT status FROM item_result ORDER BY item_id")
+    assert shown == [("success",), ("terminated",), ("terminated",), ("terminated",)]
+
+
+def test_a_run_that_no_longer_lets_calls_finish_ends_them_too(bench: Bench) -> None:
+    ids = bench.with_items(1)
+    run = bench.new_run()
+    bench.start(run)
+    bench.dispatch(run)
+    held = bench.take(run, ids)[0]
+    stopping = msgspec.structs.replace(run, let_finish=True)
+    assert bench.write(lambda c: giving_up.terminate(c, stopping, "stopped", 100)) == []
+    assert bench.write(lambda c: giving_up.terminate(c, run, "stopped", 100)) == ids
+    assert bench.finish(held) == [False] * 3
+
+
+def test_a_removal_takes_only_some_rows_in_each_transaction_and_can_be_gone_on_with(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "ROWS_AT_ONCE", 3)
+    ids = bench.with_items(20)
+    run = bench.new_run()
+    bench.start(run)
+    bench.dispatch(run)
+    for lease in bench.take(run, ids):
+        bench.finish(lease)
+    bench.archive(run)
+    tables = (
+        *("turn_score", "turn_run_log", "item_run_log", "turn_result", "item_result"),
+        *("target_record", "evaluator_record"),
+    )
+
+    def left() -> int:
+        return sum(bench.rows(f"SELECT count(*) FROM {table}")[0][0] for table in tables)
+
+    bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
+    assert left() == 20 * len(tables), "only what users see is gone at once"
+    before = left()
+    while True:
+        assert bench.read(removing.pending) == [(removing.Kind.EXPERIMENT, EXPERIMENT)]
+        goes_on = bench.write(
+            lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)
+        )
+        now = left()
+        assert before - now <= 3
+        before = now
+        if not goes_on:
+            break
+    assert (left(), bench.read(removing.pending)) == (0, [])
 
 
 def test_a_try_that_is_not_the_last_leaves_the_item_with_its_worker(bench: Bench) -> None:

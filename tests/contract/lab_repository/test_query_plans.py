@@ -19,6 +19,7 @@ from dragoman.lab.repository import (
     experiments,
     giving_up,
     items,
+    removing,
 )
 from dragoman.lab.repository.tables import item_run_log
 from dragoman.store import Connection
@@ -112,9 +113,11 @@ def test_deleting_an_experiment_reads_nothing_of_others_while_the_writer_waits(
     def delete(connection: Connection) -> None:
         explaining = ExplainingDeletes(connection._connection)
         experiments.delete_experiment(explaining, EXPERIMENT)
+        while removing.remove_some(explaining, removing.Kind.EXPERIMENT, EXPERIMENT):
+            pass
 
     bench.write(delete)
-    assert len(plans) == 11
+    assert len(plans) > 11
     if bench.read(lambda c: c.dialect) == "sqlite":  # others read beside their writers
         assert [plan for plan in plans if "SCAN" in plan] == []
 

@@ -31,3 +31,16 @@ async def endless(said: str) -> str:
     """Never answers."""
     await asyncio.Event().wait()
     return said
+
+
+def not_odd(output: str) -> float:
+    if output == "odd":
+        raise ValueError("that is odd")
+    return 1.0
+
+
+async def endless_but_a(said: str) -> str:
+    """Answers an a, and nothing else ever."""
+    if said != "a":
+        await asyncio.Event().wait()
+    return said

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 
-from tests.integration.lab_api.conftest import OpenLab, jsonl
+from tests.integration.lab_api.conftest import OpenLab, jsonl, order_of
 
 ROWS = [{"said": "a", "meant": "a"}, {"said": 'b, "c"', "meant": "Ünïcode 中"}]
 
@@ -208,5 +208,123 @@ def test_long_lists_come_in_pages(open_lab: OpenLab) -> None:
                 if cursor is None:
                     break
             assert seen == [f"d{number}" for number in range(5)]
+
+    asyncio.run(scenario())
+
+
+def test_the_same_rows_are_the_same_version_and_items_pair_across_versions(
+    open_lab: OpenLab,
+) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(ROWS), name="cases")).json()
+            assert made["created"]
+            path = f"/datasets/{made['dataset_id']}"
+            turned = [dict(reversed(row.items())) for row in ROWS]
+            again = await lab.send_file(jsonl(turned), path=f"{path}/versions")
+            assert again.status_code == 201
+            assert again.json() == {**made, "created": False}
+            more = [{"said": "new", "meant": "new"}, *ROWS]
+            other = (await lab.send_file(jsonl(more), path=f"{path}/versions")).json()
+            assert (other["version"], other["created"]) == (2, True)
+            schema = json.dumps({"properties": {"said": {"maxLength": 100}}})
+            strict = await lab.send_file(jsonl(ROWS), path=f"{path}/versions", schema=schema)
+            assert strict.json()["version"] == 3
+            ids = [
+                [
+                    item["item_id"]
+                    for item in (await lab.get(f"{path}/items", version=n)).json()["items"]
+                ]
+                for n in (1, 2, 3)
+            ]
+            assert ids[0] == ids[1][1:] == ids[2]
+            elsewhere = (await lab.send_file(jsonl(ROWS), name="copy")).json()
+            assert elsewhere["version_id"] != made["version_id"]
+            copied = (await lab.get(f"/datasets/{elsewhere['dataset_id']}/items")).json()["items"]
+            assert [item["item_id"] for item in copied] == ids[0]
+
+    asyncio.run(scenario())
+
+
+def test_results_of_different_versions_pair_by_their_items(open_lab: OpenLab) -> None:
+    rows = [*ROWS, ROWS[0]]
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(rows), name="cases")).json()
+            path = f"/datasets/{made['dataset_id']}"
+            more = [{"said": "z", "meant": "z"}, *reversed(rows)]
+            other = (await lab.send_file(jsonl(more), path=f"{path}/versions")).json()
+            found = []
+            for number, version in enumerate((made, other)):
+                experiment_id = await lab.submit(version["version_id"], name=f"e{number}")
+                await lab.until_ended(experiment_id)
+                answer = await lab.post(f"/experiments/{experiment_id}/results")
+                found.append({row["item_id"]: row["input"] for row in answer.json()["items"]})
+                assert [row["input"] for row in answer.json()["items"]] == [rows, more][number]
+            assert len(found[0]) == 3
+            assert found[0].items() <= found[1].items()
+            # The items are tried again by the ids that users know them by.
+            ids = list(found[0])[:2]
+            retried = await lab.post(
+                f"/experiments/{experiment_id}/runs", {"mode": "retry_items", "item_ids": ids}
+            )
+            assert retried.status_code == 201, retried.text
+            await lab.until_ended(experiment_id)
+            history = {"run_id": retried.json()["run_id"]}
+            tried = await lab.post(f"/experiments/{experiment_id}/results", history)
+            assert sorted(row["item_id"] for row in tried.json()["items"]) == sorted(ids)
+
+    asyncio.run(scenario())
+
+
+def test_a_dataset_is_deleted_unless_an_experiment_uses_it(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(ROWS), name="cases")).json()
+            path = f"/datasets/{made['dataset_id']}"
+            await lab.send_file(jsonl(ROWS[:1]), path=f"{path}/versions")
+            experiment_id = await lab.submit(made["version_id"])
+            await lab.until_ended(experiment_id)
+            refused = await lab.ask("DELETE", path)
+            assert (refused.status_code, refused.json()["error"]["code"]) == (
+                409,
+                "DATASET_IN_USE",
+            )
+            other = lab.as_tenant("other")
+            assert (await other.ask("DELETE", path)).status_code == 404
+            assert (await lab.ask("DELETE", f"/experiments/{experiment_id}")).status_code == 204
+            assert (await lab.ask("DELETE", path)).status_code == 204
+            assert (await lab.get(path)).status_code == 404
+            assert (await lab.ask("DELETE", path)).status_code == 404
+            gone = await lab.post("/experiments/submit", order_of(made["version_id"]))
+            assert gone.status_code == 404
+            # The name is free again, and so is the content.
+            assert (await lab.send_file(jsonl(ROWS), name="cases")).json()["created"]
+
+    asyncio.run(scenario())
+
+
+def test_a_version_with_a_name_of_its_own_is_refused(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(ROWS), name="cases")).json()
+            path = f"/datasets/{made['dataset_id']}/versions"
+            refused = await lab.send_file(jsonl(ROWS[:1]), path=path, name="other")
+            assert refused.status_code == 422
+            assert refused.json()["error"]["details"] == {"field": "name"}
+
+    asyncio.run(scenario())
+
+
+def test_a_recorded_answer_has_no_latency(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(await lab.import_rows(ROWS))
+            await lab.until_ended(experiment_id)
+            rows = (await lab.post(f"/experiments/{experiment_id}/results")).json()["items"]
+            assert [row["latency_ms"] for row in rows] == [None, None]
+            reached = (await lab.get(f"/experiments/{experiment_id}/aggregates")).json()
+            assert (reached["latency_ms"]["count"], reached["latency_ms"]["mean"]) == (0, None)
 
     asyncio.run(scenario())

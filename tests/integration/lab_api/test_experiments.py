@@ -208,3 +208,56 @@ def test_the_kinds_tell_their_settings_and_an_evaluator_can_be_tried(open_lab: O
             assert wrong.status_code == 422
 
     asyncio.run(scenario())
+
+
+def test_what_is_stopped_is_not_done_and_going_on_does_not_begin_at_the_end(
+    open_lab: OpenLab,
+) -> None:
+    rows = [{"said": word, "meant": word} for word in ("a", "b", "c", "d")]
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(
+                await lab.import_rows(rows),
+                target={"kind": "python", "function": f"{HERE}:endless_but_a"},
+                concurrency=2,
+            )
+            path = f"/experiments/{experiment_id}"
+            found = await lab.until(experiment_id, lambda one: one["stats"]["success"] == 1)
+            assert found["items"] == 4
+            assert (await lab.post(f"{path}/kill")).status_code == 202
+            ended = await lab.until_ended(experiment_id)
+            assert (ended["status"], ended["progress"]) == ("terminated", 0.25)
+            assert ended["eta_seconds"] is None
+            for _ in range(5):
+                started = await lab.post(f"{path}/runs", {"mode": "fail_retry"})
+                assert started.status_code == 201
+                again = (await lab.get(path)).json()
+                assert (again["progress"], again["items"]) == (0.0, 4)
+                await lab.post(f"{path}/kill")
+                await lab.until_ended(experiment_id)
+
+    asyncio.run(scenario())
+
+
+def test_a_kill_that_lets_calls_finish_can_be_followed_by_one_that_does_not(
+    open_lab: OpenLab,
+) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(
+                await lab.import_rows([{"said": "b", "meant": "b"}]),
+                target={"kind": "python", "function": f"{HERE}:endless"},
+            )
+            path = f"/experiments/{experiment_id}"
+            await lab.until(experiment_id, lambda one: one["stats"]["processing"] == 1)
+            odd = await lab.post(f"{path}/kill", {"in_flight": "wait"})
+            assert odd.status_code == 422
+            assert (await lab.post(f"{path}/kill", {"in_flight": "finish"})).status_code == 202
+            found = (await lab.get(path)).json()
+            assert (found["status"], found["stats"]["processing"]) == ("terminating", 1)
+            assert (await lab.post(f"{path}/kill", {"in_flight": "finish"})).status_code == 202
+            assert (await lab.post(f"{path}/kill")).status_code == 202
+            assert (await lab.until_ended(experiment_id))["status"] == "terminated"
+
+    asyncio.run(scenario())

@@ -70,7 +70,12 @@ FILTERS: list[tuple[object, list[str]]] = [
     ({"field": "score.exact", "op": "!=", "value": 1}, ["b"]),
     ({"not": {"field": "score.exact", "op": "=", "value": 1}}, ["b"]),
     ({"field": "score.exact", "op": "is_null"}, ["xc"]),
-    ({"field": "score.nothing", "op": "not_null"}, []),
+    # Also where a list says that no value will do, or any.
+    ({"field": "score.exact", "op": "not_in", "value": []}, [w for w in WORDS if w != "xc"]),
+    ({"field": "score.exact", "op": "in", "value": []}, []),
+    ({"not": {"field": "score.exact", "op": "in", "value": []}}, [w for w in WORDS if w != "xc"]),
+    ({"not": {"field": "score.exact", "op": "not_in", "value": []}}, []),
+    ({"not": {"field": "error_code", "op": "in", "value": []}}, ["xc"]),
     (
         {
             "or": [
@@ -101,6 +106,7 @@ def test_filters_find_what_they_say(open_lab: OpenLab) -> None:
 
 def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
     wrong = {"field": "latency_ms", "op": ">", "value": 3}
+    unknown_score = {"field": "score.exactly", "op": "<", "value": 1}
 
     async def scenario() -> None:
         async with open_lab() as lab:
@@ -109,12 +115,77 @@ def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
                 await lab.post(f"{path}/results", {"filter": wrong}),
                 await lab.get(f"{path}/aggregates", filter=json.dumps(wrong)),
                 await lab.post(f"{path}/results", {"sort": [{"field": "colour"}]}),
+                await lab.post(f"{path}/results", {"sort": [{"field": "score.exactly"}]}),
+                await lab.post(f"{path}/results", {"filter": {"not": unknown_score}}),
+                await lab.get(f"{path}/aggregates", filter=json.dumps({"or": [unknown_score]})),
                 await lab.post(f"{path}/results", {"filter": "status = fail"}),
                 await lab.get(f"{path}/aggregates", filter="{"),
                 await lab.get(f"{path}/aggregates", filter='{"and": []}, "limit": 3'),
             ):
                 assert refused.status_code == 422
                 assert refused.json()["error"]["code"] == "INVALID_FILTER"
+            told = (await lab.post(f"{path}/results", {"filter": unknown_score})).json()["error"]
+            assert "score 'exactly'; did you mean 'exact'?" in told["message"]
+            assert told["details"] == {"field": "score.exactly"}
+
+    asyncio.run(scenario())
+
+
+def test_every_item_without_a_score_is_counted_with_its_cause(open_lab: OpenLab) -> None:
+    rows = [{"said": f"x{n}", "meant": "y"} for n in range(7)]
+    rows += [{"said": "odd", "meant": "odd"}, {"said": "a", "meant": "a"}]
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(
+                await lab.import_rows(rows),
+                target={"kind": "python", "function": f"{HERE}:picky"},
+                evaluators=[
+                    {"kind": "exact", "reference": "meant"},
+                    {"kind": "python", "name": "evenness", "function": f"{HERE}:not_odd"},
+                ],
+                retries=0,
+            )
+            assert (await lab.until_ended(experiment_id))["status"] == "success"
+            path = f"/experiments/{experiment_id}/aggregates"
+            found = (await lab.get(path)).json()
+            exact, evenness = found["scores"]["exact"], found["scores"]["evenness"]
+            assert (exact["count"], exact["errors"]) == (2, 7)
+            assert (evenness["count"], evenness["errors"]) == (1, 8)
+            failures = found["failures"]
+            assert (failures["items"], failures["share"]) == (8, 8 / 9)
+            assert [(one["code"], one["count"]) for one in failures["causes"]] == [
+                ("TARGET_ERROR", 7),
+                ("EVALUATOR_ERROR", 1),
+            ]
+            assert "picky" in failures["causes"][0]["sample"]
+            assert "The evaluator 'evenness' failed" in failures["causes"][1]["sample"]
+            only_good = {"field": "status", "op": "=", "value": "success"}
+            good = (await lab.get(path, filter=json.dumps(only_good))).json()
+            assert good["failures"] == {"items": 0, "share": 0.0, "causes": []}
+            assert good["scores"]["evenness"]["errors"] == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_conversation_that_breaks_off_counts_once_and_says_what_broke_it(
+    open_lab: OpenLab,
+) -> None:
+    talk = {"turns": [{"said": "xa", "meant": "a"}, {"said": "b", "meant": "b"}]}
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(
+                await lab.import_rows([talk, {"said": "c", "meant": "c"}]),
+                target={"kind": "python", "function": f"{HERE}:picky"},
+                retries=0,
+            )
+            await lab.until_ended(experiment_id)
+            found = (await lab.get(f"/experiments/{experiment_id}/aggregates")).json()
+            assert (found["failures"]["items"], found["failures"]["share"]) == (1, 0.5)
+            (cause,) = found["failures"]["causes"]
+            assert cause["count"] == 1
+            assert "Not called" not in cause["sample"]
 
     asyncio.run(scenario())
 
@@ -246,7 +317,7 @@ def test_aggregates_amount_to_what_the_rows_say(open_lab: OpenLab) -> None:
             scores = [row["scores"]["exact"]["score"] for row in rows if row["scores"]]
             found = (await lab.get(f"/experiments/{experiment_id}/aggregates")).json()
             exact = found["scores"]["exact"]
-            assert (exact["count"], exact["errors"]) == (7, 0)
+            assert (exact["count"], exact["errors"]) == (7, 1)
             assert exact["mean"] == pytest.approx(statistics.mean(scores))
             assert exact["stddev"] == pytest.approx(statistics.stdev(scores))
             assert (exact["min"], exact["max"], exact["p50"]) == (0.0, 1.0, 1.0)
@@ -272,7 +343,7 @@ def test_every_evaluator_has_its_aggregate_also_when_it_judged_nothing(open_lab:
             assert (await lab.until_ended(experiment_id))["status"] == "failed"
             found = (await lab.get(f"/experiments/{experiment_id}/aggregates")).json()
             exact = found["scores"]["exact"]
-            assert (exact["count"], exact["errors"]) == (0, 0)
+            assert (exact["count"], exact["errors"]) == (0, 1)
             assert (exact["mean"], exact["pass_rate"]) == (None, None)
 
     asyncio.run(scenario())

@@ -11,6 +11,7 @@ import pytest
 from tests.integration.serve.server_process import DRAGOMAN, environment
 
 from dragoman.cli import main
+from dragoman.cli.experiment.experiment_file import read_experiment_file
 
 EXPERIMENT = """
 name = "shouting"
@@ -27,6 +28,7 @@ concurrency = 2
 retries = 0
 [gate]
 "exact.mean" = ">= {needed}"
+max_failed = 0.4
 """
 
 ANSWER = """
@@ -106,6 +108,66 @@ def test_a_gate_that_is_not_reached_fails_the_command(
     write_experiment(folder, needed=1.1)
     assert main(["experiment", "run", "exp.toml"]) == 1
     assert "gate FAILED: exact.mean >= 1.1: it is 1" in capsys.readouterr().out
+
+
+def test_a_gate_fails_when_items_have_no_score_and_the_summary_says_why(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "exp.toml"
+    file.write_text(file.read_text().replace("max_failed = 0.4", ""))
+    assert main(["experiment", "run", "exp.toml"]) == 1
+    told = capsys.readouterr().out
+    assert "gate passed: exact.mean >= 0.9" in told
+    assert "gate FAILED: max_failed <= 0: it is 0.333333" in told
+    assert 'TARGET_ERROR (1), such as "' in told
+    assert "ValueError: broken" in told
+    assert "latency: mean" in told
+    assert "duration: " in told
+
+
+@pytest.mark.parametrize(
+    ("line", "instead", "words"),
+    [
+        ("concurrency = 2", "concurency = 2", "[run] has no key 'concurency'; did you mean 'conc"),
+        ('name = "shouting"', 'name = "s"\nconcurrency = 2', "it belongs to [run]"),
+        ('reference = "meant"', 'reference = "meant"\nretries = 1', "it belongs to [run]"),
+        ('reference = "meant"', 'referense = "meant"', "did you mean 'reference'?"),
+        ("retries = 0", "retries = 0\nmax_failed = 0", "[run] has no key 'max_failed'; it belong"),
+        ("retries = 0", "retries = 0\n[budget]\ntoken = 1", "did you mean 'tokens'?"),
+        ("[[evaluators]]", "[[evaluator]]", "did you mean 'evaluators'?"),
+        ('"exact.mean"', '"exat.mean"', "did you mean 'exact'?"),
+    ],
+)
+def test_a_key_that_means_nothing_is_named_with_what_was_meant(
+    folder: Path, capsys: pytest.CaptureFixture[str], line: str, instead: str, words: str
+) -> None:
+    file = folder / "exp.toml"
+    file.write_text(file.read_text().replace(line, instead))
+    assert main(["experiment", "run", "exp.toml"]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_a_comment_a_gate_or_the_concurrency_do_not_make_another_experiment(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    file = folder / "exp.toml"
+    mark = read_experiment_file(file).mark
+    text = file.read_text()
+    for same in (
+        text + "\n# a remark\n",
+        text.replace(">= 0.9", ">= 0.5"),
+        text.replace("concurrency = 2", "concurrency = 3").replace("retries = 0", "retries = 1"),
+        text.replace('name = "shouting"', 'name = "shouting"\ndescription = "loud"'),
+    ):
+        file.write_text(same)
+        assert read_experiment_file(file).mark == mark
+    for other in (
+        text.replace('reference = "meant"', 'reference = "said"'),
+        text.replace("retries = 0", "item_timeout_seconds = 3"),
+    ):
+        file.write_text(other)
+        assert read_experiment_file(file).mark != mark
 
 
 def test_gate_asks_for_a_gate(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,6 +298,11 @@ def test_datasets_are_imported_listed_shown_and_exported(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
+    assert "Imported 3 items as version 1 of 'cases'" in capsys.readouterr().out
+    assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
+    assert "are version 1 of 'cases' already" in capsys.readouterr().out
+    with (folder / "cases.jsonl").open("a") as cases:
+        cases.write(jsonl({"said": "y", "meant": "Y"}))
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
     assert "version 2" in capsys.readouterr().out
     assert main(["dataset", "list"]) == 0
@@ -243,10 +310,28 @@ def test_datasets_are_imported_listed_shown_and_exported(
     assert main(["dataset", "show", "cases"]) == 0
     assert "said: string" in capsys.readouterr().out
     assert main(["dataset", "export", "cases", "--out", "out.csv", "--format", "csv"]) == 0
-    assert (folder / "out.csv").read_text().splitlines() == ["said,meant", "a,A", "b,B", "x,X"]
+    assert (folder / "out.csv").read_text().splitlines() == [
+        "said,meant",
+        "a,A",
+        "b,B",
+        "x,X",
+        "y,Y",
+    ]
     assert main(["dataset", "export", "cases", "--out", "out.csv"]) == 2
     assert main(["dataset", "show", "nothing"]) == 1
     assert "dragoman dataset list" in capsys.readouterr().err
+
+
+def test_a_dataset_is_deleted_when_no_experiment_uses_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    assert main(["dataset", "import", "cases.jsonl", "--name", "other"]) == 0
+    assert main(["dataset", "delete", "other"]) == 0
+    assert main(["dataset", "delete", "cases.jsonl"]) == 1
+    assert "experiment 'shouting' uses" in capsys.readouterr().err
+    assert main(["dataset", "list", "--json"]) == 0
+    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["cases.jsonl"]
 
 
 def test_a_broken_line_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -113,3 +115,104 @@ def test_a_run_that_is_cancelled_ends_and_keeps_what_is_done(tmp_path: Path) -> 
     asyncio.run(scenario())
     again = lab.run(dataset=ROWS, target=shout, name="stuck", data_dir=tmp_path)
     assert again.summary.name == "stuck #2"
+
+
+def test_many_runs_at_once_have_names_of_their_own_and_share_the_dataset(tmp_path: Path) -> None:
+    file = tmp_path / "cases.csv"
+    file.write_text("said,meant\na,A\nb,B\n")
+
+    async def scenario() -> list[lab.RunResult]:
+        def answer(factor: int) -> Callable[[str], str]:
+            return lambda said: said.upper() * factor
+
+        return await asyncio.gather(
+            *(
+                lab.arun(dataset=file, target=answer(n), name="many", data_dir=tmp_path)
+                for n in range(1, 6)
+            )
+        )
+
+    results = asyncio.run(scenario())
+    names = [result.summary.name for result in results]
+    assert sorted(names) == ["many", "many #2", "many #3", "many #4", "many #5"]
+    for number, result in enumerate(results, 1):
+        assert [row.output["output"] for row in result.rows()] == ["A" * number, "B" * number]
+    assert len({tuple(row.item_id for row in result.rows()) for result in results}) == 1
+    again = lab.run(dataset=file, target=shout, data_dir=tmp_path)
+    assert [row.item_id for row in again.rows()] == [row.item_id for row in results[0].rows()]
+    assert _rows(tmp_path, "SELECT count(*) FROM dataset_version") == [(1,)]
+    assert _rows(tmp_path, "SELECT count(*) FROM dataset_item") == [(2,)]
+
+
+def test_a_stopped_run_goes_on_and_a_finished_one_does_not(tmp_path: Path) -> None:
+    called: list[str] = []
+
+    async def stuck(said: str) -> str:
+        called.append(said)
+        if said == "b" and called.count("b") == 1:
+            await asyncio.Event().wait()
+        return said
+
+    async def begin() -> None:
+        running = asyncio.create_task(
+            lab.arun(dataset=ROWS, target=stuck, concurrency=1, data_dir=tmp_path)
+        )
+        async with asyncio.timeout(60):
+            while "b" not in called:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+
+    asyncio.run(begin())
+    again = lab.run(dataset=ROWS, target=stuck, concurrency=2, data_dir=tmp_path)
+    assert (again.summary.name, again.summary.stats.success) == ("stuck", 2)
+    assert called == ["a", "b", "b"], "what was answered is not asked again"
+    finished = lab.run(dataset=ROWS, target=stuck, concurrency=2, data_dir=tmp_path)
+    assert finished.summary.name == "stuck #2"
+
+
+def test_numbers_that_json_does_not_have_are_refused_and_none_is_kept(tmp_path: Path) -> None:
+    for odd in (float("nan"), float("inf"), [1.0, {"deep": float("-inf")}]):
+        rows: list[Any] = [{"said": "a", "n": None}, {"said": "b", "n": odd}]
+        with pytest.raises(DatasetInvalid, match=r"Row 2 cannot be stored: row\.n"):
+            lab.run(dataset=rows, target=shout, data_dir=tmp_path)
+    good = lab.run(dataset=[{"said": "a", "n": None}], target=shout, data_dir=tmp_path)
+    assert good.rows()[0].input == {"said": "a", "n": None}
+
+
+def test_what_is_public_is_what_is_shown() -> None:
+    assert "run" in dir(lab)
+    assert dir(lab) == sorted(lab.__all__)
+    assert all(getattr(lab, name) is not None for name in dir(lab))
+
+
+def test_the_summary_names_the_causes_of_failure(tmp_path: Path) -> None:
+    def broken(said: str) -> str:
+        raise ValueError(f"no {said}")
+
+    result = lab.run(
+        dataset=ROWS,
+        target=broken,
+        evaluators=[lab.exact(reference="meant")],
+        retries=0,
+        data_dir=tmp_path,
+    )
+    told = str(result.summary)
+    assert "exact: mean none, 0 scored, 2 errors" in told
+    assert "TARGET_ERROR (2), such as" in told
+    assert "ValueError: no a" in told
+    assert result.summary.aggregates.failures.share == 1.0
+
+
+def test_arguments_that_do_not_exist_are_refused_before_anything_is_done(tmp_path: Path) -> None:
+    asked: Any = {"dataset": ROWS, "target": shout, "data_dir": tmp_path}
+    with pytest.raises(TypeError, match="'concurency'"):
+        lab.run(**{**asked, "concurency": 3})
+    with pytest.raises(TypeError, match="'target'"):
+        lab.run(dataset=ROWS)  # type: ignore[call-arg]
+    assert not list(tmp_path.iterdir())
+
+
+def _rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
+    with sqlite3.connect(folder / "dragoman.db") as database:
+        return database.execute(sql).fetchall()

@@ -83,7 +83,7 @@ def test_a_folder_in_use_by_a_server_goes_through_that_server(
         assert "recorded" in capsys.readouterr().out
 
 
-def test_one_interrupt_stops_keeps_what_is_done_and_says_how_to_go_on(
+def test_two_interrupts_stop_at_once_keep_what_is_done_and_say_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_files(tmp_path)
@@ -99,6 +99,9 @@ def test_one_interrupt_stops_keeps_what_is_done_and_says_how_to_go_on(
 
     try:
         eventually((tmp_path / "stuck").exists, "the second item is worked on")
+        started.send_signal(signal.SIGINT)
+        assert started.stderr is not None
+        assert "Press Ctrl-C again to cancel them" in started.stderr.readline()
         started.send_signal(signal.SIGINT)
         _, errors = started.communicate(timeout=PATIENCE_SECONDS)
     finally:
@@ -130,9 +133,48 @@ def test_an_interrupt_in_the_first_moment_is_no_other(tmp_path: Path) -> None:
         assert started.stdout is not None
         assert started.stdout.readline().startswith("Running slow")
         started.send_signal(signal.SIGINT)
+        assert started.stderr is not None
+        assert "Press Ctrl-C again to cancel them" in started.stderr.readline()
+        started.send_signal(signal.SIGINT)
         _, errors = started.communicate(timeout=PATIENCE_SECONDS)
     assert started.returncode == 130
     assert "To go on: dragoman experiment run slow.toml --data-dir data" in errors
+
+
+def test_the_watching_command_outlives_a_restart_of_the_server(tmp_path: Path) -> None:
+    write_files(tmp_path)
+    data = tmp_path / "data"
+    allowed = environment(
+        DRAGOMAN_LAB__PYTHON_ALLOW='["slowly:*"]',
+        DRAGOMAN_LAB__LEASE_SECONDS="2",
+        PYTHONPATH=str(tmp_path),
+    )
+    with (
+        ServerProcess(data, env=allowed, lab=True) as server,
+        subprocess.Popen(
+            [DRAGOMAN, "experiment", "run", "slow.toml", "--data-dir", "data"],
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+        ) as watching,
+    ):
+        try:
+            eventually((tmp_path / "stuck").exists, "the second item is worked on")
+            server.process.kill()
+            server.wait()
+            assert watching.stderr is not None
+            assert "Waiting for it to come back" in watching.stderr.readline()
+            (tmp_path / "go on").touch()
+            # On another port: it is found again by its folder.
+            with ServerProcess(data, env=allowed, lab=True):
+                told, errors = watching.communicate(timeout=2 * PATIENCE_SECONDS)
+        finally:
+            watching.kill()
+    assert watching.returncode == 0, errors
+    assert "The lab answers again." in errors
+    assert "3 succeeded" in told
 
 
 def test_commands_that_begin_at_once_do_not_take_each_others_name(tmp_path: Path) -> None:

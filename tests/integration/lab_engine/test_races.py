@@ -6,6 +6,7 @@ import asyncio
 from typing import TypeVar
 
 import pytest
+import sqlalchemy as sa
 from tests.integration.lab_engine.laboratory import (
     STEADY,
     TENANT,
@@ -22,10 +23,11 @@ from dragoman.lab.model import Budget, ExperimentSpec, ItemId, TargetSpec
 from dragoman.lab.queue import InProcessQueue
 from dragoman.lab.repository import Selection, leases, runs, starting
 from dragoman.lab.scheduler.driver import STRIKES, Drive, Driver
+from dragoman.lab.scheduler.step import TERMINATE_BATCH
 from dragoman.lab.states import Mode, RunStatus
 from dragoman.lab.targets import Context, Output
 from dragoman.observability import Metrics
-from dragoman.store import Store, Work
+from dragoman.store import Connection, Store, Work
 
 Result = TypeVar("Result")
 
@@ -213,6 +215,58 @@ def test_a_run_is_given_up_only_by_whoever_may_drive_it(database_url: str) -> No
             assert await at.rows("SELECT * FROM lease") == []
             (ended,) = await at.lab.experiments.runs(TENANT, made.experiment_id)
             assert (ended.stats.terminated, ended.stats.items) == (1, 1)
+
+    asyncio.run(story())
+
+
+class Counting(Store):
+    """A store that notes how many open items each write has closed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.closed: list[int] = []
+
+    async def write(self, work: Work[Result]) -> Result:
+        count = sa.text("SELECT count(*) FROM item_run_log WHERE result_state = 'init'")
+
+        def counted(connection: Connection) -> tuple[Result, int]:
+            before = connection.execute(count).scalar_one()
+            done = work(connection)
+            return done, before - connection.execute(count).scalar_one()
+
+        done, closed = await self._store.write(counted)
+        self.closed.append(closed)
+        return done
+
+    async def read(self, work: Work[Result]) -> Result:
+        return await self._store.read(work)
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_run_with_many_items_is_given_up_some_at_a_time(database_url: str) -> None:
+    items = 2 * TERMINATE_BATCH + 100
+
+    async def story() -> None:
+        async with laboratory(database_url, schedules=False, works=False) as at:
+            version, _ = await add_items(at.store, [[{}] for _ in range(items)])
+            made, started = await at.lab.experiments.submit(
+                TENANT, experiment(version, "answer_anything")
+            )
+            run = await at.store.read(lambda c: runs.find_run(c, started.run_id))
+            assert run is not None
+            await at.store.write(lambda c: starting.start_page(c, run, Selection(version), items))
+            counting = Counting(at.store)
+
+            await driver_of(counting)._give_up(started.run_id, "it broke here")
+
+            assert await at.ended(started.run_id) is RunStatus.FAILED
+            assert sum(counting.closed) == items
+            assert max(counting.closed) == TERMINATE_BATCH
+            (ended,) = await at.lab.experiments.runs(TENANT, made.experiment_id)
+            assert ended.stats.terminated == items
+            assert await at.rows("SELECT * FROM lease") == []
 
     asyncio.run(story())
 

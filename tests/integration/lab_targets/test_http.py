@@ -60,6 +60,7 @@ def test_the_body_is_filled_and_the_output_found(server: AnsweringServer) -> Non
     )
     assert output.columns == {"said": 'Please say "hi"', "n": 3}
     assert (output.answer, output.tokens, output.cost) == ('Please say "hi"', 7, 0.5)
+    assert output.latency_ms is not None
     assert output.latency_ms > 0
     (request,) = server.requests
     assert request.method == "POST"

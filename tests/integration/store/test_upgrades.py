@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
@@ -154,3 +155,41 @@ def test_the_migrations_make_the_tables_that_the_code_declares(empty_url: str) -
         lambda c: compare_metadata(MigrationContext.configure(c), metadata)
     )
     assert differences == []
+
+
+def test_what_a_lab_held_before_contents_were_known_is_kept(empty_url: str) -> None:
+    database = database_at(empty_url)
+    database.alter(lambda connection: _upgrade_to(connection, "0002"))
+    record = (
+        "INSERT INTO target_record (id, tenant, run_id, item_id, turn_no, output_json, main, "
+        "latency_ms, created_at_ms) VALUES ('r/1/i/0', 't', 'r', 'i', 0, '{}', 'output', 1.5, 2)"
+    )
+    item = (
+        "INSERT INTO dataset_item (id, tenant, version_id, turn_count, turns_json) "
+        "VALUES ('i', 't', 'v', 1, '[{}]')"
+    )
+    run = (
+        "INSERT INTO run_log (id, tenant, experiment_id, mode, status, item_ids_json, "
+        "start_cursor, start_done, item_count, embedded, created_at_ms) "
+        "VALUES ('r', 't', 'e', 'submit', 'processing', '[]', '', true, 1, false, 3)"
+    )
+    for statement in (record, item, run):
+        database.alter(lambda connection: connection.execute(sa.text(statement)))  # noqa: B023
+
+    assert upgrade(empty_url).state is SchemaStatus.OUTDATED
+
+    def kept(connection: sa.Connection) -> list[tuple[object, ...]]:
+        asked = (
+            "SELECT r.latency_ms, i.content_id, l.let_finish FROM target_record r "
+            "JOIN dataset_item i ON i.id = r.item_id JOIN run_log l ON l.id = r.run_id"
+        )
+        return [tuple(row) for row in connection.execute(sa.text(asked))]
+
+    assert database.inspect(kept) == [(1.5, None, False)]
+    database.alter(lambda c: c.execute(sa.text("UPDATE target_record SET latency_ms = NULL")))
+
+
+def _upgrade_to(connection: sa.Connection, revision: str) -> None:
+    config = upgrades._alembic()
+    config.attributes["connection"] = connection
+    command.upgrade(config, revision)

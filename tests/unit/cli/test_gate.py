@@ -8,7 +8,7 @@ import pytest
 from dragoman.cli.experiment.gate import judge, read_gate
 from dragoman.errors import SettingsError
 from dragoman.lab.repository.aggregates import NOTHING
-from dragoman.lab.results import Aggregates
+from dragoman.lab.results import Aggregates, Failures
 
 REACHED = Aggregates(
     scores={
@@ -43,8 +43,39 @@ SCORES = ("exact", "a.b", "nothing")
     ],
 )
 def test_a_gate_holds_or_not(key: str, limit: str, passes: bool) -> None:
-    (verdict,) = judge(read_gate({key: limit}, SCORES, "exp.toml"), REACHED)
+    verdict, failed = judge(read_gate({key: limit}, SCORES, "exp.toml"), REACHED)
     assert verdict.passed is passes
+    assert failed.passed
+
+
+@pytest.mark.parametrize(
+    ("written", "share", "passes"),
+    [
+        ({"exact.mean": ">= 0"}, 0.0, True),
+        # Nothing is said of it: then no item may be without a score.
+        ({"exact.mean": ">= 0"}, 0.001, False),
+        ({}, 0.001, False),
+        ({"max_failed": 0.02}, 0.02, True),
+        ({"max_failed": 0.02}, 0.021, False),
+        ({"max_failed": 1}, 1.0, True),
+    ],
+)
+def test_a_gate_limits_the_share_of_items_without_a_score(
+    written: dict[str, object], share: float, passes: bool
+) -> None:
+    reached = msgspec.structs.replace(REACHED, failures=Failures(items=1, share=share))
+    verdicts = judge(read_gate(written, SCORES, "exp.toml"), reached)
+    assert all(verdict.passed for verdict in verdicts) is passes
+
+
+def test_a_file_without_a_gate_asks_for_nothing() -> None:
+    assert read_gate(None, SCORES, "exp.toml") == ()
+
+
+def test_a_gate_may_be_written_without_quotation_marks() -> None:
+    assert read_gate({"exact": {"mean": "> 1"}}, SCORES, "x") == read_gate(
+        {"exact.mean": "> 1"}, SCORES, "x"
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,8 +87,13 @@ def test_a_gate_holds_or_not(key: str, limit: str, passes: bool) -> None:
         ("exact.mean", "high"),
         # Known before anything is run, and paid for.
         ("exactly.mean", ">= 1"),
+        ("exact.mean", 1),
+        ("max_failed", ">= 1"),
+        ("max_failed", 2),
+        ("max_failed", True),
+        ("max_fail", 0.1),
     ],
 )
-def test_a_gate_that_makes_no_sense_is_refused(key: str, limit: str) -> None:
+def test_a_gate_that_makes_no_sense_is_refused(key: str, limit: object) -> None:
     with pytest.raises(SettingsError, match=r"exp\.toml.*gate"):
         read_gate({key: limit}, SCORES, "exp.toml")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TypeVar
 
 import msgspec
@@ -11,7 +12,6 @@ from dragoman.lab.model import (
     Budget,
     EvaluatorSpec,
     ExperimentSpec,
-    ItemId,
     JsonValue,
     TargetSpec,
     VersionId,
@@ -69,7 +69,7 @@ class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
     """A new run of an experiment."""
 
     mode: Mode = Mode.SUBMIT
-    item_ids: list[ItemId] = []
+    item_ids: list[str] = []
     trial_items: int | None = None
 
 
@@ -92,6 +92,19 @@ class CloneOrder(msgspec.Struct, forbid_unknown_fields=True):
     """A copy of an experiment; without a name, it is called like it, with a number."""
 
     name: str | None = None
+
+
+class InFlight(StrEnum):
+    """What becomes of calls that are being made when a run is killed."""
+
+    CANCEL = "cancel"
+    FINISH = "finish"
+
+
+class KillOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """How a run is ended."""
+
+    in_flight: InFlight = InFlight.CANCEL
 
 
 class SortOrder(msgspec.Struct, forbid_unknown_fields=True):

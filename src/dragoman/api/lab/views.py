@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dragoman.lab.experiments import Overview, RunOverview
-from dragoman.lab.library import Difference
+from dragoman.lab.library import Difference, Imported
 from dragoman.lab.model import (
     Budget,
     Dataset,
@@ -28,6 +28,8 @@ class ImportedView(msgspec.Struct, frozen=True):
     version_id: str
     version: int
     items: int
+    created: bool
+    """False when the dataset had a version of the same rows and schema before: this one."""
 
 
 class VersionView(msgspec.Struct, frozen=True):
@@ -95,6 +97,7 @@ class ExperimentView(msgspec.Struct, frozen=True):
     ended_at: str | None
     next_run_at: str | None
     stats: Stats
+    items: int
     progress: float
     eta_seconds: float | None
 
@@ -152,8 +155,11 @@ def view_version(version: DatasetVersion) -> VersionView:
     )
 
 
-def view_imported(version: DatasetVersion) -> ImportedView:
-    return ImportedView(version.dataset_id, version.version_id, version.version, version.items)
+def view_imported(imported: Imported) -> ImportedView:
+    version = imported.version
+    return ImportedView(
+        version.dataset_id, version.version_id, version.version, version.items, imported.is_new
+    )
 
 
 def view_dataset(dataset: Dataset) -> DatasetView:
@@ -166,7 +172,7 @@ def view_dataset(dataset: Dataset) -> DatasetView:
 
 
 def view_item(item: Item) -> ItemView:
-    return ItemView(item.item_id, item.turns)
+    return ItemView(item.shown_id, item.turns)
 
 
 def view_difference(
@@ -208,6 +214,7 @@ def view_experiment(overview: Overview) -> ExperimentView:
         ended_at=_moment(experiment.ended_at_ms),
         next_run_at=_moment(experiment.next_run_at_ms),
         stats=overview.stats,
+        items=overview.items,
         progress=overview.progress,
         eta_seconds=overview.eta_seconds,
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 from enum import StrEnum
 from pathlib import Path
@@ -22,7 +21,7 @@ from dragoman.cli.experiment.summary import (
     print_summary,
     print_verdicts,
 )
-from dragoman.cli.experiment.watching import Stopped, interrupts, until_ended, watch
+from dragoman.cli.experiment.watching import Stopped, until_ended, watch_experiment
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.lab.printing import JsonOption, console, print_json
@@ -37,6 +36,7 @@ from dragoman.errors import (
     SchemaMismatch,
     SettingsError,
 )
+from dragoman.lab.running import Away, Interrupts, interrupts
 from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
@@ -75,8 +75,10 @@ def run_command(
     """Run the experiment that a file describes, or go on with it.
 
     The same name, file and dataset version is the same experiment: unfinished, it goes on;
-    finished, a new one (`NAME #2`) is made. Ctrl-C stops it and keeps what is done. Exit code 1
-    when the run or its [gate] failed, 2 when the file cannot be used, 130 after Ctrl-C.
+    finished, a new one (`NAME #2`) is made. Comments, the gate, the concurrency, retries and the
+    budget may change in between. Ctrl-C begins nothing more, lets the calls in flight finish and
+    keeps what is done; a second one cancels those calls. Exit code 1 when the run or its [gate]
+    failed, 2 when the file cannot be used, 130 after Ctrl-C.
     """
     read = read_experiment_file(file)
     if gate and not read.gate:
@@ -238,6 +240,11 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
     if unfinished is None:
         return await _begin_new(lab, file, meant, new=new)
     typer.echo(f"Going on with {unfinished.name} ({unfinished.experiment_id}).")
+    if changes := file.changes(unfinished):
+        try:
+            await lab.change(unfinished.experiment_id, changes)
+        except _CANNOT_BE_USED as error:
+            raise SettingsError(f"{file.path}: {error.message}") from error
     if unfinished.run_id is None:
         await lab.start(unfinished.experiment_id, Mode.SUBMIT)
     elif unfinished.status in ENDED:
@@ -262,14 +269,21 @@ async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new:
 
 
 async def _see_through(
-    lab: LabClient, experiment_id: str, interrupted: asyncio.Event, gate: Gate, again: str
+    lab: LabClient, experiment_id: str, interrupted: Interrupts, gate: Gate, again: str
 ) -> int:
     """Watch the run to its end and tell how it ended; the exit code."""
     out = console()
     try:
-        found = await watch(lab, experiment_id, interrupted, console=out)
+        found = await watch_experiment(lab, experiment_id, interrupted, console=out)
     except Stopped as stopped:
         _say_how_to_go_on(stopped.experiment, again)
+        return INTERRUPTED
+    except Away:
+        typer.echo(
+            "The lab does not answer, so the run was not stopped; it goes on when its server is "
+            f"back. To watch it again: {again}",
+            err=True,
+        )
         return INTERRUPTED
     reached = await lab.aggregates(experiment_id)
     print_summary(out, found, reached)

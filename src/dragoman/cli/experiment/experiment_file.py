@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import tomllib
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from dragoman.cli.experiment.gate import Gate, read_gate
+from dragoman.api import ExperimentView
+from dragoman.cli.experiment.gate import MAX_FAILED, Gate, read_gate
 from dragoman.errors import SettingsError
+from dragoman.lab.evaluators import EVALUATORS
+from dragoman.lab.model import DEFAULT_RETRIES, Budget, EvaluatorSpec
+from dragoman.lab.names import nearest
+from dragoman.lab.targets import TARGETS
 
 
 class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -43,7 +50,7 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     mapping: dict[str, str] = {}
     budget: dict[str, Any] = {}
     run: RunPart = msgspec.field(default_factory=RunPart)
-    gate: dict[str, str] = {}
+    gate: dict[str, Any] | None = None
 
 
 class ExperimentFile(msgspec.Struct, frozen=True):
@@ -53,7 +60,7 @@ class ExperimentFile(msgspec.Struct, frozen=True):
     described: Description
     gate: Gate
     mark: str
-    """Changes with every byte of the file."""
+    """Changes with what decides the results, and with nothing else of the file."""
 
     def order(self, name: str, version_id: str) -> dict[str, Any]:
         """What the lab is asked for."""
@@ -63,12 +70,29 @@ class ExperimentFile(msgspec.Struct, frozen=True):
             "dataset_version_id": version_id,
             "target": described.target,
             "evaluators": described.evaluators,
-            "description": f"{described.description}\n{self.mark}".strip(),
+            "description": self.description,
             "mapping": described.mapping,
             "budget": described.budget or None,
             **msgspec.to_builtins(described.run),
         }
         return {key: value for key, value in wanted.items() if value is not None}
+
+    @property
+    def description(self) -> str:
+        """The description that the experiment is stored with; the mark is its last line."""
+        return f"{self.described.description}\n{self.mark}".strip()
+
+    def changes(self, found: ExperimentView) -> dict[str, Any]:
+        """What the file says by now of an experiment that goes on, where it may be changed."""
+        run, budget = self.described.run, self.described.budget
+        asked = {
+            "description": self.description,
+            "concurrency": run.concurrency,
+            "retries": DEFAULT_RETRIES if run.retries is None else run.retries,
+            "budget": {"tokens": budget.get("tokens"), "cost": budget.get("cost")},
+        }
+        now = msgspec.to_builtins(found)
+        return {key: value for key, value in asked.items() if value != now[key]}
 
     @property
     def dataset_file(self) -> Path | None:
@@ -80,8 +104,9 @@ class ExperimentFile(msgspec.Struct, frozen=True):
 def read_experiment_file(path: Path) -> ExperimentFile:
     """Read the file; what cannot be used is named."""
     try:
-        content = path.read_bytes()
-        described = msgspec.convert(tomllib.loads(content.decode()), Description)
+        written = tomllib.loads(path.read_bytes().decode())
+        _check_keys(written, str(path))
+        described = msgspec.convert(written, Description)
     except OSError as error:
         raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -97,11 +122,100 @@ def read_experiment_file(path: Path) -> ExperimentFile:
         path=path,
         described=described,
         gate=read_gate(described.gate, _score_names(described), str(path)),
-        mark=f"sha256:{hashlib.sha256(content).hexdigest()}",
+        mark=_mark(described),
     )
     if found.dataset_file is not None and not found.dataset_file.is_file():
         raise SettingsError(f"{path}: there is no file {found.dataset_file}; see [dataset].")
     return found
+
+
+def _check_keys(written: Mapping[str, Any], where: str) -> None:
+    """Refuse a key that means nothing where it stands, and say where it belongs."""
+    for table, given in _tables(written):
+        known = _known_keys(table, given)
+        if known is None:
+            continue
+        for key in given:
+            if key not in known:
+                raise SettingsError(f"{where}: {_unknown(key, table, known)}")
+
+
+def _tables(written: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Every table of a file by its name; the file itself is the one without."""
+    yield "", written
+    for name in ("dataset", "target", "run", "budget"):
+        if isinstance(written.get(name), Mapping):
+            yield name, written[name]
+    evaluators = written.get("evaluators")
+    for one in evaluators if isinstance(evaluators, list) else ():
+        if isinstance(one, Mapping):
+            yield "evaluators", one
+
+
+_TABLES: Mapping[str, type[msgspec.Struct]] = {
+    "": Description,
+    "dataset": DatasetPart,
+    "run": RunPart,
+    "budget": Budget,
+}
+
+
+def _known_keys(table: str, given: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The keys of a table; None where a kind that only the server knows decides them."""
+    if table in _TABLES:
+        return _TABLES[table].__struct_fields__
+    kinds, own = (TARGETS, ("kind",)) if table == "target" else (EVALUATORS, _EVALUATOR_KEYS)
+    kind = str(given.get("kind", ""))
+    if kind not in tuple(kinds):
+        return None
+    return (*own, *kinds.find(kind).settings.__struct_fields__)
+
+
+_EVALUATOR_KEYS = tuple(name for name in EvaluatorSpec.__struct_fields__ if name != "settings")
+
+
+def _unknown(key: str, table: str, known: Sequence[str]) -> str:
+    places = {name: _TABLES[name].__struct_fields__ for name in _TABLES}
+    places |= {"gate": (MAX_FAILED,), "evaluators": _EVALUATOR_KEYS}
+    for place, keys in places.items():
+        if place != table and key in keys:
+            return f"{_shown(table)} has no key {key!r}; it belongs to {_shown(place)}."
+    if (meant := nearest(key, known)) is not None:
+        return f"{_shown(table)} has no key {key!r}; did you mean {meant!r}?"
+    for place, keys in places.items():
+        if place != table and (meant := nearest(key, keys)) is not None:
+            return (
+                f"{_shown(table)} has no key {key!r}; did you mean {meant!r}, which belongs to "
+                f"{_shown(place)}?"
+            )
+    return f"{_shown(table)} has no key {key!r}; it takes {', '.join(known)}."
+
+
+def _shown(table: str) -> str:
+    if not table:
+        return "the top of the file"
+    return "[[evaluators]]" if table == "evaluators" else f"[{table}]"
+
+
+def _mark(described: Description) -> str:
+    """The hash of what decides the results.
+
+    Comments and gates decide nothing, and how many calls are made at once or tried again, the
+    budget and the description can be changed while an experiment runs. The dataset version is
+    compared by itself.
+    """
+    run = described.run
+    deciding = {
+        "target": described.target,
+        "evaluators": described.evaluators,
+        "mapping": described.mapping,
+        "evaluator_concurrency": run.evaluator_concurrency,
+        "item_timeout_seconds": run.item_timeout_seconds,
+        "time_limit_seconds": run.time_limit_seconds,
+    }
+    # TOML has dates, which become text, and infinities, which JSON has no word for.
+    content = json.dumps(deciding, sort_keys=True, default=str)
+    return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
 def _score_names(described: Description) -> list[str]:

@@ -10,10 +10,13 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import SettingsError
+from dragoman.lab.names import nearest
 from dragoman.lab.results import Aggregates
 
 QUANTITIES = ("count", "errors", "mean", "pass_rate")
 """What of a score a gate may look at."""
+
+MAX_FAILED = "max_failed"
 
 _OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
     ">=": operator.ge,
@@ -28,7 +31,7 @@ _LIMIT = re.compile(r"\s*(>=|<=|==|!=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """One thing that must hold."""
+    """One thing that must hold of a score."""
 
     score: str
     quantity: str
@@ -38,14 +41,37 @@ class Bar(msgspec.Struct, frozen=True):
     def __str__(self) -> str:
         return f"{self.score}.{self.quantity} {self.op} {self.limit:g}"
 
+    def found_in(self, reached: Aggregates) -> float | None:
+        found = getattr(reached.scores.get(self.score), self.quantity, None)
+        return found if isinstance(found, int | float) else None
 
-Gate = tuple[Bar, ...]
+    def holds(self, found: float) -> bool:
+        return _OPERATORS[self.op](found, self.limit)
+
+
+class MaxFailed(msgspec.Struct, frozen=True):
+    """The share of the items that may be without a score: means over the others say too little."""
+
+    limit: float = 0.0
+
+    def __str__(self) -> str:
+        return f"{MAX_FAILED} <= {self.limit:g}"
+
+    def found_in(self, reached: Aggregates) -> float | None:
+        return reached.failures.share
+
+    def holds(self, found: float) -> bool:
+        return found <= self.limit
+
+
+Gate = tuple[Bar | MaxFailed, ...]
+"""What must hold; empty when the file has no gate."""
 
 
 class Verdict(msgspec.Struct, frozen=True):
     """Whether something held, and what was found."""
 
-    bar: Bar
+    bar: Bar | MaxFailed
     found: float | None
     passed: bool
 
@@ -54,16 +80,24 @@ class Verdict(msgspec.Struct, frozen=True):
         return f"{self.bar}: {found}"
 
 
-def read_gate(written: Mapping[str, str], scores: Collection[str], where: str) -> Gate:
-    """The gate of a file whose evaluators give these scores; what makes no sense is named."""
-    gate = tuple(_bar(key, text, where) for key, text in written.items())
-    for bar in gate:
+def read_gate(written: Mapping[str, Any] | None, scores: Collection[str], where: str) -> Gate:
+    """The gate of a file whose evaluators give these scores; what makes no sense is named.
+
+    Every gate limits the share of items without a score, also where it does not say so.
+    """
+    if written is None:
+        return ()
+    limits = _flat(written)
+    max_failed = _max_failed(limits.pop(MAX_FAILED, 0.0), where)
+    bars = tuple(_bar(key, text, where) for key, text in limits.items())
+    for bar in bars:
         if bar.score not in scores:
+            meant = nearest(bar.score, scores)
+            hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(scores) or 'none'}."
             raise SettingsError(
-                f"{where}: the gate on {bar.score!r} names no evaluator of the file; there is "
-                f"{', '.join(scores) or 'none'}."
+                f"{where}: the gate on {bar.score!r} names no evaluator of the file; {hint}"
             )
-    return gate
+    return (*bars, max_failed)
 
 
 def judge(gate: Gate, reached: Aggregates) -> list[Verdict]:
@@ -71,22 +105,41 @@ def judge(gate: Gate, reached: Aggregates) -> list[Verdict]:
     return [_verdict(bar, reached) for bar in gate]
 
 
-def _verdict(bar: Bar, reached: Aggregates) -> Verdict:
-    aggregate = reached.scores.get(bar.score)
-    found = getattr(aggregate, bar.quantity, None)
-    if not isinstance(found, int | float):
-        return Verdict(bar, None, passed=False)
-    return Verdict(bar, found, passed=_OPERATORS[bar.op](found, bar.limit))
+def _verdict(bar: Bar | MaxFailed, reached: Aggregates) -> Verdict:
+    found = bar.found_in(reached)
+    return Verdict(bar, found, passed=found is not None and bar.holds(found))
 
 
-def _bar(key: str, text: str, where: str) -> Bar:
+def _flat(written: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """The gate's lines; TOML reads `exact.mean` without quotation marks as a table in a table."""
+    flat: dict[str, Any] = {}
+    for key, value in written.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{before}{key}.")
+        else:
+            flat[f"{before}{key}"] = value
+    return flat
+
+
+def _max_failed(share: Any, where: str) -> MaxFailed:
+    if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+        raise SettingsError(
+            f"{where}: the gate {MAX_FAILED} = {share!r} cannot be read; it is the share of the "
+            "items that may be without a score, from 0 to 1."
+        )
+    return MaxFailed(float(share))
+
+
+def _bar(key: str, text: Any, where: str) -> Bar:
     score, _, quantity = key.rpartition(".")
     if not score or quantity not in QUANTITIES:
+        meant = nearest(key, [MAX_FAILED])
+        hint = f" Did you mean {meant}?" if meant else ""
         raise SettingsError(
-            f"{where}: the gate {key!r} is not known; write NAME.QUANTITY, with one of "
-            f"{', '.join(QUANTITIES)}."
+            f"{where}: the gate {key!r} is not known; write {MAX_FAILED}, or NAME.QUANTITY with "
+            f"one of {', '.join(QUANTITIES)}.{hint}"
         )
-    limit = _LIMIT.fullmatch(text)
+    limit = _LIMIT.fullmatch(text) if isinstance(text, str) else None
     if limit is None:
         raise SettingsError(
             f'{where}: the gate {key!r} = {text!r} cannot be read; write it like ">= 0.9".'

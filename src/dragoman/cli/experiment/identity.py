@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
-from contextlib import suppress
-from pathlib import Path
-
 import msgspec
 
 from dragoman.api import ExperimentView
 from dragoman.cli.experiment.experiment_file import ExperimentFile
 from dragoman.cli.lab.client import LabClient
-from dragoman.errors import NameTaken, NotFound, SettingsError
+from dragoman.errors import NotFound, SettingsError
 from dragoman.lab.states import RunStatus
 
 _FINISHED = (RunStatus.SUCCESS, RunStatus.FAILED)
-_HASH_BLOCK_BYTES = 1 << 20
-_SHOWN_HASH = 12
 
 
 class Meant(msgspec.Struct, frozen=True):
@@ -53,13 +47,9 @@ async def _version(lab: LabClient, file: ExperimentFile) -> str:
     cases = file.dataset_file
     if cases is None:
         return await _named_version(lab, file)
-    # Named by its content: the same file is imported once, a changed one is another dataset.
-    name = f"{cases.name}@{_content_hash(cases)}"
-    while (known := await lab.find_dataset(name)) is None:
-        # Another command may bring the same file in at the same moment.
-        with suppress(NameTaken):
-            await lab.import_dataset(cases, name, format_=file.described.dataset.format)
-    return known.latest.version_id
+    # Sent each time: the lab knows by its content whether it has it, and stores it once.
+    format_ = file.described.dataset.format
+    return (await lab.import_dataset(cases, cases.name, format_=format_)).version_id
 
 
 async def _named_version(lab: LabClient, file: ExperimentFile) -> str:
@@ -77,11 +67,3 @@ async def _named_version(lab: LabClient, file: ExperimentFile) -> str:
         f"{file.path}: the dataset {wanted.name!r} has no version {wanted.version}; its latest is "
         f"{found.latest.version}."
     )
-
-
-def _content_hash(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as content:
-        while block := content.read(_HASH_BLOCK_BYTES):
-            digest.update(block)
-    return digest.hexdigest()[:_SHOWN_HASH]

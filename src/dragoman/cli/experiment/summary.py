@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import UTC, datetime
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +12,7 @@ from rich.text import Text
 from dragoman.api import ExperimentView
 from dragoman.cli.experiment.gate import Verdict
 from dragoman.lab.model import ResultRow
+from dragoman.lab.report import lines_of
 from dragoman.lab.results import Aggregates
 
 _CELL_CHARACTERS = 60
@@ -36,6 +38,8 @@ def print_summary(console: Console, found: ExperimentView, reached: Aggregates) 
         )
     if reached.scores:
         console.print(table)
+    for line in lines_of(reached, stats, _duration_seconds(found)):
+        console.print(Text(line))
 
 
 def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
@@ -70,6 +74,14 @@ def print_rows(console: Console, rows: Sequence[ResultRow]) -> None:
             Text(row.error_code or ""),
         )
     console.print(table)
+
+
+def _duration_seconds(found: ExperimentView) -> float | None:
+    """How long the latest run has taken; None before it has begun."""
+    if found.started_at is None:
+        return None
+    end = datetime.now(UTC) if found.ended_at is None else datetime.fromisoformat(found.ended_at)
+    return max(0.0, (end - datetime.fromisoformat(found.started_at)).total_seconds())
 
 
 def _cell(values: object) -> Text:

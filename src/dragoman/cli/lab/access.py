@@ -102,9 +102,14 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         return
     environ = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
     settings = load_settings(None, {"server": {"data_dir": way.data_dir}}, environ).settings
-    running = await asyncio.to_thread(find_server, settings.server.data_dir)
-    if running is not None:
-        async with _server(running.url, way.token) as client:
+
+    async def find() -> str | None:
+        running = await asyncio.to_thread(find_server, settings.server.data_dir)
+        return None if running is None else running.url
+
+    url = await find()
+    if url is not None:
+        async with _server(url, way.token, find) as client:
             yield client
         return
     if not way.new:
@@ -139,7 +144,9 @@ def _check_lab(settings: Settings) -> None:
 
 
 @asynccontextmanager
-async def _server(url: str, token: str | None) -> AsyncIterator[LabClient]:
+async def _server(
+    url: str, token: str | None, find: Callable[[], Awaitable[str | None]] | None = None
+) -> AsyncIterator[LabClient]:
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=_ANSWER_SECONDS) as http:
-        yield LabClient(http)
+        yield LabClient(http, find=find)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,12 +19,20 @@ from dragoman.api import (
     SubmittedView,
     VersionView,
 )
-from dragoman.errors import BY_CODE, DependencyDown, DragomanError, InternalError, NotFound
+from dragoman.errors import (
+    BY_CODE,
+    DependencyDown,
+    DragomanError,
+    InternalError,
+    NameTaken,
+    NotFound,
+)
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
 from dragoman.live.protocol import ListPage
 
 _PREFIX = "/api/v1"
+_AWAY = (502, 503, 504)
 
 View = TypeVar("View")
 
@@ -33,9 +41,15 @@ class LabClient:
     """Asks a lab over HTTP; refusals are raised as the errors they were."""
 
     def __init__(
-        self, http: httpx.AsyncClient, *, resume: Callable[[str], None] | None = None
+        self,
+        http: httpx.AsyncClient,
+        *,
+        resume: Callable[[str], None] | None = None,
+        find: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
+        """`find` tells where the server is by now, if there is one."""
         self._http = http
+        self._find = find
         self.resume = resume
         """Has the lab inside this program go on with a run; None when the lab is a server's."""
 
@@ -44,18 +58,27 @@ class LabClient:
     async def import_dataset(
         self, file: Path, name: str, *, format_: str | None = None, schema: str | None = None
     ) -> ImportedView:
-        """Make a dataset of a file, or the next version of the one that has the name."""
-        known = await self.find_dataset(name)
-        path = "/datasets" if known is None else f"/datasets/{known.dataset_id}/versions"
-        fields = {"name": name, "format": format_, "schema": schema}
-        with file.open("rb") as content:
-            return await self._ask(
-                ImportedView,
-                "POST",
-                path,
-                data={key: value for key, value in fields.items() if value is not None},
-                files={"file": (file.name, content)},
-            )
+        """Make a dataset of a file, or the next version of the one that has the name.
+
+        A version of the same rows and schema is not made again.
+        """
+        while True:
+            known = await self.find_dataset(name)
+            fields = {"format": format_, "schema": schema}
+            path = f"/datasets/{known.dataset_id}/versions" if known else "/datasets"
+            if known is None:
+                fields["name"] = name
+            given = {key: value for key, value in fields.items() if value is not None}
+            with file.open("rb") as content:
+                try:
+                    files = {"file": (file.name, content)}
+                    return await self._ask(ImportedView, "POST", path, data=given, files=files)
+                except NameTaken:
+                    continue  # another command made the dataset at the same moment
+
+    async def delete_dataset(self, dataset_id: str) -> None:
+        """Remove a dataset with all its versions."""
+        await self._ask(Any, "DELETE", f"/datasets/{dataset_id}")
 
     async def find_dataset(self, name: str) -> DatasetView | None:
         """The dataset of that name."""
@@ -110,9 +133,20 @@ class LabClient:
         order = {"mode": mode, "item_ids": list(item_ids)}
         return await self._ask(StartedView, "POST", path, json=order)
 
-    async def kill(self, experiment_id: str) -> None:
-        """End the run of an experiment."""
-        await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill")
+    async def change(self, experiment_id: str, changes: Mapping[str, Any]) -> ExperimentView:
+        """Change what may be changed of an experiment, also while it runs."""
+        path = f"/experiments/{experiment_id}"
+        return await self._ask(ExperimentView, "PATCH", path, json=changes)
+
+    async def kill(self, experiment_id: str, *, let_finish: bool = False) -> None:
+        """End the run of an experiment; with `let_finish`, once the calls in flight have ended."""
+        order = {"in_flight": "finish" if let_finish else "cancel"}
+        await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill", json=order)
+
+    async def find_again(self) -> None:
+        """Look where a server is by now that does not answer where it was."""
+        if self._find is not None and (url := await self._find()) is not None:
+            self._http.base_url = url
 
     async def experiments(self) -> list[ExperimentView]:
         """Every experiment, the latest first."""
@@ -171,7 +205,7 @@ class LabClient:
         if answer.is_error:
             raise _refusal(answer.status_code, answer.content)
         try:
-            return msgspec.json.decode(answer.content, type=kind)
+            return msgspec.json.decode(answer.content or b"null", type=kind)
         except msgspec.MsgspecError:
             raise DependencyDown(
                 f"What answers at {self._http.base_url} is no Dragoman server of this version."
@@ -196,6 +230,8 @@ def _refusal(status: int, body: bytes) -> DragomanError:
         kind = BY_CODE.get(problem["code"], InternalError)
         return kind(problem["message"], details=problem["details"])
     except (msgspec.MsgspecError, KeyError, TypeError):
+        if status in _AWAY:  # something in between answers for a server that is not there
+            return DependencyDown(f"The server does not answer (status {status}).")
         return InternalError(f"The server answered with status {status} and nothing to explain it.")
 
 

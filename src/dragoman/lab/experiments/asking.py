@@ -76,10 +76,7 @@ def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
 def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context: Context) -> None:
     """Refuse a mapping, a target or evaluators that ask for columns that are not there."""
     if version is None:
-        raise NotFound(
-            f"No dataset version has the id {spec.dataset_version_id!r}; "
-            "`dragoman dataset list` shows them."
-        )
+        raise no_version(spec.dataset_version_id)
     columns = columns_of(version.schema)
     try:
         _check_mapping(spec.mapping, columns)
@@ -91,6 +88,12 @@ def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context:
         # Without items nobody knows the columns; it is refused as empty when it is started.
         if version.items:
             raise
+
+
+def no_version(version_id: str | None) -> NotFound:
+    return NotFound(
+        f"No dataset version has the id {version_id!r}; `dragoman dataset list` shows them."
+    )
 
 
 def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str]) -> None:

@@ -9,7 +9,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.experiments.starting import no_experiment
 from dragoman.lab.model import Experiment, Run, Stats
 from dragoman.lab.repository import datasets, ending, experiments, runs
-from dragoman.lab.states import ENDED, Mode
+from dragoman.lab.states import WORKING, Mode
 from dragoman.store import Connection, Store
 
 
@@ -18,8 +18,10 @@ class Overview(msgspec.Struct, frozen=True):
 
     experiment: Experiment
     stats: Stats
+    items: int
+    """How many items there are, also while the rows of a run are still being made."""
     progress: float
-    """From 0 to 1, of the items that its latest run takes."""
+    """From 0 to 1, of the items that its latest run takes; what was stopped is not done."""
     eta_seconds: float | None
     """How long it will take from now on at the pace so far; None when nothing can be said."""
 
@@ -87,24 +89,31 @@ def _required(connection: Connection, tenant: TenantId, experiment_id: str) -> E
 def _overview(connection: Connection, experiment: Experiment, now_ms: int) -> Overview:
     run = None if experiment.run_id is None else runs.find_run(connection, experiment.run_id)
     stats = ending.experiment_totals(connection, experiment.experiment_id, run)
-    if run is None:
-        return Overview(experiment, stats, 0.0, None)
-    ended = ending.run_stats(connection, run).ended
-    expected = _expected(connection, experiment, run, ended)
-    progress = min(1.0, ended / expected) if expected else 1.0
-    eta_seconds = None
-    if run.status not in ENDED and run.started_at_ms is not None and progress > 0:
-        eta_seconds = (now_ms - run.started_at_ms) / 1000 * (1 - progress) / progress
-    return Overview(experiment, stats, progress, eta_seconds)
-
-
-def _expected(connection: Connection, experiment: Experiment, run: Run, ended: int) -> int:
-    """How many items the run will have, also while its rows are still being made."""
-    if run.mode is Mode.RETRY_ITEMS:
-        return max(len(run.item_ids), run.items)
-    if run.start_done or run.mode is Mode.FAIL_RETRY:
-        return max(run.items, ended)
     version_id = experiment.spec.dataset_version_id
     version = version_id and datasets.find_version(connection, experiment.tenant, version_id)
     items = version.items if version else 0
-    return items if run.trial_items is None else min(items, run.trial_items)
+    if run is None:
+        return Overview(experiment, stats, items, 0.0, None)
+    if run.trial_items is not None:
+        items = min(items, run.trial_items)
+    items = max(items, stats.items)
+    of_run = ending.run_stats(connection, run)
+    done = of_run.success + of_run.fail
+    expected = _expected(run, of_run, items, stats.success)
+    progress = min(1.0, done / expected) if expected else float(run.start_done)
+    eta_seconds = None
+    if run.status in WORKING and run.started_at_ms is not None and progress > 0:
+        eta_seconds = (now_ms - run.started_at_ms) / 1000 * (1 - progress) / progress
+    return Overview(experiment, stats, items, progress, eta_seconds)
+
+
+def _expected(run: Run, of_run: Stats, items: int, succeeded: int) -> int:
+    """How many items the run will have, also while its rows are still being made."""
+    if run.mode is Mode.RETRY_ITEMS:
+        return max(len(run.item_ids), run.items)
+    if run.start_done:
+        return max(run.items, of_run.ended)
+    if run.mode is Mode.FAIL_RETRY:
+        # Those that had not succeeded before it; what it has done since is among the succeeded.
+        return max(items - succeeded + of_run.success, of_run.ended)
+    return items

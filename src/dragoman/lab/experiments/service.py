@@ -12,7 +12,8 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.clock import Clock
 from dragoman.errors import ExperimentNotRunning, ExperimentRunning, InvalidMessage, NameTaken
 from dragoman.ids import TenantId, new_id
-from dragoman.lab.experiments.asking import check_balance, check_columns, check_form
+from dragoman.lab.cleaning import finish_removal
+from dragoman.lab.experiments.asking import check_balance, check_columns, check_form, no_version
 from dragoman.lab.experiments.reading import Reading
 from dragoman.lab.experiments.starting import (
     SUBMIT,
@@ -32,7 +33,7 @@ from dragoman.lab.model import (
     Run,
     RunId,
 )
-from dragoman.lab.repository import datasets, experiments, runs
+from dragoman.lab.repository import datasets, experiments, removing, runs
 from dragoman.lab.states import ACTIVE, KILLABLE, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.settings import LabSettings
@@ -95,9 +96,18 @@ class Experiments(Reading):
         return started
 
     async def kill(
-        self, tenant: TenantId, experiment_id: str, reason: str = "The run was killed."
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        reason: str = "The run was killed.",
+        *,
+        let_finish: bool = False,
     ) -> RunId:
-        """Have the experiment's run ended; asked again while it is ending, nothing changes."""
+        """Have the experiment's run ended.
+
+        With `let_finish`, calls in flight may end by themselves first. Asked again while the run
+        is ending, calls that were let finish are cancelled, and else nothing changes.
+        """
         at_ms = self._clock.now_ms()
 
         def kill(connection: Connection) -> RunId | None:
@@ -108,6 +118,9 @@ class Experiments(Reading):
                 runs.change_status(
                     connection, run, RunStatus.TERMINATING, at_ms=at_ms, reason=reason
                 )
+                runs.set_let_finish(connection, run.run_id, let_finish)
+            elif run.let_finish and not let_finish:
+                runs.set_let_finish(connection, run.run_id, let_finish=False)
             return run.run_id
 
         killed = await self._unless_overtaken(kill)
@@ -160,6 +173,7 @@ class Experiments(Reading):
             experiments.delete_experiment(connection, ExperimentId(experiment_id))
 
         await self._unless_overtaken(delete)
+        await finish_removal(self._store, removing.Kind.EXPERIMENT, experiment_id)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -198,7 +212,11 @@ class Experiments(Reading):
         )
 
     async def _insert(self, made: Experiment, then: Work[Result]) -> Result:
+        version_id = made.spec.dataset_version_id
+
         def insert(connection: Connection) -> Result:
+            if version_id is not None and not datasets.lock_version(connection, version_id):
+                raise no_version(version_id)  # it was deleted since it was looked for
             experiments.insert_experiment(connection, made)
             return then(connection)
 

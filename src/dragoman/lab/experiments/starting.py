@@ -28,7 +28,8 @@ class StartAsk(msgspec.Struct, frozen=True):
     """How an experiment is to be run."""
 
     mode: Mode = Mode.SUBMIT
-    item_ids: tuple[ItemId, ...] = ()
+    item_ids: tuple[str, ...] = ()
+    """The items of retry_items, as users know them."""
     trial_items: int | None = None
 
 
@@ -78,18 +79,18 @@ def start(
     known = experiments.find_experiment(connection, experiment_id, tenant=tenant)
     if known is None:
         raise no_experiment(experiment_id)
-    _check_items(connection, known, ask.item_ids)
+    named = _named_items(connection, known, ask.item_ids)
     if known.run_id is not None:
         # The run's row first, then the experiment's: whoever ends a run locks them in this order.
         latest = runs.find_run(connection, known.run_id, lock=True)
         if latest is not None and latest.status in ACTIVE:
-            return _join(connection, known, latest, ask)
+            return _join(connection, known, latest, ask, named)
     locked = experiments.find_experiment(connection, experiment_id, lock=True)
     if locked is None or locked.run_id != known.run_id:
         raise Overtaken
     _check_dataset(connection, locked)
     _check_quota(connection, tenant, running_max)
-    runs.insert_run(connection, new)
+    runs.insert_run(connection, msgspec.structs.replace(new, item_ids=named))
     return Started(new.run_id)
 
 
@@ -104,7 +105,7 @@ def new_run(
         mode=ask.mode,
         status=RunStatus.PENDING,
         reason=None,
-        item_ids=tuple(dict.fromkeys(ask.item_ids)),
+        item_ids=(),
         trial_items=ask.trial_items,
         start_cursor="",
         start_done=False,
@@ -122,31 +123,37 @@ def no_experiment(experiment_id: str) -> NotFound:
     )
 
 
-def _join(connection: Connection, experiment: Experiment, run: Run, ask: StartAsk) -> Started:
+def _join(
+    connection: Connection,
+    experiment: Experiment,
+    run: Run,
+    ask: StartAsk,
+    named: Sequence[ItemId],
+) -> Started:
     version_id = experiment.spec.dataset_version_id
-    if ask.mode is Mode.RETRY_ITEMS and ending.join(
-        connection, run.run_id, version_id, ask.item_ids
-    ):
+    if ask.mode is Mode.RETRY_ITEMS and ending.join(connection, run.run_id, version_id, named):
         return Started(run.run_id, joined=True)
     raise ExperimentRunning(
         f"Experiment {experiment.experiment_id} is {run.status}; wait for its end or kill it."
     )
 
 
-def _check_items(
-    connection: Connection, experiment: Experiment, item_ids: Sequence[ItemId]
-) -> None:
+def _named_items(
+    connection: Connection, experiment: Experiment, shown_ids: Sequence[str]
+) -> tuple[ItemId, ...]:
+    """The rows of the items that were named; an item that is not there is refused."""
     version_id = experiment.spec.dataset_version_id
-    if not item_ids or version_id is None:
-        return
-    known = datasets.known_items(connection, version_id, item_ids)
-    unknown = [item_id for item_id in item_ids if item_id not in known]
+    if not shown_ids or version_id is None:
+        return ()
+    known = datasets.known_items(connection, version_id, shown_ids)
+    unknown = [one for one in shown_ids if one not in known]
     if unknown:
         shown = ", ".join(unknown[:UNKNOWN_SHOWN])
         raise NotFound(
             f"The dataset version {version_id} has no item {shown}"
             f"{' and others' if len(unknown) > UNKNOWN_SHOWN else ''}."
         )
+    return tuple(known[one] for one in dict.fromkeys(shown_ids))
 
 
 def _check_dataset(connection: Connection, experiment: Experiment) -> None:

@@ -2,6 +2,6 @@
 
 from dragoman.lab.library.difference import Difference, difference
 from dragoman.lab.library.export import exported
-from dragoman.lab.library.library import Library
+from dragoman.lab.library.library import Imported, Library
 
-__all__ = ["Difference", "Library", "difference", "exported"]
+__all__ = ["Difference", "Imported", "Library", "difference", "exported"]

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from hashlib import blake2b
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
 from dragoman.lab.library.export import pages
 from dragoman.lab.library.library import Library
-from dragoman.lab.model import DatasetVersion, Item
+from dragoman.lab.model import ContentId, DatasetVersion, Item, VersionId, content_id
 
 MOST_NAMED = 100
 """So many items are shown of those that came and of those that went; all are counted."""
-
-_canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Difference(msgspec.Struct, frozen=True):
@@ -28,15 +27,49 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 async def difference(library: Library, before: DatasetVersion, after: DatasetVersion) -> Difference:
-    """Which items the later version has more, and which it has no more."""
-    left: Counter[bytes] = Counter()
+    """Which items the later version has more, and which it has no more.
+
+    The versions are compared some items at a time, by the ids that follow from their contents.
+    """
+    if before.content is None or after.content is None:
+        return await _difference_by_reading(library, before, after)
+    removed, gone = await _only_in(library, before, after)
+    added, come = await _only_in(library, after, before)
+    return Difference(before.items - removed, added, removed, come, gone)
+
+
+async def _only_in(
+    library: Library, version: DatasetVersion, other: DatasetVersion
+) -> tuple[int, tuple[Item, ...]]:
+    """How many items of a version the other does not have, and some of them."""
+    number = 0
+    named: list[ContentId] = []
+    async for contents in _contents(library, version.version_id):
+        there = await library.contents_among(other.version_id, contents)
+        missing = [content for content in contents if content not in there]
+        number += len(missing)
+        named += missing[: MOST_NAMED - len(named)]
+    return number, tuple(await library.items_by_content(version.version_id, named))
+
+
+async def _contents(library: Library, version_id: VersionId) -> AsyncIterator[Sequence[ContentId]]:
+    after = ""
+    while some := await library.contents(version_id, after=after):
+        yield some
+        after = some[-1]
+
+
+async def _difference_by_reading(
+    library: Library, before: DatasetVersion, after: DatasetVersion
+) -> Difference:
+    """The difference where a version was stored before the contents of items were known."""
+    left: Counter[ContentId] = Counter()
     async for items in pages(library, before):
-        left.update(map(_content, items))
+        left.update(await asyncio.to_thread(_contents_of, items))
     unchanged = added = 0
     added_items: list[Item] = []
     async for items in pages(library, after):
-        for item in items:
-            content = _content(item)
+        for item, content in zip(items, await asyncio.to_thread(_contents_of, items), strict=True):
             if left[content]:
                 left[content] -= 1
                 unchanged += 1
@@ -44,30 +77,17 @@ async def difference(library: Library, before: DatasetVersion, after: DatasetVer
             added += 1
             if len(added_items) < MOST_NAMED:
                 added_items.append(item)
-    return Difference(
-        unchanged,
-        added,
-        left.total(),
-        tuple(added_items),
-        await _some(library, before, left),
-    )
-
-
-async def _some(
-    library: Library, version: DatasetVersion, wanted: Counter[bytes]
-) -> tuple[Item, ...]:
-    """The first items of a version that are among the wanted ones, each as often as wanted."""
-    found: list[Item] = []
-    async for items in pages(library, version):
-        for item in items:
-            content = _content(item)
-            if wanted[content] and len(found) < MOST_NAMED:
-                wanted[content] -= 1
-                found.append(item)
-        if len(found) == MOST_NAMED:
+    removed = left.total()
+    removed_items: list[Item] = []
+    async for items in pages(library, before):
+        if len(removed_items) == min(MOST_NAMED, removed):
             break
-    return tuple(found)
+        for item, content in zip(items, await asyncio.to_thread(_contents_of, items), strict=True):
+            if left[content] and len(removed_items) < MOST_NAMED:
+                left[content] -= 1
+                removed_items.append(item)
+    return Difference(unchanged, added, removed, tuple(added_items), tuple(removed_items))
 
 
-def _content(item: Item) -> bytes:
-    return blake2b(_canonical(item.turns), digest_size=16).digest()
+def _contents_of(items: Sequence[Item]) -> list[ContentId]:
+    return [content_id(item.turns) for item in items]

@@ -4,34 +4,72 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from hashlib import blake2b
 from random import Random
 from typing import BinaryIO
 
+import msgspec
 from sqlalchemy.exc import IntegrityError
 
 from dragoman.clock import Clock
-from dragoman.errors import NameTaken, NotFound, StoreError
+from dragoman.errors import DatasetInUse, NameTaken, NotFound, StoreError
 from dragoman.ids import TenantId, new_id
+from dragoman.lab.cleaning import IMPORT_LEASE_MS, discard_import, finish_removal
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, Turns
+from dragoman.lab.library.contents import SortedContents
 from dragoman.lab.model import (
+    ContentId,
     Dataset,
     DatasetId,
     DatasetVersion,
     Item,
+    ItemId,
     JsonValue,
     VersionId,
+    content_id,
     item_id,
     new_item_batch,
 )
 from dragoman.lab.names import check_name
-from dragoman.lab.repository import datasets
+from dragoman.lab.owners import this_process
+from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
 from dragoman.settings import LabSettings
 from dragoman.store import Connection, Store, Work
 
-_DISCARDED_AT_ONCE = 10_000
-
+CONTENTS_AT_ONCE = 5_000
 Schema = Mapping[str, JsonValue]
+
+_canonical = msgspec.json.Encoder(order="sorted").encode
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """The version that a file is."""
+
+    version: DatasetVersion
+    is_new: bool
+    """False when the dataset had a version of the same items and the same schema before."""
+
+
+class _Content:
+    """The hash of a version as it is read: its items in their order, and its schema."""
+
+    def __init__(self) -> None:
+        self._hash = blake2b(digest_size=20)
+        self.max_turns = 0
+
+    def add(self, items: Sequence[Turns], contents: Sequence[ContentId]) -> None:
+        self._hash.update("\n".join((*contents, "")).encode())
+        self.max_turns = max(self.max_turns, *(len(turns) for turns in items))
+
+    def of(self, schema: Schema) -> str:
+        required = schema.get("required")
+        if isinstance(required, list):
+            # In the order in which columns were seen, which makes no difference to anything.
+            schema = {**schema, "required": sorted(required, key=str)}
+        whole = self._hash.copy()
+        whole.update(_canonical(schema))
+        return whole.hexdigest()
 
 
 class Library:
@@ -50,7 +88,7 @@ class Library:
         file: BinaryIO,
         file_format: Format,
         schema: Schema | None = None,
-    ) -> DatasetVersion:
+    ) -> Imported:
         """Make a dataset of a file; its first version."""
         checked = name.strip()
         check_name(checked, "a dataset")
@@ -74,14 +112,46 @@ class Library:
         file: BinaryIO,
         file_format: Format,
         schema: Schema | None = None,
-    ) -> DatasetVersion:
-        """Make the next version of a dataset."""
+    ) -> Imported:
+        """Make the next version of a dataset, unless it has one of the same content."""
         found = await self.find(tenant, dataset_id)
+        begin = file.tell()
+        content = await self._content_of(file, file_format, schema)
+        known = await self._store.read(
+            lambda c: datasets.find_content(c, found.dataset_id, content)
+        )
+        if known is not None:
+            return Imported(known, is_new=False)
+        file.seek(begin)
 
         def number_it(connection: Connection) -> int:
+            if not datasets.lock_dataset(connection, found.dataset_id):
+                raise _no_dataset(dataset_id)
             return datasets.next_version(connection, found.dataset_id)
 
         return await self._bring_in(tenant, found.dataset_id, file, file_format, schema, number_it)
+
+    async def delete(self, tenant: TenantId, dataset_id: str) -> None:
+        """Remove a dataset with all its versions; not while an experiment uses one of them."""
+        found = await self.find(tenant, dataset_id)
+
+        def delete(connection: Connection) -> Sequence[VersionId]:
+            if not datasets.lock_dataset(connection, found.dataset_id):
+                raise _no_dataset(dataset_id)
+            version_ids = datasets.lock_versions(connection, found.dataset_id)
+            used_by = datasets.using_experiment(connection, version_ids)
+            if used_by is not None:
+                raise DatasetInUse(
+                    f"The experiment {used_by!r} uses the dataset {found.name!r}; delete the "
+                    "experiment first, if its results are no longer needed."
+                )
+            datasets.delete_dataset(connection, found.dataset_id)
+            for version_id in version_ids:
+                removing.begin(connection, removing.Kind.VERSION, version_id)
+            return version_ids
+
+        for version_id in await self._store.write(delete):
+            await finish_removal(self._store, removing.Kind.VERSION, version_id)
 
     async def find(self, tenant: TenantId, dataset_id: str) -> Dataset:
         """A dataset by its id."""
@@ -89,9 +159,7 @@ class Library:
             lambda c: datasets.find_dataset(c, tenant, dataset_id=dataset_id)
         )
         if found is None:
-            raise NotFound(
-                f"There is no dataset {dataset_id}; GET /datasets lists those there are."
-            )
+            raise _no_dataset(dataset_id)
         return found
 
     async def find_named(self, tenant: TenantId, name: str) -> Dataset | None:
@@ -126,14 +194,48 @@ class Library:
     async def items(
         self, version_id: VersionId, *, after: str = "", most: int = 100
     ) -> Sequence[Item]:
-        """Items of a version in order, from the one after `after`."""
+        """Items of a version in order, from the one whose row comes after `after`."""
         return await self._store.read(
             lambda c: datasets.items_of(c, version_id, after=after, most=most)
         )
 
+    async def contents(
+        self, version_id: VersionId, *, after: str = "", most: int = 10_000
+    ) -> Sequence[ContentId]:
+        """What a version holds, in the order of the ids, from the one after `after`."""
+        return await self._store.read(
+            lambda c: datasets.contents_of(c, version_id, after=after, most=most)
+        )
+
+    async def contents_among(
+        self, version_id: VersionId, contents: Sequence[ContentId]
+    ) -> set[ContentId]:
+        """Which of these items, by what they hold, the version has."""
+        found = await self._store.read(lambda c: datasets.rows_of_contents(c, version_id, contents))
+        return {ContentId(content) for content in found}
+
+    async def items_by_content(
+        self, version_id: VersionId, contents: Sequence[ContentId]
+    ) -> Sequence[Item]:
+        """The items of a version that hold this."""
+        return await self._store.read(lambda c: datasets.items_by_content(c, version_id, contents))
+
     async def _refuse_taken(self, tenant: TenantId, name: str) -> None:
         if await self.find_named(tenant, name) is not None:
             raise _taken(name)
+
+    async def _content_of(self, file: BinaryIO, file_format: Format, schema: Schema | None) -> str:
+        """The content of a file, which is read and not stored."""
+        reader = self._reader(file, file_format, schema)
+        batches = _with_contents(reader)
+        content = _Content()
+        while (some := await asyncio.to_thread(next, batches, None)) is not None:
+            content.add(*some)
+        return content.of(reader.schema())
+
+    def _reader(self, file: BinaryIO, file_format: Format, schema: Schema | None) -> DatasetReader:
+        row_schema = None if schema is None else RowSchema(schema)
+        return DatasetReader(file, file_format, schema=row_schema, max_items=self._max_items)
 
     async def _bring_in(
         self,
@@ -143,79 +245,130 @@ class Library:
         file_format: Format,
         schema: Schema | None,
         number_it: Callable[[Connection], int],
-    ) -> DatasetVersion:
-        """Store the items where nobody sees them, and last the version that shows them all."""
-        row_schema = None if schema is None else RowSchema(schema)
-        reader = DatasetReader(file, file_format, schema=row_schema, max_items=self._max_items)
+    ) -> Imported:
+        """Store the items where nobody sees them, and last the version that shows them all.
+
+        A lease says that the import is under way: what a killed import leaves is cleared away by
+        the next lab on the database.
+        """
+        reader = self._reader(file, file_format, schema)
         version_id = VersionId(new_id(self._random, "v"))
+        name = removing.import_lease(version_id)
+        owner = this_process()
+        held = await self._store.write(lambda c: leases.take(c, name, owner, IMPORT_LEASE_MS))
+        assert held is not None, "the version is new"
         try:
-            max_turns = await self._store_items(tenant, version_id, reader)
-        except BaseException:
+            content = await self._store_items(tenant, version_id, reader, held)
+        except BaseException as error:
             # Shielded, because it may be the caller's leaving that brought us here.
-            await asyncio.shield(self._discard(tenant, version_id))
+            await asyncio.shield(self._discard(held, version_id))
+            if isinstance(error, Ousted):
+                raise _stood_still() from error
             raise
 
-        def show(connection: Connection) -> DatasetVersion:
+        def show(connection: Connection) -> Imported:
+            leases.require(connection, held)
             version = DatasetVersion(
                 version_id=version_id,
                 dataset_id=dataset_id,
-                version=number_it(connection),
+                version=0,
                 schema=reader.schema(),
                 items=reader.items,
-                max_turns=max_turns,
+                max_turns=content.max_turns,
                 created_at_ms=self._clock.now_ms(),
+                content=content.of(reader.schema()),
             )
+            number = number_it(connection)
+            same = datasets.find_content(connection, dataset_id, version.content or "")
+            if same is not None:  # another import of the same file was quicker
+                return Imported(same, is_new=False)
+            version = msgspec.structs.replace(version, version=number)
             datasets.insert_version(connection, tenant, version)
-            return version
+            leases.forget(connection, held)
+            return Imported(version, is_new=True)
 
         try:
-            return await self._store.write(show)
-        except Exception:
+            shown = await self._store.write(show)
+        except Exception as error:
             # Not when the caller left: this write goes on by itself, and needs its items.
-            await self._discard(tenant, version_id)
+            await self._discard(held, version_id)
+            if isinstance(error, Ousted):
+                raise _stood_still() from error
             raise
+        if not shown.is_new:
+            await self._discard(held, version_id)
+        return shown
 
     async def _store_items(
-        self, tenant: TenantId, version_id: VersionId, reader: DatasetReader
-    ) -> int:
-        batches = iter(reader)
+        self, tenant: TenantId, version_id: VersionId, reader: DatasetReader, held: Held
+    ) -> _Content:
+        batches = _with_contents(reader)
         batch_name = new_item_batch(self._random)
-        position = max_turns = 0
-        while (some := await asyncio.to_thread(_next, batches)) is not None:
-            items = [
-                Item(item_id(batch_name, position + number), turns)
-                for number, turns in enumerate(some)
-            ]
-            position += len(items)
-            max_turns = max(max_turns, *(len(turns) for turns in some))
-            await self._store.write(_storing(tenant, version_id, items))
-        return max_turns
+        content = _Content()
+        position = 0
+        with closing(SortedContents()) as by_content:
+            while (some := await asyncio.to_thread(next, batches, None)) is not None:
+                content.add(*some)
+                items = [
+                    Item(item_id(batch_name, position + number), turns, known)
+                    for number, (turns, known) in enumerate(zip(*some, strict=True))
+                ]
+                position += len(items)
+                by_content.add(
+                    (known, one.item_id) for known, one in zip(some[1], items, strict=True)
+                )
+                await self._write(held, _inserting(tenant, version_id, items))
+            ordered = by_content.batches(CONTENTS_AT_ONCE)
+            while (few := await asyncio.to_thread(next, ordered, None)) is not None:
+                await self._write(held, _inserting_contents(version_id, few))
+        return content
 
-    async def _discard(self, tenant: TenantId, version_id: VersionId) -> None:
+    async def _write(self, held: Held, work: Work[None]) -> None:
+        """Write under the lease of an import, and keep it."""
+
+        def leased(connection: Connection) -> None:
+            leases.renew(connection, held, IMPORT_LEASE_MS)
+            work(connection)
+
+        await self._store.write(leased)
+
+    async def _discard(self, held: Held, version_id: VersionId) -> None:
         """Remove the items of a version that did not come to be.
 
-        What cannot be removed is never seen: only the version would show it.
+        What cannot be removed now is never seen, and is removed by the next lab.
         """
-
-        def some(connection: Connection) -> int:
-            if datasets.find_version(connection, tenant, version_id) is not None:
-                return 0
-            return datasets.discard_items(connection, version_id, _DISCARDED_AT_ONCE)
-
-        with suppress(StoreError):
-            while await self._store.write(some):
-                pass
+        with suppress(StoreError, Ousted):
+            await discard_import(self._store, held, version_id)
 
 
-def _storing(tenant: TenantId, version_id: VersionId, items: Sequence[Item]) -> Work[None]:
+def _inserting(tenant: TenantId, version_id: VersionId, items: Sequence[Item]) -> Work[None]:
     return lambda connection: datasets.insert_items(connection, tenant, version_id, items)
 
 
-def _next(batches: Iterator[list[Turns]]) -> list[Turns] | None:
-    return next(batches, None)
+def _inserting_contents(
+    version_id: VersionId, contents: Sequence[tuple[ContentId, ItemId, bool]]
+) -> Work[None]:
+    return lambda connection: datasets.insert_contents(connection, version_id, contents)
+
+
+def _with_contents(reader: DatasetReader) -> Iterator[tuple[list[Turns], list[ContentId]]]:
+    """Batches of items, each item with the id that follows from it."""
+    for batch in reader:
+        yield batch, [content_id(turns) for turns in batch]
 
 
 def _taken(name: str) -> NameTaken:
     return NameTaken(
         f"There is a dataset {name!r} already; take another name, or add a version to that one."
+    )
+
+
+def _no_dataset(dataset_id: str) -> NotFound:
+    return NotFound(f"There is no dataset {dataset_id}; GET /datasets lists those there are.")
+
+
+def _stood_still() -> StoreError:
+    return StoreError(
+        "The import stood still for so long that another process cleared it away; import the "
+        "file again."
     )

@@ -14,6 +14,7 @@ from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import ExperimentId, RunId
 from dragoman.lab.repository.fields import MEASURES, matches, scores_of, shown_turns
 from dragoman.lab.repository.tables import evaluator_record, target_record
+from dragoman.lab.states import ITEM_ENDED, ItemStatus
 from dragoman.store import Connection
 
 BINS = 10
@@ -21,6 +22,9 @@ PASS, FAIL = "pass", "fail"
 """Labels with which an evaluator says itself whether a turn passes."""
 PASSING_SCORE = 1.0
 """Without such a label, a turn passes with full marks."""
+
+NO_CODE = "INTERNAL_ERROR"
+"""Stands for the code of a failure that has none."""
 
 _PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
 
@@ -38,6 +42,7 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
 
     count: int
     errors: int
+    """Of a score: every turn that has ended without one, whatever went wrong."""
     mean: float | None
     stddev: float | None
     min: float | None
@@ -51,34 +56,110 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     pass_rate: float | msgspec.UnsetType | None = msgspec.UNSET
 
 
+class Cause(msgspec.Struct, frozen=True):
+    """Why items failed: an error code, how many items have it, and what one of them says."""
+
+    code: str
+    count: int
+    sample: str | None = None
+
+
+class Failures(msgspec.Struct, frozen=True):
+    """The items that ended without all of their scores."""
+
+    items: int = 0
+    share: float = 0.0
+    """Of the items that have ended; 0 when none has."""
+    causes: tuple[Cause, ...] = ()
+    """The most frequent first."""
+
+
 class Aggregates(msgspec.Struct, frozen=True):
-    """Every score by its name, and what the target took."""
+    """Every score by its name, what the target took, and what failed."""
 
     scores: dict[str, Aggregate]
     latency_ms: Aggregate
     tokens: Aggregate
     cost: Aggregate
+    failures: Failures = Failures()
 
 
 def aggregates_of(
     connection: Connection,
     experiment_id: ExperimentId,
+    names: Sequence[str],
     *,
     run_id: RunId | None = None,
     wanted: Filter = EVERYTHING,
 ) -> Aggregates:
-    """The aggregates of an experiment as it stands, or of what one of its runs left."""
+    """The aggregates of an experiment as it stands, or of what one of its runs left.
+
+    `names` are those of its scores: one that no turn has is counted as missing everywhere.
+    """
     shown = shown_turns(experiment_id, run_id)
     condition = matches(shown, wanted)
+    ended = sa.and_(condition, shown.c.status.in_(sorted(ITEM_ENDED)))
     record = evaluator_record.c
     scores = (
         sa.select(record.name, record.score.label("value"), record.label, record.error_code)
         .select_from(scores_of(shown))
-        .where(condition)
+        .where(ended)
     )
+    found = _by_name(connection, scores.subquery("scored"), judged=True)
+    number = connection.execute(
+        sa.select(
+            sa.func.count().label("turns"),
+            sa.func.count(shown.c.item_id.distinct()).label("items"),
+        ).where(ended)
+    ).one()
     return Aggregates(
-        scores=_by_name(connection, scores.subquery("scored"), judged=True),
+        scores={
+            name: _with_errors(found.get(name, (NO_SCORES, 0)), number.turns) for name in names
+        },
         **{name: _measure(connection, shown, condition, name) for name in MEASURES},
+        failures=_failures(connection, shown, ended, number.items),
+    )
+
+
+def _with_errors(found: tuple[Aggregate, int], turns: int) -> Aggregate:
+    """The aggregate of a score that so many of the turns have."""
+    aggregate, judged = found
+    return msgspec.structs.replace(aggregate, errors=turns - judged)
+
+
+def _failures(
+    connection: Connection, shown: sa.Subquery, ended: sa.ColumnElement[bool], items: int
+) -> Failures:
+    """What became of the items that did not succeed, by the code of what went wrong."""
+    code = sa.func.coalesce(shown.c.error_code, NO_CODE)
+    failed = (
+        sa.select(
+            shown.c.item_id,
+            code.label("code"),
+            shown.c.error_message,
+            # The first turn of an item that failed says why; the ones after it only follow.
+            sa.func.row_number()
+            .over(partition_by=code, order_by=(shown.c.item_id, shown.c.turn_no))
+            .label("place"),
+        )
+        .where(ended, shown.c.status != ItemStatus.SUCCESS.value)
+        .subquery("failed")
+    )
+    number = sa.func.count(failed.c.item_id.distinct())
+    causes = connection.execute(
+        sa.select(
+            failed.c.code,
+            number.label("number"),
+            sa.func.max(sa.case((failed.c.place == 1, failed.c.error_message))).label("sample"),
+        )
+        .group_by(failed.c.code)
+        .order_by(number.desc(), failed.c.code)
+    ).all()
+    failing = connection.execute(sa.select(number)).scalar_one()
+    return Failures(
+        items=failing,
+        share=failing / items if items else 0.0,
+        causes=tuple(Cause(row.code, row.number, row.sample) for row in causes),
     )
 
 
@@ -96,7 +177,8 @@ def _measure(
         .select_from(shown.join(target_record, target_record.c.id == shown.c.target_record_id))
         .where(condition)
     )
-    return _by_name(connection, values.subquery("measured"), judged=False).get(name, NOTHING)
+    found = _by_name(connection, values.subquery("measured"), judged=False)
+    return found[name][0] if name in found else NOTHING
 
 
 NOTHING = Aggregate(0, 0, None, None, None, None, 0.0, None, None, None, None, ())
@@ -104,8 +186,13 @@ NO_SCORES = msgspec.structs.replace(NOTHING, pass_rate=None)
 """Of an evaluator that has judged nothing yet."""
 
 
-def _by_name(connection: Connection, values: sa.Subquery, *, judged: bool) -> dict[str, Aggregate]:
-    """The aggregate of each name; `values` has name, value, label and error_code."""
+def _by_name(
+    connection: Connection, values: sa.Subquery, *, judged: bool
+) -> dict[str, tuple[Aggregate, int]]:
+    """The aggregate of each name, and how many rows have it without an error.
+
+    `values` has name, value, label and error_code.
+    """
     passing = sa.case(
         (values.c.value.is_(None), 0),
         (values.c.label == PASS, 1),
@@ -117,7 +204,7 @@ def _by_name(connection: Connection, values: sa.Subquery, *, judged: bool) -> di
         sa.select(
             values.c.name,
             sa.func.count(values.c.value).label("found"),
-            sa.func.count(values.c.error_code).label("errors"),
+            (sa.func.count() - sa.func.count(values.c.error_code)).label("good"),
             sa.func.avg(values.c.value).label("mean"),
             sa.func.min(values.c.value).label("least"),
             sa.func.max(values.c.value).label("most"),
@@ -129,7 +216,10 @@ def _by_name(connection: Connection, values: sa.Subquery, *, judged: bool) -> di
     ).all()
     percentiles = _percentiles(connection, values, {row.name: row.found for row in totals})
     return {
-        row.name: _aggregate(connection, values, row, percentiles.get(row.name, {}), judged)
+        row.name: (
+            _aggregate(connection, values, row, percentiles.get(row.name, {}), judged),
+            row.good,
+        )
         for row in totals
     }
 
@@ -144,7 +234,7 @@ def _aggregate(
     squares, bins = _spread(connection, values, row)
     return Aggregate(
         count=row.found,
-        errors=row.errors,
+        errors=0,
         mean=row.mean,
         stddev=math.sqrt(squares / (row.found - 1)) if row.found > 1 else None,
         min=row.least,

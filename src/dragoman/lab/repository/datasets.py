@@ -9,38 +9,70 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.ids import TenantId
-from dragoman.lab.model import Dataset, DatasetId, DatasetVersion, Item, ItemId, VersionId
+from dragoman.lab.model import (
+    ContentId,
+    Dataset,
+    DatasetId,
+    DatasetVersion,
+    Item,
+    ItemId,
+    VersionId,
+)
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.statements import among, as_list
-from dragoman.lab.repository.tables import dataset, dataset_item, dataset_version
+from dragoman.lab.repository.tables import (
+    dataset,
+    dataset_content,
+    dataset_item,
+    dataset_version,
+    experiment,
+)
 from dragoman.store import Connection
+
+_NEW_ITEMS = sa.insert(dataset_item)
+_NEW_CONTENTS = sa.insert(dataset_content)
+_RENAME = (
+    sa.update(dataset_item)
+    .where(dataset_item.c.id == sa.bindparam("row"))
+    .values(content_id=sa.bindparam("new_id"))
+)
 
 
 def insert_items(
     connection: Connection, tenant: TenantId, version_id: VersionId, items: Sequence[Item]
 ) -> None:
     """Store items of a version that nobody sees yet."""
-    connection.execute(
-        sa.insert(dataset_item),
+    connection.insert(
+        _NEW_ITEMS,
         [
-            {
-                "id": item.item_id,
-                "tenant": tenant,
-                "version_id": version_id,
-                "turn_count": len(item.turns),
-                "turns_json": msgspec.json.encode(item.turns).decode(),
-            }
+            (
+                item.item_id,
+                tenant,
+                version_id,
+                None,
+                len(item.turns),
+                msgspec.json.encode(item.turns).decode(),
+                item.content_id,
+            )
             for item in items
         ],
     )
 
 
-def discard_items(connection: Connection, version_id: VersionId, most: int) -> int:
-    """Remove items of a version that never came to be; how many were removed."""
-    some = sa.select(dataset_item.c.id).where(dataset_item.c.version_id == version_id).limit(most)
-    ids = list(connection.execute(some).scalars())
-    connection.execute(sa.delete(dataset_item).where(dataset_item.c.id.in_(ids)))
-    return len(ids)
+def insert_contents(
+    connection: Connection,
+    version_id: VersionId,
+    contents: Sequence[tuple[ContentId, ItemId, bool]],
+) -> None:
+    """Store which items hold what; those that the version has before get ids of their own."""
+    connection.insert(
+        _NEW_CONTENTS, [(version_id, content, item_id) for content, item_id, _ in contents]
+    )
+    repeated = [
+        {"row": item_id, "new_id": content} for content, item_id, again in contents if again
+    ]
+    if repeated:
+        connection.execute(_RENAME, repeated)
 
 
 def insert_dataset(
@@ -62,13 +94,19 @@ def insert_version(connection: Connection, tenant: TenantId, version: DatasetVer
         "item_count": version.items,
         "max_turns": version.max_turns,
         "created_at_ms": version.created_at_ms,
+        "content": version.content,
     }
     connection.execute(sa.insert(dataset_version), row)
 
 
+def lock_dataset(connection: Connection, dataset_id: DatasetId) -> bool:
+    """Keep others from adding versions until this transaction ends; False when it is gone."""
+    row = sa.select(dataset.c.id).where(dataset.c.id == dataset_id).with_for_update()
+    return connection.execute(row).first() is not None
+
+
 def next_version(connection: Connection, dataset_id: DatasetId) -> int:
-    """The number of the version after the latest; nobody else adds one meanwhile."""
-    connection.execute(sa.select(dataset.c.id).where(dataset.c.id == dataset_id).with_for_update())
+    """The number of the version after the latest, of a dataset that is locked."""
     latest = sa.select(sa.func.max(dataset_version.c.version)).where(
         dataset_version.c.dataset_id == dataset_id
     )
@@ -103,6 +141,51 @@ def find_version(
     return None if row is None else _version(row)
 
 
+def find_content(
+    connection: Connection, dataset_id: DatasetId, content: str
+) -> DatasetVersion | None:
+    """The version of a dataset that holds exactly this."""
+    row = connection.execute(
+        sa.select(dataset_version).where(
+            dataset_version.c.dataset_id == dataset_id, dataset_version.c.content == content
+        )
+    ).first()
+    return None if row is None else _version(row)
+
+
+def lock_version(connection: Connection, version_id: str) -> bool:
+    """Keep a version from being deleted until this transaction ends; False when it is gone."""
+    row = sa.select(dataset_version.c.id).where(dataset_version.c.id == version_id)
+    return connection.execute(row.with_for_update()).first() is not None
+
+
+def lock_versions(connection: Connection, dataset_id: DatasetId) -> list[VersionId]:
+    """Every version of a dataset; nobody begins to use one until this transaction ends."""
+    rows = connection.execute(
+        sa.select(dataset_version.c.id)
+        .where(dataset_version.c.dataset_id == dataset_id)
+        .order_by(dataset_version.c.id)
+        .with_for_update()
+    )
+    return [VersionId(version_id) for version_id in rows.scalars()]
+
+
+def using_experiment(connection: Connection, version_ids: Sequence[VersionId]) -> str | None:
+    """The name of an experiment that uses one of the versions."""
+    row = connection.execute(
+        sa.select(experiment.c.name)
+        .where(among(experiment.c.dataset_version_id, "version_ids", as_list(version_ids)))
+        .limit(1)
+    ).first()
+    return None if row is None else str(row.name)
+
+
+def delete_dataset(connection: Connection, dataset_id: DatasetId) -> None:
+    """Remove a dataset from sight, with its versions; their items are removed afterwards."""
+    connection.execute(sa.delete(dataset_version).where(dataset_version.c.dataset_id == dataset_id))
+    connection.execute(sa.delete(dataset).where(dataset.c.id == dataset_id))
+
+
 def versions_of(connection: Connection, dataset_id: DatasetId) -> list[DatasetVersion]:
     """Every version of a dataset, the latest first."""
     rows = connection.execute(
@@ -118,25 +201,66 @@ def items_of(
 ) -> list[Item]:
     """Items of a version in order, from the one after `after`."""
     rows = connection.execute(
-        sa.select(dataset_item.c.id, dataset_item.c.turns_json)
+        sa.select(dataset_item.c.id, dataset_item.c.turns_json, dataset_item.c.content_id)
         .where(dataset_item.c.version_id == version_id, dataset_item.c.id > after)
         .order_by(dataset_item.c.id)
         .limit(most)
     )
-    return [Item(ItemId(row.id), turns_of(row.turns_json)) for row in rows]
+    return [Item(ItemId(row.id), turns_of(row.turns_json), row.content_id) for row in rows]
+
+
+def contents_of(
+    connection: Connection, version_id: VersionId, *, after: str = "", most: int
+) -> list[ContentId]:
+    """What a version holds, in the order of the ids, from the one after `after`."""
+    rows = connection.execute(
+        sa.select(dataset_content.c.content_id)
+        .where(dataset_content.c.version_id == version_id, dataset_content.c.content_id > after)
+        .order_by(dataset_content.c.content_id)
+        .limit(most)
+    )
+    return [ContentId(content) for content in rows.scalars()]
+
+
+def rows_of_contents(
+    connection: Connection, version_id: VersionId, contents: Sequence[str]
+) -> dict[str, ItemId]:
+    """Those of these contents that the version has, each with its item."""
+    rows = connection.execute(
+        sa.select(dataset_content.c.content_id, dataset_content.c.item_id).where(
+            dataset_content.c.version_id == version_id,
+            among(dataset_content.c.content_id, "contents", as_list(contents)),
+        )
+    )
+    return {row.content_id: ItemId(row.item_id) for row in rows}
+
+
+def items_by_content(
+    connection: Connection, version_id: VersionId, contents: Sequence[ContentId]
+) -> list[Item]:
+    """The items of a version that have these contents, in order."""
+    item_ids = rows_of_contents(connection, version_id, contents).values()
+    rows = connection.execute(
+        sa.select(dataset_item.c.id, dataset_item.c.turns_json, dataset_item.c.content_id)
+        .where(among(dataset_item.c.id, "item_ids", as_list(item_ids)))
+        .order_by(dataset_item.c.id)
+    )
+    return [Item(ItemId(row.id), turns_of(row.turns_json), row.content_id) for row in rows]
 
 
 def known_items(
-    connection: Connection, version_id: VersionId, item_ids: Sequence[ItemId]
-) -> set[ItemId]:
-    """Which of these items the version has."""
-    rows = connection.execute(
+    connection: Connection, version_id: VersionId, shown_ids: Sequence[str]
+) -> dict[str, ItemId]:
+    """Those of these items that the version has: how users know them -> their rows."""
+    found = rows_of_contents(connection, version_id, shown_ids)
+    without_content = connection.execute(
         sa.select(dataset_item.c.id).where(
+            among(dataset_item.c.id, "item_ids", as_list(shown_ids)),
             dataset_item.c.version_id == version_id,
-            among(dataset_item.c.id, "item_ids", as_list(item_ids)),
+            dataset_item.c.content_id.is_(None),
         )
     )
-    return set(rows.scalars())
+    return found | {item_id: ItemId(item_id) for item_id in without_content.scalars()}
 
 
 def _datasets(
@@ -181,4 +305,5 @@ def _version(row: sa.Row[Any]) -> DatasetVersion:
         items=row.item_count,
         max_turns=row.max_turns,
         created_at_ms=row.created_at_ms,
+        content=row.content,
     )

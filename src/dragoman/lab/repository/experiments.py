@@ -9,20 +9,8 @@ import sqlalchemy as sa
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import Experiment, ExperimentId, ExperimentSpec, RunId
-from dragoman.lab.repository.tables import (
-    annotation,
-    evaluator_record,
-    experiment,
-    experiment_aggregate,
-    experiment_stats,
-    item_result,
-    item_run_log,
-    run_log,
-    target_record,
-    turn_result,
-    turn_run_log,
-    turn_score,
-)
+from dragoman.lab.repository import removing
+from dragoman.lab.repository.tables import experiment, experiment_stats
 from dragoman.lab.states import RunStatus
 from dragoman.store import Connection
 
@@ -93,29 +81,12 @@ def list_experiments(
 
 
 def delete_experiment(connection: Connection, experiment_id: ExperimentId) -> None:
-    """Remove the experiment, its runs and everything that they left.
+    """Remove the experiment from sight; its runs and what they left are removed afterwards.
 
     What they used up stays on record: deleting gives a tenant nothing back.
     """
-    runs = sa.select(run_log.c.id).where(run_log.c.experiment_id == experiment_id)
-    run_ids = list(connection.execute(runs).scalars())
-    for run_id in run_ids:
-        for table in (turn_score, turn_run_log, item_run_log):
-            connection.execute(sa.delete(table).where(table.c.run_id == run_id))
-        for table in (target_record, evaluator_record):
-            connection.execute(sa.delete(table).where(_made_in(run_id, table, connection)))
-    for table in (turn_result, item_result, annotation, experiment_aggregate, run_log):
-        connection.execute(sa.delete(table).where(table.c.experiment_id == experiment_id))
+    removing.begin(connection, removing.Kind.EXPERIMENT, experiment_id)
     connection.execute(sa.delete(experiment).where(experiment.c.id == experiment_id))
-
-
-def _made_in(run_id: RunId, table: sa.Table, connection: Connection) -> sa.ColumnElement[bool]:
-    """The records in the lines of results that began with a run."""
-    if connection.dialect != "sqlite":
-        return table.c.run_id == run_id
-    # Their ids begin with the run's, so they lie together in the primary key; any other search
-    # would read the records of all experiments, while the one writer does nothing else.
-    return sa.and_(table.c.id >= f"{run_id}/", table.c.id < f"{run_id}0")
 
 
 def spent_by(connection: Connection, tenant: TenantId) -> tuple[int, float]:

@@ -11,6 +11,7 @@ from dragoman.errors import InvalidFilter
 from dragoman.lab.filters import SCORE, AllOf, Condition, Filter, Not, OneOf, Op
 from dragoman.lab.model import ExperimentId, RunId
 from dragoman.lab.repository.tables import (
+    dataset_item,
     evaluator_record,
     item_run_log,
     target_record,
@@ -53,6 +54,12 @@ def scores_of(shown: sa.Subquery) -> sa.FromClause:
 
 def field_of(shown: sa.Subquery, field: str) -> sa.ColumnElement[Any]:
     """The value of a field for each shown turn."""
+    if field == "item_id":
+        item = dataset_item.c
+        value = sa.select(sa.func.coalesce(item.content_id, item.id)).where(
+            item.id == shown.c.item_id
+        )
+        return value.correlate(shown).scalar_subquery()
     if field in OWN_FIELDS:
         return shown.c[field]
     if field in MEASURES:
@@ -95,8 +102,9 @@ _OPERATORS: Mapping[Op, Any] = {
     Op.AT_MOST: lambda column, value: column <= value,
     Op.MORE: lambda column, value: column > value,
     Op.AT_LEAST: lambda column, value: column >= value,
-    Op.IN: lambda column, value: column.in_(value),
-    Op.NOT_IN: lambda column, value: column.not_in(value),
+    # No value is in an empty list, and a missing value is neither in it nor not in it.
+    Op.IN: lambda column, value: column.in_(value) if value else column != column,
+    Op.NOT_IN: lambda column, value: column.not_in(value) if value else column == column,
     Op.IS_NULL: lambda column, value: column.is_(None),
     Op.NOT_NULL: lambda column, value: column.is_not(None),
 }

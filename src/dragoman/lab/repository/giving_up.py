@@ -27,6 +27,15 @@ _OPEN_ITEMS = (
     .with_for_update()
 )
 
+_UNTENDED_ITEMS = _OPEN_ITEMS.where(
+    sa.or_(
+        _log.status == sa.literal(ItemStatus.QUEUEING.value),
+        _log.lease_owner.is_(None),
+        _log.lease_expires_at < now_ms(),
+    )
+)
+"""Open items that no worker has in hand."""
+
 _LOG_TURNS = sa.insert(turn_run_log).from_select(
     [
         *("run_id", "item_id", "turn_no", "try_no", "tenant", "status"),
@@ -61,9 +70,13 @@ _LOG_ITEMS = (
 
 
 def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[ItemId]:
-    """End items of a killed run that have not ended; who still works on them is fenced off."""
+    """End items of a killed run that have not ended; who still works on them is fenced off.
+
+    Where the run lets calls finish, items in the hands of a worker are left to it.
+    """
     which = {"run": run.run_id, "most": most}
-    item_ids = [ItemId(one) for one in connection.execute(_OPEN_ITEMS, which).scalars()]
+    ending = _UNTENDED_ITEMS if run.let_finish else _OPEN_ITEMS
+    item_ids = [ItemId(one) for one in connection.execute(ending, which).scalars()]
     log_without_try(connection, run, item_ids, ItemStatus.TERMINATED, "CANCELLED", reason)
     return item_ids
 

@@ -35,7 +35,7 @@ class OutputEntry(msgspec.Struct, frozen=True):
     turn_no: int
     output_json: str
     main: str
-    latency_ms: float
+    latency_ms: float | None
     tokens: int | None
     cost: float | None
 

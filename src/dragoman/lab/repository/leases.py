@@ -46,6 +46,32 @@ def take(connection: Connection, name: str, owner: str, lease_ms: int) -> Held |
     return Held(name, owner, token)
 
 
+def seize(connection: Connection, found: Held, owner: str, lease_ms: int) -> Held | None:
+    """Take a lease from a holder that is gone; None when it is no longer that holder's."""
+    taken = connection.execute(
+        sa.update(lease)
+        .where(*_is(found))
+        .values(owner=owner, token=lease.c.token + 1, expires_at=now_ms() + lease_ms)
+    )
+    return None if taken.rowcount == 0 else Held(found.name, owner, found.token + 1)
+
+
+def find(connection: Connection, name: str) -> tuple[Held, bool] | None:
+    """The lease of this name, with whether it has run out."""
+    found = [one for one in held_under(connection, name) if one[0].name == name]
+    return found[0] if found else None
+
+
+def held_under(connection: Connection, prefix: str) -> list[tuple[Held, bool]]:
+    """The leases whose names begin so, each with whether it has run out."""
+    rows = connection.execute(
+        sa.select(lease, (lease.c.expires_at <= now_ms()).label("is_over"))
+        .where(lease.c.name.startswith(prefix, autoescape=True))
+        .order_by(lease.c.name)
+    )
+    return [(Held(row.name, row.owner, row.token), bool(row.is_over)) for row in rows]
+
+
 def renew(connection: Connection, held: Held, lease_ms: int) -> None:
     """Keep the lease for another while; raises `Ousted` when it is somebody else's by now."""
     renewed = connection.execute(

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.filters import Filter
-from dragoman.lab.model import ExperimentId, ItemId, ResultRow, RunId, ScoreCell
+from dragoman.lab.model import ContentId, ExperimentId, ItemId, ResultRow, RunId, ScoreCell
 from dragoman.lab.repository.fields import MEASURES, matches, shown_turns
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.ordering import Ordered, Place, Sorting
@@ -64,7 +64,7 @@ def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
     """Shown turns with what went in and what came out."""
     measures = [target_record.c[name] for name in ("output_json", *MEASURES)]
     return (
-        sa.select(shown, dataset_item.c.turns_json, *measures)
+        sa.select(shown, dataset_item.c.turns_json, dataset_item.c.content_id, *measures)
         .join(dataset_item, dataset_item.c.id == shown.c.item_id)
         .outerjoin(target_record, target_record.c.id == shown.c.target_record_id)
     )
@@ -74,7 +74,7 @@ def _rows(connection: Connection, rows: Sequence[sa.Row[Any]]) -> list[ResultRow
     scores = _scores(connection, rows)
     return [
         ResultRow(
-            item_id=ItemId(row.item_id),
+            item_id=ContentId(row.content_id or row.item_id),
             turn=row.turn_no,
             run_id=RunId(row.run_id),
             status=ItemStatus(row.status),

@@ -21,7 +21,7 @@ class StoredOutput(msgspec.Struct, frozen=True):
 
     columns: Mapping[str, JsonValue]
     main: str
-    latency_ms: float
+    latency_ms: float | None
     tokens: int | None
     cost: float | None
 

@@ -47,6 +47,7 @@ def insert_run(connection: Connection, run: Run) -> None:
             "start_done": run.start_done,
             "item_count": run.items,
             "embedded": run.embedded,
+            "let_finish": run.let_finish,
             "created_at_ms": run.created_at_ms,
             "started_at_ms": run.started_at_ms,
             "ended_at_ms": run.ended_at_ms,
@@ -192,6 +193,13 @@ def change_status(
     return True
 
 
+def set_let_finish(connection: Connection, run_id: RunId, let_finish: bool) -> None:
+    """Say whether workers may finish what they have in hand when the run is terminated."""
+    connection.execute(
+        sa.update(run_log).where(run_log.c.id == run_id).values(let_finish=let_finish)
+    )
+
+
 def _run(row: sa.Row[Any]) -> Run:
     return Run(
         run_id=RunId(row.id),
@@ -209,6 +217,7 @@ def _run(row: sa.Row[Any]) -> Run:
         created_at_ms=row.created_at_ms,
         started_at_ms=row.started_at_ms,
         ended_at_ms=row.ended_at_ms,
+        let_finish=row.let_finish,
     )
 
 

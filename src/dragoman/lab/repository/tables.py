@@ -48,9 +48,13 @@ dataset_version = sa.Table(
     sa.Column("item_count", sa.Integer, nullable=False),
     sa.Column("max_turns", sa.Integer, nullable=False),
     sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("content", short_text(_ID)),
     sa.UniqueConstraint("dataset_id", "version"),
 )
-"""Written last: the items of a version that is not here are leftovers of a broken import."""
+"""Written last: the items of a version that is not here are leftovers of a broken import.
+
+`content` is the hash of the items in their order and of the schema.
+"""
 
 dataset_item = sa.Table(
     "dataset_item",
@@ -61,10 +65,25 @@ dataset_item = sa.Table(
     _id("experiment_id", null=True),
     sa.Column("turn_count", sa.Integer, nullable=False),
     sa.Column("turns_json", long_text(), nullable=False),
+    sa.Column("content_id", short_text(_ID)),
     # The start of a run reads these three and never the turns themselves.
     sa.Index(None, "version_id", "id", "turn_count"),
     sa.Index(None, "experiment_id", "id", "turn_count"),
 )
+"""One row an item and version. `id` sorts as the items were given and is the `item_id` of every
+table below, so that the rows of a run lie together in the order they are worked on. Users know an
+item by its `content_id`, which is the same in every version that has it.
+"""
+
+dataset_content = sa.Table(
+    "dataset_content",
+    metadata,
+    sa.Column("version_id", short_text(_ID), primary_key=True),
+    sa.Column("content_id", short_text(_ID), primary_key=True),
+    _id("item_id"),
+    sqlite_with_rowid=False,
+)
+"""Which item of a version holds what. Filled in the order of the contents, after the items."""
 
 experiment = sa.Table(
     "experiment",
@@ -100,6 +119,7 @@ run_log = sa.Table(
     sa.Column("start_done", sa.Boolean, nullable=False),
     sa.Column("item_count", sa.Integer, nullable=False),
     sa.Column("embedded", sa.Boolean, nullable=False),
+    sa.Column("let_finish", sa.Boolean, nullable=False, server_default=sa.false()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("started_at_ms", time_ms()),
     sa.Column("ended_at_ms", time_ms()),
@@ -199,10 +219,11 @@ target_record = sa.Table(
     sa.Column("turn_no", sa.Integer, nullable=False),
     sa.Column("output_json", long_text(), nullable=False),
     sa.Column("main", short_text(), nullable=False),
-    sa.Column("latency_ms", sa.Float, nullable=False),
+    sa.Column("latency_ms", sa.Float),
     sa.Column("tokens", sa.BigInteger),
     sa.Column("cost", sa.Float),
     sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "run_id"),
 )
 
 evaluator_record = sa.Table(
@@ -220,6 +241,7 @@ evaluator_record = sa.Table(
     sa.Column("error_code", short_text(_CODE)),
     sa.Column("error_message", long_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "run_id"),
 )
 
 experiment_stats = sa.Table(
@@ -289,3 +311,11 @@ annotation = sa.Table(
     sa.Index(None, "experiment_id", "item_id", "turn_no"),
 )
 """What people said of a row."""
+
+pending_removal = sa.Table(
+    "pending_removal",
+    metadata,
+    sa.Column("kind", short_text(_STATE), primary_key=True),
+    sa.Column("id", short_text(_ID), primary_key=True),
+)
+"""Experiments and dataset versions that users no longer see and whose rows are not all gone."""

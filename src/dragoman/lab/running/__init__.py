@@ -23,22 +23,28 @@ from dragoman.lab.running.describing import (
     python,
     recorded,
 )
-from dragoman.lab.running.embedded import Dataset, arun, run
+from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
+from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
+from dragoman.lab.running.watching import Away, Interrupts, Reached, interrupts, watch
 from dragoman.lab.states import ItemStatus, RunStatus
 
 __all__ = [
     "Aggregate",
     "Aggregates",
+    "Away",
     "Bin",
     "Dataset",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",
     "Function",
+    "Interrupted",
+    "Interrupts",
     "ItemId",
     "ItemStatus",
     "JsonValue",
+    "Reached",
     "ResultRow",
     "RunId",
     "RunResult",
@@ -53,7 +59,10 @@ __all__ = [
     "contains",
     "exact",
     "http",
+    "interrupts",
     "python",
     "recorded",
     "run",
+    "shown_on",
+    "watch",
 ]

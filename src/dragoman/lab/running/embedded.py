@@ -3,39 +3,79 @@
 from __future__ import annotations
 
 import asyncio
-import io
+import hashlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec
+from tempfile import SpooledTemporaryFile
+from typing import TYPE_CHECKING, Any, BinaryIO, ParamSpec, cast
 
 import msgspec
 
 from dragoman.auth import DEFAULT_TENANT
 from dragoman.clock import Clock, SystemClock
-from dragoman.errors import DatasetInvalid, ExperimentNotRunning, InvalidMessage
+from dragoman.errors import (
+    DatasetInvalid,
+    ExperimentNotRunning,
+    ExperimentRunning,
+    InvalidMessage,
+    NameTaken,
+    NotFound,
+)
 from dragoman.lab.datasets import Format, format_of
+from dragoman.lab.experiments import StartAsk
 from dragoman.lab.feed import RunEnded
 from dragoman.lab.library import Library
-from dragoman.lab.model import ExperimentId, ExperimentSpec, JsonValue, RunId, TargetSpec, VersionId
+from dragoman.lab.model import (
+    DEFAULT_RETRIES,
+    Experiment,
+    ExperimentId,
+    ExperimentSpec,
+    JsonValue,
+    RunId,
+    TargetSpec,
+    VersionId,
+)
+from dragoman.lab.owners import is_gone
 from dragoman.lab.plane import Lab
+from dragoman.lab.repository import leases, runs
 from dragoman.lab.results import Results
 from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, target_of
+from dragoman.lab.running.progress import Quiet, notebook, shown_here
 from dragoman.lab.running.result import RunResult, Summary
-from dragoman.lab.states import ENDED
-from dragoman.lab.targets import Context
+from dragoman.lab.running.watching import Display, Interrupts, Reached, interrupts, watch
+from dragoman.lab.states import ACTIVE, Mode, RunStatus
+from dragoman.lab.targets import Context, checked_json
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness
 from dragoman.settings import LabSettings, load_settings
-from dragoman.store import Store, open_store, upgrade
+from dragoman.store import Connection, Store, open_store, upgrade
 
 Dataset = str | Path | Iterable[Mapping[str, JsonValue]]
 """A file, the name of a dataset that was imported before, or the rows themselves."""
 
 Asked = ParamSpec("Asked")
 
-_LOOK_SECONDS = 1.0
-"""How often the end is looked for besides waiting to be told of it."""
+_ROWS_IN_MEMORY_BYTES = 16 << 20
+
+_LOOK_SECONDS = 0.5
+"""How often it is looked how far the run is, besides being told of its end."""
+
+_FINISHED = (RunStatus.SUCCESS, RunStatus.FAILED)
+_INTERRUPTED_EXIT_CODE = 130
+
+
+class Interrupted(KeyboardInterrupt, SystemExit):
+    """Raised when Ctrl-C stopped `lab.run`; the message says what is kept and how to go on.
+
+    A program that does not catch it ends with exit code 130 and without a traceback.
+    """
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.code = _INTERRUPTED_EXIT_CODE
 
 
 async def arun(
@@ -47,16 +87,57 @@ async def arun(
     mapping: Mapping[str, str] | None = None,
     concurrency: int | None = None,
     evaluator_concurrency: int | None = None,
-    retries: int = 2,
+    retries: int = DEFAULT_RETRIES,
     item_timeout_seconds: float | None = None,
     data_dir: Path | str | None = None,
+    new: bool = False,
+    progress: bool | None = None,
 ) -> RunResult:
     """Run a dataset through a target and judge what comes out.
 
     `target` is a function (sync or async; its arguments are columns, by name), "module:function",
     or one of `lab.http(...)` and `lab.recorded(...)`. Everything is kept in `data_dir`, where
     `dragoman experiment` and a server find it too.
+
+    The same name, target, evaluators and rows are the same experiment: one that was stopped goes
+    on where it was, one that is finished or running elsewhere stays, and a new one (`NAME #2`) is
+    made. `new` always makes one. Progress is shown on a terminal and in a notebook; `progress`
+    says otherwise. A task that is cancelled cancels its calls; Ctrl-C in `lab.run` lets those in
+    flight finish, and cancels them when it is pressed again.
     """
+    return await _run(
+        Interrupts(),
+        dataset=dataset,
+        target=target,
+        evaluators=evaluators,
+        name=name,
+        mapping=mapping,
+        concurrency=concurrency,
+        evaluator_concurrency=evaluator_concurrency,
+        retries=retries,
+        item_timeout_seconds=item_timeout_seconds,
+        data_dir=data_dir,
+        new=new,
+        progress=progress,
+    )
+
+
+async def _run(
+    pressed: Interrupts,
+    *,
+    dataset: Dataset,
+    target: Function | str | TargetSpec,
+    evaluators: Sequence[Evaluator | Function],
+    name: str | None,
+    mapping: Mapping[str, str] | None,
+    concurrency: int | None,
+    evaluator_concurrency: int | None,
+    retries: int,
+    item_timeout_seconds: float | None,
+    data_dir: Path | str | None,
+    new: bool,
+    progress: bool | None,
+) -> RunResult:
     flags = {"server": {"data_dir": None if data_dir is None else Path(data_dir)}}
     settings = load_settings(None, flags).settings
     database_url = settings.store.database_url
@@ -77,7 +158,16 @@ async def arun(
     )
     async with await open_store(database_url) as store:
         bench = _Bench(store, settings.lab, Context(functions={**functions, **own}))
-        experiment_id, run_id, summary = await bench.carry_out(spec, dataset)
+        with shown_here(progress) as display:
+            mark = _mark(spec, {**functions, **own})
+            carried_out = bench.carry_out(spec, dataset, mark, pressed, display, new=new)
+            experiment_id, run_id, summary = await carried_out
+    if pressed.count:
+        stats = summary.stats
+        raise Interrupted(
+            f"Stopped; {stats.success} of {summary.items} items are done and kept. To go on, call "
+            f"lab.run with the same arguments: it goes on with {summary.name!r} ({experiment_id})."
+        )
     return RunResult(database_url, DEFAULT_TENANT, experiment_id, run_id, summary)
 
 
@@ -90,62 +180,126 @@ class _Bench:
         self._store = store
         self._library = Library(store, settings, clock, randomness.stream("datasets"))
         self._clock = clock
+        self._lease_ms = round(settings.lease_seconds * 1000)
         self._lab = Lab(
             store, settings, clock, randomness, Metrics(), context=context, embedded=True
         )
 
     async def carry_out(
-        self, spec: ExperimentSpec, dataset: Dataset
+        self,
+        spec: ExperimentSpec,
+        dataset: Dataset,
+        mark: str,
+        pressed: Interrupts,
+        display: Display,
+        *,
+        new: bool,
     ) -> tuple[ExperimentId, RunId, Summary]:
-        async with self._lab as lab:
-            spec = msgspec.structs.replace(
-                spec,
-                name=await self._free_name(spec.name),
-                dataset_version_id=await self._version(dataset),
-            )
-            made, started = await lab.experiments.submit(DEFAULT_TENANT, spec)
+        async with self._lab:
+            version_id = await self._version(dataset)
+            spec = msgspec.structs.replace(spec, dataset_version_id=version_id, description=mark)
+            experiment_id, run_id = await self._begin(spec, display, new=new)
+            watched = _Watched(self._lab, experiment_id)
+            telling = asyncio.create_task(self._tell_of_end(experiment_id, pressed))
             try:
-                summary = await self._until_ended(made.experiment_id)
+                await watch(watched, pressed, display, look_seconds=_LOOK_SECONDS)
+                return experiment_id, run_id, await self._summary(experiment_id)
             except asyncio.CancelledError:
-                # Interrupted: nothing more is begun, and what is done stays.
-                await asyncio.shield(self._stop(made.experiment_id))
+                # Nothing more is begun, and what is done stays.
+                await asyncio.shield(self._stop(watched))
                 raise
-            return made.experiment_id, started.run_id, summary
+            finally:
+                telling.cancel()
 
-    async def _until_ended(self, experiment_id: ExperimentId) -> Summary:
+    async def _begin(
+        self, spec: ExperimentSpec, display: Display, *, new: bool
+    ) -> tuple[ExperimentId, RunId]:
+        """Go on with the same experiment if it is there and unfinished, else make a new one."""
+        while True:
+            latest, free_name = await self._latest(spec.name)
+            if latest is not None and not new and _is_same(latest.spec, spec):
+                run_id = await self._gone_on_with(latest, spec)
+                if run_id is not None:
+                    display.say(f"Going on with {latest.spec.name} ({latest.experiment_id}).")
+                    return latest.experiment_id, run_id
+            named = msgspec.structs.replace(spec, name=free_name)
+            try:
+                made, started = await self._lab.experiments.submit(DEFAULT_TENANT, named)
+            except NameTaken:
+                continue  # another run took it at the same moment
+            return made.experiment_id, started.run_id
+
+    async def _latest(self, name: str) -> tuple[Experiment | None, str]:
+        """The last of the experiments that are called so, and what the next would be called."""
+        latest: Experiment | None = None
+        free, number = name, 1
+        while (found := await self._lab.experiments.find(DEFAULT_TENANT, free)) is not None:
+            latest, number = found, number + 1
+            free = f"{name} #{number}"
+        return latest, free
+
+    async def _gone_on_with(self, found: Experiment, spec: ExperimentSpec) -> RunId | None:
+        """Have an experiment go on; None when it is finished, or runs elsewhere."""
+        if found.status in _FINISHED:
+            return None
+        if found.run_id is not None and found.status in ACTIVE:
+            run_id = found.run_id
+            if await self._store.read(lambda c: self._is_driven(c, run_id)):
+                return None
+            self._lab.resume(run_id)
+            return run_id
+        experiments = self._lab.experiments
+        await experiments.change(
+            DEFAULT_TENANT,
+            found.experiment_id,
+            concurrency=spec.concurrency,
+            retries=spec.retries,
+        )
+        mode = Mode.SUBMIT if found.run_id is None else Mode.FAIL_RETRY
+        try:
+            started = await experiments.start(DEFAULT_TENANT, found.experiment_id, StartAsk(mode))
+        except ExperimentRunning:
+            return None  # another run went on with it at the same moment
+        return started.run_id
+
+    def _is_driven(self, connection: Connection, run_id: RunId) -> bool:
+        """Whether a process drives the run, or is about to."""
+        run = runs.find_run(connection, run_id)
+        held = leases.find(connection, runs.lease_name(run_id))
+        if run is None or held is None:
+            # A new run has no driver for a moment.
+            return run is not None and self._clock.now_ms() - run.created_at_ms < self._lease_ms
+        lease, is_over = held
+        return not is_over and not is_gone(lease.owner)
+
+    async def _tell_of_end(self, experiment_id: ExperimentId, pressed: Interrupts) -> None:
         with self._lab.feed.watch(experiment_id) as watcher:
-            while True:
-                overview = await self._lab.experiments.show(DEFAULT_TENANT, experiment_id)
-                if overview.experiment.status in ENDED:
-                    break
-                try:
-                    async with asyncio.timeout(_LOOK_SECONDS):
-                        async for change in watcher:
-                            if isinstance(change, RunEnded):
-                                break
-                except TimeoutError:
-                    continue
+            async for change in watcher:
+                if isinstance(change, RunEnded):
+                    pressed.look_now()
+
+    async def _summary(self, experiment_id: ExperimentId) -> Summary:
+        overview = await self._lab.experiments.show(DEFAULT_TENANT, experiment_id)
+        experiment = overview.experiment
+        started_ms, ended_ms = experiment.started_at_ms, experiment.ended_at_ms
         return Summary(
-            name=overview.experiment.spec.name,
-            status=overview.experiment.status,
-            reason=overview.experiment.reason,
+            name=experiment.spec.name,
+            status=experiment.status,
+            reason=experiment.reason,
             stats=overview.stats,
+            items=overview.items,
+            duration_seconds=None
+            if started_ms is None or ended_ms is None
+            else (ended_ms - started_ms) / 1000,
             aggregates=await Results(self._store).aggregates(DEFAULT_TENANT, experiment_id),
         )
 
-    async def _stop(self, experiment_id: ExperimentId) -> None:
+    async def _stop(self, watched: _Watched) -> None:
         try:
-            await self._lab.experiments.kill(DEFAULT_TENANT, experiment_id)
+            await watched.stop(let_finish=False)
         except ExperimentNotRunning:
             return
-        await self._until_ended(experiment_id)
-
-    async def _free_name(self, name: str) -> str:
-        free, number = name, 1
-        while await self._lab.experiments.find(DEFAULT_TENANT, free) is not None:
-            number += 1
-            free = f"{name} #{number}"
-        return free
+        await watch(watched, Interrupts(), Quiet(), look_seconds=_LOOK_SECONDS / 10)
 
     async def _version(self, dataset: Dataset) -> VersionId:
         """The version that the dataset means; a file or rows are imported."""
@@ -162,29 +316,50 @@ class _Bench:
                     ".csv file, the name of a dataset, or the rows themselves."
                 )
             return known.latest.version_id
-        lines = b"".join(_line(number, row) for number, row in enumerate(dataset, 1))
-        return await self._import("rows", io.BytesIO(lines), Format.JSONL)
+        with await asyncio.to_thread(_as_file, dataset) as file:
+            return await self._import("rows", file, Format.JSONL)
 
     async def _import(self, name: str, file: BinaryIO, file_format: Format) -> VersionId:
-        """The file as the next version of the dataset of its name."""
-        known = await self._library.find_named(DEFAULT_TENANT, name)
-        if known is None:
-            added = await self._library.add(DEFAULT_TENANT, name, file, file_format)
-        else:
-            added = await self._library.add_version(
-                DEFAULT_TENANT, known.dataset_id, file, file_format
-            )
-        return added.version_id
+        """The file as a version of the dataset of its name; the same rows are the same version."""
+        while True:
+            known = await self._library.find_named(DEFAULT_TENANT, name)
+            file.seek(0)
+            try:
+                if known is None:
+                    added = await self._library.add(DEFAULT_TENANT, name, file, file_format)
+                else:
+                    added = await self._library.add_version(
+                        DEFAULT_TENANT, known.dataset_id, file, file_format
+                    )
+            except (NameTaken, NotFound):
+                continue  # another run made the dataset, or deleted it, at the same moment
+            return added.version.version_id
+
+
+def _as_file(rows: Iterable[Mapping[str, JsonValue]]) -> BinaryIO:
+    """The rows as a file, which is kept in memory only while it is small."""
+    file = SpooledTemporaryFile(max_size=_ROWS_IN_MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
+    try:
+        for number, row in enumerate(rows, 1):
+            file.write(_line(number, row))
+    except BaseException:
+        file.close()
+        raise
+    return cast(BinaryIO, file)
 
 
 def _line(number: int, row: Mapping[str, JsonValue]) -> bytes:
     """A row as a line of a file."""
     try:
-        return msgspec.json.encode(row) + b"\n"
+        line = msgspec.json.encode(row)
+        if b"null" in line:
+            # The encoder writes null for NaN and infinities, which are no missing values.
+            checked_json(msgspec.to_builtins(row), "row")
     except (TypeError, ValueError, RecursionError) as error:
         raise DatasetInvalid(
             f"Nothing was imported. Row {number} cannot be stored: {error}"
         ) from None
+    return line + b"\n"
 
 
 def _opened(path: Path) -> BinaryIO | None:
@@ -197,20 +372,113 @@ def _named_after(target: Function | str | TargetSpec) -> str:
     return target if isinstance(target, str) else str(getattr(target, "__name__", "function"))
 
 
+class _Watched:
+    """A run of this program's own lab."""
+
+    def __init__(self, lab: Lab, experiment_id: ExperimentId) -> None:
+        self._lab = lab
+        self._experiment_id = experiment_id
+
+    async def look(self) -> Reached:
+        found = await self._lab.experiments.show(DEFAULT_TENANT, self._experiment_id)
+        return Reached(found.experiment.status, found.stats, found.items, found.eta_seconds)
+
+    async def stop(self, *, let_finish: bool) -> None:
+        await self._lab.experiments.kill(DEFAULT_TENANT, self._experiment_id, let_finish=let_finish)
+
+    async def find_again(self) -> None:
+        pass
+
+
+def _is_same(found: ExperimentSpec, asked: ExperimentSpec) -> bool:
+    return (found.dataset_version_id, found.description) == (
+        asked.dataset_version_id,
+        asked.description,
+    )
+
+
+def _mark(spec: ExperimentSpec, functions: Mapping[str, Function]) -> str:
+    """The hash of what decides the results; functions go by where they are defined."""
+    deciding = (
+        spec.target,
+        spec.evaluators,
+        sorted(spec.mapping.items()),
+        spec.evaluator_concurrency,
+        spec.item_timeout_seconds,
+        sorted((name, _place_of(function)) for name, function in functions.items()),
+    )
+    content = msgspec.json.Encoder(order="sorted").encode(deciding)
+    return f"sha256:{hashlib.sha256(content).hexdigest()}"
+
+
+def _place_of(function: Function) -> str:
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{getattr(named, '__module__', '')}:{getattr(named, '__qualname__', '')}"
+
+
 def _blocking(
     function: Callable[Asked, Coroutine[Any, Any, RunResult]],
 ) -> Callable[Asked, RunResult]:
+    """The function for programs that have no event loop, with Ctrl-C as its docstring says."""
+    defaults = {
+        name: parameter.default for name, parameter in signature(function).parameters.items()
+    }
+
     @wraps(function)
     def blocking(*args: Asked.args, **kwargs: Asked.kwargs) -> RunResult:
+        if args:
+            raise TypeError("lab.run takes keyword arguments only, such as dataset=... .")
+        if unknown := kwargs.keys() - defaults.keys():
+            raise TypeError(f"lab.run has no argument {min(unknown)!r}.")
+        asked = {**defaults, **kwargs}
+        if missing := [name for name, value in asked.items() if value is Parameter.empty]:
+            raise TypeError(f"lab.run needs the argument {missing[0]!r}.")
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(function(*args, **kwargs))
+            return _ended(lambda: asyncio.run(_with_signals(asked)))
+        if notebook() is not None:
+            return _ended(lambda: _in_a_thread(asked))
         raise RuntimeError(
             "lab.run cannot be used inside an event loop; use `await lab.arun(...)`."
         )
 
     return blocking
+
+
+async def _with_signals(asked: Mapping[str, Any]) -> RunResult:
+    with interrupts() as pressed:
+        return await _run(pressed, **asked)
+
+
+def _in_a_thread(asked: Mapping[str, Any]) -> RunResult:
+    """Run it beside the event loop of a notebook, whose Ctrl-C comes to the thread that waits."""
+    started: Future[tuple[asyncio.AbstractEventLoop, Interrupts]] = Future()
+
+    async def main() -> RunResult:
+        pressed = Interrupts()
+        started.set_result((asyncio.get_running_loop(), pressed))
+        return await _run(pressed, **asked)
+
+    with ThreadPoolExecutor(1) as thread:
+        running = thread.submit(asyncio.run, main())
+        while True:
+            try:
+                return running.result()
+            except KeyboardInterrupt:
+                if running.done():
+                    raise
+                loop, pressed = started.result()
+                loop.call_soon_threadsafe(pressed.press)
+
+
+def _ended(call: Callable[[], RunResult]) -> RunResult:
+    """What the call gives back; a Ctrl-C that stopped it ends with its one sentence."""
+    try:
+        return call()
+    except Interrupted as stopped:
+        Quiet().say(str(stopped))
+        raise stopped.with_traceback(None) from None
 
 
 if TYPE_CHECKING:
@@ -224,9 +492,11 @@ if TYPE_CHECKING:
         mapping: Mapping[str, str] | None = None,
         concurrency: int | None = None,
         evaluator_concurrency: int | None = None,
-        retries: int = 2,
+        retries: int = DEFAULT_RETRIES,
         item_timeout_seconds: float | None = None,
         data_dir: Path | str | None = None,
+        new: bool = False,
+        progress: bool | None = None,
     ) -> RunResult: ...
 
 else:

@@ -14,6 +14,7 @@ from dragoman.extras import require_extra
 from dragoman.ids import TenantId
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId, Stats
+from dragoman.lab.report import lines_of
 from dragoman.lab.results import Aggregate, Aggregates, Place, Results
 from dragoman.lab.states import RunStatus
 from dragoman.store import open_store
@@ -29,6 +30,9 @@ class Summary(msgspec.Struct, frozen=True):
     reason: str | None
     stats: Stats
     aggregates: Aggregates
+    items: int = 0
+    """How many items there are, those included that the run did not come to."""
+    duration_seconds: float | None = None
 
     @property
     def scores(self) -> Mapping[str, Aggregate]:
@@ -42,6 +46,7 @@ class Summary(msgspec.Struct, frozen=True):
         for name, score in self.scores.items():
             mean = "none" if score.mean is None else f"{score.mean:.4g}"
             lines.append(f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors")
+        lines += lines_of(self.aggregates, stats, self.duration_seconds)
         return "\n".join(lines)
 
 

@@ -103,17 +103,23 @@ class Driver:
 
     async def _give_up(self, run_id: RunId, reason: str) -> None:
         """End a run that nobody can drive, unless somebody else does by now."""
-        at_ms = self._clock.now_ms()
-
-        def give_up(connection: Connection) -> Run | None:
-            name = runs.lease_name(run_id)
-            held = leases.take(connection, name, self._owner, self._lease_ms)
-            if held is None:
-                return None
-            return give_up_run(connection, held, run_id, reason, at_ms)
-
+        name = runs.lease_name(run_id)
         try:
-            ended = await self._store.write(give_up)
+            held = await self._store.write(
+                lambda c: leases.take(c, name, self._owner, self._lease_ms)
+            )
+            if held is None:
+                return
+            ended = await give_up_run(
+                self._store,
+                held,
+                run_id,
+                reason,
+                lease_ms=self._lease_ms,
+                at_ms=self._clock.now_ms(),
+            )
+        except Ousted:
+            return
         except Exception:
             self._log.exception("lab_run_cannot_end", run_id=run_id)
             return
@@ -219,7 +225,8 @@ class Driver:
             now = experiments.find_experiment(connection, run.experiment_id)
             if now is None or now.run_id != run.run_id:
                 return None
-            return aggregates.aggregates_of(connection, run.experiment_id)
+            names = [evaluator.name for evaluator in now.spec.evaluators]
+            return aggregates.aggregates_of(connection, run.experiment_id, names)
 
         found = await self._store.read(amount)
         if found is not None:
@@ -227,7 +234,7 @@ class Driver:
 
     def _tell(self, step: Step) -> None:
         run = step.run
-        if step.terminated:
+        if step.terminated and not run.let_finish:
             self._queue.stops.put(run.run_id)
         lost = len(step.taken_back.queued) + len(step.taken_back.lost)
         if lost:

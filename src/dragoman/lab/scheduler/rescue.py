@@ -72,23 +72,36 @@ async def _done(store: Store, plan: Plan, work: Work[None]) -> bool:
     return True
 
 
-def give_up_run(
-    connection: Connection, held: Held, run_id: RunId, reason: str, at_ms: int
+async def give_up_run(
+    store: Store, held: Held, run_id: RunId, reason: str, *, lease_ms: int, at_ms: int
 ) -> Run | None:
     """End a run that breaks again and again, so that it does not stay for ever.
 
-    The run as it ended; None when it had ended before.
+    Its items are ended some at a time, so that others get their turn. The run as it ended; None
+    when it had ended before.
     """
-    leases.forget(connection, held)
-    run = runs.find_run(connection, run_id, lock=True)
-    if run is None or run.status in ENDED:
-        return None
-    while giving_up.terminate(connection, run, reason, TERMINATE_BATCH):
-        pass
-    while logged := archiving.logged_items(connection, run, ARCHIVE_BATCH):
-        archiving.archive(connection, run, logged)
-    killed = run.status is RunStatus.TERMINATING
-    status = RunStatus.TERMINATED if killed else RunStatus.FAILED
-    ending.keep_counts(connection, run.run_id)
-    runs.change_status(connection, run, status, at_ms=at_ms, reason=f"The run broke: {reason}")
-    return msgspec.structs.replace(run, status=status)
+
+    def some(connection: Connection) -> tuple[bool, Run | None]:
+        """End some items; whether there may be more, and the run once it has ended."""
+        leases.renew(connection, held, lease_ms)
+        run = runs.find_run(connection, run_id, lock=True)
+        if run is None or run.status in ENDED:
+            leases.forget(connection, held)
+            return False, None
+        if giving_up.terminate(connection, run, reason, TERMINATE_BATCH):
+            return True, None
+        if logged := archiving.logged_items(connection, run, ARCHIVE_BATCH):
+            archiving.archive(connection, run, logged)
+            return True, None
+        killed = run.status is RunStatus.TERMINATING
+        status = RunStatus.TERMINATED if killed else RunStatus.FAILED
+        ending.keep_counts(connection, run.run_id)
+        runs.change_status(connection, run, status, at_ms=at_ms, reason=f"The run broke: {reason}")
+        leases.forget(connection, held)
+        return False, msgspec.structs.replace(run, status=status)
+
+    more = True
+    ended: Run | None = None
+    while more:
+        more, ended = await store.write(some)
+    return ended

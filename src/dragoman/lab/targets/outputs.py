@@ -26,7 +26,8 @@ class Output(msgspec.Struct, frozen=True):
     main: str = MAIN_COLUMN
     tokens: int | None = None
     cost: float | None = None
-    latency_ms: float = 0.0
+    latency_ms: float | None = None
+    """None where no call was made."""
 
     @property
     def answer(self) -> JsonValue:

@@ -236,7 +236,7 @@ class Worker:
         """Take up changes of experiments that are worked on, and leave those that are over."""
         for run_id in list(self._places):
             found = await self._store.read(lambda c: run_and_experiment(c, run_id))  # noqa: B023
-            if found is None or found[0].status not in WORKING:
+            if found is None or not found[0].is_worked_on:
                 self._leave(run_id)
             elif run_id in self._places:
                 self._places[run_id].take_up(found[1])

@@ -89,7 +89,9 @@ def test_an_evaluator_that_fails_does_not_end_the_conversation() -> None:
     played = play(item("a", "b"), target, [judge])
     assert target.calls == ["a", "b"]
     assert [turn.status for turn in played.outcome.turns] == [ItemStatus.FAIL, ItemStatus.SUCCESS]
-    assert played.outcome.error == Failure("EVALUATOR_ERROR", "no answer")
+    assert played.outcome.error == Failure(
+        "EVALUATOR_ERROR", "The evaluator 'good' failed: no answer"
+    )
 
 
 # --- tries ------------------------------------------------------------------------------------
@@ -180,7 +182,9 @@ def test_what_another_package_raises_is_a_failure_of_its_kind() -> None:
     failed = play(item("a"), target).outcome.error
     assert failed == Failure("TARGET_ERROR", "RuntimeError: boom", retryable=True)
     misjudged = play(item("b"), ScriptedTarget(), [judge]).outcome.error
-    assert misjudged == Failure("EVALUATOR_ERROR", "KeyError: 'x'", retryable=True)
+    assert misjudged == Failure(
+        "EVALUATOR_ERROR", "The evaluator 'good' failed: KeyError: 'x'", retryable=True
+    )
 
 
 # --- reuse ------------------------------------------------------------------------------------

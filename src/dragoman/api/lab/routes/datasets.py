@@ -54,10 +54,10 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         async with received_upload(request) as upload:
             if upload.name is None:
                 raise InvalidMessage("A dataset needs a name; send a form field `name`.")
-            version = await desk.library.add(
+            imported = await desk.library.add(
                 caller.tenant, upload.name, upload.file, upload.file_format, upload.schema
             )
-        return answer(view_imported(version), 201)
+        return answer(view_imported(imported), 201)
 
     @router.get(
         "",
@@ -89,6 +89,16 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
     async def one(dataset_id: str, caller: Caller, desk: Desk) -> Response:
         return answer(view_dataset(await desk.library.find(caller.tenant, dataset_id)))
 
+    @router.delete(
+        "/{dataset_id}",
+        summary="Remove a dataset with all its versions; not while an experiment uses one",
+        status_code=204,
+        response_class=Response,
+    )
+    async def delete(dataset_id: str, caller: Caller, desk: Desk) -> Response:
+        await desk.library.delete(caller.tenant, dataset_id)
+        return Response(status_code=204)
+
     @router.get(
         "/{dataset_id}/versions",
         summary="Every version of a dataset, the latest first",
@@ -101,7 +111,7 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.post(
         "/{dataset_id}/versions",
-        summary="Make the next version of a dataset",
+        summary="Make the next version of a dataset; the same rows and schema are the same version",
         status_code=201,
         response_class=Response,
         responses={201: {"model": _IMPORTED}},
@@ -111,10 +121,16 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         dataset_id: str, request: Request, caller: Caller, desk: Desk
     ) -> Response:
         async with received_upload(request) as upload:
-            version = await desk.library.add_version(
+            if upload.name is not None:
+                raise InvalidMessage(
+                    "A version has no name of its own; leave `name` out, or send the file to "
+                    "/datasets to make a dataset of that name.",
+                    details={"field": "name"},
+                )
+            imported = await desk.library.add_version(
                 caller.tenant, dataset_id, upload.file, upload.file_format, upload.schema
             )
-        return answer(view_imported(version), 201)
+        return answer(view_imported(imported), 201)
 
     @router.get(
         "/{dataset_id}/items",

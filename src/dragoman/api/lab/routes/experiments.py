@@ -12,6 +12,8 @@ from dragoman.api.lab.orders import (
     ChangeOrder,
     CloneOrder,
     ExperimentOrder,
+    InFlight,
+    KillOrder,
     RunOrder,
     read_order,
 )
@@ -170,11 +172,14 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         status_code=202,
         response_class=Response,
         responses={202: {"model": shown_as("KilledRun", KilledView)}},
+        openapi_extra=_body(KillOrder, required=False),
     )
-    async def kill(experiment_id: str, caller: Caller, desk: Desk) -> Response:
-        return answer(
-            KilledView(await desk.lab.experiments.kill(caller.tenant, experiment_id)), 202
+    async def kill(experiment_id: str, request: Request, caller: Caller, desk: Desk) -> Response:
+        order = read_order(await request.body(), KillOrder)
+        killed = await desk.lab.experiments.kill(
+            caller.tenant, experiment_id, let_finish=order.in_flight is InFlight.FINISH
         )
+        return answer(KilledView(killed), 202)
 
     @router.post(
         "/{experiment_id}/clone",

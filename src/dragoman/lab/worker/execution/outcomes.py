@@ -8,7 +8,7 @@ from types import MappingProxyType
 import msgspec
 
 from dragoman.lab.evaluators import Score
-from dragoman.lab.failures import Failure
+from dragoman.lab.failures import Failure, shortened
 from dragoman.lab.states import ItemStatus
 from dragoman.lab.targets import Output
 
@@ -31,7 +31,11 @@ class TurnOutcome(msgspec.Struct, frozen=True):
         """Why the turn failed: the target's failure, else the first evaluator's; None if well."""
         if self.failure is not None:
             return self.failure
-        return next((said for said in self.scores.values() if isinstance(said, Failure)), None)
+        for name, said in self.scores.items():
+            if isinstance(said, Failure):
+                message = shortened(f"The evaluator {name!r} failed: {said.message}")
+                return msgspec.structs.replace(said, message=message)
+        return None
 
 
 class ItemOutcome(msgspec.Struct, frozen=True):

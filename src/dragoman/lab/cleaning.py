@@ -1,0 +1,88 @@
+"""Clearing away what was removed or broken off: step by step, and gone on with after a restart."""
+
+from __future__ import annotations
+
+import asyncio
+
+from dragoman.clock import Clock
+from dragoman.errors import StoreError
+from dragoman.lab.model import VersionId
+from dragoman.lab.owners import is_gone, this_process
+from dragoman.lab.repository import Held, Ousted, leases, removing
+from dragoman.observability import get_logger
+from dragoman.store import Connection, Store
+
+IMPORT_LEASE_MS = 600_000
+"""How long an import may stand still, as on a machine that sleeps, before others clear it away."""
+
+LOOK_SECONDS = 60.0
+
+
+async def finish_removal(store: Store, kind: removing.Kind, removed_id: str) -> None:
+    """Remove the rest of something that users no longer see."""
+    while await store.write(lambda c: removing.remove_some(c, kind, removed_id)):
+        pass
+
+
+async def discard_import(store: Store, held: Held, version_id: VersionId) -> None:
+    """Remove what an import has stored of a version that did not come to be."""
+
+    def some(connection: Connection) -> bool:
+        return removing.discard_some(connection, held, version_id, IMPORT_LEASE_MS)
+
+    while await store.write(some):
+        pass
+
+
+class Cleaner:
+    """Goes on with removals that were cut short, and clears imports away whose process is gone.
+
+    It looks when the lab starts, and from time to time for what processes elsewhere left.
+    """
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._log = get_logger(__name__, clock)
+        self._loop: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._loop = asyncio.create_task(self._look())
+
+    async def stop(self) -> None:
+        if self._loop is not None:
+            self._loop.cancel()
+            await asyncio.gather(self._loop, return_exceptions=True)
+
+    async def _look(self) -> None:
+        while True:
+            try:
+                await self.clean()
+            except StoreError as error:
+                self._log.warning("lab_cleaning_waits", reason=error.message)
+            except Exception:
+                self._log.exception("lab_cleaning_failed")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def clean(self) -> None:
+        """Clear away everything that is left over by now."""
+        for kind, removed_id in await self._store.read(removing.pending):
+            await finish_removal(self._store, kind, removed_id)
+        for found, is_over in await self._store.read(_imports):
+            if is_over or is_gone(found.owner):
+                await self._discard(found)
+
+    async def _discard(self, found: Held) -> None:
+        owner = this_process()
+        held = await self._store.write(lambda c: leases.seize(c, found, owner, IMPORT_LEASE_MS))
+        if held is None:
+            return  # another process was quicker, or the import is alive after all
+        version_id = VersionId(found.name.removeprefix(removing.IMPORTS))
+        try:
+            await discard_import(self._store, held, version_id)
+        except Ousted:
+            return
+        self._log.info("lab_import_cleared_away", version_id=version_id)
+
+
+def _imports(connection: Connection) -> list[tuple[Held, bool]]:
+    return leases.held_under(connection, removing.IMPORTS)

@@ -1,0 +1,158 @@
+"""Removing what users no longer see: some rows in a transaction, so that others get their turn."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import sqlalchemy as sa
+
+from dragoman.lab.model import ExperimentId, RunId, VersionId
+from dragoman.lab.repository import leases
+from dragoman.lab.repository.leases import Held
+from dragoman.lab.repository.tables import (
+    annotation,
+    dataset_content,
+    dataset_item,
+    dataset_version,
+    evaluator_record,
+    experiment_aggregate,
+    item_result,
+    item_run_log,
+    pending_removal,
+    run_log,
+    target_record,
+    turn_result,
+    turn_run_log,
+    turn_score,
+)
+from dragoman.store import Connection
+
+ROWS_AT_ONCE = 5_000
+
+IMPORTS = "import/"
+"""What the leases of imports begin with; the version's id follows."""
+
+
+class Kind(StrEnum):
+    """What is removed."""
+
+    EXPERIMENT = "experiment"
+    VERSION = "version"
+
+
+def import_lease(version_id: VersionId) -> str:
+    """The lease of whoever brings the version in."""
+    return f"{IMPORTS}{version_id}"
+
+
+def begin(connection: Connection, kind: Kind, removed_id: str) -> None:
+    """Note what is to be removed, in the transaction that takes it out of sight."""
+    connection.execute(sa.insert(pending_removal), {"kind": kind.value, "id": removed_id})
+
+
+def pending(connection: Connection) -> list[tuple[Kind, str]]:
+    """What has been begun and is not finished."""
+    rows = connection.execute(sa.select(pending_removal).order_by(pending_removal.c.id))
+    return [(Kind(row.kind), row.id) for row in rows]
+
+
+def remove_some(connection: Connection, kind: Kind, removed_id: str) -> bool:
+    """Remove some of what is left; False when nothing was, and the removal is over."""
+    if kind is Kind.VERSION:
+        left = _remove_items(connection, VersionId(removed_id))
+    else:
+        left = _remove_of_experiment(connection, ExperimentId(removed_id))
+    if not left:
+        connection.execute(
+            sa.delete(pending_removal).where(
+                pending_removal.c.kind == kind.value, pending_removal.c.id == removed_id
+            )
+        )
+    return left
+
+
+def discard_some(connection: Connection, held: Held, version_id: VersionId, lease_ms: int) -> bool:
+    """Remove some of what an import stored of a version that did not come to be.
+
+    False when nothing is left of it, and the lease of the import has been given up.
+    """
+    leases.renew(connection, held, lease_ms)
+    shown = sa.select(dataset_version.c.id).where(dataset_version.c.id == version_id)
+    left = connection.execute(shown).first() is None and _remove_items(connection, version_id)
+    if not left:
+        leases.forget(connection, held)
+    return left
+
+
+def _remove_items(connection: Connection, version_id: VersionId) -> bool:
+    """Remove some items of a version, or some of their contents; whether there were any."""
+    content = dataset_content.c
+    ordered = sa.select(content.content_id).where(content.version_id == version_id)
+    last = connection.execute(_last(ordered.order_by(content.content_id))).scalar()
+    if last is not None:
+        connection.execute(
+            sa.delete(dataset_content).where(
+                content.version_id == version_id, content.content_id <= last
+            )
+        )
+        return True
+    items = dataset_item.c
+    ordered = sa.select(items.id).where(items.version_id == version_id)
+    last = connection.execute(_last(ordered.order_by(items.id))).scalar()
+    if last is None:
+        return False
+    connection.execute(
+        sa.delete(dataset_item).where(items.version_id == version_id, items.id <= last)
+    )
+    return True
+
+
+def _remove_of_experiment(connection: Connection, experiment_id: ExperimentId) -> bool:
+    """Remove some of what an experiment left; whether there was anything."""
+    first_run = sa.select(run_log.c.id).where(run_log.c.experiment_id == experiment_id).limit(1)
+    run_id = connection.execute(first_run).scalar()
+    if run_id is not None:
+        _remove_of_run(connection, RunId(run_id))
+        return True
+    return any(
+        _remove_by_item(connection, table, table.c.experiment_id == experiment_id)
+        for table in (turn_result, item_result)
+    ) or _remove_by_id(connection, annotation, annotation.c.experiment_id == experiment_id)
+
+
+def _remove_of_run(connection: Connection, run_id: RunId) -> None:
+    """Remove some of what a run left; the run itself when nothing else is left of it."""
+    for table in (turn_score, turn_run_log, item_run_log):
+        if _remove_by_item(connection, table, table.c.run_id == run_id):
+            return
+    for table in (target_record, evaluator_record):
+        if _remove_by_id(connection, table, table.c.run_id == run_id):
+            return
+    connection.execute(
+        sa.delete(experiment_aggregate).where(experiment_aggregate.c.run_id == run_id)
+    )
+    connection.execute(sa.delete(run_log).where(run_log.c.id == run_id))
+
+
+def _remove_by_item(
+    connection: Connection, table: sa.Table, belongs: sa.ColumnElement[bool]
+) -> bool:
+    """Remove the rows of the first items, all rows of each; whether there were any."""
+    ordered = sa.select(table.c.item_id).where(belongs).order_by(table.c.item_id)
+    last = connection.execute(_last(ordered)).scalar()
+    if last is None:
+        return False
+    connection.execute(sa.delete(table).where(belongs, table.c.item_id <= last))
+    return True
+
+
+def _last(ordered: sa.Select[tuple[str]]) -> sa.Select[tuple[str]]:
+    """The last of the first rows."""
+    first = ordered.limit(ROWS_AT_ONCE).subquery()
+    return sa.select(sa.func.max(first.c[0]))
+
+
+def _remove_by_id(connection: Connection, table: sa.Table, belongs: sa.ColumnElement[bool]) -> bool:
+    """Remove some rows; whether there were any."""
+    some = sa.select(table.c.id).where(belongs).limit(ROWS_AT_ONCE)
+    return connection.execute(sa.delete(table).where(table.c.id.in_(some))).rowcount > 0

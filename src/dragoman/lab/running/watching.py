@@ -1,0 +1,154 @@
+"""Staying with a run until it ends: how far it is, and what Ctrl-C does to it.
+
+The first Ctrl-C begins nothing more and lets the calls in flight finish, since they are paid for;
+the second cancels them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Protocol
+
+import msgspec
+
+from dragoman.errors import DependencyDown, ExperimentNotRunning, StoreError
+from dragoman.lab.model import Stats
+from dragoman.lab.states import ENDED, RunStatus
+
+AWAY_SECONDS = 1.0
+"""How often a lab that does not answer is asked again."""
+
+
+class Reached(msgspec.Struct, frozen=True):
+    """How far a run is."""
+
+    status: RunStatus
+    stats: Stats
+    items: int
+    """How many items there are, also while their rows are still being made."""
+    eta_seconds: float | None = None
+
+    @property
+    def done(self) -> int:
+        """Items that have ended by themselves; those that were stopped are still to be done."""
+        return self.stats.success + self.stats.fail
+
+
+class Watched(Protocol):
+    """A run that can be looked at and stopped, wherever it is."""
+
+    async def look(self) -> Reached: ...
+
+    async def stop(self, *, let_finish: bool) -> None:
+        """Have it end: when the calls in flight have ended, or at once."""
+        ...
+
+    async def find_again(self) -> None:
+        """Look for a lab that does not answer where it was."""
+        ...
+
+
+class Display(Protocol):
+    """Where a person sees how far a run is."""
+
+    def show(self, reached: Reached) -> None: ...
+
+    def say(self, sentence: str) -> None: ...
+
+
+class Away(Exception):
+    """Raised when the user stops watching a run whose lab does not answer."""
+
+
+class Interrupts:
+    """How often the user has pressed Ctrl-C."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._woken = asyncio.Event()
+
+    def press(self) -> None:
+        self.count += 1
+        self.look_now()
+
+    def look_now(self) -> None:
+        """End the wait, if there is one, without a Ctrl-C: something has happened."""
+        self._woken.set()
+
+    async def wait(self, timeout_seconds: float) -> None:
+        """Wait until Ctrl-C is pressed, for so long at most."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_seconds):
+                await self._woken.wait()
+        self._woken.clear()
+
+
+@contextmanager
+def interrupts() -> Iterator[Interrupts]:
+    """Counts Ctrl-C while inside; the third ends the program as it would without this."""
+    found = Interrupts()
+    if threading.current_thread() is not threading.main_thread():
+        yield found  # only the main thread hears signals
+        return
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        found.press()
+        if found.count > 1:
+            loop.remove_signal_handler(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    loop.add_signal_handler(signal.SIGINT, on_signal)
+    try:
+        yield found
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
+
+
+async def watch(
+    watched: Watched, interrupted: Interrupts, display: Display, *, look_seconds: float
+) -> Reached:
+    """Show how far the run is until it has ended, and stop it when the user asks for that.
+
+    A lab that does not answer is waited for; `Away` when the user does not wait.
+    """
+    stops = 0
+    is_away = False
+    while True:
+        try:
+            reached = await watched.look()
+            if stops < interrupted.count and reached.status not in ENDED:
+                stops = interrupted.count
+                display.say(_stopping(reached, stops))
+                with suppress(ExperimentNotRunning):
+                    await watched.stop(let_finish=stops == 1)
+                continue
+        except (DependencyDown, StoreError) as error:
+            if stops < interrupted.count:
+                raise Away from error
+            if not is_away:
+                display.say(f"{error.message} Waiting for it to come back.")
+            is_away = True
+            await interrupted.wait(AWAY_SECONDS)
+            await watched.find_again()
+            continue
+        if is_away:
+            display.say("The lab answers again.")
+            is_away = False
+        display.show(reached)
+        if reached.status in ENDED:
+            return reached
+        await interrupted.wait(look_seconds)
+
+
+def _stopping(reached: Reached, stops: int) -> str:
+    if stops > 1:
+        return "Cancelling the calls in flight."
+    in_flight = reached.stats.processing
+    calls = "1 call in flight is" if in_flight == 1 else f"{in_flight} calls in flight are"
+    return f"Stopping; the {calls} let finish. Press Ctrl-C again to cancel them."
