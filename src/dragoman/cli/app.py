@@ -47,7 +47,7 @@ COMMANDS = (
     Command("nodes", "nodes", "app", "Look at the fleet; drain, resume and shut down nodes."),
     Command("sessions", "sessions", "app", "List, show and end sessions."),
     Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
-    Command("dataset", "dataset", "app", "Import, list, show and export datasets."),
+    Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
     Command("experiment", "experiment", "app", "Run experiments, and look after those there are."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Make, list and revoke API keys."),

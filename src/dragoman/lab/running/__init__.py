@@ -2,6 +2,7 @@
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import (
+    ContentId,
     EvaluatorSpec,
     ExperimentId,
     ItemId,
@@ -13,7 +14,7 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin
+from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -34,10 +35,13 @@ __all__ = [
     "Aggregates",
     "Away",
     "Bin",
+    "Cause",
+    "ContentId",
     "Dataset",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",
+    "Failures",
     "Function",
     "Interrupted",
     "Interrupts",
