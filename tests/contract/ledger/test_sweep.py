@@ -105,7 +105,7 @@ def test_a_slot_bound_while_the_sweep_gives_it_up_is_held_until_its_node_lets_go
     bench.advance(ACK_MS / 1000 + 1)
     bind = bench.ledger.bind(job_id, attempt.attempt_id, attempt.cell, node.node_id, total_ms=None)
     hands = RecordingHands()
-    sweeper = Sweeper(Overtaken(bench.ledger, [bind]), hands, TERMS, THERE)  # type: ignore[arg-type]
+    sweeper = Sweeper(Overtaken(bench.ledger, [bind]), hands, TERMS, THERE)
     bench(sweeper.sweep(CELLS, range(JOB_SHARDS)))
     assert bench.held(node) == 1, "the driver that bound it tells the node"
     assert bench.state(attempt) is AttemptState.CANCELLING

@@ -155,7 +155,9 @@ class Course:
             clock,
             look_seconds=self._look_seconds,
         )
-        self._reviving = Reviving(ledger, requirements, routes, pending_seconds, clock)
+        self._reviving = Reviving(
+            ledger, requirements, routes, pending_seconds, terms.ack_ms, clock
+        )
         self._ledger = ledger
         self._allocator = allocator
         self._settlement = settlement
@@ -290,7 +292,7 @@ class Course:
             return await self.is_looked_after(job)
         now = self._clock.monotonic()
         attempt = LiveAttempt(
-            attempt_id, granted, now + self._terms.ack_ms / 1000, now + self._look_seconds
+            attempt_id, granted, now, self._terms.ack_ms / 1000, now + self._look_seconds
         )
         job.attempt = attempt
         self.attempts[attempt_id] = job

@@ -144,7 +144,6 @@ class Dispatcher:
                 nodes,
                 peers,
                 instance_id,
-                clock,
                 fresh_ms=terms.ack_ms // 2,
             )
             if peers

@@ -113,7 +113,7 @@ class NodeEvents:
         if not isinstance(answer, Moved | Repeat):
             return
         # A heartbeat that lists the attempt may have come first: then the ack is a repeat.
-        at_ms = answer.at_ms if isinstance(answer, Moved) else self._clock.now_ms()
+        at_ms = answer.at_ms
         job = self._course.attempts.get(attempt_id)
         if job is None or job.attempt is None:
             if self._hosting is not None:
@@ -121,7 +121,7 @@ class NodeEvents:
             return
         if not job.attempt.accepted_ms:
             job.progressed(Progress.ACCEPTED)
-        job.attempt.accepted(at_ms, self._clock, self._terms.run_ms)
+        job.attempt.accepted(at_ms, self._clock.monotonic(), self._terms.run_ms)
         if to is AttemptState.RUNNING and not job.attempt.running_ms:
             job.attempt.running_ms = at_ms
             job.progressed(Progress.RUNNING)

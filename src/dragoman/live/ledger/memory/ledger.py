@@ -322,9 +322,11 @@ class MemoryLedger:
         job = self._job(job_id)
         return job.input if job else None
 
-    async def read_open(self, job_id: JobId) -> tuple[JobRecord, JobInput] | None:
+    async def read_open(self, job_id: JobId) -> a.OpenWork | None:
         job = self._job(job_id)
-        return (job.record(), job.input) if job and job.input is not None else None
+        if job is None or job.input is None:
+            return None
+        return a.OpenWork(job.record(), job.input, self._now())
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
