@@ -14,6 +14,21 @@ from dragoman.live.sessions.record import SessionRecord
 from dragoman.live.sessions.tools import Tools
 
 
+def is_behind(record: SessionRecord, has_upto: int) -> bool:
+    """Whether the client heard of an utterance that the record does not know.
+
+    The record's keeper went back to an earlier time, by a failover or with an old dump, and the
+    owner was gone before it could write the record again. What the record would ask for next, the
+    client no longer has: it goes on in a new session.
+    """
+    return has_upto > _most_ends(record)
+
+
+def _most_ends(record: SessionRecord) -> int:
+    """How many ends the utterances that the record knows can have had."""
+    return record.next_utterance_index * len(targets_of(record.init))
+
+
 def numbered_on(record: SessionRecord, has_upto: int) -> SessionRecord:
     """The record, with numbers that its client does not take for ones that it has had.
 
@@ -23,7 +38,18 @@ def numbered_on(record: SessionRecord, has_upto: int) -> SessionRecord:
     they get new numbers, and so the client hears some of them twice, and none never.
     """
     orders = {*targets_of(record.init), *(job.target for job in record.open_jobs)}
-    if has_upto < record.next_delivery_seq or len(orders) == 1:
+    if has_upto < record.next_delivery_seq:
+        return record
+    if has_upto == _most_ends(record):
+        # The client has heard all of them, and hears none again.
+        last = record.next_utterance_index - 1
+        return msgspec.structs.replace(
+            record,
+            next_delivery_seq=has_upto + 1,
+            open_jobs=(),
+            ended={**record.ended, **dict.fromkeys(targets_of(record.init), last)},
+        )
+    if len(orders) == 1:
         return record
     return msgspec.structs.replace(record, next_delivery_seq=has_upto + 1)
 

@@ -22,7 +22,7 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionOwner, SessionRecord, Taken
 from dragoman.live.sessions.renewal import Renewal
-from dragoman.live.sessions.revival import numbered_on, read_jobs
+from dragoman.live.sessions.revival import is_behind, numbered_on, read_jobs
 from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.table import SessionTable
 from dragoman.live.sessions.tools import Tools
@@ -212,9 +212,16 @@ class Sessions(SessionTable):
         alone = self._tools.peers is None
         return None if alone or session_id in self._to_forget else record
 
-    async def _take_up(self, taken: Taken, init: SessionInit, link: ClientLink) -> Session:
-        """Go on with a session that another instance held, or this one before it let go."""
+    async def _take_up(self, taken: Taken, init: SessionInit, link: ClientLink) -> Session | None:
+        """Go on with a session that another instance held, or this one before it let go.
+
+        None when its record is of a time before what the client has heard: nothing can go on there.
+        """
         peers, has_upto = self._tools.peers, init.last_delivery_seq
+        if is_behind(taken.record, has_upto):
+            log.warning("session_record_too_old", session_id=taken.record.session_id)
+            self._to_forget[taken.record.session_id] = taken.record.owner
+            return None
         record = numbered_on(taken.record, has_upto)
         if peers is not None and taken.before.instance_id != self._instance_id:
             peers.taken(record.session_id, taken.before, record.owner)
