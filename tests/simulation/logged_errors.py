@@ -8,6 +8,9 @@ from contextlib import contextmanager
 
 _FORMAT = logging.Formatter()
 
+_NO_FAULTS = frozenset({"instance_name_taken"})
+"""Errors of operating, which schedules make on purpose: a second process under the same name."""
+
 
 class _Kept(logging.Handler):
     """Keeps what is logged as an error, with its traceback."""
@@ -17,6 +20,8 @@ class _Kept(logging.Handler):
         self.errors: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
+        if record.getMessage() in _NO_FAULTS:
+            return
         fields = getattr(record, "fields", {})
         told = "".join(f" {name}={value}" for name, value in fields.items())
         trace = f"\n{_FORMAT.formatException(record.exc_info)}" if record.exc_info else ""

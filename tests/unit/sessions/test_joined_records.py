@@ -13,7 +13,7 @@ from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
 from dragoman.live.protocol import SessionInit
 from dragoman.live.sessions import Delivered, OpenJob, SessionOwner, SessionRecord
 from dragoman.live.sessions.hold import joined
-from dragoman.live.sessions.revival import numbered_on
+from dragoman.live.sessions.revival import is_behind, numbered_on
 
 START = SessionRecord(
     SessionId("s"),
@@ -159,3 +159,17 @@ def test_with_one_target_each_end_has_its_number_again() -> None:
     assert numbered_on(one, 11) == one
     with_another = msgspec.structs.replace(one, open_jobs=(job(3), job(4, "fr")))
     assert numbered_on(with_another, 11).next_delivery_seq == 12
+
+
+def test_a_client_that_heard_everything_the_record_knows_hears_nothing_again() -> None:
+    most = KNOWN.next_utterance_index * len(KNOWN.init.targets)
+    on = numbered_on(KNOWN, most)
+    assert (on.next_delivery_seq, on.open_jobs) == (most + 1, ())
+    assert set(on.ended.values()) == {KNOWN.next_utterance_index - 1}
+    assert not is_behind(KNOWN, most)
+
+
+def test_a_record_is_behind_a_client_that_heard_of_an_utterance_it_does_not_know() -> None:
+    most = KNOWN.next_utterance_index * len(KNOWN.init.targets)
+    assert is_behind(KNOWN, most + 1)
+    assert not is_behind(KNOWN, 0)
