@@ -22,7 +22,7 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionOwner, SessionRecord, Taken
 from dragoman.live.sessions.renewal import Renewal
-from dragoman.live.sessions.revival import is_behind, numbered_on, read_jobs
+from dragoman.live.sessions.revival import is_behind, read_jobs
 from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.table import SessionTable
 from dragoman.live.sessions.tools import Tools
@@ -218,11 +218,11 @@ class Sessions(SessionTable):
         None when its record is of a time before what the client has heard: nothing can go on there.
         """
         peers, has_upto = self._tools.peers, init.last_delivery_seq
-        if is_behind(taken.record, has_upto):
-            log.warning("session_record_too_old", session_id=taken.record.session_id)
-            self._to_forget[taken.record.session_id] = taken.record.owner
+        record = taken.record
+        if is_behind(record, has_upto):
+            log.warning("session_record_too_old", session_id=record.session_id)
+            self._to_forget[record.session_id] = record.owner
             return None
-        record = numbered_on(taken.record, has_upto)
         if peers is not None and taken.before.instance_id != self._instance_id:
             peers.taken(record.session_id, taken.before, record.owner)
         found = await read_jobs(record, has_upto, self._tools)
