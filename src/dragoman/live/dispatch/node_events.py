@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -45,9 +46,14 @@ from dragoman.live.protocol import (
     Outcome,
     RunningJob,
 )
+from dragoman.observability import yielding
 
 _REASON_MAX_CHARACTERS = 256
 """Of a node's reason for a missing model: it is kept as long as the job is."""
+
+
+UNKNOWN_AT_A_TIME = 500
+"""Of a node's unknown attempts, looked at for one heartbeat; it is told of each to cancel it."""
 
 
 def ending_of(result: JobResult) -> Ending:
@@ -161,15 +167,18 @@ class NodeEvents:
 
     async def lost(self, cell: int, running: Iterable[RunningJob]) -> None:
         """Attempts whose node no longer has them go elsewhere, now."""
-        for entry in running:
+        async for entry in yielding(running, self._clock):
             await self._settle_stored(cell, entry.attempt_id)
 
     async def unknown(
         self, cell: int, sender: Sender, running: Iterable[RunningJob]
     ) -> tuple[RunningJob, ...]:
-        """Attempts a node runs that its cell does not know; answers those it must cancel."""
+        """Attempts a node runs that its cell does not know; answers those it must cancel.
+
+        Of very many only some are looked at: a node lists the others again with its next heartbeat.
+        """
         unwanted = []
-        for entry in running:
+        async for entry in yielding(islice(running, UNKNOWN_AT_A_TIME), self._clock):
             job = await self._ledger.read(entry.job_id)
             current = job.current_attempt if job else None
             wanted = (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
@@ -11,6 +11,7 @@ from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, TenantId, new_job
 from dragoman.live.ledger import answers as a
 from dragoman.live.ledger.asks import Claim, Ending, Keep
 from dragoman.live.ledger.memory.due import DueQueue
+from dragoman.live.ledger.memory.recent import RecentJobs
 from dragoman.live.ledger.records import JobInput, JobRecord, JobSpec, PastAttempt, Times
 from dragoman.live.protocol import ErrorInfo, JobResult, JobState, Outcome
 
@@ -79,11 +80,12 @@ class Job(msgspec.Struct, kw_only=True, gc=False):
 class JobShard:
     """One of the shards that jobs are spread over."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, recent: dict[TenantId, RecentJobs]) -> None:
+        """recent knows the jobs of all shards."""
         self.number = number
         self.jobs: dict[JobId, Job] = {}
         self.bindings: dict[RequestKey, JobId] = {}
-        self.recent: dict[TenantId, dict[JobId, None]] = {}
+        self._recent = recent
         self._due = DueQueue[JobId](self._due_at)
 
     def claim(
@@ -111,7 +113,7 @@ class JobShard:
         )
         self.jobs[job.job_id] = job
         self.bindings[key] = job.job_id
-        self.recent.setdefault(spec.tenant, {})[job.job_id] = None
+        self._recent.setdefault(spec.tenant, RecentJobs()).add((now_ms, job.job_id))
         self._watch(job)
         return a.Claimed(job.job_id, now_ms)
 
@@ -241,10 +243,6 @@ class JobShard:
                 job.release_at_ms = min(job.release_at_ms, job.lease_until_ms)
                 self._release_if_time(job, now_ms)
 
-    def of_tenant(self, tenant: TenantId) -> Iterator[tuple[JobId, Job]]:
-        """The tenant's jobs, in no promised order."""
-        return ((job_id, self.jobs[job_id]) for job_id in self.recent.get(tenant, ()))
-
     def due(self, now_ms: int, limit: int) -> list[JobRecord]:
         found = []
         for job_id in self._due.due(now_ms, limit):
@@ -297,10 +295,10 @@ class JobShard:
     def _forget(self, job: Job) -> None:
         del self.jobs[job.job_id]
         self._due.forget(job.job_id)
-        tenant = self.recent[job.spec.tenant]
-        del tenant[job.job_id]
-        if not tenant:
-            del self.recent[job.spec.tenant]
+        recent = self._recent[job.spec.tenant]
+        recent.remove((job.created_at_ms, job.job_id))
+        if not recent:
+            del self._recent[job.spec.tenant]
 
 
 def _counted(attempts: list[PastAttempt]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import nlargest
+from itertools import islice
 from random import Random
 
 from dragoman.clock import Clock
@@ -31,6 +31,7 @@ from dragoman.live.ledger.asks import (
 from dragoman.live.ledger.memory.cell import Cell
 from dragoman.live.ledger.memory.directory import Directory
 from dragoman.live.ledger.memory.jobs import Job, JobShard
+from dragoman.live.ledger.memory.recent import RecentJobs
 from dragoman.live.ledger.memory.seats import Whereabouts
 from dragoman.live.ledger.records import (
     AttemptRecord,
@@ -57,7 +58,8 @@ class MemoryLedger:
         self._whereabouts = Whereabouts()
         self._retired_version = 0
         """No cell that was given up had a higher version; one made anew goes on from here."""
-        self._shards = [JobShard(number) for number in range(JOB_SHARDS)]
+        self._recent: dict[TenantId, RecentJobs] = {}
+        self._shards = [JobShard(number, self._recent) for number in range(JOB_SHARDS)]
         self._by_prefix = {f"j-{shard.number:02x}": shard for shard in self._shards}
         self._origin_ms = clock.now_ms() - int(clock.monotonic() * 1000)
 
@@ -331,16 +333,9 @@ class MemoryLedger:
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
     ) -> tuple[JobRecord, ...]:
-        found = nlargest(
-            limit,
-            (
-                (job.created_at_ms, job_id)
-                for shard in self._shards
-                for job_id, job in shard.of_tenant(tenant)
-                if before is None or (job.created_at_ms, job_id) < before
-            ),
-        )
-        return tuple(job.record() for _, job_id in found if (job := self._job(job_id)))
+        recent = self._recent.get(tenant)
+        newest = islice(recent.newest(before), limit) if recent is not None else ()
+        return tuple(job.record() for job_id in newest if (job := self._job(job_id)))
 
     async def due_jobs(self, shards: Sequence[int], limit: int) -> tuple[JobRecord, ...]:
         now_ms = self._now()
