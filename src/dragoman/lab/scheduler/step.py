@@ -15,11 +15,11 @@ from dragoman.lab.repository import (
     experiments,
     giving_up,
     leases,
+    read_now_ms,
     runs,
     showing,
     starting,
 )
-from dragoman.lab.repository.statements import read_now_ms
 from dragoman.lab.scheduler.modes import selection_of
 from dragoman.lab.states import WORKING, RunStatus
 from dragoman.store import Connection

@@ -14,6 +14,7 @@ from dragoman.ids import AttemptId, InstanceId
 from dragoman.live.dispatch.allocation import Allocated, Allocator, Inheriting
 from dragoman.live.dispatch.assignment import assignment
 from dragoman.live.dispatch.background import Background
+from dragoman.live.dispatch.budget import Budget
 from dragoman.live.dispatch.deadlines import Deadlines
 from dragoman.live.dispatch.explanations import Explanations
 from dragoman.live.dispatch.freed_slots import FreedSlots
@@ -80,6 +81,7 @@ class Course:
         pending_per_pair: int,
         instance_id: InstanceId,
         clock: Clock,
+        budget: Budget,
         peers: PeerPort | None = None,
     ) -> None:
         """peers reach other instances; None: this one is alone."""
@@ -110,6 +112,7 @@ class Course:
             instance_id=instance_id,
             clock=clock,
             peers=peers,
+            budget=budget,
         )
         self.jobs = self._under_way.jobs
         self.attempts = self._under_way.attempts
@@ -174,10 +177,7 @@ class Course:
 
     async def begin(self, job: LiveJob) -> errors.DragomanError | None:
         """Look for the job's slot; answers the refusal when there is none and it cannot wait."""
-        if job.job_id not in self.jobs:
-            self.tenants.entered(job.tenant, job.job_id)
-        self.jobs[job.job_id] = job
-        self.idle.clear()
+        self._under_way.enter(job)
         if self.reception.stand_behind(job):
             self._deadlines.arm(job)
             return None

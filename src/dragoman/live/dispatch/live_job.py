@@ -185,6 +185,11 @@ class LiveJob:
         self.look_at = inf
         """When somebody will look at it next, in case nothing happens before."""
 
+    @property
+    def kept_bytes(self) -> int:
+        """What the process keeps for the job; a session counts what it has said itself."""
+        return self.input.size_bytes if self.spec.session_id is None else 0
+
     def progressed(self, progress: Progress) -> None:
         """Tell whoever watches that the job took a step."""
         if self.trace is not None:

@@ -31,6 +31,7 @@ from dragoman.live.ledger.asks import (
 from dragoman.live.ledger.memory.cell import Cell
 from dragoman.live.ledger.memory.directory import Directory
 from dragoman.live.ledger.memory.jobs import Job, JobShard
+from dragoman.live.ledger.memory.kept import KeptResults
 from dragoman.live.ledger.memory.recent import RecentJobs
 from dragoman.live.ledger.memory.seats import Whereabouts
 from dragoman.live.ledger.records import (
@@ -59,13 +60,29 @@ class MemoryLedger:
         self._retired_version = 0
         """No cell that was given up had a higher version; one made anew goes on from here."""
         self._recent: dict[TenantId, RecentJobs] = {}
-        self._shards = [JobShard(number, self._recent) for number in range(JOB_SHARDS)]
+        self._kept = KeptResults()
+        self._shards = [JobShard(number, self._recent, self._kept) for number in range(JOB_SHARDS)]
         self._by_prefix = {f"j-{shard.number:02x}": shard for shard in self._shards}
         self._origin_ms = clock.now_ms() - int(clock.monotonic() * 1000)
 
     def _now(self) -> int:
         """Wall-clock time as it was at the start, moved on by a clock that never goes back."""
         return self._origin_ms + int(self._clock.monotonic() * 1000)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of jobs that have ended and that no session counts."""
+        return self._kept.size_bytes
+
+    def let_go(self, size_bytes: int) -> None:
+        """Drop results that were delivered, the oldest first, until so much is free."""
+        until_bytes = self._kept.size_bytes - size_bytes
+        for job_id in self._kept.delivered_first():
+            if self._kept.size_bytes <= until_bytes:
+                return
+            shard = self._shard(job_id)
+            assert shard is not None, "only jobs that are in a shard are kept"
+            shard.release_early(job_id, self._now())
 
     # --- the directory ---------------------------------------------------------------------------
 
