@@ -211,6 +211,24 @@ def test_a_session_moves_to_an_instance_with_the_wrong_time_and_back(ahead_secon
     play_skewed(story, ahead_seconds)
 
 
+@pytest.mark.parametrize("ahead_seconds", SKEWS)
+def test_an_offline_node_is_forgotten_in_its_time_whatever_the_wall_clocks_say(
+    ahead_seconds: float,
+) -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="a")
+        await world.until(lambda: world["b"].plane.registry.far.get(node.node_id) is not None)
+        await world.kill("a")
+        node.cut()
+        await world.until(lambda: not world.sees("b", "n"))
+        await world.pass_time(15)
+        assert await world.ledger.lookup(node.node_id) is not None, "its time is not over"
+        await world.pass_time(15)
+        assert await world.ledger.lookup(node.node_id) is None
+
+    play_skewed(story, ahead_seconds, scheduler__node_health__forget_offline_seconds=20)
+
+
 # --- on Redis -------------------------------------------------------------------------------------
 
 
