@@ -17,6 +17,7 @@ from tests.integration.lab_engine.targets import noted
 from tests.simulation.wrong_clocks import WrongClock
 
 from dragoman.clock import SystemClock
+from dragoman.lab.model import JsonValue
 from dragoman.lab.states import RunStatus
 from dragoman.store import open_store
 
@@ -33,7 +34,12 @@ def test_a_worker_with_the_wrong_time_keeps_what_it_works_on(
     async def story() -> None:
         wrong = WrongClock(SystemClock(), ahead_seconds)
         async with await open_store(database_url) as store:
-            turn = {"turn": 0, "calls": calls, "delay_ms": LONGER_THAN_A_LEASE_MS, "fate": "well"}
+            turn: dict[str, JsonValue] = {
+                "turn": 0,
+                "calls": calls,
+                "delay_ms": LONGER_THAN_A_LEASE_MS,
+                "fate": "well",
+            }
             version, _ = await add_items(store, [[{"key": f"k{n}", **turn}] for n in range(3)])
             async with (
                 laboratory(database_url, QUICK, works=False) as right,
@@ -52,7 +58,12 @@ def test_a_time_limit_does_not_follow_the_wall_clock_of_the_driver(
     async def story() -> None:
         clock = WrongClock(SystemClock())
         async with laboratory(database_url, clock=clock) as at:
-            turn = {"turn": 0, "calls": calls, "delay_ms": 500, "fate": "well"}
+            turn: dict[str, JsonValue] = {
+                "turn": 0,
+                "calls": calls,
+                "delay_ms": 500,
+                "fate": "well",
+            }
             version, _ = await add_items(at.store, [[{"key": f"k{n}", **turn}] for n in range(8)])
             spec = experiment(version, "answer", time_limit_seconds=20)
             _, started = await at.lab.experiments.submit(TENANT, spec)
