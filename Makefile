@@ -8,6 +8,10 @@ LEDGER_LIVES ?= 300
 CLUSTER_CHAOS_SECONDS ?= 300
 CLUSTER_CHAOS_RUNS ?= 1
 LAB_KILLS ?= 200
+# Other schedules on every run; a run is had again with the seed that it printed.
+ifndef CHAOS_SEED
+CHAOS_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
+endif
 UV := $(BIN)/uv
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
@@ -49,7 +53,9 @@ fuzz: setup ## Throw broken frames at the decoders and the endpoints (FUZZ_FRAME
 		tests/integration/gateway/test_same_on_both_transports.py \
 		tests/integration/gateway/test_endpoints_under_fuzz.py
 
-chaos: setup ## Break nodes, network, ledger and lab on schedules (CHAOS_SCHEDULES=10000)
+chaos: export DRAGOMAN_CHAOS_FIRST_SEED = $(CHAOS_SEED)
+chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCHEDULES=10000 CHAOS_SEED=...)
+	@echo "The first seed is $(CHAOS_SEED). The same schedules again: make chaos CHAOS_SEED=$(CHAOS_SEED)"
 	DRAGOMAN_CHAOS_SCHEDULES=$(CHAOS_SCHEDULES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/simulation/test_chaos.py tests/simulation/test_sessions_laws.py \
 		tests/simulation/test_cluster_chaos.py tests/simulation/test_cluster_sessions_laws.py
@@ -57,7 +63,7 @@ chaos: setup ## Break nodes, network, ledger and lab on schedules (CHAOS_SCHEDUL
 		tests/contract/ledger/test_laws.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/integration/lab_engine/test_crashes.py
-	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) \
+	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) DRAGOMAN_CLUSTER_CHAOS_SEED=$(CHAOS_SEED) \
 		DRAGOMAN_CLUSTER_CHAOS_RUNS=$(CLUSTER_CHAOS_RUNS) $(BIN)/pytest --timeout 0 \
 		tests/integration/cluster_chaos
 

@@ -10,6 +10,8 @@ from tests.servers.programs import free_port, require_program, wait_until
 
 _PORT_TRIES = 5
 
+_DUMP = "dump.rdb"
+
 
 class RedisProcess:
     """One redis-server on a free port of this machine, which keeps nothing on disk."""
@@ -77,6 +79,21 @@ class RedisProcess:
     def restart_empty(self) -> None:
         """Kill it and start it again on the same port, without its data."""
         self.kill()
+        # A server that followed another once has a dump of that time.
+        (self._directory / _DUMP).unlink(missing_ok=True)
+        self._start_again()
+
+    def dump(self) -> None:
+        """Write all data to disk, for `restart_from_dump`."""
+        self.command("SAVE")
+
+    def restart_from_dump(self) -> None:
+        """Kill it and start it again on the same port, with the data of the last dump."""
+        assert (self._directory / _DUMP).exists(), "there is no dump to start from"
+        self.kill()
+        self._start_again()
+
+    def _start_again(self) -> None:
         self._process = self._spawn()
         wait_until(self._answers, "redis-server to answer again")
 

@@ -34,8 +34,12 @@ SETTINGS = {
 }
 TROUBLED_SECONDS = 5.0
 HEALING_SECONDS = 120.0
-FORGOTTEN_SECONDS = 60
-"""After its time, a lease and the retention nothing of a job is kept."""
+FORGOTTEN_SECONDS = 130
+"""After its time, a lease and the retention nothing of a job is kept.
+
+A batch job whose asker got no answer goes on, and may wait a minute for a node whose service is
+marked unavailable.
+"""
 
 
 def run_schedule(seed: int) -> None:

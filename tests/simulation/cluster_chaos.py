@@ -19,7 +19,7 @@ from dragoman.live.protocol import JobClass, Outcome
 
 TROUBLED_SECONDS = 6.0
 HEALING_SECONDS = 150.0
-FORGOTTEN_SECONDS = 90
+FORGOTTEN_SECONDS = chaos.FORGOTTEN_SECONDS + 30
 KNOWN_SECONDS = 20.0
 """By then instances know every node, also after the server lost all it knew."""
 SLACK_SECONDS = 8.0

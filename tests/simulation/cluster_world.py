@@ -140,13 +140,13 @@ class ClusterWorld:
 
     # --- instances -------------------------------------------------------------------------------
 
-    async def begin(self, name: str) -> Instance:
-        """A new instance, or a new life of one that died."""
+    async def begin(self, name: str, clock: Clock | None = None) -> Instance:
+        """A new instance, or a new life of one that died; its machine's clock may be its own."""
         self._begun += 1
         instance = Instance(
             name,
             seed=self.seed + 1000 * self._begun,
-            clock=self.clock,
+            clock=clock or self.clock,
             settings=self.settings,
             server=self.server,
             delay=self.delay,

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Sequence
 
 import pytest
+from tests.chaos_seeds import ONLY, chaos_seeds
+from tests.simulation.logged_errors import none_logged
 
 AT_A_TIME = 10
 """How many schedules a test runs: few enough for the time a test may take on a busy machine."""
-
-ONLY = os.environ.get("DRAGOMAN_CHAOS_SEED")
 
 all_but_one = pytest.mark.skipif(ONLY is not None, reason="one schedule is replayed")
 one_again = pytest.mark.skipif(
@@ -20,9 +19,9 @@ one_again = pytest.mark.skipif(
 
 
 def shares(schedules: int) -> Sequence[range]:
-    """The seeds of so many schedules, or of as many as DRAGOMAN_CHAOS_SCHEDULES asks for."""
-    count = int(os.environ.get("DRAGOMAN_CHAOS_SCHEDULES", schedules))
-    return [range(first, min(first + AT_A_TIME, count)) for first in range(0, count, AT_A_TIME)]
+    """The seeds of so many schedules, or of those that the environment names."""
+    seeds = chaos_seeds(schedules)
+    return [seeds[start : start + AT_A_TIME] for start in range(0, len(seeds), AT_A_TIME)]
 
 
 def named(seeds: range) -> str:
@@ -30,10 +29,11 @@ def named(seeds: range) -> str:
 
 
 def run_all(run_schedule: Callable[[int], object], seeds: Sequence[int], test: str) -> None:
-    """Run schedules; one that fails tells how it is had again."""
+    """Run schedules; one that fails, or logs an error, tells how it is had again."""
     for seed in seeds:
         try:
-            run_schedule(seed)
+            with none_logged():
+                run_schedule(seed)
         except (Exception, asyncio.CancelledError) as error:
             error.add_note(
                 f"Schedule {seed} failed. Replay it: DRAGOMAN_CHAOS_SEED={seed} .venv/bin/pytest"

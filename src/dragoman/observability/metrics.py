@@ -69,6 +69,10 @@ class Metrics:
 
         # --- sessions and their audio
         self.sessions = make.gauge("scheduler_sessions", "Open sessions.")
+        self.buffered_bytes = make.gauge(
+            "scheduler_buffered_bytes",
+            "Bytes kept for clients and nodes: audio, inputs that wait, results.",
+        )
         self.web_task_finalized = make.counters(
             "scheduler_web_task_finalized_total", "Utterances cut, by what cut them.", "reason"
         )

@@ -44,7 +44,10 @@ class LimitSettings(Section):
         default=33554432, description="Most bytes waiting to be sent to one node."
     )
     buffered_bytes: Bytes = Field(
-        default=1073741824, description="Most bytes kept for all sockets of one instance together."
+        default=1073741824,
+        description=(
+            "Most bytes that one instance keeps for others: audio, inputs that wait, results."
+        ),
     )
     messages_per_second: Count = Field(
         default=500,

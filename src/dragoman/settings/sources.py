@@ -33,6 +33,7 @@ OTHER_VARIABLES: Mapping[str, str] = {
     "DRAGOMAN_FUZZ_FRAMES": "How many frames the fuzz tests send.",
     "DRAGOMAN_FUZZ_SEED": "Which frames they send.",
     "DRAGOMAN_CHAOS_SCHEDULES": "How many fault schedules the chaos tests try.",
+    "DRAGOMAN_CHAOS_FIRST_SEED": "The first of them; the others follow it.",
     "DRAGOMAN_CHAOS_SEED": "The one schedule they try.",
 }
 """Variables that begin like settings and are none."""

@@ -119,10 +119,24 @@ def test_a_job_gets_one_end_and_repeats_tell_it(bench: Bench) -> None:
     assert bench.end(attempt.job_id, None, failure()) == first
 
 
+def test_a_job_is_read_with_the_time_that_its_own_times_compare_with(bench: Bench) -> None:
+    job_id = bench.new_job()
+    for seconds in (0, 3):
+        bench.advance(seconds)
+        found = bench(bench.ledger.read_open(job_id))
+        assert found is not None
+        age_ms = found.at_ms - found.job.created_at_ms
+        assert seconds * 1000 <= age_ms <= seconds * 1000 + 2_000
+
+
 def test_the_input_is_dropped_when_the_job_ends(bench: Bench) -> None:
     job_id = bench.new_job()
     found = bench(bench.ledger.read_open(job_id))
-    assert found == (bench.job(job_id), bench(bench.ledger.read_input(job_id)))
+    assert found is not None
+    assert (found.job, found.input) == (
+        bench.job(job_id),
+        bench(bench.ledger.read_input(job_id)),
+    )
     bench.end(job_id, None, failure())
     assert bench(bench.ledger.read_input(job_id)) is None
     assert bench(bench.ledger.read_open(job_id)) is None

@@ -6,9 +6,9 @@ runs more lives than the default.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 
+from tests.chaos_seeds import ONLY, chaos_seeds
 from tests.contract.ledger.bench import Bench
 from tests.contract.ledger.schedule import Schedule
 
@@ -16,10 +16,7 @@ STEPS = 120
 
 
 def seeds(default: int) -> range:
-    alone = os.environ.get("DRAGOMAN_CHAOS_SEED")
-    if alone is not None:
-        return range(int(alone), int(alone) + 1)
-    return range(int(os.environ.get("DRAGOMAN_CHAOS_SCHEDULES", default)))
+    return range(int(ONLY), int(ONLY) + 1) if ONLY is not None else chaos_seeds(default)
 
 
 def test_no_interleaving_breaks_a_law(make_bench: Callable[..., Bench], lives: int) -> None:

@@ -79,7 +79,9 @@ def test_a_step_back_and_a_repeat_change_nothing(bench: Bench) -> None:
     before = bench.read(attempt)
     bench.advance(1)
     for state in (AttemptState.ACCEPTED, AttemptState.RUNNING):
-        assert bench.ack(attempt, state) == Repeat(attempt.job_id)
+        again = bench.ack(attempt, state)
+        assert isinstance(again, Repeat)
+        assert again.job_id == attempt.job_id
     assert bench.read(attempt) == before
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Coroutine
+from typing import Any
+
 import pytest
 from tests.contract.ledger.bench import (
     ACK_MS,
@@ -18,13 +21,14 @@ from tests.contract.ledger.bench import (
 )
 from tests.contract.ledger.hands import RecordingHands, ReportingHands
 
-from dragoman.ids import JOB_SHARDS
+from dragoman.ids import JOB_SHARDS, JobId
 from dragoman.live.ledger import (
     AttemptRecord,
     Bound,
     CancelWon,
     JobInput,
     JobRecord,
+    Ledger,
     NotBound,
     Sweeper,
     Terms,
@@ -50,6 +54,23 @@ def sweep(bench: Bench, hands: RecordingHands | None = None) -> RecordingHands:
     return hands
 
 
+class Overtaken:
+    """A ledger in which another process acts right after the sweep has read a job."""
+
+    def __init__(self, ledger: Ledger, meanwhile: list[Coroutine[Any, Any, object]]) -> None:
+        self._ledger = ledger
+        self._meanwhile = meanwhile
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ledger, name)
+
+    async def read(self, job_id: JobId) -> JobRecord | None:
+        record = await self._ledger.read(job_id)
+        while self._meanwhile:
+            await self._meanwhile.pop()
+        return record
+
+
 def test_nothing_due_is_nothing_done(bench: Bench) -> None:
     bench.dispatch(bench.join("n-1"))
     hands = sweep(bench)
@@ -73,6 +94,34 @@ def test_a_slot_reserved_and_never_bound_is_given_back(bench: Bench) -> None:
     assert hands.free_slots == 1
     assert bench.held(node) == 0
     assert bench.bind(attempt) == NotBound(ended=False), "a slow binder comes too late"
+
+
+def test_a_slot_bound_while_the_sweep_gives_it_up_is_held_until_its_node_lets_go(
+    bench: Bench,
+) -> None:
+    node = bench.join("n-1")
+    job_id = bench.new_job()
+    attempt = bench.reserve(bench.ask(job_id, node))
+    bench.advance(ACK_MS / 1000 + 1)
+    bind = bench.ledger.bind(job_id, attempt.attempt_id, attempt.cell, node.node_id, total_ms=None)
+    hands = RecordingHands()
+    sweeper = Sweeper(Overtaken(bench.ledger, [bind]), hands, TERMS, THERE)
+    bench(sweeper.sweep(CELLS, range(JOB_SHARDS)))
+    assert bench.held(node) == 1, "the driver that bound it tells the node"
+    assert bench.state(attempt) is AttemptState.CANCELLING
+    assert [won.job_id for won in hands.told] == [job_id]
+    assert [job.job_id for job, _ in hands.dispatched] == [job_id]
+    assert bench.job(job_id).current is None
+
+
+def test_a_slot_bound_and_lost_by_its_job_is_held_until_its_node_lets_go(bench: Bench) -> None:
+    node = bench.join("n-1")
+    attempt = bench.dispatch(node)
+    bench.retry(attempt)
+    bench.advance(ACK_MS / 1000 + 1)
+    hands = sweep(bench)
+    assert bench.held(node) == 1, "the driver that bound it may have told the node"
+    assert [won.job_id for won in hands.told] == [attempt.job_id]
 
 
 def test_an_attempt_that_was_not_acknowledged_fails_over(bench: Bench) -> None:

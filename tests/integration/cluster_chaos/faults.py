@@ -19,6 +19,7 @@ class Kind(StrEnum):
     PAUSE_NODES = "pause_nodes"
     PAUSE_REDIS = "pause_redis"
     EMPTY_REDIS = "empty_redis"
+    AGE_REDIS = "age_redis"
     FAIL_OVER_REDIS = "fail_over_redis"
     CUT_FROM_REDIS = "cut_from_redis"
     SLOW_TO_REDIS = "slow_to_redis"
@@ -42,7 +43,7 @@ AT_AN_INSTANCE = frozenset(
     }
 )
 AT_NODES = frozenset({Kind.KILL_NODES, Kind.PAUSE_NODES})
-LOSES_DATA = frozenset({Kind.EMPTY_REDIS, Kind.FAIL_OVER_REDIS})
+LOSES_DATA = frozenset({Kind.EMPTY_REDIS, Kind.AGE_REDIS, Kind.FAIL_OVER_REDIS})
 """After these the promises are weaker: Redis may have forgotten what it had confirmed."""
 
 _LASTS_SECONDS: dict[Kind, tuple[float, float]] = {
@@ -55,6 +56,8 @@ _LASTS_SECONDS: dict[Kind, tuple[float, float]] = {
     Kind.PAUSE_NODES: (1.0, 9.0),
     Kind.PAUSE_REDIS: (0.2, 5.0),
     Kind.EMPTY_REDIS: (0.0, 0.0),
+    # How old the dump is that it comes back with.
+    Kind.AGE_REDIS: (1.0, 15.0),
     Kind.FAIL_OVER_REDIS: (0.0, 0.5),
     Kind.CUT_FROM_REDIS: (0.0, 6.0),
     Kind.SLOW_TO_REDIS: (2.0, 6.0),

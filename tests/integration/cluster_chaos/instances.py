@@ -79,6 +79,16 @@ class RedisPair:
 
     def restart_empty(self) -> None:
         self.primary.restart_empty()
+        self._lead()
+
+    async def restart_from_dump(self, age_seconds: float) -> None:
+        """Kill the leader; it comes back as it was some seconds ago."""
+        await asyncio.to_thread(self.primary.dump)
+        await asyncio.sleep(age_seconds)
+        await asyncio.to_thread(self.primary.restart_from_dump)
+        await asyncio.to_thread(self._lead)
+
+    def _lead(self) -> None:
         # One that took over began as a follower, and would be one again.
         self.primary.command("REPLICAOF", "NO", "ONE")
 

@@ -88,8 +88,25 @@ def test_what_is_held_arrives_when_it_is_released() -> None:
 def test_a_redis_that_took_over_leads_on_when_it_comes_back_empty(tmp_path: Path) -> None:
     pair = RedisPair(tmp_path)
     try:
+        pair.primary.command("SET", "key", "from before")
         asyncio.run(pair.fail_over(unseen_seconds=0.0))
         pair.restart_empty()
+        assert pair.primary.command("DBSIZE") == "0", "also of the time when it followed another"
         assert pair.primary.command("SET", "key", "value") == "OK"
+    finally:
+        pair.stop()
+
+
+@pytest.mark.redis
+def test_a_redis_can_come_back_as_it_was_some_time_ago(tmp_path: Path) -> None:
+    pair = RedisPair(tmp_path)
+    try:
+        pair.primary.command("SET", "key", "old")
+        pair.primary.dump()
+        pair.primary.command("SET", "key", "new")
+        pair.primary.restart_from_dump()
+        assert pair.primary.command("GET", "key") == "old"
+        asyncio.run(pair.restart_from_dump(age_seconds=0.0))
+        assert pair.primary.command("SET", "key", "newer") == "OK"
     finally:
         pair.stop()

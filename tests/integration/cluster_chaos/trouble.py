@@ -107,5 +107,7 @@ class Trouble:
                 redis.primary.resume()
             case Kind.EMPTY_REDIS:
                 await asyncio.to_thread(redis.restart_empty)
+            case Kind.AGE_REDIS:
+                await redis.restart_from_dump(age_seconds=seconds)
             case Kind.FAIL_OVER_REDIS:
                 await redis.fail_over(unseen_seconds=seconds)

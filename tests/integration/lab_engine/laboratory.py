@@ -103,7 +103,8 @@ async def laboratory(
     metrics = Metrics()
     async with await open_store(url) as store:
         options.setdefault("context", Context())
-        lab = Lab(store, settings, SystemClock(), Randomness(), metrics, **options)
+        clock = options.pop("clock", None) or SystemClock()
+        lab = Lab(store, settings, clock, Randomness(), metrics, **options)
         async with lab:
             yield Laboratory(store, lab, metrics)
 

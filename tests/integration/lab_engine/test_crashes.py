@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import ExitStack
 from pathlib import Path
 from random import Random
@@ -11,6 +10,7 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.chaos_seeds import chaos_seeds
 from tests.integration.lab_engine.conftest import KINDS
 from tests.integration.lab_engine.laboratory import (
     QUICK,
@@ -30,8 +30,8 @@ from dragoman.lab.repository.tables import item_run_log
 from dragoman.lab.states import ENDED
 from dragoman.store import Connection, Store, open_store, upgrade
 
-SCHEDULES = int(os.environ.get("DRAGOMAN_CHAOS_SCHEDULES", "20"))
 SEED = 20_260_401
+SEEDS = chaos_seeds(20, first=SEED)
 ITEMS = 24
 FATES = ("well", "well", "well", "target_fails", "evaluator_fails")
 
@@ -104,7 +104,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 @pytest.mark.parametrize(
     ("database_url", "seed"),
-    [(KINDS[number % len(KINDS)], SEED + number) for number in range(SCHEDULES)],
+    [(KINDS[number % len(KINDS)], seed) for number, seed in enumerate(SEEDS)],
     indirect=["database_url"],
 )
 def test_a_kill_at_a_random_moment_changes_nothing_that_users_see(

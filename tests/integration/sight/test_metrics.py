@@ -57,6 +57,7 @@ PROMISED = [
     "scheduler_slots",
     "scheduler_nodes",
     "scheduler_sessions",
+    "scheduler_buffered_bytes",
     "scheduler_pending_jobs",
     "scheduler_results_dropped_total",
     "scheduler_inbox_pending",
@@ -117,6 +118,7 @@ def test_a_job_moves_what_tells_of_jobs(server: ServerProcess, caller: Caller, p
         answer = caller.begin_to_ask(pair, wait_ms=30_000)
         job = node.take()
         moves.expect("scheduler_slots", state="used")
+        moves.expect("scheduler_buffered_bytes")
         node.succeed(job)
         assert answer.result().json()["outcome"] == "success"
         node.succeed(job)

@@ -42,6 +42,7 @@ GAUGES = [
     "scheduler_service_catalog_fail_count",
     "scheduler_service_catalog_last_success_age_seconds",
     "scheduler_sessions",
+    "scheduler_buffered_bytes",
     "scheduler_pending_jobs",
     "scheduler_inbox_pending",
     "scheduler_cluster_peers",

@@ -13,7 +13,7 @@ from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
 from dragoman.live.protocol import SessionInit
 from dragoman.live.sessions import Delivered, OpenJob, SessionOwner, SessionRecord
 from dragoman.live.sessions.hold import joined
-from dragoman.live.sessions.revival import numbered_on
+from dragoman.live.sessions.revival import is_behind
 
 START = SessionRecord(
     SessionId("s"),
@@ -142,20 +142,21 @@ def test_whatever_was_stored_unheard_stays(steps: list[str], heard: int) -> None
     assert joined(told(steps[:heard]), told(stored)) == told(stored)
 
 
-# --- numbers that the client has had ------------------------------------------------------------
+# --- clients that have heard more ----------------------------------------------------------------
+
+ONE = msgspec.structs.replace(KNOWN, init=SessionInit(src_lang="en", tgt_lang="es"))
 
 
 @pytest.mark.parametrize("has_upto", [0, 7, 8])
-def test_numbers_go_on_after_what_the_record_knows(has_upto: int) -> None:
-    assert numbered_on(KNOWN, has_upto) == KNOWN
+def test_a_record_that_knows_what_its_client_heard_is_gone_on_with(has_upto: int) -> None:
+    assert not is_behind(KNOWN, has_upto)
+    assert not is_behind(ONE, has_upto)
 
 
-def test_a_client_that_heard_more_hears_of_several_targets_under_new_numbers() -> None:
-    assert numbered_on(KNOWN, 11).next_delivery_seq == 12
+def test_with_several_targets_a_client_that_heard_more_goes_on_in_a_new_session() -> None:
+    assert is_behind(KNOWN, 9)
+    assert is_behind(msgspec.structs.replace(ONE, open_jobs=(job(3), job(4, "fr"))), 9)
 
 
 def test_with_one_target_each_end_has_its_number_again() -> None:
-    one = msgspec.structs.replace(KNOWN, init=SessionInit(src_lang="en", tgt_lang="es"))
-    assert numbered_on(one, 11) == one
-    with_another = msgspec.structs.replace(one, open_jobs=(job(3), job(4, "fr")))
-    assert numbered_on(with_another, 11).next_delivery_seq == 12
+    assert not is_behind(ONE, 9)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.live.dispatch import Budget
 from dragoman.live.protocol import BackpressureAction
 from dragoman.live.sessions.pressure import Pressure
-from dragoman.live.sessions.rules import Budget
 
 SLOW_DOWN, PAUSE, RESUME = (
     BackpressureAction.SLOW_DOWN,

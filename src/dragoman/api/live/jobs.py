@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -18,7 +19,7 @@ from dragoman.errors import DependencyDown, DragomanError, InternalError, NotFou
 from dragoman.ids import JobId, TenantId
 from dragoman.live.dispatch import FORGOTTEN, as_error
 from dragoman.live.gateway import LivePlane
-from dragoman.live.ledger import JobRecord
+from dragoman.live.ledger import JobRecord, Ledger
 from dragoman.live.protocol import (
     ExplainView,
     JobClass,
@@ -33,6 +34,8 @@ Client = Annotated[Principal, Depends(require(Permission.JOBS))]
 AudioQuery = Annotated[
     ResultAudio, Query(description="omit leaves the sound of results out of the answer.")
 ]
+
+_VIEWED_TOGETHER = 32
 
 _JOB = shown_as("Job", JobView)
 _INPUT = {"anyOf": [{"required": ["text"]}, {"required": ["audio"]}]}
@@ -86,9 +89,7 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         more = len(records) > page.limit
         return answer(
             ListPage(
-                await asyncio.gather(
-                    *(view_job(plane.ledger, record, result_audio) for record in shown)
-                ),
+                await _views(plane.ledger, shown, result_audio),
                 encode_cursor((shown[-1].created_at_ms, shown[-1].job_id)) if more else None,
             )
         )
@@ -200,6 +201,15 @@ class JobDesk:
         if tenant_id is not None and may_see(client, tenant_id):
             return TenantId(tenant_id)
         return effective_tenant(client, tenant_id)
+
+
+async def _views(ledger: Ledger, records: Sequence[JobRecord], audio: ResultAudio) -> list[JobView]:
+    """Jobs with their attempts, few at a time, so that a long page lets other requests through."""
+    views: list[JobView] = []
+    for start in range(0, len(records), _VIEWED_TOGETHER):
+        some = records[start : start + _VIEWED_TOGETHER]
+        views += await asyncio.gather(*(view_job(ledger, record, audio) for record in some))
+    return views
 
 
 def _was_refused(record: JobRecord) -> bool:

@@ -103,7 +103,7 @@ def _overview(connection: Connection, experiment: Experiment, now_ms: int) -> Ov
     progress = min(1.0, done / expected) if expected else float(run.start_done)
     eta_seconds = None
     if run.status in WORKING and run.started_at_ms is not None and progress > 0:
-        eta_seconds = (now_ms - run.started_at_ms) / 1000 * (1 - progress) / progress
+        eta_seconds = max(0, now_ms - run.started_at_ms) / 1000 * (1 - progress) / progress
     return Overview(experiment, stats, items, progress, eta_seconds)
 
 

@@ -37,7 +37,7 @@ from dragoman.lab.repository.records import (
 )
 from dragoman.lab.repository.reusing import Leftovers
 from dragoman.lab.repository.starting import Selection
-from dragoman.lab.repository.statements import storable
+from dragoman.lab.repository.statements import read_now_ms, storable
 
 __all__ = [
     "Entry",
@@ -65,6 +65,7 @@ __all__ = [
     "journal",
     "leases",
     "ordering",
+    "read_now_ms",
     "removing",
     "results",
     "reusing",

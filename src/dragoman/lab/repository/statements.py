@@ -34,6 +34,11 @@ def _now_on_postgresql(element: now_ms, compiler: SQLCompiler, **options: Any) -
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
 
 
+def read_now_ms(connection: Connection) -> int:
+    """The database's own time: what processes on several machines measure a run by."""
+    return int(connection.execute(sa.select(now_ms())).scalar_one())
+
+
 class _each_of(sa.sql.functions.FunctionElement[str]):  # noqa: N801
     """The elements of a JSON list of texts, as rows."""
 

@@ -196,7 +196,6 @@ class Driver:
             experiment,
             concurrency=min(asked, self._settings.max_item_concurrency),
             lease_ms=self._lease_ms,
-            at_ms=self._clock.now_ms(),
             look_around=look_around,
         )
 

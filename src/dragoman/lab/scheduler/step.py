@@ -15,6 +15,7 @@ from dragoman.lab.repository import (
     experiments,
     giving_up,
     leases,
+    read_now_ms,
     runs,
     showing,
     starting,
@@ -37,7 +38,6 @@ class Plan(msgspec.Struct, frozen=True):
     experiment: Experiment
     concurrency: int
     lease_ms: int
-    at_ms: int
     look_around: bool
     """Also do what is not worth doing every time: renew the lease, look for lost workers."""
     handed_out: list[ItemId] = []
@@ -69,7 +69,8 @@ def refill(connection: Connection, plan: Plan) -> list[ItemId]:
 def take_step(connection: Connection, plan: Plan) -> Step:
     """Start, archive and end, as far as the run is ready for each."""
     leases.require(connection, plan.held)
-    run, experiment = _as_of_now(connection, plan)
+    at_ms = read_now_ms(connection)
+    run, experiment = _as_of_now(connection, plan, at_ms)
     taken_back = TakenBack((), ())
     started = True
     terminated: list[ItemId] = []
@@ -89,13 +90,13 @@ def take_step(connection: Connection, plan: Plan) -> Step:
     more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
     ended = None
     if not more:
-        ended = ending.end(connection, run.run_id, plan.at_ms)
+        ended = ending.end(connection, run.run_id, at_ms)
         if ended is not None:
             leases.forget(connection, plan.held)
     return Step(run, experiment, archived, len(terminated), taken_back, ended, more)
 
 
-def _as_of_now(connection: Connection, plan: Plan) -> tuple[Run, Experiment]:
+def _as_of_now(connection: Connection, plan: Plan, at_ms: int) -> tuple[Run, Experiment]:
     """The run and its experiment as they are by now: killed, out of time, changed."""
     run = runs.find_run(connection, plan.run.run_id)
     assert run is not None, "a run that is driven is never deleted"
@@ -104,11 +105,11 @@ def _as_of_now(connection: Connection, plan: Plan) -> tuple[Run, Experiment]:
         leases.renew(connection, plan.held, plan.lease_ms)
         experiment = experiments.find_experiment(connection, run.experiment_id) or experiment
     if run.status is RunStatus.PENDING:
-        runs.change_status(connection, run, RunStatus.PROCESSING, at_ms=plan.at_ms)
-    elif run.status in WORKING and _out_of_time(run, experiment, plan.at_ms):
+        runs.change_status(connection, run, RunStatus.PROCESSING, at_ms=at_ms)
+    elif run.status in WORKING and _out_of_time(run, experiment, at_ms):
         limit = experiment.spec.time_limit_seconds
         reason = f"The run took longer than its time limit of {limit:g} seconds."
-        runs.change_status(connection, run, RunStatus.TERMINATING, at_ms=plan.at_ms, reason=reason)
+        runs.change_status(connection, run, RunStatus.TERMINATING, at_ms=at_ms, reason=reason)
     else:
         return run, experiment
     changed = runs.find_run(connection, run.run_id)

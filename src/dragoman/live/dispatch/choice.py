@@ -60,6 +60,7 @@ class Decision:
         "headroom",
         "looked_at",
         "own",
+        "reasons_found",
         "requirement",
         "snapshot",
         "spared",
@@ -89,6 +90,8 @@ class Decision:
         """There were such nodes."""
         self.whole = False
         """The job was refused: every cell counts, not only those looked at."""
+        self.reasons_found: dict[ExclusionReason, tuple[int, list[NodeId]]] | None = None
+        """Why nodes were left out, once that was asked."""
 
     def knows(self, granted: Granted) -> bool:
         """Whether the seat that was granted is the node's that was chosen."""
@@ -97,7 +100,12 @@ class Decision:
         return facts is not None and facts.node_id == granted.node_id
 
     def reasons(self) -> dict[ExclusionReason, tuple[int, list[NodeId]]]:
-        """Each node left out, under the first reason that holds."""
+        """Each node left out, under the first reason that holds; asked when all is decided."""
+        if self.reasons_found is None:
+            self.reasons_found = {} if self.left_nobody_out else self._find_reasons()
+        return self.reasons_found
+
+    def _find_reasons(self) -> dict[ExclusionReason, tuple[int, list[NodeId]]]:
         found: dict[ExclusionReason, tuple[int, list[NodeId]]] = {}
         for view, reason, mask in self.left_out():
             count, nodes = found.get(reason, (0, []))

@@ -14,6 +14,7 @@ from dragoman.ids import AttemptId, InstanceId
 from dragoman.live.dispatch.allocation import Allocated, Allocator, Inheriting
 from dragoman.live.dispatch.assignment import assignment
 from dragoman.live.dispatch.background import Background
+from dragoman.live.dispatch.budget import Budget
 from dragoman.live.dispatch.deadlines import Deadlines
 from dragoman.live.dispatch.explanations import Explanations
 from dragoman.live.dispatch.freed_slots import FreedSlots
@@ -80,6 +81,7 @@ class Course:
         pending_per_pair: int,
         instance_id: InstanceId,
         clock: Clock,
+        budget: Budget,
         peers: PeerPort | None = None,
     ) -> None:
         """peers reach other instances; None: this one is alone."""
@@ -110,6 +112,7 @@ class Course:
             instance_id=instance_id,
             clock=clock,
             peers=peers,
+            budget=budget,
         )
         self.jobs = self._under_way.jobs
         self.attempts = self._under_way.attempts
@@ -155,7 +158,9 @@ class Course:
             clock,
             look_seconds=self._look_seconds,
         )
-        self._reviving = Reviving(ledger, requirements, routes, pending_seconds, clock)
+        self._reviving = Reviving(
+            ledger, requirements, routes, pending_seconds, terms.ack_ms, clock
+        )
         self._ledger = ledger
         self._allocator = allocator
         self._settlement = settlement
@@ -172,10 +177,7 @@ class Course:
 
     async def begin(self, job: LiveJob) -> errors.DragomanError | None:
         """Look for the job's slot; answers the refusal when there is none and it cannot wait."""
-        if job.job_id not in self.jobs:
-            self.tenants.entered(job.tenant, job.job_id)
-        self.jobs[job.job_id] = job
-        self.idle.clear()
+        self._under_way.enter(job)
         if self.reception.stand_behind(job):
             self._deadlines.arm(job)
             return None
@@ -290,7 +292,7 @@ class Course:
             return await self.is_looked_after(job)
         now = self._clock.monotonic()
         attempt = LiveAttempt(
-            attempt_id, granted, now + self._terms.ack_ms / 1000, now + self._look_seconds
+            attempt_id, granted, now, self._terms.ack_ms / 1000, now + self._look_seconds
         )
         job.attempt = attempt
         self.attempts[attempt_id] = job

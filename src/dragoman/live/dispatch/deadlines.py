@@ -155,7 +155,7 @@ class Deadlines:
             return
         if known.times.accepted_ms:
             # A heartbeat that lists the attempt is as good as an acknowledgement.
-            attempt.accepted(known.times.accepted_ms, self._clock, self._run_ms)
+            attempt.accepted(known.times.accepted_ms, self._clock.monotonic(), self._run_ms)
         now = self._clock.monotonic()
         if now < attempt.deadline:
             attempt.look_at = now + self._look_seconds

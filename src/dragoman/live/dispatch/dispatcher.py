@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import Callable, Collection, Coroutine
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -14,6 +15,7 @@ from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, TenantId
 from dragoman.live.dispatch.allocation import Allocator, Selection
+from dragoman.live.dispatch.budget import Budget
 from dragoman.live.dispatch.cancelling import Cancelling
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.explanations import Explanations
@@ -53,6 +55,8 @@ from dragoman.live.ledger import (
 from dragoman.live.protocol import AttemptState, ExplainView, Outcome
 from dragoman.live.snapshot import Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
+
+_NO_ROOM_RETRY_MS = 1_000
 
 
 class Submitted(msgspec.Struct, frozen=True):
@@ -96,12 +100,14 @@ class Dispatcher:
         share: Callable[[], Share] = Share,
         cold: Callable[[], Collection[int]] | None = None,
         tenant_jobs: TenantCounts[JobId] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         """peers reach other instances; share is what this one of them sweeps.
 
         cold names the cells that are known to have lost their memory. tenant_jobs counts jobs
-        over all instances.
+        over all instances. budget counts what is kept; None: there is no limit.
         """
+        self._budget = budget or Budget(sys.maxsize)
         self._ledger = ledger
         self._terms = terms
         self._instance_id = instance_id
@@ -135,6 +141,7 @@ class Dispatcher:
             pending_per_pair=limits.pending_per_pair,
             instance_id=instance_id,
             clock=clock,
+            budget=self._budget,
             peers=peers,
         )
         self.hosting = (
@@ -144,7 +151,6 @@ class Dispatcher:
                 nodes,
                 peers,
                 instance_id,
-                clock,
                 fresh_ms=terms.ack_ms // 2,
             )
             if peers
@@ -196,6 +202,7 @@ class Dispatcher:
                 self._attach(answer.job, order)
                 return Submitted(answer.job.job_id, created=False)
             case Claimed():
+                await self._check_room(answer.job_id, order)
                 if self._course.tenants.limited:
                     await self._check_tenant(answer.job_id, spec.tenant)
                 self.tally.created += 1
@@ -350,15 +357,31 @@ class Dispatcher:
 
     # --- inside ----------------------------------------------------------------------------------
 
+    async def _check_room(self, job_id: JobId, order: JobOrder) -> None:
+        """Refuse what cannot be kept until a node has it; sessions see to theirs themselves."""
+        if order.spec.session_id is None and not self._budget.has_room(order.input.size_bytes):
+            await self._refuse_claimed(
+                job_id,
+                errors.RateLimited(
+                    "This server keeps as many bytes for others as limits.buffered_bytes allows;"
+                    " send the job again later, or to another server.",
+                    retry_after_ms=_NO_ROOM_RETRY_MS,
+                ),
+            )
+
     async def _check_tenant(self, job_id: JobId, tenant: TenantId) -> None:
         """Refuse a tenant's job too many. Only a new one is: a repeated request finds its job."""
         error = await self._course.tenants.refusal(tenant, job_id)
         if error is not None:
-            with_job(error, job_id)
-            await self._settlement.end_without_attempt(
-                job_id, Ending(Outcome.FAILED, error=as_info(error))
-            )
-            raise error
+            await self._refuse_claimed(job_id, error)
+
+    async def _refuse_claimed(self, job_id: JobId, error: errors.DragomanError) -> NoReturn:
+        """End a job that was just claimed; it keeps its record, without its input."""
+        with_job(error, job_id)
+        await self._settlement.end_without_attempt(
+            job_id, Ending(Outcome.FAILED, error=as_info(error))
+        )
+        raise error
 
     async def _look_for_slot(self, job: LiveJob) -> None:
         try:

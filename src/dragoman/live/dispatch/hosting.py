@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterable
 
-from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId, NodeId
 from dragoman.live.dispatch.assignment import assignment_of
 from dragoman.live.dispatch.course import UNREACHABLE, Course
 from dragoman.live.dispatch.orders import Progress
 from dragoman.live.dispatch.ports import NodePort, PeerPort
-from dragoman.live.ledger import JobRecord, Ledger, Owner, Times
+from dragoman.live.ledger import JobRecord, Ledger, OpenWork, Owner, Times
 from dragoman.live.protocol import (
     AttemptState,
     JobAssign,
@@ -87,7 +86,6 @@ class Hosting:
         nodes: NodePort,
         peers: PeerPort,
         instance_id: InstanceId,
-        clock: Clock,
         *,
         fresh_ms: int,
     ) -> None:
@@ -98,7 +96,6 @@ class Hosting:
         self._course = course
         self._nodes = nodes
         self._peers = peers
-        self._clock = clock
         self._guests: OrderedDict[AttemptId, Guest] = OrderedDict()
 
     def guest(self, attempt_id: AttemptId) -> Guest | None:
@@ -121,17 +118,16 @@ class Hosting:
         attempt_id = running.attempt_id
         if attempt_id in self._guests:
             return
-        job = await self._ledger.read_open(running.job_id)
-        if job is None or job[0].current != attempt_id:
+        work = await self._ledger.read_open(running.job_id)
+        if work is None or work.job.current != attempt_id:
             return  # Its job has gone on without it.
-        record, job_input = job
-        if not self._is_fresh(record) and not await self._holds_slot(cell, attempt_id):
+        record = work.job
+        if not self._is_fresh(work) and not await self._holds_slot(cell, attempt_id):
             return  # It was given up before it was told.
         if attempt_id in self._guests:
             return  # It was told meanwhile.
-        left_ms = _left_ms(record, self._clock)
         message = assignment_of(
-            record.job_id, record.spec, job_input, attempt_id, left_ms, traceparent
+            record.job_id, record.spec, work.input, attempt_id, _left_ms(work), traceparent
         )
         if self._nodes.send(node_id, owner, message):
             self._remember(record, running, node_id, watched)
@@ -186,12 +182,12 @@ class Hosting:
         else:
             self._peers.progressed(guest.running, guest.listener, progress)
 
-    def _is_fresh(self, record: JobRecord) -> bool:
-        """Whether the attempt is too young for anybody to have given it up unheard."""
-        current = record.current_attempt
+    def _is_fresh(self, work: OpenWork) -> bool:
+        """Whether the attempt is too young for its driver or a sweep to have given it up."""
+        current = work.job.current_attempt
         if current is None:
             return False
-        return 0 <= self._clock.now_ms() - current.times.dispatched_ms < self._fresh_ms
+        return 0 <= work.at_ms - current.times.dispatched_ms < self._fresh_ms
 
     async def _holds_slot(self, cell: int, attempt_id: AttemptId) -> bool:
         attempt = await self._ledger.read_attempt(cell, attempt_id)
@@ -208,6 +204,6 @@ class Hosting:
             self._guests.popitem(last=False)
 
 
-def _left_ms(record: JobRecord, clock: Clock) -> int:
-    until_ms = record.total_until_ms
-    return max(0, until_ms - clock.now_ms()) if until_ms is not None else 0
+def _left_ms(work: OpenWork) -> int:
+    until_ms = work.job.total_until_ms
+    return max(0, until_ms - work.at_ms) if until_ms is not None else 0

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from math import inf
 
-from dragoman.clock import Clock
 from dragoman.errors import DragomanError
 from dragoman.ids import AttemptId, JobId, NodeId, TenantId
 from dragoman.live.dispatch.orders import OnEnd, OnPartial, OnProgress, Progress
@@ -35,6 +34,7 @@ class LiveAttempt:
         "attempt_id",
         "cell",
         "deadline",
+        "dispatched_at",
         "dispatched_ms",
         "look_at",
         "node_id",
@@ -46,7 +46,8 @@ class LiveAttempt:
         self,
         attempt_id: AttemptId,
         granted: Granted,
-        ack_deadline: float,
+        now: float,
+        ack_seconds: float,
         look_at: float = inf,
     ) -> None:
         self.attempt_id = attempt_id
@@ -54,19 +55,25 @@ class LiveAttempt:
         self.node_id = granted.node_id
         self.owner: Owner = granted.owner
         self.dispatched_ms = granted.at_ms
+        self.dispatched_at = now
+        """The same moment: times that the ledger tells are measured from here."""
         self.accepted_ms = 0
         self.running_ms = 0
-        self.deadline = ack_deadline
+        self.deadline = now + ack_seconds
         """For the acknowledgement, then for the run."""
         self.look_at = look_at
         """When the ledger is asked how it goes, should nobody tell before."""
 
-    def accepted(self, at_ms: int, clock: Clock, run_ms: int) -> None:
-        """The node has it: its run time counts from that moment."""
+    def accepted(self, at_ms: int, now: float, run_ms: int) -> None:
+        """The node has it since a time that the ledger tells: from then on its run time counts.
+
+        The ledger's time is compared with the ledger's alone. This machine's wall clock may be
+        set, and another machine's may be ahead.
+        """
         if not self.accepted_ms:
             self.accepted_ms = at_ms
-            left_ms = at_ms + run_ms - clock.now_ms()
-            self.deadline = clock.monotonic() + max(0, left_ms) / 1000
+            since = self.dispatched_at + (at_ms - self.dispatched_ms) / 1000
+            self.deadline = max(self.dispatched_at, min(since, now)) + run_ms / 1000
 
     def is_last_of(self, record: JobRecord) -> bool:
         """Whether the job made no attempt after this one."""
@@ -178,6 +185,11 @@ class LiveJob:
         self.trace: Trace | None = None
         self.look_at = inf
         """When somebody will look at it next, in case nothing happens before."""
+
+    @property
+    def kept_bytes(self) -> int:
+        """What the process keeps for the job; a session counts what it has said itself."""
+        return self.input.size_bytes if self.spec.session_id is None else 0
 
     def progressed(self, progress: Progress) -> None:
         """Tell whoever watches that the job took a step."""

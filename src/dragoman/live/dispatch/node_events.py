@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import islice
 
 import msgspec
 
@@ -45,9 +46,14 @@ from dragoman.live.protocol import (
     Outcome,
     RunningJob,
 )
+from dragoman.observability import yielding
 
 _REASON_MAX_CHARACTERS = 256
 """Of a node's reason for a missing model: it is kept as long as the job is."""
+
+
+UNKNOWN_AT_A_TIME = 500
+"""Of a node's unknown attempts, looked at for one heartbeat; it is told of each to cancel it."""
 
 
 def ending_of(result: JobResult) -> Ending:
@@ -113,7 +119,7 @@ class NodeEvents:
         if not isinstance(answer, Moved | Repeat):
             return
         # A heartbeat that lists the attempt may have come first: then the ack is a repeat.
-        at_ms = answer.at_ms if isinstance(answer, Moved) else self._clock.now_ms()
+        at_ms = answer.at_ms
         job = self._course.attempts.get(attempt_id)
         if job is None or job.attempt is None:
             if self._hosting is not None:
@@ -121,7 +127,7 @@ class NodeEvents:
             return
         if not job.attempt.accepted_ms:
             job.progressed(Progress.ACCEPTED)
-        job.attempt.accepted(at_ms, self._clock, self._terms.run_ms)
+        job.attempt.accepted(at_ms, self._clock.monotonic(), self._terms.run_ms)
         if to is AttemptState.RUNNING and not job.attempt.running_ms:
             job.attempt.running_ms = at_ms
             job.progressed(Progress.RUNNING)
@@ -161,15 +167,18 @@ class NodeEvents:
 
     async def lost(self, cell: int, running: Iterable[RunningJob]) -> None:
         """Attempts whose node no longer has them go elsewhere, now."""
-        for entry in running:
+        async for entry in yielding(running, self._clock):
             await self._settle_stored(cell, entry.attempt_id)
 
     async def unknown(
         self, cell: int, sender: Sender, running: Iterable[RunningJob]
     ) -> tuple[RunningJob, ...]:
-        """Attempts a node runs that its cell does not know; answers those it must cancel."""
+        """Attempts a node runs that its cell does not know; answers those it must cancel.
+
+        Of very many only some are looked at: a node lists the others again with its next heartbeat.
+        """
         unwanted = []
-        for entry in running:
+        async for entry in yielding(islice(running, UNKNOWN_AT_A_TIME), self._clock):
             job = await self._ledger.read(entry.job_id)
             current = job.current_attempt if job else None
             wanted = (

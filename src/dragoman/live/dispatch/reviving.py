@@ -19,12 +19,15 @@ class Reviving:
         requirements: Requirements,
         routes: Routes,
         pending_seconds: float,
+        claim_ms: int,
         clock: Clock,
     ) -> None:
+        """claim_ms: for how long drivers claim their jobs."""
         self._ledger = ledger
         self._requirements = requirements
         self._routes = routes
         self._pending_seconds = pending_seconds
+        self._claim_ms = claim_ms
         self._clock = clock
 
     async def revive(self, record: JobRecord, job_input: JobInput | None) -> LiveJob | None:
@@ -43,15 +46,20 @@ class Reviving:
             self._clock.monotonic(),
         )
         if record.total_until_ms is not None:
-            job.deadline = self._when(record.total_until_ms)
+            job.deadline = self._when(record.total_until_ms, record)
         since_ms = _waits_since_ms(record)
         if since_ms is not None and not waits_forever(spec):
-            job.pending_until = self._when(since_ms) + self._pending_seconds
+            since = min(self._clock.monotonic(), self._when(since_ms, record))
+            job.pending_until = since + self._pending_seconds
         return job
 
-    def _when(self, at_ms: int) -> float:
-        """A moment of the ledger's time, in monotonic seconds."""
-        return self._clock.monotonic() + (at_ms - self._clock.now_ms()) / 1000
+    def _when(self, at_ms: int, record: JobRecord) -> float:
+        """A moment of the ledger's time, in monotonic seconds.
+
+        A job is revived right after it was claimed, and its claim tells the ledger's time of then.
+        """
+        claimed_ms = record.claim_until_ms - self._claim_ms
+        return self._clock.monotonic() + (at_ms - claimed_ms) / 1000
 
 
 def _waits_since_ms(record: JobRecord) -> int | None:

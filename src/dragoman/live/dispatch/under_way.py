@@ -6,6 +6,7 @@ import asyncio
 
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId, JobId
+from dragoman.live.dispatch.budget import Budget
 from dragoman.live.dispatch.forgotten import forgotten
 from dragoman.live.dispatch.inheritance import Inheritances
 from dragoman.live.dispatch.live_job import LiveJob
@@ -32,6 +33,7 @@ class UnderWay:
         instance_id: InstanceId,
         clock: Clock,
         peers: PeerPort | None,
+        budget: Budget,
     ) -> None:
         self.jobs: dict[JobId, LiveJob] = {}
         self.attempts: dict[AttemptId, LiveJob] = {}
@@ -46,6 +48,15 @@ class UnderWay:
         self._instance_id = instance_id
         self._clock = clock
         self._peers = peers
+        self._budget = budget
+
+    def enter(self, job: LiveJob) -> None:
+        """This instance drives the job from now on."""
+        if job.job_id not in self.jobs:
+            self._tenants.entered(job.tenant, job.job_id)
+            self._budget.change(job.kept_bytes)
+        self.jobs[job.job_id] = job
+        self.idle.clear()
 
     def ended(self, record: JobRecord) -> None:
         """The job has its end: everybody who waits for it is told, once."""
@@ -57,6 +68,7 @@ class UnderWay:
                 self._peers.ended(record.job_id, record.claimed_by)
             return
         self._tenants.ended(job.tenant, job.job_id)
+        self._budget.change(-job.kept_bytes)
         self._forget(job)
         self._inheritances.renounce(job)
         self._sightings.ended(job, record)
@@ -81,6 +93,7 @@ class UnderWay:
         """Drive the job no more. Its claim runs out, and a sweep takes it up or ends it."""
         if self.jobs.pop(job.job_id, None) is not None:
             self._tenants.abandoned(job.tenant, job.job_id)
+            self._budget.change(-job.kept_bytes)
             if job.trace is not None:
                 job.trace.end("ABANDONED")
         self._forget(job)

@@ -415,5 +415,11 @@ class Registry:
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        error = None if task.cancelled() else task.exception()
+        if isinstance(error, errors.DependencyDown):
+            # What it left undone, the sweep does when the ledger answers.
+            log.warning_limited(
+                "fleet_interrupted", key="ledger", every_seconds=10, error=error.message
+            )
+        elif error is not None:
             log.error("fleet_task_failed", error=repr(error))

@@ -10,7 +10,7 @@ from dragoman.auth import Authenticator, Permission
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, SessionId
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
-from dragoman.live.dispatch import Dispatcher, Share
+from dragoman.live.dispatch import Budget, Dispatcher, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.cluster import (
@@ -35,7 +35,6 @@ from dragoman.live.protocol import (
     NodeToScheduler,
 )
 from dragoman.live.sessions import (
-    Budget,
     MemoryRecords,
     SessionRecords,
     Sessions,
@@ -128,6 +127,8 @@ class LivePlane:
             limit = settings.limits.max_inflight_per_tenant
             tenant_jobs = TenantLeases(Limited.IN_FLIGHT, cluster, limit)
         self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
+        budget = _budget(settings.limits.buffered_bytes, ledger)
+        metrics.buffered_bytes.set_function(lambda: budget.used)
         self.dispatcher = Dispatcher(
             ledger=ledger,
             snapshots=self.snapshots,
@@ -146,6 +147,7 @@ class LivePlane:
             share=roster.share if roster is not None else Share,
             cold=self._cold_cells if cluster is not None else None,
             tenant_jobs=tenant_jobs,
+            budget=budget,
         )
         self.registry.attach(self.dispatcher.events)
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
@@ -167,7 +169,7 @@ class LivePlane:
                 ledger=ledger,
                 records=records or MemoryRecords(settings.limits.session_queue),
                 rules=rules.session_rules(settings),
-                budget=Budget(settings.limits.buffered_bytes),
+                budget=budget,
                 metrics=metrics,
                 watch=watch,
                 clock=clock,
@@ -301,3 +303,10 @@ class LivePlane:
             nodes=len(self.registry),
             sessions=len(self.sessions),
         )
+
+
+def _budget(limit_bytes: int, ledger: Ledger) -> Budget:
+    """What the process may keep for others; a ledger in its memory keeps a part of it."""
+    if not isinstance(ledger, MemoryLedger):
+        return Budget(limit_bytes)
+    return Budget(limit_bytes, beside=lambda: ledger.kept_bytes, let_go=ledger.let_go)

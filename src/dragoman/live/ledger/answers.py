@@ -176,6 +176,7 @@ class Repeat(msgspec.Struct, frozen=True):
     """The step was made before; nothing changed."""
 
     job_id: JobId
+    at_ms: int
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -281,6 +282,15 @@ class Taken(msgspec.Struct, frozen=True):
 
     job: JobRecord
     input: JobInput
+
+
+class OpenWork(msgspec.Struct, frozen=True):
+    """A job that has not ended, and what a node works on."""
+
+    job: JobRecord
+    input: JobInput
+    at_ms: int
+    """The time where the job is kept: the one its own times can be compared with."""
 
 
 class StillHeld(msgspec.Struct, frozen=True):

@@ -258,7 +258,7 @@ class Ledger(Protocol):
         """The job's input; None when it has ended or is gone."""
         ...
 
-    async def read_open(self, job_id: JobId) -> tuple[JobRecord, JobInput] | None:
+    async def read_open(self, job_id: JobId) -> a.OpenWork | None:
         """The job and its input together; None when it has ended or is gone."""
         ...
 

@@ -143,6 +143,10 @@ class JobInput(msgspec.Struct, frozen=True, omit_defaults=True):
     audio: bytes | None = None
     text: str | None = None
 
+    @property
+    def size_bytes(self) -> int:
+        return len(self.audio or b"") + len(self.text or "")
+
 
 class PastAttempt(msgspec.Struct, frozen=True, omit_defaults=True):
     """An attempt as its job remembers it."""

@@ -127,6 +127,29 @@ class Settlement:
         """The job's current attempt is one that its cell no longer knows."""
         return await self._retry(job.job_id, current.attempt_id, FORGOTTEN, current.times)
 
+    async def shut_out(self, attempt: AttemptRecord, error: ErrorInfo) -> Step | None:
+        """Make sure that no driver can bind the attempt from now on; None: none ever has.
+
+        Only then may its slot be given back at once: the driver of a bound attempt tells the
+        node, which may be working on it.
+        """
+        answer = await self._ledger.retry(
+            attempt.job_id,
+            attempt.attempt_id,
+            error,
+            times=attempt.times,
+            instance_id=None,
+            claim_ms=self._terms.ack_ms,
+        )
+        match answer:
+            case a.Retrying(job):
+                return await self._try_again(job, error)
+            case a.NotCurrent(job) | a.Ended(job):
+                past = (past for past in job.attempts if past.attempt_id == attempt.attempt_id)
+                return NothingToDo() if any(one.bound for one in past) else None
+            case a.JobGone():
+                return NothingToDo()
+
     async def end_without_attempt(self, job_id: JobId, ending: Ending) -> Step:
         """End a job that has no live attempt."""
         answer = await self._ledger.end(job_id, None, ending, keep=self._terms.keep)
@@ -154,12 +177,14 @@ class Settlement:
         )
         if not isinstance(answer, a.Retrying):
             return NothingToDo()
-        final = final_error(answer.job, error, self._terms.max_attempts)
+        return await self._try_again(answer.job, error)
+
+    async def _try_again(self, job: JobRecord, error: ErrorInfo) -> Step:
+        """Go on with a job that lost its attempt, unless that was its last."""
+        final = final_error(job, error, self._terms.max_attempts)
         if final is None:
-            return TryAgain(answer.job)
-        return await self.end_without_attempt(
-            answer.job.job_id, Ending(Outcome.FAILED, error=final)
-        )
+            return TryAgain(job)
+        return await self.end_without_attempt(job.job_id, Ending(Outcome.FAILED, error=final))
 
     async def end(self, attempt: AttemptRecord, ending: Ending) -> Step:
         """Give the job its end from this attempt, if it is the current one."""

@@ -108,24 +108,18 @@ class Sweeper:
         if job is not None and job.current == attempt.attempt_id:
             await self._give_up(attempt, NO_ACK)
             return
-        if job is not None:
-            # Shut the attempt out of its job first, so that a slow binder cannot bind it after
-            # its slot is gone.
-            await self._ledger.retry(
-                attempt.job_id,
-                attempt.attempt_id,
-                NO_ACK,
-                times=attempt.times,
-                instance_id=None,
-                claim_ms=self._terms.ack_ms,
-            )
-        answer = await self._ledger.drop(attempt.cell, attempt.attempt_id)
-        if isinstance(answer, a.Dropped):
-            await self._hands.freed(answer.freed)
-            return
+        # First, so that a slow driver cannot bind the attempt after its slot is gone.
+        step = await self._settlement.shut_out(attempt, NO_ACK)
+        if step is None:
+            answer = await self._ledger.drop(attempt.cell, attempt.attempt_id)
+            if isinstance(answer, a.Dropped):
+                await self._hands.freed(answer.freed)
+                return
         won = await self._settlement.cancel(attempt, NO_ACK)
         if won is not None:
             await self._hands.tell_cancel(won, attempt)
+        if step is not None:
+            await self._follow(step)
 
     async def _cancel_unanswered(self, attempt: AttemptRecord) -> None:
         if attempt.asked:

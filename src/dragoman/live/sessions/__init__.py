@@ -17,7 +17,7 @@ from dragoman.live.sessions.record import (
     SessionRecords,
     Taken,
 )
-from dragoman.live.sessions.rules import Budget, SessionRules
+from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.segments import SegmentRules
 from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.sessions import Sessions
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from dragoman.live.sessions.redis_records import RedisRecords
 
 __all__ = [
-    "Budget",
     "ClientLink",
     "Delivered",
     "Holding",

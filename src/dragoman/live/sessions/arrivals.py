@@ -237,6 +237,13 @@ class Arrivals:
             ended={target: index for target, index in ended.items() if index >= 0},
         )
 
+    def results_kept(self) -> list[JobId]:
+        """Jobs whose results the client has not acknowledged, sent or not."""
+        sent = [*self._delivery.unacknowledged(0), *self._outbox]
+        records = [ready.payload for ready in sent]
+        records += [payload for _, _, payload in self._delivery.undelivered()]
+        return [record.job_id for record in records if record is not None]
+
     def stop(self) -> None:
         """Send nothing any more: another instance holds the session, or it is over."""
         self._stopped = True

@@ -323,6 +323,7 @@ class Departures:
             await self._arrivals.ended(*key, record)
         elif record.outcome is Outcome.SUCCESS:
             self._tools.metrics.results_dropped.labels("session_gone").inc()
+            await self._tools.ledger.release((record.job_id,))
 
     async def _hand_on_end(self, record: JobRecord) -> None:
         """Tell whoever holds the session now."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-import msgspec
-
 from dragoman.ids import JobId
 from dragoman.live.ledger import JobRecord
 from dragoman.live.sessions.orders import targets_of
@@ -14,18 +12,17 @@ from dragoman.live.sessions.record import SessionRecord
 from dragoman.live.sessions.tools import Tools
 
 
-def numbered_on(record: SessionRecord, has_upto: int) -> SessionRecord:
-    """The record, with numbers that its client does not take for ones that it has had.
+def is_behind(record: SessionRecord, has_upto: int) -> bool:
+    """Whether the client of a session has heard ends that its record cannot account for.
 
-    A client may have heard more than its session's record knows of: Redis failed over, and the
-    owner died before it could write the record again. With a single target all ends come in one
-    order, and each gets the number again that it had. Several may come in another order this time:
-    they get new numbers, and so the client hears some of them twice, and none never.
+    The record's keeper went back to an earlier time, by a failover or with an old dump, and the
+    owner was gone before it could write the record again. With a single target all ends come in
+    one order, and each gets the number again that it had. Several targets may end in another order
+    this time: the record does not tell which ends the client has heard, and under which numbers.
+    Then the client says what has not ended in a new session.
     """
     orders = {*targets_of(record.init), *(job.target for job in record.open_jobs)}
-    if has_upto < record.next_delivery_seq or len(orders) == 1:
-        return record
-    return msgspec.structs.replace(record, next_delivery_seq=has_upto + 1)
+    return has_upto >= record.next_delivery_seq and len(orders) > 1
 
 
 async def read_jobs(

@@ -33,20 +33,3 @@ class SessionRules(msgspec.Struct, frozen=True):
         if cut is Cut.NONE:
             return 0
         return self.padding_manual_ms if cut is Cut.FINAL else self.padding_auto_ms
-
-
-class Budget:
-    """Bytes all sessions of the process keep together."""
-
-    def __init__(self, limit_bytes: int) -> None:
-        self._limit = limit_bytes
-        self.used = 0
-
-    def has_room(self, size_bytes: int) -> bool:
-        """Whether so much more may be kept."""
-        return self.used + size_bytes <= self._limit
-
-    def change(self, delta_bytes: int) -> bool:
-        """Count bytes kept or let go; False when the limit is passed."""
-        self.used += delta_bytes
-        return self.used <= self._limit

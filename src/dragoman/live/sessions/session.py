@@ -407,6 +407,9 @@ class Session:
     def _over(self) -> None:
         self.state = SessionState.OVER
         self.stop()
+        if not self.handed_on and (kept := self._arrivals.results_kept()):
+            # No client will come for them.
+            self._tools.dispatcher.spawn(self._tools.ledger.release(kept))
         self._arrivals.stop()
         self._tools.budget.change(-self._kept_bytes)
         self._kept_bytes = 0

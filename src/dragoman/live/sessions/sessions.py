@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
 from hashlib import sha256
 from hmac import compare_digest
 from random import Random
@@ -22,7 +22,7 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import SessionOwner, SessionRecord, Taken
 from dragoman.live.sessions.renewal import Renewal
-from dragoman.live.sessions.revival import numbered_on, read_jobs
+from dragoman.live.sessions.revival import is_behind, read_jobs
 from dragoman.live.sessions.session import Session
 from dragoman.live.sessions.table import SessionTable
 from dragoman.live.sessions.tools import Tools
@@ -89,7 +89,7 @@ class Sessions(SessionTable):
         try:
             while True:
                 await asyncio.sleep(TICK_SECONDS)
-                self._time_out_silent(self._tools.rules.heartbeat_timeout_seconds)
+                await self._time_out_silent(self._tools.rules.heartbeat_timeout_seconds)
                 await _unless_down("end", self._end_gone())
                 await self._forget_records()
                 now = self._tools.clock.monotonic()
@@ -113,7 +113,7 @@ class Sessions(SessionTable):
     async def drain(self) -> None:
         """Send every client on to another instance, once it has been told what is under way."""
         self._drained = asyncio.Event()
-        for session in self:
+        async for session in yielding(self, self._tools.clock):
             session.drain()
         if self._open:
             await self._drained.wait()
@@ -123,7 +123,8 @@ class Sessions(SessionTable):
             await session.look_for_lost_jobs()
 
     async def _end_gone(self) -> None:
-        for session_id in self._gone_for(self._tools.rules.resume_grace_seconds):
+        gone = self._gone_for(self._tools.rules.resume_grace_seconds)
+        async for session_id in yielding(gone, self._tools.clock):
             session = self._open.get(session_id)
             if session is None or session.link is not None:
                 self._gone.pop(session_id, None)
@@ -144,8 +145,7 @@ class Sessions(SessionTable):
 
     async def _forget_records(self) -> None:
         """Forget sessions that are over; those that cannot be forgotten now, at the next tick."""
-        while self._to_forget:
-            session_id, owner = self._to_forget.popitem()
+        async for session_id, owner in yielding(self._next_to_forget(), self._tools.clock):
             try:
                 if not await self._tools.records.forget(session_id, owner):
                     await self._forget_unheard_take(session_id)
@@ -155,6 +155,10 @@ class Sessions(SessionTable):
                     "session_not_forgotten", key="forget", every_seconds=10, error=down.message
                 )
                 return
+
+    def _next_to_forget(self) -> Iterator[tuple[SessionId, SessionOwner]]:
+        while self._to_forget:
+            yield self._to_forget.popitem()
 
     async def _forget_unheard_take(self, session_id: SessionId) -> None:
         """A resume raised the epoch, and the answer was lost: the record is still this one's."""
@@ -212,10 +216,17 @@ class Sessions(SessionTable):
         alone = self._tools.peers is None
         return None if alone or session_id in self._to_forget else record
 
-    async def _take_up(self, taken: Taken, init: SessionInit, link: ClientLink) -> Session:
-        """Go on with a session that another instance held, or this one before it let go."""
+    async def _take_up(self, taken: Taken, init: SessionInit, link: ClientLink) -> Session | None:
+        """Go on with a session that another instance held, or this one before it let go.
+
+        None when its record is of a time before what the client has heard: nothing can go on there.
+        """
         peers, has_upto = self._tools.peers, init.last_delivery_seq
-        record = numbered_on(taken.record, has_upto)
+        record = taken.record
+        if is_behind(record, has_upto):
+            log.warning("session_record_too_old", session_id=record.session_id)
+            self._to_forget[record.session_id] = record.owner
+            return None
         if peers is not None and taken.before.instance_id != self._instance_id:
             peers.taken(record.session_id, taken.before, record.owner)
         found = await read_jobs(record, has_upto, self._tools)

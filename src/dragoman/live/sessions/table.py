@@ -12,6 +12,7 @@ from dragoman.live.protocol import SessionState
 from dragoman.live.sessions.languages import LanguageUsage
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.session import Session
+from dragoman.observability import yielding
 
 
 class SessionTable:
@@ -80,15 +81,20 @@ class SessionTable:
         self._gone.pop(session.session_id, None)
         return True
 
-    def _time_out_silent(self, timeout_seconds: float) -> None:
-        """Close the connections over which nothing came for so long."""
+    async def _time_out_silent(self, timeout_seconds: float) -> None:
+        """Close the connections over which nothing came for so long; it may be those of many."""
         limit = self._clock.monotonic() - timeout_seconds
-        for session in list(self._by_heard.values()):
-            if session.last_heard > limit:
-                return
-            self._by_heard.pop(session.session_id)
+        async for session in yielding(self._silent_since(limit), self._clock):
+            self._by_heard.pop(session.session_id, None)
             if session.link is not None:
                 session.link.timed_out()
+
+    def _silent_since(self, limit: float) -> Iterator[Session]:
+        while self._by_heard:
+            session = next(iter(self._by_heard.values()))
+            if session.last_heard > limit:
+                return
+            yield session
 
     def _gone_for(self, seconds: float) -> Iterator[SessionId]:
         """Sessions whose clients have been away for so long."""

@@ -6,12 +6,12 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.ids import SessionId
-from dragoman.live.dispatch import Dispatcher, TenantCounts
+from dragoman.live.dispatch import Budget, Dispatcher, TenantCounts
 from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import SchedulerToClient
 from dragoman.live.sessions.ports import ClientLink, SessionPeers
 from dragoman.live.sessions.record import SessionOwner, SessionRecords
-from dragoman.live.sessions.rules import Budget, SessionRules
+from dragoman.live.sessions.rules import SessionRules
 from dragoman.observability import Metrics, Tracing, Watch
 
 

@@ -62,9 +62,12 @@ class Chunks:
             self._first_seq += 1
         self._unsent_seq = max(self._unsent_seq, self._first_seq)
 
-    def resume(self, ack: SessionInitAck) -> None:
+    def resume(self, ack: SessionInitAck) -> bool:
+        if ack.next_chunk_seq < self._first_seq:
+            return False
         self.stored(ack.next_chunk_seq)
         self._unsent_seq = self._first_seq
+        return True
 
     def restart(self) -> None:
         """What the old session had stored and not answered is lost: the audio is not here."""

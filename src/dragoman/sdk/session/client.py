@@ -77,6 +77,8 @@ class SessionClient:
         )
         self._pace = Pace(self._clock)
         self._resume_token: str | None = None
+        self._starts_anew = False
+        """The session cannot go on; the next connection opens another."""
         self._connected_now = False
         self._leading: asyncio.Task[None] | None = None
         self._closed = False
@@ -288,26 +290,33 @@ class SessionClient:
         )
         init = msgspec.structs.replace(
             self._init,
-            resume_token=self._resume_token,
+            resume_token=None if self._starts_anew else self._resume_token,
             last_delivery_seq=self._dialogue.results.last_delivery_seq,
         )
         try:
             return await conversation.hold(init)
+        except _Forgotten as forgotten:
+            self._starts_anew = True
+            return Ending(str(forgotten))
         finally:
             await link.close()
 
     def _on_acknowledged(self, ack: SessionInitAck) -> None:
         dialogue = self._dialogue
         is_gone = self._resume_token is not None and not ack.resumed
+        has_forgotten = (
+            not is_gone and dialogue.speech is not None and not dialogue.speech.resume(ack)
+        )
+        if self._if_gone == "raise" and (has_forgotten or (is_gone and not dialogue.has_heard_all)):
+            raise InvalidSession(
+                f"The scheduler no longer has session {self.session_id}, so what was under way"
+                " is lost; open a new one, or use if_gone='restart'."
+            )
+        if has_forgotten:
+            raise _Forgotten("the scheduler asks again for what it had stored before")
         if is_gone:
-            if self._if_gone == "raise" and not dialogue.has_heard_all:
-                raise InvalidSession(
-                    f"The scheduler no longer has session {self.session_id}, so what was under way"
-                    " is lost; open a new one, or use if_gone='restart'."
-                )
             dialogue.restart()
-        elif dialogue.speech is not None:
-            dialogue.speech.resume(ack)
+        self._starts_anew = False
         self._resume_token, self.session_id = ack.resume_token, ack.session_id
         self._connected_now = True
         self._tell(SessionOpened(ack.session_id, resumed=ack.resumed, restarted=is_gone))
@@ -319,6 +328,10 @@ class SessionClient:
             await asyncio.gather(self._leading, return_exceptions=True)
             self._closed = True
             self._dialogue.bell.ring()
+
+
+class _Forgotten(Exception):
+    """The scheduler resumed a session of an earlier time, which this client cannot go on with."""
 
 
 def _checked(utterance: Utterance) -> Utterance:

@@ -31,8 +31,11 @@ class Speech(Protocol):
         """Chunks below the number are in the scheduler's hands."""
         ...
 
-    def resume(self, ack: SessionInitAck) -> None:
-        """Go on, over a new connection, with what the scheduler asks for."""
+    def resume(self, ack: SessionInitAck) -> bool:
+        """Go on, over a new connection, with what the scheduler asks for.
+
+        False when that is no longer kept: the scheduler has forgotten that it had it.
+        """
         ...
 
     def restart(self) -> None:

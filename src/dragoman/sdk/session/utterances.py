@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from dragoman.errors import InvalidSession
 from dragoman.live.protocol import SessionInitAck, Utterance
 
 
@@ -72,13 +71,9 @@ class Utterances:
     def stored(self, next_chunk_seq: int) -> None:
         """Chunks are not ours: an utterance is kept until it has ended."""
 
-    def resume(self, ack: SessionInitAck) -> None:
+    def resume(self, ack: SessionInitAck) -> bool:
         self._sent = ack.next_utterance_index
-        if not self.all_sent and self.index_of(self._sent) not in self._pending:
-            raise InvalidSession(
-                f"The scheduler has forgotten utterance {self.index_of(self._sent)}, which had"
-                " ended; open a new session."
-            )
+        return self.all_sent or self.index_of(self._sent) in self._pending
 
     def restart(self) -> None:
         self._said_again = tuple(self._pending)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from dragoman.clock import Clock
-from dragoman.ids import InstanceId
+from dragoman.ids import InstanceId, NodeId
 from dragoman.live.cluster import CleanUp, Presence
 from dragoman.live.dispatch import NodeEvents
 from dragoman.live.fleet import FarNode
@@ -43,6 +43,8 @@ class NodeCleaner:
         self._spawn = spawn
         self._grace_seconds = grace_seconds
         self._clock = clock
+        self._offline_since: dict[tuple[NodeId, int], float] = {}
+        """Since when nodes of others are offline, by this machine's monotonic clock."""
 
     async def clean_up_after(self, gone: CleanUp) -> None:
         """Its nodes get no more slots; those that do not come back in time lose what they held."""
@@ -57,10 +59,16 @@ class NodeCleaner:
         """The same for an earlier life of this instance, before it accepts its first socket."""
         await self._cut_off(instance_id, await self._seats_of(instance_id))
 
-    async def forget_long_gone(self, far: Iterable[FarNode], before_ms: int) -> None:
-        """Give up the seats of nodes that were last seen before a time, and are nobody's now."""
+    async def forget_long_gone(self, far: Iterable[FarNode], after_seconds: float) -> None:
+        """Give up the seats of nodes that this instance has seen offline for so long."""
+        now = self._clock.monotonic()
+        known, self._offline_since = self._offline_since, {}
         async for node in yielding(far, self._clock):
-            if node.status is not NodeHealth.OFFLINE or node.last_seen_ms > before_ms:
+            if node.status is not NodeHealth.OFFLINE:
+                continue
+            connection = (node.node_id, node.owner.epoch)
+            since = self._offline_since[connection] = known.get(connection, now)
+            if now - since < after_seconds:
                 continue
             record = await self._ledger.read_cell(node.cell)
             for seat in record.seats if record is not None else ():

@@ -81,8 +81,7 @@ class Neighbours:
         self._card = card
         self._reconcile_seconds = reconcile_seconds
         self._debounce_ms = int(debounce_seconds * 1000)
-        self._forget_ms = int(forget_seconds * 1000)
-        self._clock = clock
+        self._forget_seconds = forget_seconds
         self._news = News(self.cells, dispatcher.peer_events, catalog, stats)
         self._cleaner = NodeCleaner(
             ledger,
@@ -199,8 +198,7 @@ class Neighbours:
             await asyncio.sleep(self._reconcile_seconds)
             try:
                 await self.roster.refresh()
-                before_ms = self._clock.now_ms() - self._forget_ms
-                await self._cleaner.forget_long_gone(self._registry.far, before_ms)
+                await self._cleaner.forget_long_gone(self._registry.far, self._forget_seconds)
             except DependencyDown as error:
                 log.warning_limited(
                     "roster_not_read", key="roster", every_seconds=10, error=error.message

@@ -93,7 +93,7 @@ class Cell:
             attempt.acked = True
             return a.Stale(a.StaleReason.LATE)
         if ORDER[to] <= ORDER[attempt.state]:
-            return a.Repeat(attempt.job_id)
+            return a.Repeat(attempt.job_id, now_ms)
         attempt.state = to
         attempt.accept(now_ms)
         if to is AttemptState.RUNNING:

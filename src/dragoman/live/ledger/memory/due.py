@@ -47,14 +47,15 @@ class DueQueue(Generic[Name]):
             at, name = heappop(self._entries)
             if self._earliest.get(name) != at:
                 continue
+            # A name whose time moved back and forth may have two entries for one moment: the
+            # second one finds it gone from here.
+            del self._earliest[name]
             actual = self._due_at(name)
             if actual is None:
-                del self._earliest[name]
                 continue
             if actual <= now_ms:
                 found.append(name)
-            self._earliest[name] = actual
             again.append((actual, name))
-        for entry in again:
-            heappush(self._entries, entry)
+        for actual, name in again:
+            self.watch(name, actual)
         return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from random import Random
 
 import msgspec
@@ -11,6 +11,8 @@ from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, TenantId, new_job
 from dragoman.live.ledger import answers as a
 from dragoman.live.ledger.asks import Claim, Ending, Keep
 from dragoman.live.ledger.memory.due import DueQueue
+from dragoman.live.ledger.memory.kept import KeptResults
+from dragoman.live.ledger.memory.recent import RecentJobs
 from dragoman.live.ledger.records import JobInput, JobRecord, JobSpec, PastAttempt, Times
 from dragoman.live.protocol import ErrorInfo, JobResult, JobState, Outcome
 
@@ -79,11 +81,13 @@ class Job(msgspec.Struct, kw_only=True, gc=False):
 class JobShard:
     """One of the shards that jobs are spread over."""
 
-    def __init__(self, number: int) -> None:
+    def __init__(self, number: int, recent: dict[TenantId, RecentJobs], kept: KeptResults) -> None:
+        """recent knows the jobs of all shards, kept their results."""
         self.number = number
         self.jobs: dict[JobId, Job] = {}
         self.bindings: dict[RequestKey, JobId] = {}
-        self.recent: dict[TenantId, dict[JobId, None]] = {}
+        self._recent = recent
+        self._kept = kept
         self._due = DueQueue[JobId](self._due_at)
 
     def claim(
@@ -111,7 +115,7 @@ class JobShard:
         )
         self.jobs[job.job_id] = job
         self.bindings[key] = job.job_id
-        self.recent.setdefault(spec.tenant, {})[job.job_id] = None
+        self._recent.setdefault(spec.tenant, RecentJobs()).add((now_ms, job.job_id))
         self._watch(job)
         return a.Claimed(job.job_id, now_ms)
 
@@ -198,6 +202,9 @@ class JobShard:
         job.input = None
         job.outcome, job.output, job.error = ending.outcome, ending.output, ending.error
         job.finished_at_ms = now_ms
+        if job.spec.session_id is None:
+            # A session counts the results itself that it has yet to deliver.
+            self._kept.keep(job_id, ending.output)
         if ending.outcome is Outcome.SUCCESS:
             job.lease_until_ms = now_ms + keep.lease_ms
         else:
@@ -239,11 +246,14 @@ class JobShard:
             job = self.jobs.get(job_id)
             if job is not None and job.state is JobState.FINISHED:
                 job.release_at_ms = min(job.release_at_ms, job.lease_until_ms)
+                self._kept.keep(job_id, job.output, delivered=_is_named_by_session(job.spec))
                 self._release_if_time(job, now_ms)
 
-    def of_tenant(self, tenant: TenantId) -> Iterator[tuple[JobId, Job]]:
-        """The tenant's jobs, in no promised order."""
-        return ((job_id, self.jobs[job_id]) for job_id in self.recent.get(tenant, ()))
+    def release_early(self, job_id: JobId, now_ms: int) -> None:
+        """Let go of a result that was delivered, though its lease has not ended."""
+        job = self.jobs[job_id]
+        job.release_at_ms = now_ms
+        self._release_if_time(job, now_ms)
 
     def due(self, now_ms: int, limit: int) -> list[JobRecord]:
         found = []
@@ -286,6 +296,7 @@ class JobShard:
         if job.state is JobState.FINISHED and job.release_at_ms <= now_ms:
             job.state = JobState.RELEASED
             job.output = None
+            self._kept.drop(job.job_id)
             self._unbind(job)
         self._watch(job)
 
@@ -297,10 +308,15 @@ class JobShard:
     def _forget(self, job: Job) -> None:
         del self.jobs[job.job_id]
         self._due.forget(job.job_id)
-        tenant = self.recent[job.spec.tenant]
-        del tenant[job.job_id]
-        if not tenant:
-            del self.recent[job.spec.tenant]
+        recent = self._recent[job.spec.tenant]
+        recent.remove((job.created_at_ms, job.job_id))
+        if not recent:
+            del self._recent[job.spec.tenant]
+
+
+def _is_named_by_session(spec: JobSpec) -> bool:
+    """Whether the scheduler named the request: then nobody can make it again."""
+    return spec.session_id is not None and spec.request_id.startswith(f"{spec.session_id}/")
 
 
 def _counted(attempts: list[PastAttempt]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from heapq import nlargest
+from itertools import islice
 from random import Random
 
 from dragoman.clock import Clock
@@ -31,6 +31,8 @@ from dragoman.live.ledger.asks import (
 from dragoman.live.ledger.memory.cell import Cell
 from dragoman.live.ledger.memory.directory import Directory
 from dragoman.live.ledger.memory.jobs import Job, JobShard
+from dragoman.live.ledger.memory.kept import KeptResults
+from dragoman.live.ledger.memory.recent import RecentJobs
 from dragoman.live.ledger.memory.seats import Whereabouts
 from dragoman.live.ledger.records import (
     AttemptRecord,
@@ -57,13 +59,30 @@ class MemoryLedger:
         self._whereabouts = Whereabouts()
         self._retired_version = 0
         """No cell that was given up had a higher version; one made anew goes on from here."""
-        self._shards = [JobShard(number) for number in range(JOB_SHARDS)]
+        self._recent: dict[TenantId, RecentJobs] = {}
+        self._kept = KeptResults()
+        self._shards = [JobShard(number, self._recent, self._kept) for number in range(JOB_SHARDS)]
         self._by_prefix = {f"j-{shard.number:02x}": shard for shard in self._shards}
         self._origin_ms = clock.now_ms() - int(clock.monotonic() * 1000)
 
     def _now(self) -> int:
         """Wall-clock time as it was at the start, moved on by a clock that never goes back."""
         return self._origin_ms + int(self._clock.monotonic() * 1000)
+
+    @property
+    def kept_bytes(self) -> int:
+        """What is kept of jobs that have ended and that no session counts."""
+        return self._kept.size_bytes
+
+    def let_go(self, size_bytes: int) -> None:
+        """Drop results that were delivered, the oldest first, until so much is free."""
+        until_bytes = self._kept.size_bytes - size_bytes
+        for job_id in self._kept.delivered_first():
+            if self._kept.size_bytes <= until_bytes:
+                return
+            shard = self._shard(job_id)
+            assert shard is not None, "only jobs that are in a shard are kept"
+            shard.release_early(job_id, self._now())
 
     # --- the directory ---------------------------------------------------------------------------
 
@@ -322,23 +341,18 @@ class MemoryLedger:
         job = self._job(job_id)
         return job.input if job else None
 
-    async def read_open(self, job_id: JobId) -> tuple[JobRecord, JobInput] | None:
+    async def read_open(self, job_id: JobId) -> a.OpenWork | None:
         job = self._job(job_id)
-        return (job.record(), job.input) if job and job.input is not None else None
+        if job is None or job.input is None:
+            return None
+        return a.OpenWork(job.record(), job.input, self._now())
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
     ) -> tuple[JobRecord, ...]:
-        found = nlargest(
-            limit,
-            (
-                (job.created_at_ms, job_id)
-                for shard in self._shards
-                for job_id, job in shard.of_tenant(tenant)
-                if before is None or (job.created_at_ms, job_id) < before
-            ),
-        )
-        return tuple(job.record() for _, job_id in found if (job := self._job(job_id)))
+        recent = self._recent.get(tenant)
+        newest = islice(recent.newest(before), limit) if recent is not None else ()
+        return tuple(job.record() for job_id in newest if (job := self._job(job_id)))
 
     async def due_jobs(self, shards: Sequence[int], limit: int) -> tuple[JobRecord, ...]:
         now_ms = self._now()

@@ -32,7 +32,7 @@ class AttemptOperations:
             case b"moved":
                 return a.Moved(JobId(answer[1].decode()), answer[2])
             case b"repeat":
-                return a.Repeat(JobId(answer[1].decode()))
+                return a.Repeat(JobId(answer[1].decode()), answer[2])
         return _stale_or_cold(cell, answer)
 
     async def finish(

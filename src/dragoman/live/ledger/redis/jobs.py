@@ -194,15 +194,16 @@ class JobOperations:
         answer = await self._tags.ask_shard(shard, "read_input", (job_id,))
         return forms.read_input(answer[0]) if answer else None
 
-    async def read_open(self, job_id: JobId) -> tuple[JobRecord, JobInput] | None:
+    async def read_open(self, job_id: JobId) -> a.OpenWork | None:
         shard = job_shard(job_id)
         if shard is None:
             return None
         answer = await self._tags.ask_shard(shard, "read_open", (job_id,))
         if not answer:
             return None
-        packed, spec, job_input = answer
-        return forms.job_in(job_id, packed, spec, None), forms.read_input(job_input)
+        packed, spec, job_input, at_ms = answer
+        job = forms.job_in(job_id, packed, spec, None)
+        return a.OpenWork(job, forms.read_input(job_input), at_ms)
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None

@@ -1,7 +1,7 @@
 -- transition: the node accepted the attempt, or runs it.
 -- arguments  attempt_id, node_id, epoch, state
 -- along      attempt_ids to settle
--- answers    moved job_id at_ms | repeat job_id | stale reason | cold
+-- answers    moved job_id at_ms | repeat job_id at_ms | stale reason | cold
 local function operation(arguments)
   if not version then return {'cold'} end
   settle(along)
@@ -13,7 +13,7 @@ local function operation(arguments)
     write_held(attempt_id, attempt)
     return {'stale', 'late'}
   end
-  if ORDER[state] <= ORDER[attempt[STATE]] then return {'repeat', attempt[JOB_ID]} end
+  if ORDER[state] <= ORDER[attempt[STATE]] then return {'repeat', attempt[JOB_ID], now_ms} end
   attempt[STATE] = state
   accept(attempt)
   if state == 'RUNNING' then attempt[RUNNING_MS] = now_ms end
