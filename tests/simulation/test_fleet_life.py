@@ -223,16 +223,17 @@ def test_three_bad_heartbeats_degrade_a_node_and_a_good_one_restores_it() -> Non
 # --- whose name it is ---------------------------------------------------------------------------
 
 
-class TwoKeys(Authenticator):
-    """Knows two keys, each of a tenant of its own."""
+class Keys(Authenticator):
+    """Knows a few keys, each of the tenant at its place."""
 
-    def __init__(self) -> None:
-        self.keys = [ApiKey.generate(), ApiKey.generate()]
+    def __init__(self, *tenants: str) -> None:
+        self.keys = [ApiKey.generate() for _ in tenants]
+        self._tenants = tenants
 
     async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
         assert key is not None
         number = self.keys.index(key)
-        return Principal(KeyId(f"key-{number}"), Role.NODE, TenantId(f"tenant-{number}"))
+        return Principal(KeyId(f"key-{number}"), Role.NODE, TenantId(self._tenants[number]))
 
     def watch(self, principal: Principal, on_revoked: Callable[[], None]) -> Callable[[], None]:
         return lambda: None
@@ -241,10 +242,10 @@ class TwoKeys(Authenticator):
 
 
 def test_a_node_id_belongs_to_the_key_that_first_used_it() -> None:
-    keys = TwoKeys()
+    keys = Keys("tenant-0", "tenant-1", "tenant-0")
 
     async def story(world: World) -> None:
-        first, second = keys.keys
+        first, second, third = keys.keys
         node = await world.node("n", key=first)
         thief = world.new_node("n", key=second)
         await thief.connect()
@@ -257,13 +258,17 @@ def test_a_node_id_belongs_to_the_key_that_first_used_it() -> None:
         assert node.connected, "a made-up token helps nobody"
         node.cut()
         await thief.connect(key=second, token=node.token)
-        await world.until(lambda: thief.ack is not None, 5)
+        await world.until(lambda: thief.close_code is not None)
+        assert thief.ack is None, "a token is good for the tenant it was given to"
+        colleague = world.new_node("n", key=third)
+        await colleague.connect(key=third, token=node.token)
+        await world.until(lambda: colleague.ack is not None, 5)
 
     play(story, authenticator=keys, auth__mode="keys")
 
 
 def test_a_private_node_takes_only_its_own_tenant_s_jobs_that_name_it() -> None:
-    keys = TwoKeys()
+    keys = Keys("tenant-0", "tenant-1")
 
     async def story(world: World) -> None:
         await world.node("mine", key=keys.keys[0], public=False, slots=1, service=seconds(3))

@@ -24,7 +24,7 @@ from dragoman.live.ledger import JobInput, JobRecord, JobSpec, Ledger, MemoryLed
 from dragoman.live.protocol import JobClass, JobPartial, NodeHealth, Outcome, Pipeline
 from dragoman.live.sessions import SessionRecords
 from dragoman.observability import Metrics, Tracing
-from dragoman.randomness import Randomness
+from dragoman.randomness import Randomness, Secrets
 from dragoman.settings import Settings, load_settings
 from dragoman.virtual import VirtualClock, run_virtual
 
@@ -135,6 +135,7 @@ class World:
             instance_id=InstanceId(instance_id),
             clock=clock,
             randomness=Randomness(seed),
+            secrets=Secrets(Random(f"{seed}/secrets")),
             tracing=tracing(clock),
             records=records,
             cluster=cluster,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from tests.contract.ledger.bench import LEASE_MS, Bench
 
 from dragoman.ids import NodeId
@@ -103,6 +104,26 @@ def test_a_node_id_belongs_to_the_holder_that_first_used_it(bench: Bench) -> Non
     entry = bench(bench.ledger.lookup(NodeId("n-1")))
     assert entry is not None
     assert entry.holder == "key-a"
+
+
+def test_a_node_id_passes_from_the_holder_that_was_known_and_from_no_other(bench: Bench) -> None:
+    register(bench, "n-1", holder="key-a:1", exclusive=True)
+    register(bench, "n-1", holder="key-a:2", known_holder="key-a:1", exclusive=True)
+    late = bench.registration("n-1", holder="key-a:3", known_holder="key-a:1", exclusive=True)
+    assert bench(bench.ledger.register(late)) == HolderConflict()
+    entry = bench(bench.ledger.lookup(NodeId("n-1")))
+    assert entry is not None
+    assert entry.holder == "key-a:2"
+
+
+def test_a_connection_that_registers_again_may_change_the_holder(bench: Bench) -> None:
+    first = bench.registration("n-1", holder="key-a:1", exclusive=True)
+    bench(bench.ledger.register(first))
+    again = msgspec.structs.replace(first, holder="key-a:2", known_holder="key-a:1")
+    bench(bench.ledger.register(again))
+    entry = bench(bench.ledger.lookup(NodeId("n-1")))
+    assert entry is not None
+    assert entry.holder == "key-a:2"
 
 
 def test_in_open_mode_the_newer_connection_supersedes(bench: Bench) -> None:

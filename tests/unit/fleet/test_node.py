@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.ids import TenantId
+from dragoman.ids import NodeId, TenantId
 from dragoman.live.fleet import Thresholds
-from dragoman.live.fleet.registration import Applicant, belongs, holder_of
+from dragoman.live.fleet.registration import Applicant, holder_of, holds_key, holds_token
 from dragoman.live.fleet.resources import RecentUsage
 from dragoman.live.protocol import ResourceUsage
 
@@ -62,12 +62,17 @@ def test_a_threshold_of_zero_is_none() -> None:
     assert means(full, full, full, thresholds=Thresholds()) == {}
 
 
-def test_a_name_belongs_to_its_key_or_to_whoever_shows_its_token() -> None:
-    holder = holder_of("key-1", "secret")
+def test_a_name_belongs_to_its_key_or_to_its_token_in_the_hands_of_its_tenant() -> None:
     owner = Applicant(TenantId("t"), "key-1")
-    other = Applicant(TenantId("t"), "key-2")
-    assert belongs(holder, owner, None)
-    assert belongs(holder, other, "secret")
-    assert not belongs(holder, other, None)
-    assert not belongs(holder, other, "guess")
+    colleague = Applicant(TenantId("t"), "key-2")
+    stranger = Applicant(TenantId("u"), "key-3")
+    name = NodeId("n")
+    holder = holder_of(owner, name, "secret")
+    assert holds_key(holder, owner)
+    assert not holds_key(holder, colleague)
+    assert holds_token(holder, colleague, name, "secret")
+    assert not holds_token(holder, colleague, name, None)
+    assert not holds_token(holder, colleague, name, "guess")
+    assert not holds_token(holder, colleague, NodeId("another"), "secret")
+    assert not holds_token(holder, stranger, name, "secret")
     assert "secret" not in holder, "the directory cannot give the token away"

@@ -24,7 +24,7 @@ from dragoman.live.gateway import (
 from dragoman.live.ledger import MemoryLedger
 from dragoman.live.protocol import Hardware, Message, NodeHealth, ResourceUsage, SchedulerToClient
 from dragoman.observability import Metrics
-from dragoman.randomness import Randomness
+from dragoman.randomness import Randomness, Secrets
 from dragoman.sdk import (
     Answer,
     Job,
@@ -125,6 +125,7 @@ class Scene:
             instance_id=InstanceId("here"),
             clock=self.clock,
             randomness=Randomness(self.random.getrandbits(32)),
+            secrets=Secrets(Random(f"{self.seed}/secrets")),
         )
 
     def _node(self, node_id: str, slots: int) -> Node:

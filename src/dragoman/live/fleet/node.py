@@ -53,7 +53,6 @@ class Node:
         "services",
         "shared",
         "tenant",
-        "token",
         "usage",
     )
 
@@ -65,7 +64,6 @@ class Node:
         slots: int,
         tenant: TenantId,
         link: NodeLink,
-        token: str,
         rules: HealthRules,
     ) -> None:
         self.node_id = node_id
@@ -73,7 +71,6 @@ class Node:
         self.index = -1
         self.link = link
         self.owner = NOBODY
-        self.token = token
         self.holder = ""
         """How the directory remembers whom the node's name belongs to."""
         self.tenant = tenant

@@ -1,16 +1,12 @@
-"""Whom a node's name belongs to."""
+"""Whom a node's name belongs to: the key that first used it, or a token that key was given."""
 
 from __future__ import annotations
-
-from hashlib import sha256
-from random import Random
 
 import msgspec
 
 from dragoman.ids import NodeId, TenantId, new_id
 from dragoman.live.protocol import NodeRegister
-
-_TOKEN_BITS = 256
+from dragoman.randomness import Secrets, is_same, token_hash
 
 
 class Applicant(msgspec.Struct, frozen=True):
@@ -18,29 +14,30 @@ class Applicant(msgspec.Struct, frozen=True):
 
     tenant: TenantId
     key_id: str | None
-    """None in open mode, where nobody owns a name."""
+    """None in open mode, where a name has no owner."""
     node_id: NodeId | None = None
     """The only node the key may register."""
 
 
-def choose_node_id(register: NodeRegister, applicant: Applicant, random: Random) -> NodeId:
-    """The name the node asked for, its key's, or a new one."""
-    return register.node_id or applicant.node_id or NodeId(new_id(random, "n"))
+def choose_node_id(register: NodeRegister, applicant: Applicant, secrets: Secrets) -> NodeId:
+    """The name the node asked for, its key's, or a new one.
+
+    A new name is not to be predicted: another key could take it first.
+    """
+    return register.node_id or applicant.node_id or NodeId(new_id(secrets.source, "n"))
 
 
-def new_token(random: Random) -> str:
-    """A token that proves later that a name is the node's own."""
-    return f"{random.getrandbits(_TOKEN_BITS):064x}"
-
-
-def holder_of(key_id: str, token: str) -> str:
+def holder_of(applicant: Applicant, node_id: NodeId, token: str) -> str:
     """How the directory remembers whom a name belongs to: the key, and the token's hash."""
-    return f"{key_id}:{sha256(token.encode()).hexdigest()}"
+    return f"{applicant.key_id}:{token_hash(token, applicant.tenant, node_id)}"
 
 
-def belongs(holder: str, applicant: Applicant, token: str | None) -> bool:
-    """Whether the applicant's key, or the token it shows, is the one that first used the name."""
-    key_id, _, token_hash = holder.rpartition(":")
-    if applicant.key_id == key_id:
-        return True
-    return token is not None and sha256(token.encode()).hexdigest() == token_hash
+def holds_token(holder: str, applicant: Applicant, node_id: NodeId, token: str | None) -> bool:
+    """Whether the token was given for this name, and to the applicant's tenant."""
+    known = holder.rpartition(":")[2]
+    return token is not None and is_same(known, token_hash(token, applicant.tenant, node_id))
+
+
+def holds_key(holder: str, applicant: Applicant) -> bool:
+    """Whether the applicant's key is the one that first used the name."""
+    return applicant.key_id == holder.rpartition(":")[0]

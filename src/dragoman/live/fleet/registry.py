@@ -6,7 +6,6 @@ import asyncio
 from collections import Counter
 from collections.abc import Coroutine, Iterable, Iterator
 from contextlib import suppress
-from random import Random
 from typing import Any
 
 from dragoman import errors
@@ -21,10 +20,10 @@ from dragoman.live.fleet.leaving import Leaving
 from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.node import Node, why_no_jobs
 from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort
-from dragoman.live.fleet.registration import Applicant, choose_node_id, new_token
+from dragoman.live.fleet.registration import Applicant, choose_node_id
 from dragoman.live.fleet.resources import Thresholds
 from dragoman.live.fleet.roll import Roll
-from dragoman.live.fleet.seating import Seating
+from dragoman.live.fleet.seating import ClaimedName, Seating
 from dragoman.live.ledger import (
     Beat,
     CellRecord,
@@ -48,6 +47,7 @@ from dragoman.live.protocol import (
 )
 from dragoman.live.snapshot import SnapshotHolder, count_pools, is_in_a_pool, what_is_missing
 from dragoman.observability import Metrics, Watch, get_logger
+from dragoman.randomness import Secrets
 
 log = get_logger("dragoman.fleet")
 
@@ -67,7 +67,7 @@ class Registry:
         watch: Watch,
         instance_id: InstanceId,
         clock: Clock,
-        random: Random,
+        secrets: Secrets,
         peers: PeerPort | None = None,
     ) -> None:
         """peers are told what other instances need to know; None: there are none."""
@@ -101,7 +101,7 @@ class Registry:
         self._watch = watch
         self._instance_id = instance_id
         self._clock = clock
-        self._random = random
+        self._secrets = secrets
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, attempts: AttemptPort) -> None:
@@ -127,27 +127,25 @@ class Registry:
         self, register: NodeRegister, applicant: Applicant, link: NodeLink
     ) -> tuple[Node, NodeRegisterAck]:
         check_register(register)
-        node_id = choose_node_id(register, applicant, self._random)
+        node_id = choose_node_id(register, applicant, self._secrets)
         if applicant.node_id is not None and node_id != applicant.node_id:
             raise errors.Forbidden(
                 f"This key may register node {applicant.node_id} only, not {node_id}."
             )
         known = self._nodes.get(node_id)
-        token = known.token if known else register.registration_token or new_token(self._random)
         node = Node(
             node_id,
             register,
             slots=register.max_concurrent_jobs or self._default_slots,
             tenant=applicant.tenant,
             link=link,
-            token=token,
             rules=self._rules,
         )
+        name = ClaimedName(applicant, register.registration_token, self._secrets.token())
         placed = await self._seating.seat(
             node,
-            applicant,
+            name,
             register.running,
-            shown_token=register.registration_token,
             at_least_epoch=known.owner.epoch if known else 0,
         )
         self._supersede(node)
@@ -173,7 +171,7 @@ class Registry:
         self._warn_of_no_pool(node)
         return node, NodeRegisterAck(
             node_id=node_id,
-            registration_token=token,
+            registration_token=name.token,
             instance_id=self._instance_id,
             status=node.health.state,
             heartbeat_interval_ms=int(self._rules.interval_seconds * 1000),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dragoman import errors
-from dragoman.ids import InstanceId
+from dragoman.ids import InstanceId, NodeId
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.ports import AttemptPort, PeerPort
-from dragoman.live.fleet.registration import Applicant, belongs, holder_of
+from dragoman.live.fleet.registration import Applicant, holder_of, holds_key, holds_token
 from dragoman.live.fleet.shared_facts import write_facts
 from dragoman.live.ledger import (
     Beat,
@@ -27,6 +27,35 @@ from dragoman.live.ledger import (
 from dragoman.live.protocol import JobCancel, RunningJob
 
 _CELL_TRIES = 10
+_NAME_TRIES = 3
+"""How often a name is asked for that changes hands between looking it up and claiming it."""
+
+
+class ClaimedName:
+    """A node's claim to its name, and the token that will prove it the next time."""
+
+    __slots__ = ("_fresh", "_shown", "applicant", "token")
+
+    def __init__(self, applicant: Applicant, shown: str | None, fresh: str) -> None:
+        self.applicant = applicant
+        self._shown = shown
+        self._fresh = fresh
+        self.token = fresh
+        """The one the node showed if it is good, else a fresh one: none is kept here in clear,
+        and so none can be told again."""
+
+    def holder_of(self, node_id: NodeId, known: str) -> str:
+        """Whom the name belongs to from now on; raises NodeIdConflict when it is another's."""
+        if known and self._shown and holds_token(known, self.applicant, node_id, self._shown):
+            self.token = self._shown
+            return known
+        if known and not holds_key(known, self.applicant):
+            raise errors.NodeIdConflict(
+                f"Node {node_id} belongs to another key; use that key, show the "
+                "registration_token it was given, or choose another node_id."
+            )
+        self.token = self._fresh
+        return holder_of(self.applicant, node_id, self._fresh)
 
 
 class Seating:
@@ -53,18 +82,15 @@ class Seating:
     async def seat(
         self,
         node: Node,
-        applicant: Applicant,
+        name: ClaimedName,
         running: tuple[RunningJob, ...],
         *,
-        shown_token: str | None,
         at_least_epoch: int,
     ) -> Placed:
         """Give the node a name, a cell and a seat under its new connection."""
         not_cells: tuple[int, ...] = ()
         for _ in range(_CELL_TRIES):
-            registered = await self._claim_name(
-                node, applicant, shown_token, at_least_epoch, not_cells
-            )
+            registered = await self._claim_name(node, name, at_least_epoch, not_cells)
             node.owner = registered.owner
             if registered.previous is not None:
                 self._tell_superseded(node, registered.previous)
@@ -114,8 +140,7 @@ class Seating:
 
     async def seat_again(self, node: Node, running: tuple[RunningJob, ...]) -> bool:
         """The ledger lost the node's seat: rebuild it from what the node says."""
-        applicant = Applicant(tenant=node.tenant, key_id=None)
-        registered = await self._claim_name(node, applicant, None, node.owner.epoch, ())
+        registered = await self._claim_name(node, None, node.owner.epoch, ())
         placement = self._placement(node, running, registered)
         placed = await self._ledger.place(registered.cell, placement)
         if not isinstance(placed, Placed):
@@ -128,42 +153,42 @@ class Seating:
     async def _claim_name(
         self,
         node: Node,
-        applicant: Applicant,
-        shown_token: str | None,
+        name: ClaimedName | None,
         at_least_epoch: int,
         not_cells: tuple[int, ...],
     ) -> Registered:
-        node_id = node.node_id
-        holder = ""
-        if self._exclusive_names and applicant.key_id is not None:
-            holder = holder_of(applicant.key_id, node.token)
-            entry = await self._ledger.lookup(node_id)
-            if entry is not None and belongs(entry.holder, applicant, shown_token):
-                holder = entry.holder
-        answer = await self._ledger.register(
-            Registration(
-                node_id,
-                self._instance_id,
-                node.link.id,
-                holder=holder or node.holder,
-                exclusive=self._exclusive_names,
-                at_least_epoch=at_least_epoch,
-                not_cells=not_cells,
+        """Make the node's connection the owner of its name; None: it was the owner before."""
+        for _ in range(_NAME_TRIES):
+            holder = known = node.holder
+            if self._exclusive_names and name is not None and name.applicant.key_id is not None:
+                entry = await self._ledger.lookup(node.node_id)
+                known = entry.holder if entry is not None else ""
+                holder = name.holder_of(node.node_id, known)
+            answer = await self._ledger.register(
+                Registration(
+                    node.node_id,
+                    self._instance_id,
+                    node.link.id,
+                    holder=holder,
+                    known_holder=known,
+                    exclusive=self._exclusive_names,
+                    at_least_epoch=at_least_epoch,
+                    not_cells=not_cells,
+                )
             )
+            match answer:
+                case Registered():
+                    node.holder = holder
+                    return answer
+                case DirectoryFull():
+                    raise errors.FleetFull(
+                        "Every cell is full; raise scheduler.pools.max_cells, or remove nodes."
+                    )
+                case HolderConflict():
+                    continue
+        raise errors.NodeIdConflict(
+            f"Another connection registered node {node.node_id} at the same moment; try again."
         )
-        match answer:
-            case Registered():
-                node.holder = holder or node.holder
-                return answer
-            case HolderConflict():
-                raise errors.NodeIdConflict(
-                    f"Node {node_id} belongs to another key; use that key, show the "
-                    "registration_token it was given, or choose another node_id."
-                )
-            case DirectoryFull():
-                raise errors.FleetFull(
-                    "Every cell is full; raise scheduler.pools.max_cells, or remove nodes."
-                )
 
     def _placement(
         self, node: Node, running: tuple[RunningJob, ...], registered: Registered | None = None

@@ -43,7 +43,7 @@ from dragoman.live.sessions import (
 from dragoman.live.snapshot import PoolRule, SnapshotHolder
 from dragoman.live.stats import StatsCache, StatsSource
 from dragoman.observability import Metrics, Tracing, Watch
-from dragoman.randomness import Randomness
+from dragoman.randomness import Randomness, Secrets
 from dragoman.settings import Settings
 
 M = TypeVar("M")
@@ -63,14 +63,17 @@ class LivePlane:
         instance_id: InstanceId,
         clock: Clock,
         randomness: Randomness,
+        secrets: Secrets | None = None,
         tracing: Tracing | None = None,
         records: SessionRecords | None = None,
         cluster: Cluster | None = None,
         url: str = "",
     ) -> None:
         """With a cluster, this is one instance of several over one ledger and one set of records;
-        url is where the others find it.
+        url is where the others find it. secrets are the operating system's unless a simulation
+        passes its own.
         """
+        secrets = secrets or Secrets()
         self.ledger = ledger
         self._instance_id = instance_id
         self._clock = clock
@@ -101,7 +104,7 @@ class LivePlane:
             watch=watch,
             instance_id=instance_id,
             clock=clock,
-            random=randomness.stream("registry"),
+            secrets=secrets,
             peers=outbox,
         )
         catalog = settings.scheduler.service_catalog
@@ -178,7 +181,7 @@ class LivePlane:
                 tenants=tenant_sessions,
             ),
             instance_id,
-            randomness.stream("sessions"),
+            secrets,
         )
         other_stats: OtherStats | None = None
         if outbox is not None and roster is not None:

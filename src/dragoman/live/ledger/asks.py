@@ -17,8 +17,11 @@ class Registration(msgspec.Struct, frozen=True):
     instance_id: InstanceId
     connection_id: ConnectionId
     holder: str = ""
+    """Whom the node_id belongs to from now on."""
     exclusive: bool = False
-    """Only the holder that first used the node_id may register it."""
+    """A node_id that belongs to a holder passes to this one, or from `known_holder` only."""
+    known_holder: str = ""
+    """Whom it belonged to when the instance allowed this registration."""
     at_least_epoch: int = 0
     """The highest epoch the instance has seen for the node, so that a directory that lost its
     memory does not count backwards."""

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Iterator
-from hashlib import sha256
-from hmac import compare_digest
-from random import Random
 
 import msgspec
 
@@ -28,6 +25,7 @@ from dragoman.live.sessions.table import SessionTable
 from dragoman.live.sessions.tools import Tools
 from dragoman.live.sessions.turns import Turns
 from dragoman.observability import get_logger, yielding
+from dragoman.randomness import Secrets, is_same, token_hash
 
 log = get_logger("dragoman.sessions")
 
@@ -36,18 +34,17 @@ CHECK_SECONDS = 5.0
 RENEW_SECONDS = 10.0
 """How often an instance says that it still owns its sessions' records."""
 
-_SECRET_BITS = 256
 _RETRY_MS = 1000
 
 
 class Sessions(SessionTable):
     """The sessions of this instance, from their opening to their end or to another instance."""
 
-    def __init__(self, tools: Tools, instance_id: InstanceId, random: Random) -> None:
+    def __init__(self, tools: Tools, instance_id: InstanceId, secrets: Secrets) -> None:
         super().__init__(tools.clock)
         self._tools = tools
         self._instance_id = instance_id
-        self._random = random
+        self._secrets = secrets
         self._to_forget: dict[SessionId, SessionOwner] = {}
         """Sessions that are over and whose records are still kept, with their last owners."""
         self._resuming = Turns(tools.watch)
@@ -66,10 +63,10 @@ class Sessions(SessionTable):
                 return resumed
         check_session_init(init)
         self._check_room()
-        session_id = SessionId(new_id(self._random, "s"))
-        secret = f"{self._random.getrandbits(_SECRET_BITS):064x}"
+        session_id = SessionId(new_id(self._secrets.source, "s"))
+        secret = self._secrets.token()
         owner = SessionOwner(self._instance_id, link.id, 1)
-        record = SessionRecord(session_id, tenant, _hash(secret), _without_token(init), owner)
+        record = SessionRecord(session_id, tenant, token_hash(secret), _without_token(init), owner)
         await self._check_tenant(tenant, session_id)
         session = self._enter(record)
         try:
@@ -184,7 +181,7 @@ class Sessions(SessionTable):
         record = await self._find_record(session_id, session)
         if record is None or record.tenant != tenant:
             return None
-        if not compare_digest(record.secret_hash, _hash(token.rpartition(".")[2])):
+        if not is_same(record.secret_hash, token_hash(token.rpartition(".")[2])):
             return None
         if session is not None:
             session.expect(link.id)
@@ -321,10 +318,6 @@ async def _unless_down(what: str, work: Awaitable[None]) -> None:
         log.warning_limited(
             "sessions_not_seen_to", key=what, every_seconds=10, what=what, error=down.message
         )
-
-
-def _hash(secret: str) -> str:
-    return sha256(secret.encode()).hexdigest()
 
 
 def _without_token(init: SessionInit) -> SessionInit:

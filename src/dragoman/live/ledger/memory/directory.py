@@ -29,11 +29,13 @@ class Directory:
                 return a.DirectoryFull()
             self._members.setdefault(cell, {})[registration.node_id] = None
             return self._write(registration, cell, None)
-        if registration.exclusive and known.holder and known.holder != registration.holder:
+        allowed = ("", registration.holder, registration.known_holder)
+        if registration.exclusive and known.holder not in allowed:
             return a.HolderConflict()
         cell = known.cell
         full = cell in registration.not_cells
-        if known.owner.connection_id == registration.connection_id and not full:
+        same = known.holder == (registration.holder or known.holder)
+        if known.owner.connection_id == registration.connection_id and same and not full:
             return a.Registered(cell, known.owner, None)
         if full:
             moved = self._cell_with_room(registration.not_cells)
@@ -69,7 +71,7 @@ class Directory:
             registration.connection_id,
             max(before, registration.at_least_epoch) + 1,
         )
-        holder = (known.holder if known else "") or registration.holder
+        holder = registration.holder or (known.holder if known else "")
         self.entries[registration.node_id] = DirectoryEntry(
             registration.node_id, cell, holder, owner
         )

@@ -43,6 +43,7 @@ class DirectoryOperations:
                 registration.instance_id,
                 registration.connection_id,
                 registration.holder,
+                registration.known_holder,
                 registration.exclusive,
                 registration.at_least_epoch,
                 registration.not_cells,
