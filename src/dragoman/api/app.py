@@ -15,6 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman.api.docs import docs_router
 from dragoman.api.health import health_router
+from dragoman.api.hosts import HostCheck, served_hosts
 from dragoman.api.lifecycle import Lifecycle
 from dragoman.api.middleware import BodyLimit, OriginCheck, Shield
 from dragoman.api.problems import Problem, problem_response, status_response, validation_response
@@ -63,6 +64,7 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
         BodyLimit, max_bytes=services.settings.limits.max_frame_bytes, larger=larger_bodies
     )
     app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
+    app.add_middleware(HostCheck, serves=served_hosts(services.settings))
     app.add_middleware(Shield)
     if server.allowed_origins:
         app.add_middleware(

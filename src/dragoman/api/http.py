@@ -10,8 +10,10 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from dragoman.addresses import among
 from dragoman.errors import SettingsError
-from dragoman.live.gateway import uvicorn_options
+from dragoman.live.gateway import SocketCount, TransportLimits, uvicorn_options
+from dragoman.live.sessions import Budget
 from dragoman.settings import Settings
 
 
@@ -41,6 +43,19 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
 
 
+def _transport_limits(settings: Settings) -> TransportLimits:
+    limits = settings.limits
+    return TransportLimits(
+        max_frame_bytes=limits.max_frame_bytes,
+        budget=Budget(limits.buffered_bytes),
+        messages_per_second=limits.messages_per_second,
+        header_seconds=limits.request_header_seconds,
+        body_seconds=limits.request_body_seconds,
+        sockets=SocketCount(limits.sockets_per_address),
+        is_proxy=among(settings.server.trusted_proxies),
+    )
+
+
 def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
     server = settings.server
     config = uvicorn.Config(
@@ -51,7 +66,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         forwarded_allow_ips=list(server.trusted_proxies),
         ssl_certfile=server.tls_cert or None,
         ssl_keyfile=server.tls_key or None,
-        **uvicorn_options(max_frame_bytes=settings.limits.max_frame_bytes),
+        **uvicorn_options(_transport_limits(settings)),
     )
     try:
         config.load()

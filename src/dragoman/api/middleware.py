@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.api.problems import UNEXPECTED, problem_response
 from dragoman.errors import DragomanError, Forbidden, PayloadTooLarge
+from dragoman.live.gateway import NO_ORIGIN, origin_allowed
 from dragoman.observability import get_logger
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -59,7 +59,8 @@ class Shield:
 class OriginCheck:
     """Refuses changes asked for by pages of other origins.
 
-    In open mode a browser on the operator's machine is an operator, whatever page it shows.
+    In open mode a browser on the operator's machine is an operator, whatever page it shows. A page
+    that hides its origin (`null`) is one of another origin, and gets nothing at all.
     """
 
     def __init__(self, app: ASGIApp, allowed_origins: Collection[str]) -> None:
@@ -67,25 +68,16 @@ class OriginCheck:
         self._allowed = frozenset(allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in _SAFE_METHODS:
+        if scope["type"] == "http":
             headers = Headers(scope=scope)
             origin = headers.get("origin")
-            if origin is not None and not is_allowed(origin, headers.get("host"), self._allowed):
+            changes = scope["method"] not in _SAFE_METHODS or origin == NO_ORIGIN
+            if changes and not origin_allowed(origin, headers.get("host"), self._allowed):
                 raise Forbidden(
-                    f"Pages of {origin} may not change anything here; an operator can add the "
+                    f"Pages of {origin} may not use this server; an operator can add the "
                     "origin to server.allowed_origins."
                 )
         await self._app(scope, receive, send)
-
-
-def is_allowed(origin: str, host: str | None, allowed_origins: Collection[str]) -> bool:
-    """Whether pages of the origin are the server's own, or those of a neighbour it knows."""
-    if origin in allowed_origins:
-        return True
-    try:
-        return urlsplit(origin).netloc == host
-    except ValueError:
-        return False
 
 
 class BodyLimit:

@@ -79,7 +79,10 @@ async def open_services(
                 _authenticator(settings, store, clock, randomness)
             ),
             metrics=metrics,
-            connections=Connections(),
+            connections=Connections(
+                per_address=settings.limits.sockets_per_address,
+                per_key=settings.limits.sockets_per_key,
+            ),
             lifecycle=lifecycle,
             readiness=readiness,
             peer_url=peer_url,

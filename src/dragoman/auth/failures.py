@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from ipaddress import IPv6Address, ip_address
 
+from dragoman.addresses import address_group
 from dragoman.clock import Clock
 from dragoman.errors import RateLimited
 
 MAX_ADDRESSES = 10_000
 """Addresses remembered; beyond that the one that failed longest ago is forgotten."""
-
-_IPV6_NETWORK_BITS = 64
 
 
 @dataclass(slots=True)
@@ -33,7 +31,7 @@ class FailureLimit:
 
     def check(self, address: str) -> None:
         """Refuse an address that has used up its failures, and say when it may try again."""
-        level = self._current(_group(address))
+        level = self._current(address_group(address))
         if self._burst == 0 or level + 1 <= self._burst:
             return
         wait_seconds = (level + 1 - self._burst) / self._per_second
@@ -47,7 +45,7 @@ class FailureLimit:
         if self._burst == 0:
             return
         self.check(address)
-        group = _group(address)
+        group = address_group(address)
         self._levels[group] = _Level(self._current(group) + 1, self._clock.monotonic())
         self._levels.move_to_end(group)
         if len(self._levels) > MAX_ADDRESSES:
@@ -59,16 +57,3 @@ class FailureLimit:
             return 0.0
         elapsed = self._clock.monotonic() - level.at_seconds
         return max(0.0, level.failures - elapsed * self._per_second)
-
-
-def _group(address: str) -> str:
-    """Who is counted together: one IPv4 address, or the IPv6 network that one party holds."""
-    try:
-        parsed = ip_address(address)
-    except ValueError:
-        return address
-    if isinstance(parsed, IPv6Address):
-        if parsed.ipv4_mapped is not None:
-            return str(parsed.ipv4_mapped)
-        return f"{int(parsed) >> (128 - _IPV6_NETWORK_BITS):x}/{_IPV6_NETWORK_BITS}"
-    return str(parsed)

@@ -7,6 +7,7 @@ from dragoman.settings.fleet import (
     NodeHealthSettings,
     ServiceCatalogSettings,
 )
+from dragoman.settings.forms import is_loopback
 from dragoman.settings.jobs import (
     JobTimeoutSettings,
     PoolSettings,
@@ -56,6 +57,7 @@ __all__ = [
     "as_listing",
     "as_tree",
     "check_exposure",
+    "is_loopback",
     "load_settings",
     "masked",
 ]

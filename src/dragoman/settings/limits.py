@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from dragoman.settings.section import Bytes, Count, CountOrZero, Section
+from dragoman.settings.section import Bytes, Count, CountOrZero, SecondsOrZero, Section
 
 
 class LimitSettings(Section):
@@ -51,11 +51,32 @@ class LimitSettings(Section):
     )
     messages_per_second: Count = Field(
         default=500,
-        description="Most messages a second on one session socket; more closes it (4429).",
+        description="Most messages a second on one session socket, with each ping and each "
+        "fragment counted as one; more closes it (4429).",
     )
     node_messages_per_second: Count = Field(
         default=20000,
-        description="Most messages a second on one node socket; more closes it (4429).",
+        description="Most messages a second on one node socket, counted in the same way; more "
+        "closes it (4429).",
+    )
+    sockets_per_address: CountOrZero = Field(
+        default=20000,
+        description="Most WebSockets open at once from one address, and most other connections "
+        "beside them; an IPv6 network of 64 bits is one address; 0: no limit.",
+    )
+    sockets_per_key: CountOrZero = Field(
+        default=20000,
+        description="Most WebSockets open at once with one API key, on one instance; 0: no limit.",
+    )
+    request_header_seconds: SecondsOrZero = Field(
+        default=15,
+        description="How long a caller may take to say what it asks for, once it is connected, "
+        "in seconds; 0: no limit.",
+    )
+    request_body_seconds: SecondsOrZero = Field(
+        default=60,
+        description="How long a caller may take to send the rest of its request, besides a second "
+        "for each kilobyte that has come, in seconds.",
     )
     auth_failures_per_minute: Count = Field(
         default=30,

@@ -21,10 +21,12 @@ from dragoman.live.gateway import (
     ConnectionClosed,
     Endpoint,
     Frame,
+    TransportLimits,
     WebSocketApp,
     uvicorn_options,
 )
 from dragoman.live.protocol import TO_CLIENT, Message, SchedulerToClient, SubProtocol, encode
+from dragoman.live.sessions import Budget
 
 T = TypeVar("T")
 
@@ -44,8 +46,14 @@ def run(main: Callable[[], Awaitable[T]], loop: str = "uvloop") -> T:
         return runner.run(awaited())
 
 
+def transport_limits(endpoint: Endpoint[Any]) -> TransportLimits:
+    return TransportLimits(max_frame_bytes=endpoint.limits.max_frame_bytes, budget=Budget(1 << 30))
+
+
 @asynccontextmanager
-async def serving(endpoint: Endpoint[Any], **options: Any) -> AsyncIterator[str]:
+async def serving(
+    endpoint: Endpoint[Any], transport: TransportLimits | None = None, **options: Any
+) -> AsyncIterator[str]:
     """Serve an endpoint as a FastAPI application does, and yield its URL."""
     app = FastAPI()
     app.router.routes.append(WebSocketRoute("/ws/session", WebSocketApp(endpoint)))
@@ -55,7 +63,7 @@ async def serving(endpoint: Endpoint[Any], **options: Any) -> AsyncIterator[str]
     config = uvicorn.Config(
         app,
         lifespan="off",
-        **uvicorn_options(max_frame_bytes=endpoint.limits.max_frame_bytes),
+        **uvicorn_options(transport or transport_limits(endpoint)),
         **options,
     )
     server = uvicorn.Server(config)

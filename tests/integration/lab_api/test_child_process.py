@@ -74,7 +74,7 @@ async def server_with_child(
         async def documented(path: str) -> dict[str, str]:
             raise AssertionError("the lab answers this")
 
-        pushes = PushForwarder(child, services.authenticator, ())
+        pushes = PushForwarder(child, services.authenticator, (), services.connections)
         return Parts(
             planes=[LabPlane(child, pushes)],
             routers=[router],

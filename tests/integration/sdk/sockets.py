@@ -18,7 +18,8 @@ from starlette.routing import WebSocketRoute
 from tests.unit.sdk.scheduler import LIMITS, FakeScheduler
 
 from dragoman.clock import SystemClock
-from dragoman.live.gateway import WebSocketApp, uvicorn_options
+from dragoman.live.gateway import TransportLimits, WebSocketApp, uvicorn_options
+from dragoman.live.sessions import Budget
 from dragoman.sdk.transport import NODE_DOOR
 
 PATIENCE_SECONDS = 60.0
@@ -35,7 +36,11 @@ async def scheduling(
     app.router.routes.append(WebSocketRoute(NODE_DOOR.path, WebSocketApp(scheduler.endpoint)))
     listening = socket.create_server(("127.0.0.1", port))
     config = uvicorn.Config(
-        app, lifespan="off", **uvicorn_options(max_frame_bytes=LIMITS.max_frame_bytes)
+        app,
+        lifespan="off",
+        **uvicorn_options(
+            TransportLimits(max_frame_bytes=LIMITS.max_frame_bytes, budget=Budget(1 << 30))
+        ),
     )
     server = uvicorn.Server(config)
     serving = asyncio.create_task(server.serve(sockets=[listening]))

@@ -32,5 +32,5 @@ async def asked(
     async with open_services(settings, SystemClock(), Randomness(seed=1)) as services:
         services.lifecycle.move(ServerState.READY)
         transport = httpx.ASGITransport(create_app(services, routers=routers))
-        async with httpx.AsyncClient(transport=transport, base_url="http://testserver") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             yield client, services

@@ -11,6 +11,7 @@ ALLOWED = ("https://app.example", "http://Lab.example:3000/")
     ("origin", "host"),
     [
         (None, "dragoman.example"),
+        (None, None),
         ("http://127.0.0.1:8080", "127.0.0.1:8080"),
         ("https://dragoman.example", "dragoman.example"),
         ("https://dragoman.example", "dragoman.example:443"),
@@ -20,7 +21,9 @@ ALLOWED = ("https://app.example", "http://Lab.example:3000/")
         ("http://lab.example:3000", "dragoman.example"),
     ],
 )
-def test_programs_own_pages_and_listed_origins_may_connect(origin: str | None, host: str) -> None:
+def test_programs_own_pages_and_listed_origins_may_connect(
+    origin: str | None, host: str | None
+) -> None:
     assert origin_allowed(origin, host, ALLOWED)
 
 
@@ -44,3 +47,8 @@ def test_programs_own_pages_and_listed_origins_may_connect(origin: str | None, h
 )
 def test_pages_of_other_origins_may_not(origin: str, host: str | None) -> None:
     assert not origin_allowed(origin, host, ALLOWED)
+
+
+def test_a_star_lets_every_page_in() -> None:
+    for origin in ("https://evil.example", "null"):
+        assert origin_allowed(origin, "dragoman.example", ("*",))

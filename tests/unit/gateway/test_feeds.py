@@ -10,7 +10,8 @@ import pytest
 
 from dragoman.live.gateway.arrivals import Arrivals
 from dragoman.live.gateway.closing import Closed
-from dragoman.live.gateway.feeds import FRAMES_PER_TURN, Pushing
+from dragoman.live.gateway.feeds import Pushing
+from dragoman.live.gateway.frame_reader import FRAMES_PER_TURN
 from dragoman.live.gateway.wire import Frame
 
 END = Closed(1000)

@@ -29,6 +29,8 @@ PROMISED = """
                     node_queue = 1024  node_queue_bytes = 33554432  buffered_bytes = 1073741824
                     messages_per_second = 500  node_messages_per_second = 20000
                     auth_failures_per_minute = 30
+                    sockets_per_address = 20000  sockets_per_key = 20000
+                    request_header_seconds = 15  request_body_seconds = 60
     [scheduler]     max_concurrent_jobs_per_node = 4  job_retention_seconds = 600
                     explain_max = 10000
     [scheduler.task_binding]           lease_seconds = 90  reserved_ttl_seconds = 90

@@ -24,7 +24,12 @@ def lab_parts(services: Services) -> Parts:
     services.readiness.add("the lab", child.check, dispensable=True)
     forwarder = Forwarder(child, services.authenticator)
     services.other_metrics.append(lambda own: with_those_of_the_lab(own, forwarder))
-    pushes = PushForwarder(child, services.authenticator, settings.server.allowed_origins)
+    pushes = PushForwarder(
+        child,
+        services.authenticator,
+        settings.server.allowed_origins,
+        services.connections,
+    )
     permissions = (Permission.DATASETS, Permission.EXPERIMENTS)
     return Parts(
         planes=[LabPlane(child, pushes)],

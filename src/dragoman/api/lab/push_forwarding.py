@@ -13,7 +13,6 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 from dragoman.api.lab.child import LabChild
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
-from dragoman.api.middleware import is_allowed
 from dragoman.auth import (
     Authenticator,
     Permission,
@@ -22,10 +21,14 @@ from dragoman.auth import (
     presented_key,
     remote_address,
 )
-from dragoman.errors import DragomanError, Forbidden, Unauthorized
-from dragoman.live.gateway import CloseCode
+from dragoman.errors import DragomanError, Forbidden, RateLimited, Unauthorized
+from dragoman.live.gateway import CloseCode, Connections, origin_allowed
 
-_CLOSE_CODES = {Unauthorized: CloseCode.UNAUTHORIZED, Forbidden: CloseCode.FORBIDDEN}
+_CLOSE_CODES = {
+    Unauthorized: CloseCode.UNAUTHORIZED,
+    Forbidden: CloseCode.FORBIDDEN,
+    RateLimited: CloseCode.TOO_MANY,
+}
 _MAX_REASON_BYTES = 123  # a close frame holds 125 bytes, two of them are the code
 _GONE = (OSError, RuntimeError)
 """What a socket raises whose peer has left: lost, or, as a RuntimeError, already closed."""
@@ -35,11 +38,17 @@ class PushForwarder:
     """An ASGI application for ``/ws/experiments/{experiment_id}``."""
 
     def __init__(
-        self, child: LabChild, authenticator: Authenticator, allowed_origins: Collection[str]
+        self,
+        child: LabChild,
+        authenticator: Authenticator,
+        allowed_origins: Collection[str],
+        connections: Connections,
     ) -> None:
+        """The connections are those of the live plane, with whom the limits are shared."""
         self._child = child
         self._authenticator = authenticator
         self._allowed_origins = frozenset(allowed_origins)
+        self._connections = connections
         self._open: set[_Relay] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -56,11 +65,13 @@ class PushForwarder:
             return
         revoked = CloseCode.UNAUTHORIZED, "the key was revoked"
         stop_watching = self._authenticator.watch(principal, lambda: relay.end(*revoked))
+        stop_counting = self._connections.count(remote_address(scope), principal.key_id)
         self._open.add(relay)
         try:
             await relay.run(path, principal)
         finally:
             self._open.discard(relay)
+            stop_counting()
             stop_watching()
 
     def close_all(self) -> None:
@@ -70,12 +81,13 @@ class PushForwarder:
 
     async def _admit(self, socket: WebSocket) -> Principal:
         origin, host = socket.headers.get("origin"), socket.headers.get("host")
-        if origin is not None and not is_allowed(origin, host, self._allowed_origins):
+        if not origin_allowed(origin, host, self._allowed_origins):
             raise Forbidden("Pages of this origin may not connect; see server.allowed_origins.")
         principal = await self._authenticator.authenticate(
             presented_key(socket.scope), remote_address(socket.scope)
         )
         authorize(principal, Permission.EXPERIMENTS)
+        self._connections.check_room(remote_address(socket.scope), principal.key_id)
         return principal
 
 

@@ -83,6 +83,12 @@ async def opened_desk(
 
 
 def _between_processes(settings: Settings) -> Settings:
-    """The settings without what concerns callers from outside: TLS and proxies."""
-    changes = {"tls_cert": "", "tls_key": "", "trusted_proxies": ()}
-    return settings.model_copy(update={"server": settings.server.model_copy(update=changes)})
+    """The settings without what concerns callers from outside: TLS, proxies and deadlines."""
+    server = {"tls_cert": "", "tls_key": "", "trusted_proxies": ()}
+    limits = {"request_header_seconds": 0, "request_body_seconds": 0}
+    return settings.model_copy(
+        update={
+            "server": settings.server.model_copy(update=server),
+            "limits": settings.limits.model_copy(update=limits),
+        }
+    )

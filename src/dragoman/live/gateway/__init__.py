@@ -4,14 +4,14 @@ A handler sees messages, an endpoint says who may send them, and neither knows w
 over a WebSocket or through memory on a virtual clock.
 """
 
-from dragoman.live.gateway.admission import Handshake
+from dragoman.live.gateway.admission import NO_ORIGIN, Handshake, origin_allowed
 from dragoman.live.gateway.closing import CloseCode, Closed, ConnectionClosed
 from dragoman.live.gateway.cluster import cluster_terms
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.connections import Connections
 from dragoman.live.gateway.conversation import serve_connection
 from dragoman.live.gateway.endpoint import Caller, Decodes, Endpoint, Handler
-from dragoman.live.gateway.limits import ConnectionLimits
+from dragoman.live.gateway.limits import ConnectionLimits, SocketCount, TransportLimits
 from dragoman.live.gateway.live_plane import LivePlane
 from dragoman.live.gateway.memory import (
     Delay,
@@ -28,6 +28,7 @@ from dragoman.live.gateway.websocket import WebSocketApp
 from dragoman.live.gateway.wire import Frame, Receive, Wire
 
 __all__ = [
+    "NO_ORIGIN",
     "Caller",
     "CloseCode",
     "Closed",
@@ -46,12 +47,15 @@ __all__ = [
     "MemoryClient",
     "MemoryNetwork",
     "Receive",
+    "SocketCount",
+    "TransportLimits",
     "WebSocketApp",
     "Wire",
     "cluster_terms",
     "fixed",
     "instant",
     "long_tailed",
+    "origin_allowed",
     "serve_connection",
     "uniform",
     "uvicorn_options",

@@ -17,6 +17,9 @@ from dragoman.observability import get_logger
 _log = get_logger(__name__)
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+NO_ORIGIN = "null"
+"""What a browser sends for a page whose origin it hides, such as one in a sandbox."""
+
 _CLOSE_CODES: dict[type[DragomanError], CloseCode] = {
     Unauthorized: CloseCode.UNAUTHORIZED,
     Forbidden: CloseCode.FORBIDDEN,
@@ -61,6 +64,7 @@ async def admit(endpoint: Endpoint[Any], handshake: Handshake) -> tuple[SubProto
     try:
         principal = await endpoint.authenticator.authenticate(handshake.key, handshake.remote)
         authorize(principal, endpoint.permission)
+        endpoint.connections.check_room(handshake.remote, principal.key_id)
     except DragomanError as error:
         code = _CLOSE_CODES.get(type(error), CloseCode.INTERNAL_ERROR)
         raise Refused(code, error.message) from None
@@ -82,12 +86,12 @@ def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str
     The server's own origin is the one whose host and port the request was sent to. The scheme is
     not compared: a proxy that ends TLS changes it, and it does not tell pages apart.
     """
-    if origin is None:
+    if origin is None or "*" in allowed:
         return True
+    if origin == NO_ORIGIN or not host:
+        return False
     if any(origin.lower() == known.rstrip("/").lower() for known in allowed):
         return True
-    if host is None:
-        return False
     try:
         page = urlsplit(origin)
         default_port = _DEFAULT_PORTS.get(page.scheme)

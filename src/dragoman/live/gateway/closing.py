@@ -15,6 +15,8 @@ class CloseCode(IntEnum):
     DRAINING = 1001
     ABNORMAL = 1006
     """Never sent: what a side notes when the other one is gone without a word."""
+    PROTOCOL_ERROR = 1002
+    NOT_TEXT = 1007
     POLICY = 1008
     TOO_LARGE = 1009
     INTERNAL_ERROR = 1011

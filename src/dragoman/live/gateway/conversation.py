@@ -15,7 +15,7 @@ from dragoman.live.gateway.closing import CloseCode, Closed, fitting_reason
 from dragoman.live.gateway.connection import Connection, Encode
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
 from dragoman.live.gateway.limits import TokenBucket
-from dragoman.live.gateway.wire import Feed, Frame, Wire, is_larger
+from dragoman.live.gateway.wire import NO_MESSAGE, Feed, Frame, Wire, is_larger
 from dragoman.live.protocol import Error, encode
 from dragoman.observability import get_logger
 
@@ -50,6 +50,7 @@ async def serve_connection(
         encode=encode,
     )
     endpoint.connections.add(endpoint.name, connection)
+    stop_counting = endpoint.connections.count(caller.remote, caller.principal.key_id)
     stop_watching = endpoint.authenticator.watch(
         caller.principal, lambda: connection.close(CloseCode.UNAUTHORIZED, "the key was revoked")
     )
@@ -68,6 +69,7 @@ async def serve_connection(
         except Exception:
             _log.exception("handler_failed", connection_id=connection.id, at="closed")
         finally:
+            stop_counting()
             endpoint.connections.remove(connection)
 
 
@@ -101,7 +103,6 @@ class _Conversation(Generic[M]):
 
     async def handle(self, frame: Frame) -> None:
         connection = self._connection
-        first, self._first = self._first, False
         if connection.closed:
             return
         if is_larger(frame, self._max_frame_bytes):
@@ -111,6 +112,9 @@ class _Conversation(Generic[M]):
             connection.send(_as_message(RateLimited("too many messages per second; send fewer")))
             connection.close(CloseCode.TOO_MANY, "too many messages per second")
             return
+        if frame is NO_MESSAGE:
+            return
+        first, self._first = self._first, False
         try:
             message = self._decode(frame, connection.sub)
         except InvalidMessage as error:

@@ -9,10 +9,8 @@ from typing import Any
 from dragoman.eager import begin
 from dragoman.live.gateway.arrivals import Arrivals
 from dragoman.live.gateway.closing import Closed
+from dragoman.live.gateway.frame_reader import FRAMES_PER_TURN
 from dragoman.live.gateway.wire import Feed, Frame, Handle, Receive
-
-FRAMES_PER_TURN = 64
-"""After so many frames of one connection the others get a turn, however fast they come."""
 
 
 def pulling(receive: Receive) -> Feed:

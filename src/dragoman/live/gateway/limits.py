@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from dragoman.clock import Clock
+from dragoman.live.sessions import Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,6 +22,47 @@ class ConnectionLimits:
     """What a peer may send, with a burst of one second's worth; 0 is no limit."""
     close_seconds: float = 5.0
     """How long a closed connection may go on sending what was queued before the close."""
+
+
+class SocketCount:
+    """Counts open sockets by who holds them, up to a limit; 0 is no limit."""
+
+    __slots__ = ("_limit", "_open")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._open: Counter[str] = Counter()
+
+    def has_room(self, holder: str) -> bool:
+        """Whether the holder may have one more."""
+        return not self._limit or self._open[holder] < self._limit
+
+    def add(self, holder: str) -> None:
+        self._open[holder] += 1
+
+    def remove(self, holder: str) -> None:
+        self._open[holder] -= 1
+        if not self._open[holder]:
+            del self._open[holder]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TransportLimits:
+    """What connections may cost before it is known whose they are; all from the settings."""
+
+    max_frame_bytes: int
+    budget: Budget
+    """What all connections of the process may hold of messages that are not whole."""
+    messages_per_second: float = 0
+    """For sockets that have no limit of their own; 0 is no limit."""
+    header_seconds: float = 0
+    """How long a request may take to say what it is, once its connection is there; 0: for ever."""
+    body_seconds: float = 0
+    """How long its body may take besides, and besides a second for each kilobyte that came."""
+    sockets: SocketCount = field(default_factory=lambda: SocketCount(0))
+    """How many connections each address has that are not WebSockets."""
+    is_proxy: Callable[[str], bool] = lambda address: False
+    """Whether an address stands for many callers, and is not counted."""
 
 
 class TokenBucket:

@@ -1,21 +1,25 @@
-"""How uvicorn has to be set up: sockets can be dropped, and keys stay out of the log."""
+"""How uvicorn has to be set up: what one peer can cost is bounded, and keys stay out of the log."""
 
 from __future__ import annotations
 
 import logging
 import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from websockets.protocol import State
 
+from dragoman.clock import SystemClock
 from dragoman.live.gateway.arrivals import Arrivals
-from dragoman.live.gateway.closing import Closed
+from dragoman.live.gateway.closing import CloseCode, Closed
 from dragoman.live.gateway.feeds import Pushing
-from dragoman.live.gateway.plain_frames import PlainFrames, plain_frame
+from dragoman.live.gateway.frame_reader import FrameReader, plain_frame
+from dragoman.live.gateway.http_protocol import HttpProtocol
+from dragoman.live.gateway.limits import TokenBucket, TransportLimits
 from dragoman.live.gateway.websocket import SHORTCUT_KEY
-from dragoman.live.gateway.wire import Feed, Frame
+from dragoman.live.gateway.wire import NO_MESSAGE, Feed, Frame
 from dragoman.observability import RedactionFilter
 
 _LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
@@ -25,11 +29,14 @@ _QUERY_STRING = re.compile(r"\?[^\s\"']*")
 _FRAMES_AHEAD = 32
 """So many frames of a peer may wait to be handled before it is read no further."""
 
+_BYTES_AHEAD = 1 << 14
+"""And no frame may wait when more than this came at once."""
+
 _BYTES_A_TURN = 1 << 16
 """More than this does not wait for the end of the turn: the transport must see what piles up."""
 
 
-def uvicorn_options(*, max_frame_bytes: int) -> dict[str, Any]:
+def uvicorn_options(limits: TransportLimits) -> dict[str, Any]:
     """The keyword arguments for `uvicorn.Config` that the gateway relies on.
 
     Also silences what uvicorn logs of single connections, because it names keys.
@@ -37,8 +44,9 @@ def uvicorn_options(*, max_frame_bytes: int) -> dict[str, Any]:
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(_KEEP_SECRETS)
     return {
-        "ws": SocketProtocol,
-        "ws_max_size": max_frame_bytes,
+        "http": partial(HttpProtocol, limits=limits),
+        "ws": partial(SocketProtocol, limits=limits),
+        "ws_max_size": limits.max_frame_bytes,
         "ws_per_message_deflate": False,
         "access_log": False,
         "log_config": None,
@@ -46,24 +54,32 @@ def uvicorn_options(*, max_frame_bytes: int) -> dict[str, Any]:
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's own protocol, with a shorter way in and out for plain messages.
+    """uvicorn's own protocol, with a shorter way in and out for messages.
 
     Most of what a scheduler reads and writes are small messages in one frame each. Taken through
     the library's parser, an asyncio queue and ASGI, such a frame costs several times what it costs
-    to read it here. Everything else goes the library's way: the handshake, control frames,
-    fragments, and whatever breaks the rules.
+    to read it here. And however small the frames are that a peer sends, it gets a bounded share of
+    each turn of the event loop. The library is left the handshake, control frames, and what breaks
+    the rules.
 
-    And it tells the application how to drop the socket. ASGI knows only polite closing, and that
+    It also tells the application how to drop the socket. ASGI knows only polite closing, and that
     waits until the peer has read what was sent before: a peer that never reads would keep its
     socket and its buffers.
     """
 
-    def __init__(self, *args: Any, **options: Any) -> None:
+    def __init__(self, *args: Any, limits: TransportLimits, **options: Any) -> None:
         super().__init__(*args, **options)
         self.queue: Any = Arrivals(self.loop)
-        self._reader = PlainFrames(
-            self.config.ws_max_size, self.queue.items.append, super().data_received
-        )
+        self.message = self.queue.items.append
+        self.holds = limits.budget.change
+        self._reader = FrameReader(limits.max_frame_bytes, self)
+        self._bucket = TokenBucket(limits.messages_per_second, SystemClock())
+        """For applications that know only ASGI; the others count by themselves."""
+        self._early = b""
+        """What came before the application had accepted the socket."""
+        self._will_read_more = False
+        self._pong = b""
+        """The answer to the last ping, while there is no room to write it."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
 
@@ -76,14 +92,101 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             scope[SHORTCUT_KEY] = self
 
     def data_received(self, data: bytes) -> None:
-        if self.conn.state is not State.OPEN:
-            super().data_received(data)
+        if self.conn.state is not State.OPEN and not self._is_read_unopened(data):
             return
         self._reader.feed(data)
+        self._came(len(data))
+
+    def _is_read_unopened(self, data: bytes) -> bool:
+        """Whether to read bytes that come before the socket is open or after its end."""
+        match self.conn.state:
+            case State.CONNECTING if self.handshake_initiated:
+                self._early += data
+                self._pause()
+                return False
+            case State.CONNECTING:
+                super().data_received(data)
+                return False
+            case _:
+                # The peer may not know yet, and its own close is still to come.
+                self._reader.only_close()
+                return True
+
+    def _came(self, size_bytes: int) -> None:
+        """Have what was read handled, and see that no more is read than is handled."""
+        items = self.queue.items
         self.queue.on_arrival()
-        if len(self.queue.items) > _FRAMES_AHEAD and not self.read_paused:
+        if self._reader.unread:
+            self._pause()
+            if not items:
+                self._read_more_soon()
+        elif len(items) > _FRAMES_AHEAD or (items and size_bytes > _BYTES_AHEAD):
+            self._pause()
+
+    def _read_on(self) -> None:
+        """Everything was handled: go on with the rest of what came, or with what comes."""
+        if self._reader.unread:
+            self._read_more_soon()
+        elif self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+
+    def _read_more_soon(self) -> None:
+        if not self._will_read_more:
+            self._will_read_more = True
+            self.loop.call_soon(self._read_more)
+
+    def _read_more(self) -> None:
+        self._will_read_more = False
+        if self.queue.items or self.transport.is_closing():
+            return
+        if self.conn.state is not State.OPEN:
+            self._reader.only_close()
+        self._reader.go_on()
+        self._came(0)
+        if not self.queue.items:
+            self._read_on()
+
+    def _pause(self) -> None:
+        if not self.read_paused:
             self.read_paused = True
             self.transport.pause_reading()
+
+    def control(self, data: bytes) -> None:
+        super().data_received(data)
+
+    def broken(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.state is State.OPEN:
+            self.refused(CloseCode.PROTOCOL_ERROR, "a frame breaks the rules")
+
+    def refused(self, code: CloseCode, reason: str) -> None:
+        """Close a socket whose peer does what is not allowed, without hearing more of it."""
+        self._flush()
+        self.conn.fail(code, reason)
+        if self.conn.close_sent is not None and not self.close_sent:
+            self.handle_parser_exception()
+        else:
+            self.transport.close()
+
+    def handle_ping(self) -> None:
+        # A peer that pings and does not read gets one answer, not a pile of them.
+        self._pong = b"".join(self.conn.data_to_send())
+        if self.writable.is_set():
+            self._write_pong()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._write_pong()
+
+    def _write_pong(self) -> None:
+        pong, self._pong = self._pong, b""
+        if pong and not self.close_sent and not self.transport.is_closing():
+            self.transport.write(pong)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._reader.end()
+        super().connection_lost(exc)
 
     async def next_event(self) -> Any:
         """The next frame, or the ASGI event that the library made of what came."""
@@ -96,14 +199,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """Have everything handled as it comes."""
         return Pushing(self.queue, read, self._read_on).feed
 
-    def _read_on(self) -> None:
-        if self.read_paused:
-            self.read_paused = False
-            self.transport.resume_reading()
-
     async def receive(self) -> Any:
         """The same for an application that knows only ASGI."""
-        event = await self.next_event()
+        event: Any = NO_MESSAGE
+        while event is NO_MESSAGE:
+            event = await self.next_event()
+            if isinstance(event, bytes | str) and not self._bucket.take():
+                self.refused(CloseCode.TOO_MANY, "too many messages per second")
         if isinstance(event, str):
             return {"type": "websocket.receive", "text": event}
         if isinstance(event, bytes):
@@ -140,6 +242,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     async def send(self, message: Any) -> None:
         self._flush()
         await super().send(message)
+        if self._early and self.conn.state is not State.CONNECTING:
+            early, self._early = self._early, b""
+            self.loop.call_soon(self._read_early, early)
+
+    def _read_early(self, early: bytes) -> None:
+        if self.transport.is_closing():
+            return
+        self.data_received(early)
+        if not self.queue.items:
+            self._read_on()
 
     def shutdown(self) -> None:
         self._flush()

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 from dragoman.live.gateway.closing import Closed
 
 Frame: TypeAlias = bytes | str
+
+
+class _NoMessage(bytes):
+    """The type of `NO_MESSAGE`, which equals an empty message but is not one."""
+
+
+NO_MESSAGE: Final[Frame] = _NoMessage()
+"""Stands for a frame that is no message, such as a ping or a fragment: it is charged like one."""
 
 Receive: TypeAlias = Callable[[], Awaitable[Frame | Closed]]
 """Waits for the next frame, or for the end of the connection."""

@@ -1,0 +1,280 @@
+"""WebSocket frames, read and written without a protocol machine.
+
+Most messages fill one frame. Those, and messages in fragments, are read here, so that each frame is
+counted and none is worked on out of turn. What RFC 6455 says of everything else (close, ping and
+pong, and mistakes that must be answered in prescribed ways) is left to a library that knows it.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from websockets.speedups import apply_mask
+
+from dragoman.live.gateway.closing import CloseCode
+from dragoman.live.gateway.wire import NO_MESSAGE, Frame
+
+FRAMES_PER_TURN = 64
+"""After so many frames of one connection the others get a turn, however fast they come."""
+
+MAX_FRAGMENTS = 1024
+"""Most frames that one message may come in."""
+
+_TEXT, _BINARY = 0x81, 0x82
+"""The first byte of a whole message in one frame."""
+
+_FIRST_TEXT, _FIRST_BINARY, _MIDDLE, _LAST = 0x01, 0x02, 0x00, 0x80
+"""The first byte of a fragment."""
+
+_WHOLE = (_BINARY, _TEXT)
+_BEGINS_MESSAGE = frozenset((_TEXT, _BINARY, _FIRST_TEXT, _FIRST_BINARY))
+_FRAGMENT = frozenset((_FIRST_TEXT, _FIRST_BINARY, _MIDDLE, _LAST))
+_CLOSE = 0x88
+_CONTROL = frozenset((_CLOSE, 0x89, 0x8A))
+"""The first byte of close, ping and pong."""
+
+_MASKED = 0x80
+_LENGTH_IN_2, _LENGTH_IN_8 = 126, 127
+_MASK_BYTES = 4
+
+
+class FrameSink(Protocol):
+    """What becomes of frames."""
+
+    def message(self, frame: Frame) -> None:
+        """A message is whole; `NO_MESSAGE` for a frame that was none, but counts as one."""
+        ...
+
+    def control(self, data: bytes) -> None:
+        """A whole control frame, as it came."""
+        ...
+
+    def broken(self, data: bytes) -> None:
+        """Bytes that break the rules, as they came; nothing is read after them."""
+        ...
+
+    def refused(self, code: CloseCode, reason: str) -> None:
+        """The peer did what is not allowed; nothing is read after that."""
+        ...
+
+    def holds(self, change_bytes: int) -> bool:
+        """So many bytes more (or less) wait for their rest; False when there is no room."""
+        ...
+
+
+class FrameReader:
+    """Takes messages out of what a client sends, a bounded number of frames at a time.
+
+    The library gets control frames one by one and whole, so that it is always between two frames.
+    """
+
+    __slots__ = (
+        "_at",
+        "_ended",
+        "_fragments",
+        "_gathered",
+        "_held_bytes",
+        "_kind",
+        "_max_bytes",
+        "_message",
+        "_needed",
+        "_parts",
+        "_sink",
+        "_whole",
+        "unread",
+    )
+
+    def __init__(self, max_bytes: int, sink: FrameSink) -> None:
+        self._max_bytes = max_bytes
+        self._sink = sink
+        self._message = sink.message
+        self._ended = False
+        self._held_bytes = 0
+        self._gathered = bytearray()
+        """The beginning of a frame whose rest has not come."""
+        self._needed = 0
+        """How many bytes there must be before it is worth looking again."""
+        self._whole: tuple[int, ...] = _WHOLE
+        """What a whole message may begin with; nothing, inside a message in fragments."""
+        self._kind = 0
+        self._parts = bytearray()
+        self._fragments = 0
+        self.unread = b""
+        """What came and is not read, because the turn was over; `go_on` reads it."""
+        self._at = 0
+
+    def feed(self, data: bytes) -> None:
+        """Bytes came, in whatever pieces."""
+        if self._ended:
+            return
+        if self.unread:
+            data = self.unread[self._at :] + data
+        elif self._gathered:
+            self._gathered += data
+            if len(self._gathered) < self._needed:
+                self._count_held()
+                return
+            data = bytes(self._gathered)
+            self._gathered.clear()
+        self._read(data, 0)
+
+    def go_on(self) -> None:
+        """Read what the turn before left."""
+        if not self._ended:
+            self._read(self.unread, self._at)
+
+    def only_close(self) -> None:
+        """From now on only a close frame matters: the rest is passed over."""
+        self._message = _passed_over
+
+    def end(self) -> None:
+        """Read nothing any more, and let go of what was held."""
+        self._ended = True
+        self._gathered.clear()
+        self._parts.clear()
+        self.unread = b""
+        self._count_held()
+
+    def _read(self, data: bytes, at: int) -> None:
+        size = len(data)
+        for _ in range(FRAMES_PER_TURN):
+            if at >= size:
+                break
+            end = self._take(data, at, size)
+            if end < 0:
+                self._needed = -end
+                self._gathered += data[at:]
+                at = size
+            else:
+                at = end
+        self.unread, self._at = (data, at) if at < size else (b"", 0)
+        self._count_held()
+
+    def _take(self, data: bytes, at: int, size: int) -> int:
+        """Where the frame at this place ends; minus how much of it is needed when it is not all."""
+        start = at + 2
+        if size < start:
+            return -2
+        first, length = data[at], data[at + 1] - _MASKED
+        if length >= _LENGTH_IN_2:
+            start += 2 if length == _LENGTH_IN_2 else 8
+            if size < start:
+                return at - start
+            length = int.from_bytes(data[at + 2 : start], "big")
+        body = start + _MASK_BYTES
+        end = body + length
+        if first not in self._whole:
+            if not self._may_follow(first, length):
+                return self._break(data, at)
+            if self._ended:
+                return size
+            if size < end:
+                return at - end
+            return end if self._take_part(first, data[at:end], body - at) else size
+        if not 0 <= length <= self._max_bytes:
+            return self._break(data, at)
+        if size < end:
+            return at - end
+        payload = apply_mask(data[body:end], data[start:body])
+        if first == _BINARY:
+            self._message(payload)
+            return end
+        try:
+            text = payload.decode()
+        except UnicodeDecodeError:
+            return self._break(data, at)
+        self._message(text)
+        return end
+
+    # --- fragments and control frames ------------------------------------------------------------
+
+    def _may_follow(self, first: int, length: int) -> bool:
+        """Whether a frame that is no whole message may come here; what is over a limit is refused
+        before its body has come.
+        """
+        if self._fragments and first in _BEGINS_MESSAGE:
+            self._refuse(CloseCode.PROTOCOL_ERROR, "a message began inside another")
+            return True
+        if first in _CONTROL:
+            return 0 <= length < _LENGTH_IN_2
+        if first not in _FRAGMENT or not 0 <= length <= self._max_bytes:
+            return False
+        if not self._fragments and first in (_MIDDLE, _LAST):
+            return False
+        if len(self._parts) + length > self._max_bytes:
+            self._refuse(CloseCode.TOO_LARGE, f"a message is over {self._max_bytes} bytes")
+        elif self._fragments >= MAX_FRAGMENTS:
+            self._refuse(CloseCode.POLICY, f"a message has more than {MAX_FRAGMENTS} fragments")
+        return True
+
+    def _take_part(self, first: int, frame: bytes, body: int) -> bool:
+        """Whether to read on after a frame that is no whole message."""
+        if first == _CLOSE:
+            self._ended = True
+            self._sink.control(frame)
+            return False
+        if first in _CONTROL:
+            if self._message is not _passed_over:
+                self._sink.control(frame)
+                self._message(NO_MESSAGE)
+            return True
+        if first in (_FIRST_TEXT, _FIRST_BINARY):
+            self._kind = first
+            self._whole = ()
+        self._fragments += 1
+        self._parts += apply_mask(frame[body:], frame[body - _MASK_BYTES : body])
+        if first != _LAST:
+            self._message(NO_MESSAGE)
+            return True
+        message = bytes(self._parts)
+        self._parts.clear()
+        self._fragments = 0
+        self._whole = _WHOLE
+        if self._kind == _FIRST_BINARY:
+            self._message(message)
+            return True
+        try:
+            self._message(message.decode())
+        except UnicodeDecodeError:
+            self._refuse(CloseCode.NOT_TEXT, "a text is not UTF-8")
+            return False
+        return True
+
+    def _break(self, data: bytes, at: int) -> int:
+        self._ended = True
+        self._sink.broken(data[at:])
+        return len(data)
+
+    def _refuse(self, code: CloseCode, reason: str) -> None:
+        self._ended = True
+        self._sink.refused(code, reason)
+
+    def _count_held(self) -> None:
+        """Tell how much waits for its rest; a peer for which there is no room is refused."""
+        held_bytes = len(self._gathered) + len(self._parts) + len(self.unread)
+        if held_bytes == self._held_bytes:
+            return
+        change, self._held_bytes = held_bytes - self._held_bytes, held_bytes
+        if not self._sink.holds(change) and change > 0 and not self._ended:
+            self._refuse(
+                CloseCode.TOO_MANY, "the server holds too much that is not finished; try again"
+            )
+            self.end()
+
+
+def _passed_over(frame: Frame) -> None:
+    """What becomes of a message that comes after the end."""
+
+
+def plain_frame(frame: Frame) -> bytes:
+    """A message as a server sends it: one frame, not masked."""
+    if isinstance(frame, str):
+        data, first = frame.encode(), _TEXT
+    else:
+        data, first = frame, _BINARY
+    size = len(data)
+    if size < _LENGTH_IN_2:
+        return bytes((first, size)) + data
+    if size < 1 << 16:
+        return bytes((first, _LENGTH_IN_2)) + size.to_bytes(2, "big") + data
+    return bytes((first, _LENGTH_IN_8)) + size.to_bytes(8, "big") + data
