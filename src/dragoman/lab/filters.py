@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -39,6 +40,7 @@ class Op(StrEnum):
     NOT_NULL = "not_null"
 
 
+_NAMES_SHOWN = 10
 _WORDS = ("and", "or", "not")
 _WITHOUT_VALUE = frozenset({Op.IS_NULL, Op.NOT_NULL})
 _LISTS = frozenset({Op.IN, Op.NOT_IN})
@@ -112,8 +114,9 @@ class _Reader:
         if "field" in tree:
             return self._condition(tree, where)
         if len(tree) != 1 or (word := next(iter(tree))) not in _WORDS:
+            named = sorted(islice(tree, _NAMES_SHOWN))
             raise _refused(
-                where, f"it has one of `and`, `or`, `not`, or a `field`; this has {sorted(tree)}"
+                where, f"it has one of `and`, `or`, `not`, or a `field`; this has {named}"
             )
         inside, given = f"{where}.{word}", tree[word]
         if word == "not":
@@ -126,9 +129,9 @@ class _Reader:
         return AllOf(parts) if word == "and" else OneOf(parts)
 
     def _condition(self, tree: Mapping[str, JsonValue], where: str) -> Condition:
-        unknown = sorted(set(tree) - {"field", "op", "value"})
-        if unknown:
-            raise _refused(where, f"it has field, op and value; {unknown[0]!r} means nothing")
+        unknown = next((name for name in tree if name not in ("field", "op", "value")), None)
+        if unknown is not None:
+            raise _refused(where, f"it has field, op and value; {unknown!r} means nothing")
         field = tree["field"]
         allowed, value_type, name = _kind(field, where)
         try:

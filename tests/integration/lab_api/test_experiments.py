@@ -46,6 +46,16 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"target": {"kind": "recorded", "output": "sung"}}, "SCHEMA_MISMATCH", "sung"),
     ({"evaluators": [{"reference": "meant"}]}, "INVALID_MESSAGE", "evaluators[0].kind"),
     ({"evaluators": [{"kind": "exact", "reference": "no"}]}, "SCHEMA_MISMATCH", "no"),
+    (
+        {
+            "evaluators": [
+                {"kind": "exact", "name": f"e{n}", "reference": "meant"} for n in range(101)
+            ]
+        },
+        "INVALID_MESSAGE",
+        "101 evaluators",
+    ),
+    ({"mapping": {f"m{n}": "said" for n in range(1001)}}, "INVALID_MESSAGE", "1,001 entries"),
     ({"mapping": {"x": "nowhere"}}, "SCHEMA_MISMATCH", "nowhere"),
     ({"concurrency": 0}, "INVALID_MESSAGE", "concurrency"),
     ({"concurrency": "many"}, "INVALID_MESSAGE", "concurrency"),

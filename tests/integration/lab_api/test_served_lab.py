@@ -202,3 +202,13 @@ def test_the_document_tells_of_every_route_of_the_lab(server: ServerProcess) -> 
             assert found[method]["security"] == [{"HTTPBearer": []}], path
             if method in ("post", "patch") and not path.endswith("/kill"):
                 assert "requestBody" in found[method], path
+
+
+@pytest.mark.parametrize("method", ["GET", "DELETE"])
+@pytest.mark.parametrize("pieces", [1, 2])
+def test_a_body_where_none_belongs_means_nothing(tmp_path: Path, method: str, pieces: int) -> None:
+    content = b'{"a": 1}' if pieces == 1 else iter([b'{"a":', b" 1}"])
+    with ServerProcess(tmp_path / "data", env=environment(), lab=True) as server:
+        url = f"{server.url}/api/v1/experiments/e-nothing"
+        answer = httpx.request(method, url, content=content, timeout=PATIENCE_SECONDS)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")

@@ -173,14 +173,33 @@ def resolving(*addresses: str) -> Any:
 
 
 def test_a_name_that_leads_to_a_private_address_is_refused(server: AnsweringServer) -> None:
-    with pytest.raises(TargetError, match=r"models.example is 127.0.0.1.*http_allow") as failed:
+    with pytest.raises(TargetError, match=r"models.example has no address.*http_allow"):
         ask(
             server.url("echo", "models.example"),
             context=ON_A_SERVER,
             lookup=resolving("127.0.0.1"),
         )
-    assert not failed.value.retryable
     assert server.requests == []
+
+
+def test_on_a_server_no_failure_tells_what_a_name_stands_for(server: AnsweringServer) -> None:
+    async def unknown(host: str, port: int) -> list[str]:
+        raise OSError("Name or service not known")
+
+    def failure(lookup: Any, **settings: Any) -> TargetError:
+        with pytest.raises(TargetError) as failed:
+            ask(server.url("echo", "db.internal"), lookup=lookup, **settings)
+        return failed.value
+
+    private = failure(resolving("10.1.2.3"), context=ON_A_SERVER)
+    missing = failure(unknown, context=ON_A_SERVER)
+    assert (str(private), private.retryable) == (str(missing), missing.retryable)
+    # Known to the operator, who lists it, and still nothing to be told to others.
+    listed = Context(http_allow=("db.internal",))
+    silent = failure(resolving("127.0.0.2"), context=listed)
+    for failed in (private, missing, silent):
+        assert "10.1.2.3" not in str(failed)
+        assert "127.0.0.2" not in str(failed)
 
 
 def test_the_address_that_was_judged_is_the_one_that_is_called(server: AnsweringServer) -> None:

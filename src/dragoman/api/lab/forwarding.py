@@ -21,6 +21,8 @@ _PATIENT = {"timeout": {"connect": 5.0, "read": None, "write": None, "pool": Non
 _IMPATIENT = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), 2.0)}
 _RETRY_AFTER_MS = 1_000
 _NO_BODY = frozenset({"GET", "HEAD", "DELETE"})
+_ABOUT_A_BODY = frozenset({"content-length", "content-type", "content-encoding"})
+"""What is left out with the body, which such a request may have and which means nothing."""
 
 _NOT_HANDED_ON = frozenset(
     {
@@ -45,17 +47,19 @@ class Forwarder:
             presented_key(request.scope), remote_address(request.scope)
         )
         authorize(principal, permission)
+        bodiless = request.method in _NO_BODY
         headers = [
             (name, value)
             for name, value in request.headers.items()
             if name.lower() not in _NOT_HANDED_ON
+            and not (bodiless and name.lower() in _ABOUT_A_BODY)
         ]
         answer, transport = await self._ask(
             httpx.Request(
                 request.method,
                 _address(request),
                 headers=[*headers, ("Host", "lab"), (PRINCIPAL_HEADER, as_header(principal))],
-                content=None if request.method in _NO_BODY else request.stream(),
+                content=None if bodiless else request.stream(),
                 extensions=_PATIENT,
             )
         )

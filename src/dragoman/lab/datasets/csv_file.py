@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Iterator
 from typing import BinaryIO
 
 from dragoman.lab.datasets.lines import MAX_RECORD_BYTES, numbered_lines
 from dragoman.lab.datasets.problems import Unreadable
 from dragoman.lab.datasets.records import BadRecord, Record
+from dragoman.lab.datasets.schema import MAX_COLUMNS
+
+MAX_HEADER_BYTES = 1 << 20
+"""A header is looked at as a whole, before any limit on what it says can apply."""
+
+_NAMES_SHOWN = 10
 
 # The module has one limit for the process, made for the memory of 2003. Records are bounded here.
 csv.field_size_limit(MAX_RECORD_BYTES)
@@ -18,12 +25,14 @@ def read_csv(file: BinaryIO) -> Iterator[Record | BadRecord]:
     """The records of a file, every value as text; empty lines are passed over."""
     source = _Source(file)
     records = _records(source)
+    source.max_bytes = MAX_HEADER_BYTES
     header = next(records, None)
     if header is None:
         return
     if isinstance(header, BadRecord):
         raise Unreadable(header.line, f"the header cannot be read: {header.message}")
     names = _checked_header(*header)
+    source.max_bytes = MAX_RECORD_BYTES
     for record in records:
         if isinstance(record, BadRecord):
             yield record
@@ -31,6 +40,8 @@ def read_csv(file: BinaryIO) -> Iterator[Record | BadRecord]:
         line, fields = record
         if len(fields) != len(names):
             yield BadRecord(line, f"{len(fields)} columns where the header has {len(names)}")
+        elif not all(map(_is_text, fields)):
+            yield BadRecord(line, "not UTF-8")
         else:
             yield Record(line, dict(zip(names, fields, strict=True)), source.record_bytes)
 
@@ -42,6 +53,7 @@ class _Source:
         self._lines = numbered_lines(file)
         self.record_line = 0
         self.record_bytes = 0
+        self.max_bytes = MAX_RECORD_BYTES
 
     def begin_record(self) -> None:
         self.record_line = self.record_bytes = 0
@@ -53,10 +65,11 @@ class _Source:
         line = next(self._lines)
         self.record_line = self.record_line or line.number
         self.record_bytes += len(line.content)
-        if line.too_long or self.record_bytes > MAX_RECORD_BYTES:
+        if line.too_long or self.record_bytes > self.max_bytes:
+            what = "header" if self.max_bytes == MAX_HEADER_BYTES else "record"
             raise Unreadable(
                 self.record_line,
-                f"a record longer than {MAX_RECORD_BYTES:,} bytes begins here; "
+                f"a {what} longer than {self.max_bytes:,} bytes begins here; "
                 "is a quotation mark left open?",
             )
         # Bytes that are not UTF-8 travel on as surrogates, to be reported with their record.
@@ -74,20 +87,21 @@ def _records(source: _Source) -> Iterator[tuple[int, list[str]] | BadRecord]:
         except csv.Error as error:
             yield BadRecord(source.record_line, _reason(str(error)))
             continue
-        if not fields:
-            continue
-        if all(_is_text(field) for field in fields):
+        if fields:
             yield source.record_line, fields
-        else:
-            yield BadRecord(source.record_line, "not UTF-8")
 
 
 def _checked_header(line: int, names: list[str]) -> list[str]:
-    repeated = sorted({name for name in names if names.count(name) > 1})
+    if len(names) > MAX_COLUMNS:
+        raise Unreadable(line, f"the header has {len(names):,} columns; at most {MAX_COLUMNS:,}")
+    if not all(map(_is_text, names)):
+        raise Unreadable(line, "the header cannot be read: not UTF-8")
     if "" in names:
         raise Unreadable(line, f"column {names.index('') + 1} of the header has no name")
+    repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
-        raise Unreadable(line, f"the header names {', '.join(repeated)} more than once")
+        named = ", ".join(repeated[:_NAMES_SHOWN])
+        raise Unreadable(line, f"the header names {named} more than once")
     return names
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import BinaryIO
 
 from dragoman.lab.datasets.formats import FORMATS, Format
@@ -20,6 +21,8 @@ TURNS = "turns"
 """The one column name that means something: the list of an item's turns."""
 
 DEFAULT_MAX_ITEMS = 10_000_000
+
+_NAMES_SHOWN = 10
 
 
 class DatasetReader:
@@ -120,7 +123,7 @@ def _split(record: Record) -> Turns | Problem:
     if not isinstance(turns, list) or not turns:
         return Problem(record.line, "expected a list of at least one turn", TURNS)
     if len(values) > 1:
-        others = ", ".join(name for name in values if name != TURNS)
+        others = ", ".join(islice((name for name in values if name != TURNS), _NAMES_SHOWN))
         return Problem(record.line, f"{others} beside `turns`; put columns into the turns")
     for number, turn in enumerate(turns):
         if not isinstance(turn, Mapping) or not turn:

@@ -73,6 +73,8 @@ class ColumnsSeen:
 
     def add(self, turn: Turn) -> bool:
         """Take note of a turn; False when there are more columns than a dataset has."""
+        if len(turn) > MAX_COLUMNS:
+            return False
         self._turns += 1
         for name, value in turn.items():
             self._types.setdefault(name, set()).add(_TYPES[type(value)])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from dragoman.errors import (
@@ -12,7 +13,7 @@ from dragoman.errors import (
     NotFound,
     SchemaMismatch,
 )
-from dragoman.lab.datasets import columns_of
+from dragoman.lab.datasets import MAX_COLUMNS, columns_of
 from dragoman.lab.evaluators import check_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, ExperimentSpec
 from dragoman.lab.names import check_name
@@ -20,6 +21,8 @@ from dragoman.lab.targets import Context, check_target
 from dragoman.settings import LabSettings
 
 MAX_RETRIES = 100
+MAX_EVALUATORS = 100
+"""In one experiment: each is run on every item and has columns of its own in every view."""
 
 
 def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
@@ -36,10 +39,21 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
     _check_built(spec)
     if spec.dataset_version_id is None:
         raise InvalidMessage("dataset_version_id is missing; import a dataset first.")
-    names = [evaluator.name for evaluator in spec.evaluators]
+    if len(spec.evaluators) > MAX_EVALUATORS:
+        raise InvalidMessage(
+            f"The experiment has {len(spec.evaluators):,} evaluators; at most {MAX_EVALUATORS} "
+            "are allowed.",
+            details={"field": "evaluators"},
+        )
+    if len(spec.mapping) > MAX_COLUMNS:
+        raise InvalidMessage(
+            f"The mapping has {len(spec.mapping):,} entries; at most {MAX_COLUMNS:,} are allowed.",
+            details={"field": "mapping"},
+        )
+    names = Counter(evaluator.name for evaluator in spec.evaluators)
     for name in names:
         check_name(name, "an evaluator")
-        if names.count(name) > 1:
+        if names[name] > 1:
             raise InvalidMessage(f"Two evaluators are called {name!r}; give one another name.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import sys
 import tracemalloc
 from io import BytesIO, RawIOBase, StringIO
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from dragoman.errors import DatasetInvalid
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, columns_of, format_of
+from dragoman.lab.datasets.csv_file import MAX_HEADER_BYTES
 from dragoman.lab.datasets.lines import MAX_RECORD_BYTES
 
 
@@ -320,3 +322,56 @@ def test_memory_does_not_grow_with_the_file(file_format: Format, line: bytes) ->
         return size
 
     assert peak(12_000) < 1.5 * peak(2_000)
+
+
+# --- limits before work -------------------------------------------------------------------------
+
+
+def test_a_csv_header_may_have_a_thousand_columns_and_no_more() -> None:
+    names = [f"c{number}" for number in range(1000)]
+    row = ",".join(["x"] * 1000)
+    [(turn,)] = from_csv(f"{','.join(names)}\n{row}\n")
+    assert list(turn) == names
+    assert problems(from_csv, ",".join(f"c{n}" for n in range(20_000)) + "\n") == [
+        (1, "the header has 20,000 columns; at most 1,000")
+    ]
+    assert problems(from_csv, ",".join(["same"] * 20_000) + "\n") == [
+        (1, "the header has 20,000 columns; at most 1,000")
+    ]
+
+
+def test_a_csv_header_without_end_is_not_even_split() -> None:
+    split: list[int] = []
+
+    def look(frame: Any, event: str, argument: Any) -> None:
+        if event == "return" and frame.f_code.co_name == "_records" and argument:
+            split.append(len(argument[1]))
+
+    sys.setprofile(look)
+    try:
+        found = problems(from_csv, "," * (MAX_HEADER_BYTES + 1) + "\n")
+    finally:
+        sys.setprofile(None)
+    assert found[0][1].startswith(f"a header longer than {MAX_HEADER_BYTES:,} bytes begins here")
+    assert split == []
+
+
+def test_many_repeated_names_are_told_in_few_words() -> None:
+    names = [f"c{number}" for number in range(400)] * 2
+    [(line, message)] = problems(from_csv, ",".join(names) + "\n")
+    assert line == 1
+    assert len(message) < 200
+
+
+def test_an_object_with_too_many_keys_is_refused_before_they_are_kept() -> None:
+    row = json.dumps({f"k{number}": number for number in range(5_000)})
+    reader = DatasetReader(BytesIO(row.encode()), Format.JSONL)
+    with pytest.raises(DatasetInvalid):
+        list(reader)
+    assert columns_of(reader.schema()) == ()
+
+
+def test_columns_beside_turns_are_told_in_few_words() -> None:
+    row = json.dumps({"turns": [{"a": 1}], **{f"k{number}": 1 for number in range(5_000)}})
+    [(_, message)] = problems(jsonl, row)
+    assert len(message) < 200

@@ -22,6 +22,8 @@ from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS))]
 
+MAX_SORT_FIELDS = 10
+
 _ORDERS = {"asc": False, "desc": True}
 _ALWAYS = ("item_id", "turn")
 _COLUMNS = tuple(field.name for field in msgspec.structs.fields(ResultRow))
@@ -52,6 +54,10 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         order = read_order(await request.body(), ResultsOrder)
         if not 1 <= order.limit <= MAX_LIMIT:
             raise InvalidMessage(f"limit is {order.limit}; it must be from 1 to {MAX_LIMIT}.")
+        if len(order.sort) > MAX_SORT_FIELDS:
+            raise InvalidMessage(
+                f"sort names {len(order.sort):,} fields; at most {MAX_SORT_FIELDS} are allowed."
+            )
         columns = _columns(order.columns)
         rows, place = await desk.results.page(
             caller.tenant,

@@ -24,7 +24,8 @@ class AddressRules:
     """Decides about an address that a host name turned out to be."""
 
     def __init__(self, allow: tuple[str, ...] | None, open_mode: bool) -> None:
-        self._anything = allow is None
+        self.permits_all = allow is None
+        """Whether experiments are their user's own, on the user's own machine."""
         self._open_mode = open_mode
         self._hosts: set[str] = set()
         self._networks: list[IPv4Network | IPv6Network] = []
@@ -40,7 +41,7 @@ class AddressRules:
 
     def permit(self, host: str, address: str) -> bool:
         """Whether a call to the host may go to the address."""
-        if self._anything or host.lower().rstrip(".") in self._hosts:
+        if self.permits_all or host.lower().rstrip(".") in self._hosts:
             return True
         shown = _meant(ip_address(address.partition("%")[0]))
         if any(shown in network for network in self._networks):

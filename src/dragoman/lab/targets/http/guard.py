@@ -2,7 +2,8 @@
 
 A host name is looked up here, each address is judged, and the connection is made to a judged
 address itself. Nobody looks the name up again in between, so an answer that changes from one
-moment to the next (DNS rebinding) gains nothing.
+moment to the next (DNS rebinding) gains nothing. And nobody is told what a name stands for here:
+whoever may run experiments could otherwise ask for the names of a network they do not see.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ Lookup = Callable[[str, int], Awaitable[list[str]]]
 
 
 class AddressRefused(Exception):
-    """Raised when every address of a host is one that may not be called."""
+    """Raised when a host has no address that may be called: none that is permitted, or none."""
 
 
 async def look_up(host: str, port: int) -> list[str]:
@@ -50,14 +51,21 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
         except TimeoutError:
             raise httpcore.ConnectTimeout(f"{host} was not found in time") from None
         except OSError as error:
-            raise httpcore.ConnectError(f"{host} was not found: {error}") from error
+            if self._rules.permits_all:
+                raise httpcore.ConnectError(f"{host} was not found: {error}") from error
+            addresses = []
         permitted = [address for address in addresses if self._rules.permit(host, address)]
         if not permitted:
             raise AddressRefused(
-                f"{host} is {', '.join(addresses) or 'nowhere'}, which is private; "
-                "list it in lab.http_allow if experiments may call it"
+                f"{host} has no address that experiments may call: it is not known, or private; "
+                "in the second case an operator can list it in lab.http_allow"
             )
-        return await self._connect_to_one(permitted, port, timeout, local_address, socket_options)
+        try:
+            return await self._connect_to_one(
+                permitted, port, timeout, local_address, socket_options
+            )
+        except httpcore.ConnectError:
+            raise httpcore.ConnectError(f"{host} takes no connections on port {port}") from None
 
     async def _connect_to_one(
         self,

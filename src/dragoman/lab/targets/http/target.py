@@ -80,7 +80,9 @@ class HttpTarget:
         except (TimeoutError, httpcore.TimeoutException) as error:
             raise TargetError(f"No whole answer within {seconds:g} s.") from error
         except AddressRefused as error:
-            raise TargetError(f"{error}.", retryable=False) from None
+            # Tried again, because a name server may fail; and so an unknown name fails like a
+            # private one.
+            raise TargetError(f"{error}.") from None
         except (httpcore.NetworkError, httpcore.ProtocolError, OSError) as error:
             raise TargetError(f"No answer: {str(error) or type(error).__name__}.") from error
 
