@@ -7,6 +7,7 @@ import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 from types import TracebackType
 from typing import Self
 
@@ -24,6 +25,9 @@ REFRESH_SECONDS = 3.0
 
 CACHE_SECONDS = 6.0
 """How long a verified key is believed without another look, should refreshing fail."""
+
+DIGESTS_A_READ = 500
+"""How many keys are looked up in one read of the database."""
 
 OnRevoked = Callable[[], None]
 
@@ -78,6 +82,55 @@ class _Verified:
     used: bool = True
 
 
+class _Lookups:
+    """Asks the database for keys, in one read at a time for all who wait.
+
+    However many keys are tried, the database is never asked twice at once.
+    """
+
+    def __init__(self, keys: KeyStore) -> None:
+        self._keys = keys
+        self._waiting: dict[str, asyncio.Future[Principal | None]] = {}
+        self._reading: asyncio.Task[None] | None = None
+
+    async def holder_of(self, digest: str) -> Principal | None:
+        """Whose key has this digest, or None."""
+        answer = self._waiting.get(digest)
+        if answer is None:
+            answer = self._waiting[digest] = asyncio.get_running_loop().create_future()
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read())
+        # One who stops waiting must not take the answer from others with the same key.
+        return await asyncio.shield(answer)
+
+    async def close(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            await asyncio.wait([self._reading])
+
+    async def _read(self) -> None:
+        answers: dict[str, asyncio.Future[Principal | None]] = {}
+        try:
+            while self._waiting:
+                answers = dict(islice(self._waiting.items(), DIGESTS_A_READ))
+                for digest in answers:
+                    del self._waiting[digest]
+                try:
+                    found = await self._keys.holders(answers)
+                except StoreError as error:
+                    for answer in answers.values():
+                        answer.set_exception(error)
+                        answer.exception()  # seen, also when its asker has left meanwhile
+                else:
+                    for digest, answer in answers.items():
+                        answer.set_result(found.get(digest))
+        finally:
+            self._reading = None
+            for answer in (*answers.values(), *self._waiting.values()):
+                answer.cancel()
+            self._waiting.clear()
+
+
 class KeyAuthenticator(Authenticator):
     """Lets in whoever shows a key that is on record and not revoked.
 
@@ -97,6 +150,7 @@ class KeyAuthenticator(Authenticator):
         self._keys = keys
         self._clock = clock
         self._failures = FailureLimit(clock, failures_per_minute)
+        self._lookups = _Lookups(keys)
         self._refresh_seconds = refresh_seconds
         self._verified: dict[str, _Verified] = {}
         self._watchers: dict[KeyId, dict[object, OnRevoked]] = {}
@@ -112,6 +166,7 @@ class KeyAuthenticator(Authenticator):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        await self._lookups.close()
         if self._refreshing is not None:
             self._refreshing.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -124,23 +179,23 @@ class KeyAuthenticator(Authenticator):
                 "A key is needed: send `Authorization: Bearer KEY`, or `?token=KEY` where headers "
                 "cannot be set; `dragoman keys create` makes one."
             )
-        # The digest is compared, never the key; and a key verified a moment ago is let in even
-        # from an address where others fail, so that nobody is locked out by a neighbour.
+        if not key.is_well_formed():
+            self._failures.record(remote_address)
+            raise _wrong()
+        # The digest is compared, never the key.
         digest = key.digest()
         verified = self._verified.get(digest)
         now = self._clock.monotonic()
         if verified is not None and now - verified.at_seconds < CACHE_SECONDS:
             verified.used = True
             return verified.principal
-        self._failures.check(remote_address)
-        principal = await self._keys.lookup(key) if key.is_well_formed() else None
+        # Looked up even for an address where keys have failed too often: a good key is let in, or
+        # whoever guesses would lock out everyone behind the same address.
+        principal = await self._lookups.holder_of(digest)
         if principal is None:
             self._verified.pop(digest, None)
             self._failures.record(remote_address)
-            raise Unauthorized(
-                "The key is wrong or was revoked; ask an operator for a new one "
-                "(`dragoman keys create`)."
-            )
+            raise _wrong()
         self._verified[digest] = _Verified(principal, now)
         return principal
 
@@ -204,3 +259,9 @@ class KeyAuthenticator(Authenticator):
                 await self.refresh()
             except StoreError as error:
                 _log.warning("keys_not_read", error=error.message)
+
+
+def _wrong() -> Unauthorized:
+    return Unauthorized(
+        "The key is wrong or was revoked; ask an operator for a new one (`dragoman keys create`)."
+    )

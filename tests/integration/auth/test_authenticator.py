@@ -6,6 +6,7 @@ import asyncio
 import logging
 import subprocess
 import sys
+from collections.abc import Collection
 from logging.handlers import QueueHandler
 from pathlib import Path
 from random import Random
@@ -13,7 +14,14 @@ from random import Random
 import pytest
 from tests.integration.auth.conftest import OpenKeys
 
-from dragoman.auth import ApiKey, KeyAuthenticator, KeyStore, OpenAuthenticator, Role
+from dragoman.auth import (
+    ApiKey,
+    KeyAuthenticator,
+    KeyStore,
+    OpenAuthenticator,
+    Principal,
+    Role,
+)
 from dragoman.auth.authenticator import CACHE_SECONDS, REFRESH_SECONDS
 from dragoman.clock import ManualClock, SystemClock
 from dragoman.errors import RateLimited, StoreError, Unauthorized
@@ -84,6 +92,79 @@ def test_wrong_keys_from_one_address_are_limited_and_others_are_not_locked_out(
             clock.advance(12)
             with pytest.raises(Unauthorized):
                 await authenticator.authenticate(ApiKey.generate(), ADDRESS)
+
+    asyncio.run(scenario())
+
+
+def test_a_good_key_is_let_in_from_an_address_where_many_have_failed(
+    open_keys: OpenKeys, clock: ManualClock
+) -> None:
+    async def scenario() -> None:
+        async with open_keys() as keys:
+            authenticator = authenticator_of(keys, clock)
+            _, key = await keys.create(Role.CLIENT, "acme")
+            for wrong in (ApiKey.generate, lambda: ApiKey("nonsense")):
+                for _ in range(20):
+                    with pytest.raises((Unauthorized, RateLimited)):
+                        await authenticator.authenticate(wrong(), ADDRESS)
+            principal = await authenticator.authenticate(key, ADDRESS)
+            assert principal.tenant == "acme"
+            for wrong in (ApiKey.generate, lambda: ApiKey("nonsense")):
+                with pytest.raises(RateLimited):
+                    await authenticator.authenticate(wrong(), ADDRESS)
+
+    asyncio.run(scenario())
+
+
+class CountingStore(KeyStore):
+    """Counts how often the database is read for keys, and how often at once."""
+
+    reads = 0
+    at_once = 0
+    most_at_once = 0
+
+    async def holders(self, digests: Collection[str]) -> dict[str, Principal]:
+        self.reads += 1
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            return await super().holders(digests)
+        finally:
+            self.at_once -= 1
+
+
+def test_many_wrong_keys_at_once_cost_the_database_few_reads(
+    database_url: str, clock: ManualClock
+) -> None:
+    async def scenario() -> None:
+        async with await open_store(database_url) as store:
+            keys = CountingStore(store, clock, Random(1))
+            authenticator = authenticator_of(keys, clock)
+            _, good = await keys.create(Role.CLIENT, "acme")
+            tried = [ApiKey.generate() for _ in range(2_000)]
+            attempts = [authenticator.authenticate(key, ADDRESS) for key in (*tried, good, good)]
+            *refusals, first, second = await asyncio.gather(*attempts, return_exceptions=True)
+            assert {type(refusal) for refusal in refusals} == {Unauthorized, RateLimited}
+            assert isinstance(first, Principal)
+            assert first == second
+            assert keys.most_at_once == 1
+            assert keys.reads <= 6
+
+    asyncio.run(scenario())
+
+
+def test_an_asker_that_leaves_takes_no_answer_from_others(
+    open_keys: OpenKeys, clock: ManualClock
+) -> None:
+    async def scenario() -> None:
+        async with open_keys() as keys:
+            authenticator = authenticator_of(keys, clock)
+            _, key = await keys.create(Role.CLIENT, "acme")
+            leaving = asyncio.create_task(authenticator.authenticate(key, ADDRESS))
+            staying = asyncio.create_task(authenticator.authenticate(key, ADDRESS))
+            await asyncio.sleep(0)
+            leaving.cancel()
+            assert (await staying).tenant == "acme"
 
     asyncio.run(scenario())
 
