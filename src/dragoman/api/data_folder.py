@@ -11,10 +11,15 @@ from pathlib import Path
 import msgspec
 
 from dragoman.api.starting import CannotStart
+from dragoman.observability import get_logger
 
 _LOCK_FILE = "server.lock"
 _RECORD_FILE = "server.json"
 _OWNER_ONLY = 0o700
+_NOT_FOR_OTHERS = 0o077
+_FILES_TOLD = 10
+
+_log = get_logger(__name__)
 
 
 class ServerRecord(msgspec.Struct, frozen=True):
@@ -31,7 +36,20 @@ def claimed_folder(data_dir: Path) -> Iterator[None]:
     """Have the folder to ourselves, made where it is missing; refused while another server runs.
 
     The lock is the kernel's and goes with the process, so a crash leaves nothing to clean up.
+    Whatever this process and its children write meanwhile is for their user alone, also in a
+    folder that others can look into.
     """
+    umask = os.umask(_NOT_FOR_OTHERS)
+    try:
+        with _locked(data_dir):
+            _tell_what_others_can_read(data_dir)
+            yield
+    finally:
+        os.umask(umask)
+
+
+@contextmanager
+def _locked(data_dir: Path) -> Iterator[None]:
     try:
         data_dir.mkdir(mode=_OWNER_ONLY, parents=True, exist_ok=True)
         lock = os.open(data_dir / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
@@ -45,6 +63,22 @@ def claimed_folder(data_dir: Path) -> Iterator[None]:
         yield
     finally:
         os.close(lock)
+
+
+def _tell_what_others_can_read(data_dir: Path) -> None:
+    """Name the files that an older version, or another program, left open to others."""
+    readable = sorted(
+        file.name
+        for file in data_dir.iterdir()
+        if file.is_file() and file.stat().st_mode & _NOT_FOR_OTHERS
+    )
+    if readable and data_dir.stat().st_mode & _NOT_FOR_OTHERS:
+        _log.warning(
+            "data_folder_is_open",
+            data_dir=str(data_dir),
+            files=readable[:_FILES_TOLD],
+            remedy=f"chmod -R go= {data_dir}",
+        )
 
 
 def _lock(lock: int, data_dir: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ REPOSITORY = Path(__file__).parents[3]
 CLUSTER = REPOSITORY / "deploy" / "cluster"
 UNITS = sorted((REPOSITORY / "deploy" / "systemd").glob("*.service"))
 INSTANCES = ("one", "two", "three")
+PASSWORD = re.compile(r"\$\{[A-Z]+_PASSWORD:\?set it\}")
+"""Where compose puts a password, and refuses to start without one."""
 
 
 def compose() -> dict[str, Any]:
@@ -28,7 +33,7 @@ def compose() -> dict[str, Any]:
 def instance_settings(name: str) -> Settings:
     """What an instance of the compose file runs with."""
     environ = {
-        variable: value.replace("${POSTGRES_PASSWORD:?set it}", "secret")
+        variable: PASSWORD.sub("secret", value)
         for variable, value in compose()["services"][name]["environment"].items()
     }
     return load_settings(CLUSTER / "dragoman.toml", environ=environ).settings
@@ -107,11 +112,26 @@ def test_what_runs_in_the_containers_is_all_there() -> None:
     assert (CLUSTER / build["context"]).resolve() == REPOSITORY
     assert (REPOSITORY / build["dockerfile"]).is_file()
     assert "appendonly" in str(services["redis"]["command"])
-    assert "noeviction" in services["redis"]["command"]
+    assert "noeviction" in str(services["redis"]["command"])
     for service in services.values():
         for volume in service.get("volumes", ()):
             source = volume.partition(":")[0]
             assert source in compose()["volumes"] or (CLUSTER / source).is_file()
+
+
+def test_redis_wants_the_password_that_the_instances_have(tmp_path: Path) -> None:
+    """The compose file's own command, with a program of ours in place of the image's."""
+    service = compose()["services"]["redis"]
+    assert PASSWORD.fullmatch(service["environment"]["REDISCLI_AUTH"])
+    told = tmp_path / "docker-entrypoint.sh"
+    told.write_text('#!/bin/sh\nprintf "%s\\n" "$@"\n')
+    told.chmod(0o700)
+    command = [word.replace("$$", "$") for word in service["command"]]
+    environ = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "REDISCLI_AUTH": "two words"}
+    words = subprocess.run(command, env=environ, check=True, capture_output=True, text=True).stdout
+    assert words.splitlines()[:3] == ["redis-server", "--requirepass", "two words"]
+    for name in INSTANCES:
+        assert instance_settings(name).cluster.redis_url == "redis://:secret@redis:6379"
 
 
 def test_the_proxy_leaves_sockets_open_longer_than_their_heartbeats() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -34,6 +36,7 @@ Result = TypeVar("Result")
 
 def connect(path: Path) -> sqlite3.Connection:
     """A connection in autocommit, so that BEGIN and COMMIT are written where they happen."""
+    _make_private(path)
     try:
         connection = sqlite3.connect(
             path, timeout=BUSY_TIMEOUT_SECONDS, isolation_level=None, check_same_thread=False
@@ -52,6 +55,16 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Make a file that only its owner can read, unless it is there; SQLite would ask the umask.
+
+    Its log, which SQLite makes beside it, can be read by the same.
+    """
+    # A file that is there is left alone: to close it here would end SQLite's locks on it.
+    with suppress(OSError):  # SQLite says it better
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
 
 
 def writer_engine(path: Path) -> sa.Engine:
