@@ -61,7 +61,10 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
     """What requests pass through; the last one added is the first one passed."""
     server = services.settings.server
     app.add_middleware(
-        BodyLimit, max_bytes=services.settings.limits.max_frame_bytes, larger=larger_bodies
+        BodyLimit,
+        max_bytes=services.settings.limits.max_frame_bytes,
+        larger=larger_bodies,
+        budget=services.budget,
     )
     app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
     app.add_middleware(HostCheck, serves=served_hosts(services.settings))

@@ -12,16 +12,16 @@ from starlette.types import ASGIApp
 
 from dragoman.addresses import among
 from dragoman.errors import SettingsError
+from dragoman.live.budget import Budget
 from dragoman.live.gateway import SocketCount, TransportLimits, uvicorn_options
-from dragoman.live.sessions import Budget
 from dragoman.settings import Settings
 
 
 class HttpServer(uvicorn.Server):
     """uvicorn, which leaves signals to us and tells when its start is settled."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
-        super().__init__(_config(app, settings))
+    def __init__(self, app: ASGIApp, settings: Settings, budget: Budget) -> None:
+        super().__init__(_config(app, settings, budget))
         self.settled = asyncio.Event()
 
     @contextmanager
@@ -43,11 +43,11 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
 
 
-def _transport_limits(settings: Settings) -> TransportLimits:
+def _transport_limits(settings: Settings, budget: Budget) -> TransportLimits:
     limits = settings.limits
     return TransportLimits(
         max_frame_bytes=limits.max_frame_bytes,
-        budget=Budget(limits.buffered_bytes),
+        budget=budget,
         messages_per_second=limits.messages_per_second,
         header_seconds=limits.request_header_seconds,
         body_seconds=limits.request_body_seconds,
@@ -56,7 +56,7 @@ def _transport_limits(settings: Settings) -> TransportLimits:
     )
 
 
-def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+def _config(app: ASGIApp, settings: Settings, budget: Budget) -> uvicorn.Config:
     server = settings.server
     config = uvicorn.Config(
         app,
@@ -66,7 +66,7 @@ def _config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         forwarded_allow_ips=list(server.trusted_proxies),
         ssl_certfile=server.tls_cert or None,
         ssl_keyfile=server.tls_key or None,
-        **uvicorn_options(_transport_limits(settings)),
+        **uvicorn_options(_transport_limits(settings, budget)),
     )
     try:
         config.load()

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Collection, Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.api.problems import UNEXPECTED, problem_response
-from dragoman.errors import DragomanError, Forbidden, PayloadTooLarge
+from dragoman.errors import DragomanError, Forbidden, PayloadTooLarge, RateLimited
+from dragoman.live.budget import Budget
 from dragoman.live.gateway import NO_ORIGIN, origin_allowed
 from dragoman.observability import get_logger
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_RETRY_MS = 1000
 
 _SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
@@ -48,6 +53,9 @@ class Shield:
             if answering:
                 raise
             await problem_response(error)(scope, receive, send_shielded)
+        except ClientDisconnect:
+            # The caller hung up before its request was whole: there is nobody to answer.
+            return
         except Exception:
             if answering:
                 # Half an answer is out: only the server can break it off, and it logs this too.
@@ -83,15 +91,21 @@ class OriginCheck:
 class BodyLimit:
     """Refuses a body that is over the limit, announced or not, before it is held in memory.
 
-    Paths that begin with one of `larger` have a limit of their own.
+    Paths that begin with one of `larger` have a limit of their own, and bodies that are passed on
+    as they come. All others are read whole, and count as bytes that the process keeps.
     """
 
     def __init__(
-        self, app: ASGIApp, max_bytes: int, larger: Mapping[str, int] | None = None
+        self,
+        app: ASGIApp,
+        max_bytes: int,
+        larger: Mapping[str, int] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._larger = dict(larger or {})
+        self._budget = budget or Budget(sys.maxsize)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -101,24 +115,39 @@ class BodyLimit:
         announced = Headers(scope=scope).get("content-length", "")
         if announced.isdecimal() and int(announced) > max_bytes:
             raise _too_large(max_bytes)
+        is_kept = max_bytes == self._max_bytes
         received_bytes = 0
+        refusal: DragomanError | None = None
 
         async def receive_limited() -> Message:
-            nonlocal received_bytes
+            nonlocal received_bytes, refusal
             message = await receive()
-            received_bytes += len(message.get("body", b""))
+            size_bytes = len(message.get("body", b""))
+            received_bytes += size_bytes
+            has_room = not is_kept or self._budget.change(size_bytes) or not size_bytes
             if received_bytes > max_bytes:
-                raise _too_large(max_bytes)
+                refusal = _too_large(max_bytes)
+            elif not has_room:
+                refusal = RateLimited(
+                    "The server keeps as much for others as it may; try again later.",
+                    retry_after_ms=_RETRY_MS,
+                )
+            if refusal is not None:
+                raise refusal
             return message
 
-        async def send_unless_too_large(message: Message) -> None:
+        async def send_unless_refused(message: Message) -> None:
             # The framework makes an answer of its own from the failed read: it is dropped.
-            if received_bytes <= max_bytes:
+            if refusal is None:
                 await send(message)
 
-        await self._app(scope, receive_limited, send_unless_too_large)
-        if received_bytes > max_bytes:
-            raise _too_large(max_bytes)
+        try:
+            await self._app(scope, receive_limited, send_unless_refused)
+        finally:
+            if is_kept:
+                self._budget.change(-received_bytes)
+        if refusal is not None:
+            raise refusal
 
     def _limit_of(self, path: str) -> int:
         limits = (limit for prefix, limit in self._larger.items() if path.startswith(prefix))

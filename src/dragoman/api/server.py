@@ -89,7 +89,7 @@ class Server:
             sockets=parts.sockets,
             larger_bodies=parts.larger_bodies,
         )
-        self._http = HttpServer(app, settings)
+        self._http = HttpServer(app, settings, services.budget)
         self._serving: asyncio.Task[None] | None = None
 
     @property

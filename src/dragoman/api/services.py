@@ -14,6 +14,7 @@ from dragoman.api.readiness import Readiness
 from dragoman.auth import Authenticator, KeyAuthenticator, KeyStore, OpenAuthenticator
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, new_id
+from dragoman.live.budget import Budget
 from dragoman.live.gateway import Connections
 from dragoman.observability import LoopLag, Metrics, Tracing, open_tracing
 from dragoman.randomness import Randomness
@@ -38,6 +39,8 @@ class Services:
     authenticator: Authenticator
     metrics: Metrics
     connections: Connections
+    budget: Budget
+    """The bytes that this process keeps for others."""
     lifecycle: Lifecycle
     readiness: Readiness
     peer_url: str = ""
@@ -83,6 +86,7 @@ async def open_services(
                 per_address=settings.limits.sockets_per_address,
                 per_key=settings.limits.sockets_per_key,
             ),
+            budget=Budget(settings.limits.buffered_bytes),
             lifecycle=lifecycle,
             readiness=readiness,
             peer_url=peer_url,

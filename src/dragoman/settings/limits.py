@@ -46,7 +46,8 @@ class LimitSettings(Section):
     buffered_bytes: Bytes = Field(
         default=1073741824,
         description=(
-            "Most bytes that one instance keeps for others: audio, inputs that wait, results."
+            "Most bytes that one instance keeps for others: audio, inputs, results, unfinished "
+            "messages and requests."
         ),
     )
     messages_per_second: Count = Field(

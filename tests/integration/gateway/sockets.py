@@ -16,6 +16,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed as SocketClosed
 from websockets.typing import Subprotocol
 
+from dragoman.live.budget import Budget
 from dragoman.live.gateway import (
     Closed,
     ConnectionClosed,
@@ -26,7 +27,6 @@ from dragoman.live.gateway import (
     uvicorn_options,
 )
 from dragoman.live.protocol import TO_CLIENT, Message, SchedulerToClient, SubProtocol, encode
-from dragoman.live.sessions import Budget
 
 T = TypeVar("T")
 

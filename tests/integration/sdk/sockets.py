@@ -18,8 +18,8 @@ from starlette.routing import WebSocketRoute
 from tests.unit.sdk.scheduler import LIMITS, FakeScheduler
 
 from dragoman.clock import SystemClock
+from dragoman.live.budget import Budget
 from dragoman.live.gateway import TransportLimits, WebSocketApp, uvicorn_options
-from dragoman.live.sessions import Budget
 from dragoman.sdk.transport import NODE_DOOR
 
 PATIENCE_SECONDS = 60.0

@@ -25,7 +25,8 @@ from tests.integration.serve.server_process import (
     run,
 )
 
-BIG_FRAME = bytes((0x82, 0x80 | 127)) + (1 << 20).to_bytes(8, "big") + bytes(4)
+MEGABYTE = 1 << 20
+BIG_FRAME = bytes((0x82, 0x80 | 127)) + MEGABYTE.to_bytes(8, "big") + bytes(4)
 """The beginning of a message of a megabyte."""
 
 
@@ -116,48 +117,89 @@ def test_an_address_has_only_so_many_connections(strict: ServerProcess) -> None:
 def test_a_key_and_an_address_have_only_so_many_sockets(strict: ServerProcess) -> None:
     keys = [_key(strict, "client"), _key(strict, "client"), _key(strict, "node")]
     with ExitStack() as stack:
-        for key in (keys[0], keys[1]):
-            for _ in range(4):
-                _open(stack, strict, "/ws/session", key)
-            if key is keys[0]:
-                closed = closed_with(_open(stack, strict, "/ws/session", key))
-                assert closed is not None
-                assert closed[0] == 4429
-                assert "sockets_per_key" in closed[1]
-        closed = closed_with(_open(stack, strict, "/ws/node", keys[2]))
-        assert closed is not None
-        assert closed[0] == 4429
-        assert "sockets_per_address" in closed[1]
+        # Which of them it is depends on whose key is looked up first.
+        opened = [_open(stack, strict, "/ws/session", keys[0]) for _ in range(5)]
+        assert _refusal(opened) == (4429, "this key has too many sockets: limits.sockets_per_key")
+        opened = [_open(stack, strict, "/ws/session", keys[1]) for _ in range(4)]
+        opened.append(_open(stack, strict, "/ws/node", keys[2]))
+        assert _refusal(opened) == (
+            4429,
+            "this address has too many sockets: limits.sockets_per_address",
+        )
 
 
-def test_messages_that_never_end_have_a_bounded_room(
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
+def _refusal(opened: list[socket.socket]) -> tuple[int, str] | None:
+    """How the server closes the first that it closes."""
+    closing, _, _ = select.select(opened, [], [], PATIENCE_SECONDS)
+    return closed_with(closing[0])
+
+
+@pytest.fixture(scope="module")
+def narrow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    """A server that keeps four megabytes for others."""
     env = environment(
-        DRAGOMAN_LIMITS__BUFFERED_BYTES=str(4 << 20),
-        DRAGOMAN_LIMITS__SESSION_QUEUE_BYTES=str(1 << 20),
-        DRAGOMAN_LIMITS__NODE_QUEUE_BYTES=str(1 << 20),
+        DRAGOMAN_LIMITS__BUFFERED_BYTES=str(4 * MEGABYTE),
+        DRAGOMAN_LIMITS__SESSION_QUEUE_BYTES=str(MEGABYTE),
+        DRAGOMAN_LIMITS__NODE_QUEUE_BYTES=str(MEGABYTE),
     )
-    data_dir = tmp_path_factory.mktemp("unfinished") / "data"
-    with ServerProcess(data_dir, env=env) as server, ExitStack() as stack:
-        holding = [_open(stack, server, "/ws/session") for _ in range(12)]
+    with ServerProcess(tmp_path_factory.mktemp("narrow") / "data", env=env) as server:
+        yield server
+
+
+def test_messages_that_never_end_have_a_bounded_room(narrow: ServerProcess) -> None:
+    with ExitStack() as stack:
+        holding = [_open(stack, narrow, "/ws/session") for _ in range(12)]
         for raw in holding:
-            send_all(raw, BIG_FRAME + bytes((1 << 20) - 1))
-        while len(holding) > 4:
-            answering, _, _ = select.select(holding, [], [], PATIENCE_SECONDS)
-            assert answering, f"{len(holding)} megabytes are held where four may be"
-            for raw in answering:
-                closed = closed_with(raw)
-                # The last bytes may cross with the end, and then the system tells of it first.
-                assert closed is None or closed[0] == 4429
-                holding.remove(raw)
+            send_all(raw, BIG_FRAME + bytes(MEGABYTE - 1))
+        # With its head, each is a little over a megabyte.
+        for raw in _turned_away(holding, until_left=3):
+            closed = closed_with(raw)
+            # The last bytes may cross with the end, and then the system tells of it first.
+            assert closed is None or closed[0] == 4429
         # What was held for the others is free again, and those who were let in can finish.
         for raw in holding:
             raw.sendall(bytes(1))
             closed = closed_with(raw)
             assert closed is not None
             assert closed[0] == 4400, "zeros are no message"
-        assert server.get("/healthz").status_code == 200
+
+
+def test_bodies_that_never_end_have_a_bounded_room(narrow: ServerProcess) -> None:
+    asked = request(
+        "Host: localhost",
+        f"Content-Length: {MEGABYTE - 1000}",
+        "Connection: close",
+        method="POST",
+        path="/api/v1/jobs",
+    )
+    with ExitStack() as stack:
+        holding = [stack.enter_context(connected(narrow.url)) for _ in range(12)]
+        for raw in holding:
+            send_all(raw, asked + bytes(MEGABYTE - 1001))
+        for raw in _turned_away(holding, until_left=4):
+            answer = everything(raw)
+            assert answer.startswith(b"HTTP/1.1 429 ") or not answer
+        for raw in holding:
+            raw.sendall(bytes(1))
+            assert everything(raw).startswith(b"HTTP/1.1 422 "), "zeros are no job"
+
+
+def test_an_endless_number_is_no_length(hasty: ServerProcess) -> None:
+    header = "Content-Length: " + "9" * 10_000
+    with connected(hasty.url) as raw:
+        raw.sendall(request("Host: localhost", header, method="POST", path="/api/v1/jobs"))
+        assert everything(raw).split()[1] in (b"400", b"413")
+    assert "Traceback" not in hasty.log
+
+
+def _turned_away(holding: list[socket.socket], until_left: int) -> Iterator[socket.socket]:
+    """Those that the server answers, until only so many are left; each is taken from the list."""
+    while len(holding) > until_left:
+        answering, _, _ = select.select(holding, [], [], PATIENCE_SECONDS)
+        assert answering, f"{len(holding)} megabytes are held where four may be"
+        for raw in answering:
+            holding.remove(raw)
+            yield raw
 
 
 def _open(

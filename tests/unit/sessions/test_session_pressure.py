@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.live.dispatch import Budget
+from dragoman.live.budget import Budget
 from dragoman.live.protocol import BackpressureAction
 from dragoman.live.sessions.pressure import Pressure
 

@@ -16,6 +16,7 @@ from dragoman.lab.library import Library
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
 from dragoman.lab.targets import Context
+from dragoman.live.budget import Budget
 from dragoman.observability import Metrics, get_logger
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
@@ -39,7 +40,8 @@ async def serve_lab(
         settings.lab.python_allow, settings.lab.http_allow, settings.auth.mode == "open"
     )
     async with opened_desk(settings, context, metrics, embedded=False) as desk:
-        http = HttpServer(create_lab_app(desk, metrics), _between_processes(settings))
+        budget = Budget(settings.limits.buffered_bytes)
+        http = HttpServer(create_lab_app(desk, metrics), _between_processes(settings), budget)
         serving = asyncio.create_task(http.serve([listener]), name="http")
         await http.settled.wait()
         announce()

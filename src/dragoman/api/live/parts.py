@@ -35,6 +35,7 @@ def live_parts(services: Services) -> Parts:
         instance_id=services.instance_id,
         clock=services.clock,
         randomness=services.randomness,
+        budget=services.budget,
         tracing=services.tracing,
     )
     neighbours, instance_id = plane.neighbours, services.instance_id

@@ -1,7 +1,6 @@
 """From a job to a node and back: the one entry, selection, waiting, failover."""
 
 from dragoman.live.dispatch.allocation import DEFAULT_TENANT, Selection
-from dragoman.live.dispatch.budget import Budget
 from dragoman.live.dispatch.cancelling import CANCELLED
 from dragoman.live.dispatch.dispatcher import Dispatcher, Limits, Submitted
 from dragoman.live.dispatch.forgotten import FORGOTTEN
@@ -21,7 +20,6 @@ __all__ = [
     "CANCELLED",
     "DEFAULT_TENANT",
     "FORGOTTEN",
-    "Budget",
     "Dispatcher",
     "Hosting",
     "JobOrder",

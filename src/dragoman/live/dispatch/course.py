@@ -11,10 +11,10 @@ from math import inf
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId
+from dragoman.live.budget import Budget
 from dragoman.live.dispatch.allocation import Allocated, Allocator, Inheriting
 from dragoman.live.dispatch.assignment import assignment
 from dragoman.live.dispatch.background import Background
-from dragoman.live.dispatch.budget import Budget
 from dragoman.live.dispatch.deadlines import Deadlines
 from dragoman.live.dispatch.explanations import Explanations
 from dragoman.live.dispatch.freed_slots import FreedSlots

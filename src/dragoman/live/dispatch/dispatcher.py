@@ -14,8 +14,8 @@ import msgspec
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, TenantId
+from dragoman.live.budget import Budget
 from dragoman.live.dispatch.allocation import Allocator, Selection
-from dragoman.live.dispatch.budget import Budget
 from dragoman.live.dispatch.cancelling import Cancelling
 from dragoman.live.dispatch.course import Course
 from dragoman.live.dispatch.explanations import Explanations

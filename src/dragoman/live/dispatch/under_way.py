@@ -6,7 +6,7 @@ import asyncio
 
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId, JobId
-from dragoman.live.dispatch.budget import Budget
+from dragoman.live.budget import Budget
 from dragoman.live.dispatch.forgotten import forgotten
 from dragoman.live.dispatch.inheritance import Inheritances
 from dragoman.live.dispatch.live_job import LiveJob

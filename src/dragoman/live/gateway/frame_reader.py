@@ -70,6 +70,7 @@ class FrameReader:
 
     __slots__ = (
         "_at",
+        "_clear",
         "_ended",
         "_fragments",
         "_gathered",
@@ -89,6 +90,8 @@ class FrameReader:
         self._sink = sink
         self._message = sink.message
         self._ended = False
+        self._clear = True
+        """Whether nothing is held, and it has not ended."""
         self._held_bytes = 0
         self._gathered = bytearray()
         """The beginning of a frame whose rest has not come."""
@@ -105,6 +108,13 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Bytes came, in whatever pieces."""
+        if self._clear:
+            # Mostly it is one whole message, and then there is nothing to keep.
+            size = len(data)
+            at = self._take(data, 0, size)
+            if at != size or not self._whole:
+                self._read(data, max(at, 0), FRAMES_PER_TURN - 1)
+            return
         if self._ended:
             return
         if self.unread:
@@ -116,12 +126,12 @@ class FrameReader:
                 return
             data = bytes(self._gathered)
             self._gathered.clear()
-        self._read(data, 0)
+        self._read(data, 0, FRAMES_PER_TURN)
 
     def go_on(self) -> None:
         """Read what the turn before left."""
         if not self._ended:
-            self._read(self.unread, self._at)
+            self._read(self.unread, self._at, FRAMES_PER_TURN)
 
     def only_close(self) -> None:
         """From now on only a close frame matters: the rest is passed over."""
@@ -129,15 +139,15 @@ class FrameReader:
 
     def end(self) -> None:
         """Read nothing any more, and let go of what was held."""
-        self._ended = True
+        self._ended, self._clear = True, False
         self._gathered.clear()
         self._parts.clear()
         self.unread = b""
         self._count_held()
 
-    def _read(self, data: bytes, at: int) -> None:
+    def _read(self, data: bytes, at: int, frames: int) -> None:
         size = len(data)
-        for _ in range(FRAMES_PER_TURN):
+        for _ in range(frames):
             if at >= size:
                 break
             end = self._take(data, at, size)
@@ -210,7 +220,7 @@ class FrameReader:
     def _take_part(self, first: int, frame: bytes, body: int) -> bool:
         """Whether to read on after a frame that is no whole message."""
         if first == _CLOSE:
-            self._ended = True
+            self._ended, self._clear = True, False
             self._sink.control(frame)
             return False
         if first in _CONTROL:
@@ -241,17 +251,18 @@ class FrameReader:
         return True
 
     def _break(self, data: bytes, at: int) -> int:
-        self._ended = True
+        self._ended, self._clear = True, False
         self._sink.broken(data[at:])
         return len(data)
 
     def _refuse(self, code: CloseCode, reason: str) -> None:
-        self._ended = True
+        self._ended, self._clear = True, False
         self._sink.refused(code, reason)
 
     def _count_held(self) -> None:
         """Tell how much waits for its rest; a peer for which there is no room is refused."""
         held_bytes = len(self._gathered) + len(self._parts) + len(self.unread)
+        self._clear = not held_bytes and not self._ended
         if held_bytes == self._held_bytes:
             return
         change, self._held_bytes = held_bytes - self._held_bytes, held_bytes

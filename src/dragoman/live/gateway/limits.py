@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dragoman.clock import Clock
-from dragoman.live.sessions import Budget
+from dragoman.live.budget import Budget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,8 +9,9 @@ from typing import TypeVar
 from dragoman.auth import Authenticator, Permission
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, SessionId
+from dragoman.live.budget import Budget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
-from dragoman.live.dispatch import Budget, Dispatcher, Share
+from dragoman.live.dispatch import Dispatcher, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.cluster import (
@@ -64,6 +65,7 @@ class LivePlane:
         clock: Clock,
         randomness: Randomness,
         secrets: Secrets | None = None,
+        budget: Budget | None = None,
         tracing: Tracing | None = None,
         records: SessionRecords | None = None,
         cluster: Cluster | None = None,
@@ -71,7 +73,7 @@ class LivePlane:
     ) -> None:
         """With a cluster, this is one instance of several over one ledger and one set of records;
         url is where the others find it. secrets are the operating system's unless a simulation
-        passes its own.
+        passes its own; budget is shared with whatever else keeps bytes in this process.
         """
         secrets = secrets or Secrets()
         self.ledger = ledger
@@ -130,7 +132,9 @@ class LivePlane:
             limit = settings.limits.max_inflight_per_tenant
             tenant_jobs = TenantLeases(Limited.IN_FLIGHT, cluster, limit)
         self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
-        budget = _budget(settings.limits.buffered_bytes, ledger)
+        budget = budget or Budget(settings.limits.buffered_bytes)
+        if isinstance(ledger, MemoryLedger):
+            budget.include(lambda: ledger.kept_bytes, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
         self.dispatcher = Dispatcher(
             ledger=ledger,
@@ -306,10 +310,3 @@ class LivePlane:
             nodes=len(self.registry),
             sessions=len(self.sessions),
         )
-
-
-def _budget(limit_bytes: int, ledger: Ledger) -> Budget:
-    """What the process may keep for others; a ledger in its memory keeps a part of it."""
-    if not isinstance(ledger, MemoryLedger):
-        return Budget(limit_bytes)
-    return Budget(limit_bytes, beside=lambda: ledger.kept_bytes, let_go=ledger.let_go)

@@ -6,7 +6,8 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.ids import SessionId
-from dragoman.live.dispatch import Budget, Dispatcher, TenantCounts
+from dragoman.live.budget import Budget
+from dragoman.live.dispatch import Dispatcher, TenantCounts
 from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import SchedulerToClient
 from dragoman.live.sessions.ports import ClientLink, SessionPeers

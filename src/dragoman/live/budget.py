@@ -6,24 +6,22 @@ from collections.abc import Callable
 
 
 class Budget:
-    """Bytes kept for clients and nodes together: audio, inputs that wait, results."""
+    """Bytes kept for clients and nodes together: audio, inputs, results, unfinished requests."""
 
-    def __init__(
-        self,
-        limit_bytes: int,
-        *,
-        beside: Callable[[], int] = lambda: 0,
-        let_go: Callable[[int], None] = lambda size_bytes: None,
-    ) -> None:
-        """beside tells what the ledger keeps in this process; let_go has it drop what it may."""
+    def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._charged = 0
-        self._beside = beside
+        self._elsewhere: Callable[[], int] = lambda: 0
+        self._let_go: Callable[[int], None] = lambda size_bytes: None
+
+    def include(self, kept: Callable[[], int], let_go: Callable[[int], None]) -> None:
+        """Count what a ledger in this process keeps; let_go has it drop what it may."""
+        self._elsewhere = kept
         self._let_go = let_go
 
     @property
     def used(self) -> int:
-        return self._charged + self._beside()
+        return self._charged + self._elsewhere()
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether so much more may be kept."""
