@@ -54,6 +54,7 @@ class Segmenter:
         self._open_bytes = 0
         self._open_ms = 0.0
         self._missing = 0
+        self._gaps: list[tuple[int, int]] = []
 
         # What comes after it.
         self._next_seq = next_seq
@@ -214,9 +215,11 @@ class Segmenter:
         segments: list[Segment] = []
         if self._chunks:
             chunks = tuple(self._chunks)
+            gaps = tuple(self._gaps)
             segments.append(
-                Segment(self._first_seq, next_seq, chunks, cut, self._missing, self._open_ms)
+                Segment(self._first_seq, next_seq, chunks, cut, self._missing, self._open_ms, gaps)
             )
+            self._gaps = []
         elif cut is Cut.FINAL:
             self.ignored["empty_final"] += 1
         self._first_seq = next_seq
@@ -259,5 +262,7 @@ class Segmenter:
         gap_end_seq = self._early.first_seq
         assert gap_end_seq is not None, "a gap lies below a chunk that came"
         self._left_out.append(range(self._next_seq, gap_end_seq))
-        self._missing += gap_end_seq - self._next_seq
+        missing = gap_end_seq - self._next_seq
+        self._missing += missing
+        self._gaps.append((len(self._chunks), missing))
         self._next_seq = gap_end_seq

@@ -131,6 +131,7 @@ class Session:
             owner=self._client.owner,
             revision=self._hold.holding.seen,
             next_chunk_seq=self._open_index.next_chunk_seq,
+            half_sample=self._open_index.half_sample,
             next_utterance_index=self._open_index.next_utterance_index,
         )
         return self._arrivals.describe(stored, self._departures.job_of)
