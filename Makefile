@@ -8,12 +8,14 @@ LEDGER_LIVES ?= 300
 CLUSTER_CHAOS_SECONDS ?= 300
 CLUSTER_CHAOS_RUNS ?= 1
 LAB_KILLS ?= 200
+SOAK_SECONDS ?= 3600
+SOAK_SEED ?=
 UV := $(BIN)/uv
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format fuzz chaos bench lock
+.PHONY: help setup demo test check format fuzz chaos soak bench lock
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +62,9 @@ chaos: setup ## Break nodes, network, ledger and lab on schedules (CHAOS_SCHEDUL
 	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) \
 		DRAGOMAN_CLUSTER_CHAOS_RUNS=$(CLUSTER_CHAOS_RUNS) $(BIN)/pytest --timeout 0 \
 		tests/integration/cluster_chaos
+
+soak: setup ## Load real servers for an hour and see whether anything grows (SOAK_SECONDS=3600)
+	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 bench: setup ## Measure it, beside a bare relay and other task queues
 	$(BIN)/python -m benchmarks
