@@ -71,7 +71,7 @@ def test_cuts_between_torn_samples_lose_and_shift_nothing(
     assert keeper.half == b""
 
 
-@pytest.mark.parametrize("chunk_bytes", [1, 3, 7, 160, 161])
+@pytest.mark.parametrize("chunk_bytes", [2, 3, 7, 160, 161])
 @pytest.mark.parametrize("lost", [{1}, {2}, {4}, {2, 3}, {1, 5, 6}, {0}])
 def test_after_lost_chunks_of_one_size_samples_are_whole_again(
     chunk_bytes: int, lost: set[int]
@@ -98,6 +98,17 @@ def test_half_a_sample_is_no_utterance_and_waits_for_its_other_half() -> None:
     assert keeper.half == b"a"
     assert keeper.join([b"b", b"cde"], ()) == b"abcd"
     assert keeper.half == b"e"
+
+
+def test_a_chunk_of_less_than_a_sample_says_nothing_of_those_that_are_missing() -> None:
+    assert pcm16().join([b"a", b"b"], [(1, 3)]) == b"ab"
+
+
+def test_half_a_sample_can_be_taken_as_it_is() -> None:
+    keeper = pcm16()
+    keeper.join([b"abc"], ())
+    assert keeper.take_half() == b"c"
+    assert keeper.half == b""
 
 
 def test_another_owner_goes_on_with_the_half_that_was_stored() -> None:

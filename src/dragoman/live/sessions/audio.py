@@ -76,7 +76,7 @@ class WholeSamples:
     """Joins the chunks of one utterance after another, so that no sample is torn apart.
 
     A session's audio is one stream, and its chunks may end anywhere. The part of a sample at the
-    end of an utterance begins the next one; what remains of it when the session closes is dropped.
+    end of an utterance begins the next one.
     """
 
     def __init__(self, meter: Meter, half: bytes = b"") -> None:
@@ -104,6 +104,11 @@ class WholeSamples:
         self.half = self._without_torn(audio)
         return self._meter.join(audio) if audio else b""
 
+    def take_half(self) -> bytes:
+        """What is left of a speaker who ends there, and says nothing that would complete it."""
+        half, self.half = self.half, b""
+        return half
+
     def _take_with_gaps(
         self, audio: list[bytes], chunks: Sequence[bytes], missing_at: dict[int, int]
     ) -> None:
@@ -119,8 +124,11 @@ class WholeSamples:
         self._pass_gap(audio, missing_at.get(len(chunks), 0))
 
     def _pass_gap(self, audio: list[bytes], missing: int) -> None:
-        """Begin with a whole sample again after chunks that were lost."""
-        if missing:
+        """Begin with a whole sample again after chunks that were lost.
+
+        They are taken to be as long as the one before them, unless that is less than a sample.
+        """
+        if missing and self._chunk_bytes >= self._meter.sample_bytes:
             lost_bytes = len(self._without_torn(audio)) + missing * self._chunk_bytes
             self._skip_bytes = (self._skip_bytes - lost_bytes) % self._meter.sample_bytes
 

@@ -11,6 +11,7 @@ from dragoman.live.ledger import JobInput
 from dragoman.live.protocol import (
     AUTO,
     AudioChunk,
+    Cut,
     ErrorInfo,
     Mode,
     UiEventName,
@@ -151,6 +152,8 @@ class Intake:
         """Utterances are complete. They get their numbers before anything else can happen."""
         for segment in segments:
             audio = self._samples.join(segment.chunks, segment.gaps)
+            if not audio and segment.cut in (Cut.FINAL, Cut.CLOSE):
+                audio = self._samples.take_half()
             if not audio:
                 continue  # half a sample, which begins the next utterance
             self._tools.metrics.web_task_finalized.labels(segment.cut.value).inc()
