@@ -125,6 +125,10 @@ def session_rules(settings: Settings) -> SessionRules:
         queue_messages=limits.session_queue,
         queue_bytes=limits.session_queue_bytes,
         max_sessions=limits.max_sessions,
+        first_message_seconds=min(
+            scheduler.node_health.heartbeat_timeout_seconds,
+            scheduler.session.heartbeat_timeout_seconds,
+        ),
         sessions_per_tenant=limits.sessions_per_tenant,
         semantic=PoolRule(scheduler.pools.rule) is not PoolRule.ASR_TTS,
     )

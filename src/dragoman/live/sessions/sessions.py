@@ -113,7 +113,7 @@ class Sessions(SessionTable):
     async def drain(self) -> None:
         """Send every client on to another instance, once it has been told what is under way."""
         self._drained = asyncio.Event()
-        for session in self:
+        async for session in yielding(self, self._tools.clock):
             session.drain()
         if self._open:
             await self._drained.wait()
