@@ -110,7 +110,8 @@ def session_rules(settings: Settings) -> SessionRules:
         segments=SegmentRules(
             pause_ms=cutting.pause_ms,
             max_duration_ms=cutting.max_duration_ms,
-            max_bytes=cutting.max_bytes,
+            # A session that may keep less than the default utterance is cut there, not closed.
+            max_bytes=min(cutting.max_bytes, limits.session_queue_bytes),
             hangover_auto_ms=cutting.hangover_auto_ms,
             hangover_manual_ms=cutting.hangover_manual_ms,
         ),
