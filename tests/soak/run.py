@@ -125,7 +125,13 @@ class Soak:
             url = self._backend.server.url
             self._url = url
             self._http = await self._open.enter_async_context(
-                httpx.AsyncClient(base_url=f"{url}/api/v1", timeout=60, trust_env=False)
+                httpx.AsyncClient(
+                    base_url=f"{url}/api/v1",
+                    timeout=60,
+                    trust_env=False,
+                    # The server closes idle connections after 5 s; whoever is first must be sure.
+                    limits=httpx.Limits(keepalive_expiry=1.0),
+                )
             )
             self._reader = Reader(self._backend, self._http)
             self._experimenter = Experimenter(self._http, url, self._new_random(), self._laws)
@@ -267,8 +273,11 @@ class Soak:
 
     async def _read_under_load(self, stop: asyncio.Event) -> None:
         while not stop.is_set():
-            self._latest = await self._reader.read(self._elapsed())
-            self.report.under_load.append(self._latest)
+            try:
+                self._latest = await self._reader.read(self._elapsed())
+                self.report.under_load.append(self._latest)
+            except httpx.TransportError as error:
+                self._laws.require(False, f"GET /metrics failed: {error!r}")
             with suppress(TimeoutError):
                 async with asyncio.timeout(_READ_SECONDS):
                     await stop.wait()
