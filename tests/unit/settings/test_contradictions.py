@@ -47,16 +47,6 @@ CONTRADICTORY = [
         "cancel_grace_seconds = 61",
     ),
     (
-        "scheduler.delivery.resume_grace_seconds = 601",
-        "job_retention_seconds = 600",
-        "resume_grace_seconds = 601",
-    ),
-    (
-        "scheduler.node_health.reconnect_grace_seconds = 46",
-        "heartbeat_timeout_seconds = 45",
-        "reconnect_grace_seconds = 46",
-    ),
-    (
         "scheduler.node_health.forget_offline_seconds = 5\n"
         "scheduler.node_health.reconnect_grace_seconds = 6",
         "forget_offline_seconds = 5",
@@ -104,8 +94,8 @@ CONTRADICTORY = [
         "session_queue_bytes = 8388609",
     ),
     (
-        "cluster.redis_timeout_ms = 5000\ncluster.reclaim_idle_ms = 5000",
-        "reclaim_idle_ms = 5000",
+        "cluster.redis_timeout_ms = 5000\ncluster.reclaim_idle_ms = 4999",
+        "reclaim_idle_ms = 4999",
         "redis_timeout_ms = 5000",
     ),
     (
