@@ -6,7 +6,7 @@ import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, TENANT, VERSION, Bench
 
 from dragoman.lab.model import Experiment, ExperimentSpec, TargetSpec
-from dragoman.lab.repository import experiments
+from dragoman.lab.repository import experiments, removing
 from dragoman.lab.states import Mode, RunStatus
 
 
@@ -18,6 +18,8 @@ def run_and_delete(bench: Bench, tokens: int, cost: float) -> None:
     used = sa.text(f"UPDATE experiment_stats SET tokens = {tokens}, cost = {cost} WHERE tokens = 0")
     bench.write(lambda c: c.execute(used).close())
     bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
+    while bench.write(lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)):
+        pass
 
 
 def test_deleted_experiments_leave_one_row_with_what_they_used(bench: Bench) -> None:
