@@ -12,12 +12,14 @@ LAB_KILLS ?= 200
 ifndef CHAOS_SEED
 CHAOS_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
+SOAK_SECONDS ?= 3600
+SOAK_SEED ?=
 UV := $(BIN)/uv
 COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format fuzz chaos bench lock
+.PHONY: help setup demo test check format fuzz chaos soak bench lock
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -66,6 +68,9 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) DRAGOMAN_CLUSTER_CHAOS_SEED=$(CHAOS_SEED) \
 		DRAGOMAN_CLUSTER_CHAOS_RUNS=$(CLUSTER_CHAOS_RUNS) $(BIN)/pytest --timeout 0 \
 		tests/integration/cluster_chaos
+
+soak: setup ## Load real servers for an hour and see whether anything grows (SOAK_SECONDS=3600)
+	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 bench: setup ## Measure it, beside a bare relay and other task queues
 	$(BIN)/python -m benchmarks

@@ -10,7 +10,7 @@ from tests.simulation.nodes import Answer, seconds
 from tests.simulation.roaming import Roamer, check_nothing_is_left, holders, open_roamer
 from tests.simulation.speakers import BYTES_PER_MS
 
-from dragoman.live.protocol import MissingResult, SessionState
+from dragoman.live.protocol import AudioChunk, MissingResult, SessionState
 from dragoman.live.sessions.arrivals import RETRY_SECONDS
 
 
@@ -419,5 +419,28 @@ def test_a_rolling_restart_loses_no_utterance(audio: bool) -> None:
         await speaker.until_ended(said)
         speaker.check(said)
         assert len(speaker.results) == said
+
+    play_together(story)
+
+
+def test_a_sample_that_is_torn_between_two_instances_is_whole() -> None:
+    """Half of it came to the first instance, and is in no job of its own."""
+    said = b"".join(number.to_bytes(2, "little") for number in range(3000))
+
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="b", slots=9, service=seconds(0.1))
+        speaker = await open_roamer(world, "a", acknowledges=True)
+        await speaker.send(AudioChunk(0, True, said[:1601]))
+        await speaker.until_ended(1)
+        speaker.cut()
+        await world.kill("a")
+        ack = await speaker.go_on_at("b")
+        assert (ack.resumed, ack.next_chunk_seq) == (True, 1)
+        await speaker.send(AudioChunk(1, True, said[1601:4001]))
+        await speaker.send(AudioChunk(2, True, said[4001:]))
+        await speaker.until_ended(3)
+        heard = [assign.audio or b"" for assign in node.assigned]
+        assert all(len(audio) % 2 == 0 for audio in heard)
+        assert b"".join(heard) == said
 
     play_together(story)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.simulation.speakers import BYTES_PER_MS, open_speaker
 from tests.simulation.world import World, play
 
 from dragoman.live.protocol import (
     AudioChunk,
     Cut,
+    Error,
     ServerHeartbeat,
     SessionClose,
     UiEvent,
@@ -99,3 +101,69 @@ def test_repeated_and_late_chunks_are_ignored_and_counted() -> None:
             assert ignored.labels(reason)._value.get() == 1, reason
 
     play(story)
+
+
+@pytest.mark.parametrize("wild", [2_000, 1_000_000, 2**52])
+@pytest.mark.parametrize("final", [False, True])
+def test_one_wild_seq_is_refused_and_does_not_mute_the_session(wild: int, final: bool) -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n", slots=9)
+        speaker = await open_speaker(world)
+        await speaker.speak(100)
+        await speaker.send(AudioChunk(wild, final, b"xx"))
+        await speaker.speak(100, final=True)
+        await speaker.until_ended(1)
+        await speaker.speak(100, final=True)
+        await speaker.until_ended(2)
+        (error,) = speaker.told(Error)
+        assert error.code == "INVALID_MESSAGE"
+        assert f"seq {wild} " in error.message
+        assert "1 " in error.message
+        assert error.details == {"seq": wild, "expected_seq": 1}
+        assert [len(assign.audio or b"") for assign in node.assigned] == [6400, 3200]
+        assert speaker.connected
+
+    play(story)
+
+
+def test_a_first_chunk_with_a_wild_seq_is_refused() -> None:
+    async def story(world: World) -> None:
+        await world.node("n")
+        speaker = await open_speaker(world)
+        await speaker.send(AudioChunk(5_000, True, b"xx"))
+        await speaker.speak(100, final=True)
+        await speaker.until_ended(1)
+        assert speaker.error_codes == ["INVALID_MESSAGE"]
+        assert len(speaker.results) == 1
+
+    play(story)
+
+
+@pytest.mark.parametrize("cut", ["final", "pause", "max_duration", "max_bytes", "close", "late"])
+def test_samples_that_chunks_tear_apart_are_whole_in_every_utterance(cut: str) -> None:
+    said = b"".join(number.to_bytes(2, "little") for number in range(6400))
+
+    async def story(world: World) -> None:
+        node = await world.node("n", slots=9)
+        speaker = await open_speaker(world)
+        pieces = [said[at : at + 1601] for at in range(0, len(said), 1601)]
+        for seq, piece in enumerate(pieces):
+            ends = cut == "final" and seq in (0, 2, 5)
+            await speaker.send(AudioChunk(seq, ends, piece))
+            if cut == "pause" and seq in (0, 2, 5):
+                await world.pass_time(1.5)
+            if cut == "late" and seq == 2:
+                # A final waits for its chunk, which comes just in time.
+                await speaker.send(AudioChunk(4, True, pieces[4]))
+                await world.pass_time(0.15)
+        await speaker.close()
+        heard = [assign.audio or b"" for assign in node.assigned]
+        assert len(heard) > 1 or cut == "close"
+        assert all(len(audio) % 2 == 0 for audio in heard)
+        assert b"".join(heard) == said
+
+    limits = {
+        "max_duration": {"scheduler__web_task_segmentation__max_duration_ms": 120},
+        "max_bytes": {"scheduler__web_task_segmentation__max_bytes": 3333},
+    }
+    play(story, **limits.get(cut, {}))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
@@ -60,6 +62,8 @@ def health_router(services: Services) -> APIRouter:
         responses={200: _EXPOSITION, 401: _PROBLEM, 403: _PROBLEM},
     )
     async def metrics() -> Response:
+        # Counted when asked for: the count looks at every task, and keeping it would cost each.
+        services.metrics.event_loop_tasks.set(len(asyncio.all_tasks()))
         exposition = services.metrics.exposition()
         for add_more in services.other_metrics:
             exposition = await add_more(exposition)

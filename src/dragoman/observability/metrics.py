@@ -146,6 +146,9 @@ class Metrics:
         self.event_loop_lag = make.histogram(
             "scheduler_event_loop_lag_seconds", "How late the event loop wakes a timer.", _FAST
         )
+        self.event_loop_tasks = make.gauge(
+            "scheduler_event_loop_tasks", "Tasks open on the server's event loop."
+        )
 
         # --- growing past one process
         self.redis_op = make.histograms(
@@ -171,6 +174,9 @@ class Metrics:
         self.lab_item = make.histogram("lab_item_seconds", "Time of an experiment item.", _WORK)
         self.lab_refill = make.histogram(
             "lab_refill_seconds", "From an item's end to the next one's start in its place.", _FAST
+        )
+        self.lab_event_loop_tasks = make.gauge(
+            "lab_event_loop_tasks", "Tasks open on the event loop of the lab's process."
         )
 
     def exposition(self) -> bytes:

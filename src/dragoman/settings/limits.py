@@ -15,7 +15,9 @@ class LimitSettings(Section):
         description="Largest message on a socket, in bytes; a larger one closes it (1009).",
     )
     max_sessions: Count = Field(
-        default=10000, description="Most sessions open at once on one instance."
+        default=10000,
+        description="Most sessions open at once on one instance, and most sockets beside them that "
+        "wait for their session_init.",
     )
     sessions_per_tenant: CountOrZero = Field(
         default=0, description="Most sessions open at once for one tenant; 0: no limit."

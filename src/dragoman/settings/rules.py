@@ -20,7 +20,7 @@ class Rule:
     holds: Callable[[Settings], bool]
     text: str
     yields: str | None = None
-    """A key whose default gives way in silence: the rule holds only for a value somebody chose."""
+    """A key whose default gives way in silence: the rule holds only for a value that was chosen."""
 
 
 def _ordered(
@@ -57,6 +57,16 @@ def _presence_outlives_a_call(settings: Settings) -> bool:
     return cluster.presence_ttl_seconds * 1000 > cluster.redis_timeout_ms
 
 
+def _message_holds_an_utterance(settings: Settings) -> bool:
+    """Whether the audio of the largest utterance fits into one message, which may be JSON."""
+    max_bytes = settings.scheduler.web_task_segmentation.max_bytes
+    return settings.limits.max_frame_bytes * 3 >= max_bytes * 4
+
+
+def _item_lease_outlives_a_tick(settings: Settings) -> bool:
+    return settings.lab.lease_seconds * 1000 > settings.lab.safety_tick_ms
+
+
 def _tenants_have_existing_cells(settings: Settings) -> bool:
     pools = settings.scheduler.pools
     return all(cell < pools.max_cells for cells in pools.tenant_cells.values() for cell in cells)
@@ -80,6 +90,9 @@ _HEALTH = "scheduler.node_health."
 _SESSION = "scheduler.session."
 _BINDING = "scheduler.task_binding."
 _CATALOG = "scheduler.service_catalog."
+_CUTTING = "scheduler.web_task_segmentation."
+_DELIVERY = "scheduler.delivery."
+_SHORTAGE = "scheduler.model_not_available."
 
 RULES: tuple[Rule, ...] = (
     EXPOSURE,
@@ -123,7 +136,13 @@ RULES: tuple[Rule, ...] = (
         _TIMEOUT + "ack_seconds",
         "a slot must not run out before its node may accept the job",
     ),
-    # Heartbeats.
+    at_least(
+        _TIMEOUT + "total_seconds",
+        _TIMEOUT + "cancel_grace_seconds",
+        "a slot would wait for a cancelled job longer than the job itself may take",
+        yields=_TIMEOUT + "cancel_grace_seconds",
+    ),
+    # Heartbeats, and nodes that are away.
     more_than(
         _HEALTH + "heartbeat_timeout_seconds",
         _HEALTH + "heartbeat_interval_seconds",
@@ -139,11 +158,66 @@ RULES: tuple[Rule, ...] = (
         _HEALTH + "window_failures",
         "no window holds more bad heartbeats than it has heartbeats",
     ),
-    # Utterances.
     at_least(
-        "scheduler.delivery.reorder_window",
+        _HEALTH + "forget_offline_seconds",
+        _HEALTH + "reconnect_grace_seconds",
+        "a node would be forgotten while its jobs still wait for it",
+        yields=_HEALTH + "reconnect_grace_seconds",
+    ),
+    at_least(
+        _SHORTAGE + "unavailable_ttl_seconds",
+        _SHORTAGE + "debounce_window_seconds",
+        "a service that is missing again after its mark ran out would not be followed up",
+        yields=_SHORTAGE + "debounce_window_seconds",
+    ),
+    # Utterances, the messages they travel in, and the queues that hold those.
+    at_least(
+        _DELIVERY + "reorder_window",
         "limits.max_inflight_per_session",
         "every utterance in flight may have to be held back for its turn",
+    ),
+    at_least(
+        "limits.session_queue",
+        "limits.max_inflight_per_session",
+        "results of utterances in flight would be dropped before the client can acknowledge them",
+        yields="limits.max_inflight_per_session",
+    ),
+    at_least(
+        "limits.session_queue_bytes",
+        _CUTTING + "max_bytes",
+        "a session would be closed for audio that is still one utterance",
+        yields=_CUTTING + "max_bytes",
+    ),
+    Rule(
+        keys=("limits.max_frame_bytes", _CUTTING + "max_bytes"),
+        holds=_message_holds_an_utterance,
+        text=f"{{limits.max_frame_bytes}} must be at least four thirds of {{{_CUTTING}max_bytes}}, "
+        "because one message carries the audio of an utterance, in JSON as base64; raise the first "
+        "or lower the second.",
+    ),
+    at_least(
+        "limits.session_queue_bytes",
+        "limits.max_frame_bytes",
+        "a session would be closed as too slow for one message of the allowed size",
+        yields="limits.max_frame_bytes",
+    ),
+    at_least(
+        "limits.node_queue_bytes",
+        "limits.max_frame_bytes",
+        "a node would be closed as too slow for one message of the allowed size",
+        yields="limits.max_frame_bytes",
+    ),
+    at_least(
+        "limits.buffered_bytes",
+        "limits.max_frame_bytes",
+        "one message of the allowed size would be more than all sockets may keep together",
+        yields="limits.max_frame_bytes",
+    ),
+    at_least(
+        "limits.buffered_bytes",
+        "limits.session_queue_bytes",
+        "one session would be allowed more than all of them together",
+        yields="limits.session_queue_bytes",
     ),
     # What runs in the background.
     at_least(
@@ -174,6 +248,19 @@ RULES: tuple[Rule, ...] = (
         text="{cluster.presence_ttl_seconds} must be longer than {cluster.redis_timeout_ms}, "
         "because one slow call would make a live instance look lost; raise the first or lower "
         "the second.",
+    ),
+    at_least(
+        "cluster.reclaim_idle_ms",
+        "cluster.redis_timeout_ms",
+        "a note would be taken over from an instance that waits for one slow call",
+        yields="cluster.reclaim_idle_ms",
+    ),
+    Rule(
+        keys=("lab.lease_seconds", "lab.safety_tick_ms"),
+        holds=_item_lease_outlives_a_tick,
+        text="{lab.lease_seconds} must be longer than {lab.safety_tick_ms}, because an item would "
+        "be taken from its worker between two looks; raise the first or lower the second.",
+        yields="lab.safety_tick_ms",
     ),
     at_least(
         "lab.max_item_concurrency",

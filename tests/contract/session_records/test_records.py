@@ -438,3 +438,23 @@ def test_a_forgotten_session_is_gone_and_others_stay(tell: Tell) -> None:
         assert await records.count() == 1
 
     tell(story)
+
+
+def test_half_a_sample_goes_with_the_chunk_that_is_next(tell: Tell) -> None:
+    async def story(records: SessionRecords) -> None:
+        await records.create(new_record())
+        numbers = {"next_utterance_index": 1}
+        await records.opened(held(1), [], next_chunk_seq=3, half_sample=b"\xff", **numbers)
+        assert (await stored(records)).half_sample == b"\xff"
+        await records.opened(held(1), [], next_chunk_seq=3, half_sample=b"", **numbers)
+        assert (await stored(records)).half_sample == b"\xff", "no chunk came in between"
+        taken = await records.take(SESSION, THERE, SECOND)
+        assert taken is not None
+        assert taken.record.half_sample == b"\xff"
+        await records.opened(held(2), [], next_chunk_seq=4, half_sample=b"", **numbers)
+        assert (await stored(records)).half_sample == b""
+        again = msgspec.structs.replace(await stored(records), revision=99, half_sample=b"\0")
+        assert await records.restore(again)
+        assert await stored(records) == again
+
+    tell(story)

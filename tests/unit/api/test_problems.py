@@ -45,7 +45,8 @@ def ask(tmp_path: Path, method: str, path: str, **options: Any) -> httpx.Respons
     async def scenario() -> httpx.Response:
         limits = {"max_frame_bytes": 1000}
         server = {"allowed_origins": ["https://talk.example.org"]}
-        settings = settings_in(tmp_path, limits=limits, server=server)
+        scheduler = {"web_task_segmentation": {"max_bytes": 500}}
+        settings = settings_in(tmp_path, limits=limits, server=server, scheduler=scheduler)
         async with asked(settings, [router]) as (client, _):
             return await client.request(method, path, **options)
 

@@ -38,6 +38,8 @@ COUNTERS = [
 ]
 
 GAUGES = [
+    "scheduler_event_loop_tasks",
+    "lab_event_loop_tasks",
     "scheduler_stats_snapshot_age_seconds",
     "scheduler_service_catalog_fail_count",
     "scheduler_service_catalog_last_success_age_seconds",

@@ -14,8 +14,9 @@ from tests.unit.sessions.speaking import (
     speak,
 )
 
+from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import Cut
-from dragoman.live.sessions.segmenter import CHUNK_OVERHEAD_BYTES
+from dragoman.live.sessions.segmenter import CHUNK_OVERHEAD_BYTES, MOST_CHUNKS_AHEAD
 
 FOREVER = 3600.0
 
@@ -218,14 +219,37 @@ def test_segments_say_which_chunks_they_hold() -> None:
     assert segmenter.next_chunk_seq == 10
 
 
-def test_a_huge_jump_costs_nothing() -> None:
+def test_a_jump_leaves_out_what_it_passes_over() -> None:
     segmenter = make_segmenter()
-    far = 10**12
+    far = MOST_CHUNKS_AHEAD
     speak(segmenter, [Chunk(0, 0, "a"), Chunk(1, far, "b", final=True)])
     assert pass_time(segmenter, 1.0) == [Cutting(201, Cut.FINAL, "ab", missing=far - 1)]
     assert speak(segmenter, [Chunk(1001, far // 2, "x")]) == []
     assert segmenter.ignored == {"out_of_order": 1}
     assert segmenter.next_chunk_seq == far + 1
+
+
+@pytest.mark.parametrize("final", [False, True])
+def test_a_jump_too_far_is_refused_and_changes_nothing(final: bool) -> None:
+    segmenter = make_segmenter()
+    speak(segmenter, [Chunk(0, 0, "a"), Chunk(1, 2, "c")])
+    with pytest.raises(InvalidMessage, match=r"seq 503 .* 1 is next"):
+        segmenter.push(2 + MOST_CHUNKS_AHEAD + 1, b"z", final, 0.002)
+    assert speak(segmenter, [Chunk(3, 1, "b"), Chunk(4, 3, "d", final=True)]) == [
+        Cutting(4, Cut.FINAL, "abcd")
+    ]
+
+
+def test_chunks_may_go_on_far_beyond_one_that_is_missing() -> None:
+    segmenter = make_segmenter(
+        msgspec.structs.replace(RULES, max_duration_ms=10**6, max_bytes=9999)
+    )
+    for seq in range(2 * MOST_CHUNKS_AHEAD):
+        if seq != 1:
+            segmenter.push(seq, b"a", False, seq / 1000)
+    assert segmenter.push(1, b"a", False, 1.0) == []
+    (found,) = segmenter.close(1.0)
+    assert found.missing == 0
 
 
 def test_tiny_and_empty_chunks_that_wait_are_not_free() -> None:

@@ -23,6 +23,7 @@ RULES = SessionRules(
     max_inflight=64,
     queue_messages=256,
     queue_bytes=8_388_608,
+    first_message_seconds=45,
     max_sessions=100,
     sessions_per_tenant=0,
     semantic=False,

@@ -41,6 +41,68 @@ CONTRADICTORY = [
     ),
     ("scheduler.node_health.window_failures = 6", "window = 5", "window_failures = 6"),
     ("limits.max_inflight_per_session = 201", "reorder_window", "max_inflight_per_session"),
+    (
+        "scheduler.job_timeout.cancel_grace_seconds = 61",
+        "total_seconds",
+        "cancel_grace_seconds = 61",
+    ),
+    (
+        "scheduler.node_health.forget_offline_seconds = 5\n"
+        "scheduler.node_health.reconnect_grace_seconds = 6",
+        "forget_offline_seconds = 5",
+        "reconnect_grace_seconds = 6",
+    ),
+    (
+        "scheduler.model_not_available.debounce_window_seconds = 61",
+        "unavailable_ttl_seconds = 60",
+        "debounce_window_seconds = 61",
+    ),
+    (
+        "limits.session_queue = 32\nlimits.max_inflight_per_session = 33",
+        "session_queue = 32",
+        "max_inflight_per_session = 33",
+    ),
+    (
+        "scheduler.web_task_segmentation.max_bytes = 100001\nlimits.session_queue_bytes = 100000",
+        "session_queue_bytes = 100000",
+        "max_bytes = 100001",
+    ),
+    ("limits.max_frame_bytes = 65536", "max_frame_bytes = 65536", "max_bytes = 524288"),
+    (
+        "scheduler.web_task_segmentation.max_bytes = 3200000",
+        "max_frame_bytes = 4194304",
+        "max_bytes = 3200000",
+    ),
+    (
+        "limits.max_frame_bytes = 8388609",
+        "session_queue_bytes = 8388608",
+        "max_frame_bytes = 8388609",
+    ),
+    (
+        "limits.max_frame_bytes = 33554433\nlimits.session_queue_bytes = 33554433",
+        "node_queue_bytes = 33554432",
+        "max_frame_bytes = 33554433",
+    ),
+    (
+        "limits.buffered_bytes = 1048576\nlimits.max_frame_bytes = 1048577",
+        "buffered_bytes = 1048576",
+        "max_frame_bytes = 1048577",
+    ),
+    (
+        "limits.buffered_bytes = 8388608\nlimits.session_queue_bytes = 8388609",
+        "buffered_bytes = 8388608",
+        "session_queue_bytes = 8388609",
+    ),
+    (
+        "cluster.redis_timeout_ms = 5000\ncluster.reclaim_idle_ms = 4999",
+        "reclaim_idle_ms = 4999",
+        "redis_timeout_ms = 5000",
+    ),
+    (
+        "lab.lease_seconds = 2\nlab.safety_tick_ms = 2000",
+        "lease_seconds = 2",
+        "safety_tick_ms = 2000",
+    ),
     ("scheduler.service_catalog.refresh_seconds = 301", "max_refresh_seconds", "refresh_seconds"),
     ("scheduler.stats.snapshot_seconds = 11", "stale_after_seconds", "snapshot_seconds"),
     (

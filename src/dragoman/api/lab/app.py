@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from fastapi import APIRouter, FastAPI, Response
@@ -47,6 +48,7 @@ def create_lab_app(desk: LabDesk, metrics: Metrics) -> FastAPI:
 
     @app.get(METRICS_PATH)
     async def exposition() -> Response:
+        metrics.lab_event_loop_tasks.set(len(asyncio.all_tasks()))
         return Response(metrics.exposition())
 
     app.router.routes.append(WebSocketRoute(PUSH_PATH, push_experiment))

@@ -11,6 +11,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.model import Experiment, ExperimentId, ExperimentSpec, RunId
 from dragoman.lab.repository import removing
 from dragoman.lab.repository.tables import experiment, experiment_stats
+from dragoman.lab.repository.usage import keep_usage_of_deleted
 from dragoman.lab.states import RunStatus
 from dragoman.store import Connection
 
@@ -85,6 +86,7 @@ def delete_experiment(connection: Connection, experiment_id: ExperimentId) -> No
 
     What they used up stays on record: deleting gives a tenant nothing back.
     """
+    keep_usage_of_deleted(connection, experiment_id)
     removing.begin(connection, removing.Kind.EXPERIMENT, experiment_id)
     connection.execute(sa.delete(experiment).where(experiment.c.id == experiment_id))
 

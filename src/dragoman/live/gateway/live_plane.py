@@ -28,7 +28,7 @@ from dragoman.live.gateway.cluster import (
 from dragoman.live.gateway.connections import Connections
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
 from dragoman.live.gateway.node_handler import NodeDecoder, NodeHandler
-from dragoman.live.gateway.session_handler import SessionHandler
+from dragoman.live.gateway.session_handler import SessionHandler, WaitingSockets
 from dragoman.live.ledger import Ledger, MemoryLedger
 from dragoman.live.protocol import (
     FROM_CLIENT,
@@ -170,12 +170,16 @@ class LivePlane:
             allowed_origins=frozenset(settings.server.allowed_origins),
             at_once=at_once,
         )
+        session_rules = rules.session_rules(settings)
+        self._waiting_sockets = WaitingSockets(
+            session_rules.max_sessions, session_rules.first_message_seconds
+        )
         self.sessions = Sessions(
             Tools(
                 dispatcher=self.dispatcher,
                 ledger=ledger,
                 records=records or MemoryRecords(settings.limits.session_queue),
-                rules=rules.session_rules(settings),
+                rules=session_rules,
                 budget=budget,
                 metrics=metrics,
                 watch=watch,
@@ -260,9 +264,8 @@ class LivePlane:
     async def drain(self) -> None:
         """Take no new work, and return when the work in hand has ended."""
         self._draining = True
-        if self.neighbours is not None:
-            # What clients say from now on they say again to the instance that they go on with.
-            await self.sessions.drain()
+        # What clients say from now on they say again to the instance that they go on with.
+        await self.sessions.drain()
         self.dispatcher.drain()
         await self.dispatcher.wait_idle()
 
@@ -277,7 +280,7 @@ class LivePlane:
         await self.ledger.close()
 
     def _session_handler(self, caller: Caller) -> Handler[ClientToScheduler]:
-        handler = SessionHandler(caller, self.sessions)
+        handler = SessionHandler(caller, self.sessions, self._waiting_sockets)
         return handler if self.neighbours is None else self._fenced(handler)
 
     def _node_handler(self, caller: Caller) -> Handler[NodeToScheduler]:

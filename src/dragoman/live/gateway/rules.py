@@ -110,7 +110,8 @@ def session_rules(settings: Settings) -> SessionRules:
         segments=SegmentRules(
             pause_ms=cutting.pause_ms,
             max_duration_ms=cutting.max_duration_ms,
-            max_bytes=cutting.max_bytes,
+            # A session that may keep less than the default utterance is cut there, not closed.
+            max_bytes=min(cutting.max_bytes, limits.session_queue_bytes),
             hangover_auto_ms=cutting.hangover_auto_ms,
             hangover_manual_ms=cutting.hangover_manual_ms,
         ),
@@ -125,6 +126,10 @@ def session_rules(settings: Settings) -> SessionRules:
         queue_messages=limits.session_queue,
         queue_bytes=limits.session_queue_bytes,
         max_sessions=limits.max_sessions,
+        first_message_seconds=min(
+            scheduler.node_health.heartbeat_timeout_seconds,
+            scheduler.session.heartbeat_timeout_seconds,
+        ),
         sessions_per_tenant=limits.sessions_per_tenant,
         semantic=PoolRule(scheduler.pools.rule) is not PoolRule.ASR_TTS,
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from dragoman.auth import Principal, effective_tenant
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
 from dragoman.ids import ConnectionId
@@ -19,6 +21,8 @@ from dragoman.live.protocol import (
     Utterance,
 )
 from dragoman.live.sessions import Session, Sessions
+
+_RETRY_MS = 1000
 
 _CLOSE_CODES: dict[type[DragomanError], CloseCode] = {
     InvalidMessage: CloseCode.BAD_FIRST_MESSAGE,
@@ -60,19 +64,51 @@ class SessionLink:
         self._connection.close(CloseCode.DRAINING, "the server is shutting down; resume elsewhere")
 
 
+class WaitingSockets:
+    """Client sockets on which no session was opened yet: so many, each for so long."""
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._timers: dict[ConnectionId, asyncio.TimerHandle] = {}
+
+    def enter(self, link: SessionLink) -> None:
+        """A socket waits for its session_init; raises RateLimited when too many do."""
+        if len(self._timers) >= self._most:
+            raise RateLimited(
+                f"{self._most} sockets wait for their session_init, which is limits.max_sessions; "
+                "try again later, or at another server.",
+                retry_after_ms=_RETRY_MS,
+            )
+        loop = asyncio.get_running_loop()
+        self._timers[link.id] = loop.call_later(self._seconds, link.timed_out)
+
+    def leave(self, link: SessionLink) -> None:
+        """The socket has a session, or is closed; harmless when it does not wait."""
+        timer = self._timers.pop(link.id, None)
+        if timer is not None:
+            timer.cancel()
+
+
 class SessionHandler:
     """Handles one client's connection."""
 
-    def __init__(self, caller: Caller, sessions: Sessions) -> None:
+    def __init__(self, caller: Caller, sessions: Sessions, waiting: WaitingSockets) -> None:
         self._principal: Principal = caller.principal
         self._sessions = sessions
+        self._waiting = waiting
         self._link: SessionLink | None = None
         self._connection: Connection | None = None
         self._session: Session | None = None
 
     async def opened(self, connection: Connection) -> None:
         self._connection = connection
-        self._link = SessionLink(connection)
+        self._link = link = SessionLink(connection)
+        try:
+            self._waiting.enter(link)
+        except RateLimited as error:
+            connection.send(_error(error))
+            connection.close(_close_code(error), error.message)
 
     async def received(self, message: ClientToScheduler) -> None:
         session = self._session
@@ -99,7 +135,10 @@ class SessionHandler:
         """The client was told; a session survives what makes no sense."""
 
     async def closed(self, code: int, reason: str) -> None:
-        if self._session is not None and self._link is not None:
+        if self._link is None:
+            return
+        self._waiting.leave(self._link)
+        if self._session is not None:
             self._sessions.disconnected(self._session, self._link)
 
     async def _begin(self, message: ClientToScheduler) -> None:
@@ -111,6 +150,7 @@ class SessionHandler:
                 raise InvalidMessage("The first message of a client is session_init; send that.")
             tenant = effective_tenant(self._principal, message.tenant_id)
             self._session = await self._sessions.open(message, tenant, link)
+            self._waiting.leave(link)
         except DragomanError as error:
             connection.send(_error(error))
             connection.close(_close_code(error), error.message)

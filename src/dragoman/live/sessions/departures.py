@@ -61,7 +61,6 @@ class Departures:
         """Of utterances that jobs work on."""
         self._waiting: deque[Speech] = deque()
         self._departing = False
-        self._held_back = False
         self._over = False
         self._handed_on = False
         """Another instance holds the session: its jobs go on, and their ends are its business."""
@@ -104,7 +103,7 @@ class Departures:
             return
         self._departing = True
         try:
-            while self._waiting and not self._held_back:
+            while self._waiting and not self._handed_on:
                 if self._waiting[0].refusal is None and (
                     self.working >= self._tools.rules.max_inflight
                 ):
@@ -117,13 +116,9 @@ class Departures:
 
     # --- the end of the session ------------------------------------------------------------------
 
-    def hold_back(self) -> None:
-        """Send nothing off any more: what waits is not stored, and the client still has it."""
-        self._held_back = True
-
     def hand_on(self) -> None:
         """Another instance holds the session, or will: leave it all that is under way."""
-        self._handed_on = self._held_back = True
+        self._handed_on = True
         self._waiting.clear()
 
     async def stop(self) -> int:

@@ -187,10 +187,12 @@ def joined(known: SessionRecord, found: SessionRecord) -> SessionRecord:
     newer = [
         entry for entry in found.unacknowledged if entry.delivery_seq >= known.next_delivery_seq
     ]
+    further = known if known.next_chunk_seq >= found.next_chunk_seq else found
     return msgspec.structs.replace(
         known,
         revision=max(known.revision, found.revision),
-        next_chunk_seq=max(known.next_chunk_seq, found.next_chunk_seq),
+        next_chunk_seq=further.next_chunk_seq,
+        half_sample=further.half_sample,
         next_utterance_index=max(known.next_utterance_index, found.next_utterance_index),
         next_delivery_seq=max(known.next_delivery_seq, found.next_delivery_seq),
         open_jobs=tuple(jobs[key] for key in sorted(jobs)),

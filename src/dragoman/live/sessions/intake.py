@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman import errors
 from dragoman.live.ledger import JobInput
 from dragoman.live.protocol import (
     AUTO,
     AudioChunk,
+    Cut,
     ErrorInfo,
     Mode,
     UiEventName,
@@ -17,7 +20,7 @@ from dragoman.live.protocol import (
     check_way,
 )
 from dragoman.live.sessions.arrivals import Arrivals
-from dragoman.live.sessions.audio import make_meter
+from dragoman.live.sessions.audio import WholeSamples, make_meter
 from dragoman.live.sessions.departures import Departures
 from dragoman.live.sessions.orders import Speech, refused_utterance, targets_of, whole_utterance
 from dragoman.live.sessions.record import SessionRecord
@@ -48,6 +51,7 @@ class Intake:
         self._spans = spans
         self._targets = targets_of(record.init)
         self._meter = make_meter(record.init.audio_format, record.init.sample_rate)
+        self._samples = WholeSamples(self._meter, record.half_sample)
         self._segmenter: Segmenter | None = None
         if record.next_chunk_seq:
             self._segmenter = self._new_segmenter(record.next_chunk_seq)
@@ -147,14 +151,20 @@ class Intake:
     async def _cut(self, segmenter: Segmenter, segments: Sequence[Segment]) -> None:
         """Utterances are complete. They get their numbers before anything else can happen."""
         for segment in segments:
+            audio = self._samples.join(segment.chunks, segment.gaps)
+            if not audio and segment.cut in (Cut.FINAL, Cut.CLOSE):
+                audio = self._samples.take_half()
+            if not audio:
+                continue  # half a sample, which begins the next utterance
             self._tools.metrics.web_task_finalized.labels(segment.cut.value).inc()
             speech = Speech(
                 self.next_index,
                 self._targets,
-                JobInput(audio=self._meter.join(segment.chunks)),
+                JobInput(audio=audio),
                 cut=segment.cut,
                 began=self._began,
                 next_chunk_seq=segment.next_seq,
+                half_sample=self._samples.half,
             )
             self._began = self._now()
             self.next_index += 1
@@ -187,7 +197,12 @@ class Intake:
             raise errors.RateLimited("The server keeps as much as it may; wait for results.")
 
     def _new_segmenter(self, next_seq: int) -> Segmenter:
-        return Segmenter(self._tools.rules.segments, self._meter, next_seq)
+        rules = self._tools.rules.segments
+        # The half sample that an utterance may begin with must not take it past the limit.
+        sample_bytes = self._meter.sample_bytes
+        whole_bytes = rules.max_bytes // sample_bytes * sample_bytes
+        rules = msgspec.structs.replace(rules, max_bytes=max(sample_bytes, whole_bytes))
+        return Segmenter(rules, self._meter, next_seq)
 
     def _now(self) -> float:
         return self._tools.clock.monotonic()

@@ -30,6 +30,7 @@ class _Kept:
         self.owner = record.owner
         self.revision = record.revision
         self.next_chunk_seq = record.next_chunk_seq
+        self.half_sample = record.half_sample
         self.next_utterance_index = record.next_utterance_index
         self.next_delivery_seq = record.next_delivery_seq
         self.ended = dict(record.ended)
@@ -48,6 +49,7 @@ class _Kept:
             owner=self.owner,
             revision=self.revision,
             next_chunk_seq=self.next_chunk_seq,
+            half_sample=self.half_sample,
             next_utterance_index=self.next_utterance_index,
             next_delivery_seq=self.next_delivery_seq,
             open_jobs=tuple(self.open_jobs[key] for key in sorted(self.open_jobs)),
@@ -134,13 +136,16 @@ class MemoryRecords:
         *,
         next_chunk_seq: int,
         next_utterance_index: int,
+        half_sample: bytes = b"",
     ) -> int:
         kept = self._held(held)
         if kept is None:
             return 0
         for job in jobs:
             kept.open(job)
-        kept.next_chunk_seq = max(kept.next_chunk_seq, next_chunk_seq)
+        if next_chunk_seq > kept.next_chunk_seq:
+            kept.next_chunk_seq = next_chunk_seq
+            kept.half_sample = half_sample
         kept.next_utterance_index = max(kept.next_utterance_index, next_utterance_index)
         kept.revision += 1
         return kept.revision

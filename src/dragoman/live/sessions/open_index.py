@@ -23,6 +23,8 @@ class OpenIndex:
     def __init__(self, record: SessionRecord, tools: Tools, hold: Hold, arrivals: Arrivals) -> None:
         self.next_chunk_seq = record.next_chunk_seq
         """The first chunk that is in no stored job."""
+        self.half_sample = record.half_sample
+        """What the chunks before it end with, and no job has."""
         self.next_utterance_index = record.next_utterance_index
         """The first utterance that is not stored."""
         self._tools = tools
@@ -47,13 +49,19 @@ class OpenIndex:
         Also what has ended meanwhile: until the end is stored, the next owner must know of it.
         """
         self._last = speech
-        next_chunk_seq = max(self.next_chunk_seq, speech.next_chunk_seq)
+        next_chunk_seq, half_sample = self.next_chunk_seq, self.half_sample
+        if speech.next_chunk_seq > next_chunk_seq:
+            next_chunk_seq, half_sample = speech.next_chunk_seq, speech.half_sample
         next_index = max(self.next_utterance_index, speech.index + 1)
         unstored = self._unstored[:]
         try:
             if not await self._hold.write(
                 lambda held: self._tools.records.opened(
-                    held, unstored, next_chunk_seq=next_chunk_seq, next_utterance_index=next_index
+                    held,
+                    unstored,
+                    next_chunk_seq=next_chunk_seq,
+                    next_utterance_index=next_index,
+                    half_sample=half_sample,
                 )
             ):
                 return
@@ -65,7 +73,8 @@ class OpenIndex:
         self._unstored = [job for job in self._unstored if job not in unstored]
         if self._last is speech:
             self._last = None
-        self.next_chunk_seq = max(self.next_chunk_seq, next_chunk_seq)
+        if next_chunk_seq > self.next_chunk_seq:
+            self.next_chunk_seq, self.half_sample = next_chunk_seq, half_sample
         self.next_utterance_index = max(self.next_utterance_index, next_index)
         self._arrivals.stored_index = self.next_utterance_index
         if not self._arrivals.idle:

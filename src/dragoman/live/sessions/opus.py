@@ -64,6 +64,14 @@ def ogg_packets(payload: bytes) -> Iterator[bytes]:
 class OpusMeter:
     """Opus audio, as bare packets (one a chunk) or as Ogg pages: estimated from the packets."""
 
+    sample_bytes = 1
+
+    def begins_anew(self, payload: bytes) -> bool:
+        return True
+
+    def torn_bytes(self, payloads: Sequence[bytes]) -> int:
+        return 0
+
     def duration_ms(self, payload: bytes) -> float:
         if not payload:
             return 0.0

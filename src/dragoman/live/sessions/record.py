@@ -77,6 +77,8 @@ class SessionRecord(msgspec.Struct, frozen=True):
     """How often the record was written."""
     next_chunk_seq: int = 0
     """The first chunk that is in no stored job."""
+    half_sample: bytes = b""
+    """The part of a sample that the chunks before that one end with; it is in no job either."""
     next_utterance_index: int = 0
     next_delivery_seq: int = 1
     open_jobs: tuple[OpenJob, ...] = ()
@@ -141,11 +143,12 @@ class SessionRecords(Protocol):
         *,
         next_chunk_seq: int,
         next_utterance_index: int,
+        half_sample: bytes = b"",
     ) -> int:
         """An utterance has its jobs: its chunks need not be sent again.
 
         A job of an utterance that was already delivered for its target stays closed, and neither
-        number goes back.
+        number goes back. The half sample goes with a next_chunk_seq that is higher than before.
         """
         ...
 

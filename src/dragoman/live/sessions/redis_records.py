@@ -103,6 +103,7 @@ class RedisRecords:
             deliveries,
             marks[-self._most_marks :],
             [part for pair in record.ended.items() for part in pair],
+            record.half_sample.hex(),
         )
         start = _pack(_Start(record.tenant, record.secret_hash, record.init))
         answer, _ = await asyncio.gather(
@@ -140,9 +141,11 @@ class RedisRecords:
         *,
         next_chunk_seq: int,
         next_utterance_index: int,
+        half_sample: bytes = b"",
     ) -> int:
         told = [_open_job(job) for job in jobs]
-        return int(await self._write("opened", held, told, next_chunk_seq, next_utterance_index))
+        numbers = (next_chunk_seq, next_utterance_index)
+        return int(await self._write("opened", held, told, *numbers, half_sample.hex()))
 
     async def delivered(self, held: Holding, entries: Sequence[Delivered]) -> int:
         told = [_delivery(entry) for entry in entries]
@@ -229,6 +232,7 @@ def _record_in(
         owner=_owner_in(fields[b"instance"], fields[b"connection"], fields[b"epoch"]),
         revision=int(fields[b"revision"]),
         next_chunk_seq=int(fields[b"chunk"]),
+        half_sample=bytes.fromhex(fields.get(b"half", b"").decode()),
         next_utterance_index=int(fields[b"utterance"]),
         next_delivery_seq=int(fields[b"delivery"]),
         open_jobs=tuple(sorted(open_jobs, key=lambda job: (job.utterance_index, job.target))),

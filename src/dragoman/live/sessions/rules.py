@@ -23,6 +23,8 @@ class SessionRules(msgspec.Struct, frozen=True):
     queue_messages: int
     queue_bytes: int
     max_sessions: int
+    first_message_seconds: float
+    """How long a socket may be there without a session."""
     sessions_per_tenant: int
     """0: as many as the server has room for."""
     semantic: bool

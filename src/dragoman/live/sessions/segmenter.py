@@ -14,6 +14,7 @@ from collections import Counter, deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+from dragoman import errors
 from dragoman.live.protocol import Cut
 from dragoman.live.sessions.audio import Meter
 from dragoman.live.sessions.early_chunks import EarlyChunks
@@ -23,6 +24,10 @@ __all__ = ["CHUNK_OVERHEAD_BYTES", "Segment", "SegmentRules", "Segmenter"]
 
 CHUNK_OVERHEAD_BYTES = 64
 """What a buffered chunk costs besides its audio, so that many tiny ones are not free."""
+
+MOST_CHUNKS_AHEAD = 500
+"""How far a chunk may be ahead of all others. A client that sends as fast as it may sends fewer
+within any hangover; one wild number would have all chunks up to it left out as missing."""
 
 _REMEMBERED_GAPS = 64
 """How many stretches of left-out chunks are remembered: a chunk of theirs is late, not repeated."""
@@ -54,9 +59,12 @@ class Segmenter:
         self._open_bytes = 0
         self._open_ms = 0.0
         self._missing = 0
+        self._gaps: list[tuple[int, int]] = []
 
         # What comes after it.
         self._next_seq = next_seq
+        self._highest_seq = next_seq
+        """No chunk that came has a higher number, but for the next one and what follows it."""
         self._early = EarlyChunks()
         self._ends: list[_End] = []
         self._length_wait_until: float | None = None
@@ -162,6 +170,14 @@ class Segmenter:
         return self._ends[0].wait_until if self._ends else self._length_wait_until
 
     def _push_any(self, seq: int, payload: bytes, is_final: bool, now: float) -> list[Segment]:
+        self._highest_seq = max(self._highest_seq, self._next_seq)
+        if seq > self._highest_seq + MOST_CHUNKS_AHEAD:
+            raise errors.InvalidMessage(
+                f"audio_chunk seq {seq} came where {self._next_seq} is next; number chunks from 0, "
+                f"next after next, and send none more than {MOST_CHUNKS_AHEAD} ahead.",
+                details={"seq": seq, "expected_seq": self._next_seq},
+            )
+        self._highest_seq = max(self._highest_seq, seq)
         segments = self.due(now)
         if seq < self._next_seq or seq in self._early:
             late = any(seq in gap for gap in self._left_out)
@@ -214,9 +230,11 @@ class Segmenter:
         segments: list[Segment] = []
         if self._chunks:
             chunks = tuple(self._chunks)
+            gaps = tuple(self._gaps)
             segments.append(
-                Segment(self._first_seq, next_seq, chunks, cut, self._missing, self._open_ms)
+                Segment(self._first_seq, next_seq, chunks, cut, self._missing, self._open_ms, gaps)
             )
+            self._gaps = []
         elif cut is Cut.FINAL:
             self.ignored["empty_final"] += 1
         self._first_seq = next_seq
@@ -259,5 +277,7 @@ class Segmenter:
         gap_end_seq = self._early.first_seq
         assert gap_end_seq is not None, "a gap lies below a chunk that came"
         self._left_out.append(range(self._next_seq, gap_end_seq))
-        self._missing += gap_end_seq - self._next_seq
+        missing = gap_end_seq - self._next_seq
+        self._missing += missing
+        self._gaps.append((len(self._chunks), missing))
         self._next_seq = gap_end_seq

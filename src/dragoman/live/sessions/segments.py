@@ -40,3 +40,5 @@ class Segment(msgspec.Struct, frozen=True):
     missing: int
     """How many chunks were waited for and left out."""
     duration_ms: float
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Where in the chunks some are missing, and how many."""

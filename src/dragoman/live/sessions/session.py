@@ -81,6 +81,8 @@ class Session:
         self._intake = Intake(record, tools, self._departures, self._arrivals, timeline, spans)
         self._pressure = Pressure(tools.rules.max_inflight)
         self._draining = False
+        self._rest_is_cut = False
+        """While draining: what was said so far is in utterances."""
         self._kept_bytes = 0
         """What the process's budget was charged for this session."""
         self._timer: asyncio.TimerHandle | None = None
@@ -131,6 +133,7 @@ class Session:
             owner=self._client.owner,
             revision=self._hold.holding.seen,
             next_chunk_seq=self._open_index.next_chunk_seq,
+            half_sample=self._open_index.half_sample,
             next_utterance_index=self._open_index.next_utterance_index,
         )
         return self._arrivals.describe(stored, self._departures.job_of)
@@ -264,18 +267,31 @@ class Session:
             link.superseded()
 
     def drain(self) -> None:
-        """Take in nothing more; once what is under way has been delivered, the client is sent on.
+        """Take in nothing more; once all that was said has been delivered, the client is sent on.
 
-        It keeps what was not stored, and says it again to the next instance.
+        What it says from now on it says again to the next instance.
         """
+        if self.state is SessionState.OVER:
+            return
         self._draining = True
-        self._departures.hold_back()
+        if self.link is None:
+            # The client still has what it said last, and is not there to hear of it.
+            self._finish_if_done()
+        else:
+            self._tools.dispatcher.run(self._carry_out_rest())
+
+    async def _carry_out_rest(self) -> None:
+        """Cut the sentence that is being spoken, and send it off."""
+        try:
+            await self._intake.close()
+        finally:
+            self._rest_is_cut = True
+        self._arm()
         self._finish_if_done()
 
     def _send_on_if_done(self) -> None:
         link = self.link
-        busy = self._departures.working or self._departures.departing
-        if link is not None and (busy or not self._arrivals.idle):
+        if link is not None and not (self._rest_is_cut and self._arrivals.all_sent):
             return
         self.handed_on = True
         self._departures.hand_on()

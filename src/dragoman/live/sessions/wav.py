@@ -27,6 +27,8 @@ class Wav(NamedTuple):
     format: bytes
     data_start: int
     data_end: int
+    is_complete: bool
+    """All the samples that the header announces are there."""
 
 
 def read_wav(payload: bytes) -> Wav | None:
@@ -41,8 +43,10 @@ def read_wav(payload: bytes) -> Wav | None:
             return None
         name, size = _PART_HEADER.unpack_from(payload, position)
         if name == b"data":
-            end = len(payload) if size in _UNKNOWN_SIZES else min(start + size, len(payload))
-            return Wav(layout, start, end) if layout else None
+            known = size not in _UNKNOWN_SIZES
+            end = min(start + size, len(payload)) if known else len(payload)
+            complete = known and start + size <= len(payload)
+            return Wav(layout, start, end, complete) if layout else None
         if name == b"fmt ":
             layout = payload[start : start + size]
             if not _is_usable(layout, size):
@@ -61,6 +65,12 @@ def _bytes_per_second(layout: bytes) -> int:
     return rate
 
 
+def _frame_bytes(layout: bytes) -> int:
+    """The size of one sample of all channels; a header that does not say so tears nothing."""
+    frame_bytes: int = _FORMAT.unpack_from(layout)[4]
+    return max(1, frame_bytes)
+
+
 def _part(name: bytes, content: bytes) -> bytes:
     """A named part of the file; parts begin at even places."""
     return _PART_HEADER.pack(name, len(content)) + content + b"\0" * (len(content) % 2)
@@ -77,6 +87,25 @@ class WavMeter:
         self._layout = _FORMAT.pack(_PCM, 1, sample_rate, sample_rate * 2, 2, 16)
         self._bytes_per_second = sample_rate * 2
         self._has_header = False
+
+    @property
+    def sample_bytes(self) -> int:
+        return _frame_bytes(self._layout)
+
+    def begins_anew(self, payload: bytes) -> bool:
+        return read_wav(payload) is not None
+
+    def torn_bytes(self, payloads: Sequence[bytes]) -> int:
+        size_bytes = 0
+        for payload in reversed(payloads):
+            wav = read_wav(payload)
+            if wav is None:
+                size_bytes += len(payload)
+                continue
+            if wav.data_end < len(payload) or (wav.is_complete and not size_bytes):
+                return 0  # a whole file, torn or not: nothing of it is to come
+            return (wav.data_end - wav.data_start + size_bytes) % _frame_bytes(wav.format)
+        return size_bytes % self.sample_bytes
 
     def duration_ms(self, payload: bytes) -> float:
         wav = read_wav(payload)

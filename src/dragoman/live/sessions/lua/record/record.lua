@@ -1,14 +1,15 @@
 -- A session's record: one hash. Numbers and the owner have a field each; an open job is
 -- 'o<utterance> <target>' -> job_id ('' for none yet); a delivery that was not acknowledged is
 -- 'd<number>' -> {utterance, target, job_id, reason}, packed; ENDED is {target = last utterance that
--- was delivered}, packed; START is what never changes, packed by the asker.
+-- was delivered}, packed; START is what never changes, packed by the asker; HALF_SAMPLE, where there
+-- is one, is what the chunks below NEXT_CHUNK end with and no job has, as hex.
 -- Of deliveries that were dropped a list is kept, {number, utterance, target, reason} packed, in the
 -- order of their numbers; reason is '' when that they were dropped is the only one.
 local RECORD, DROPPED = KEYS[1], KEYS[2]
 local INSTANCE, CONNECTION, EPOCH, START = 'instance', 'connection', 'epoch', 'start'
 local REVISION = 'revision'
 local NEXT_CHUNK, NEXT_UTTERANCE, NEXT_DELIVERY = 'chunk', 'utterance', 'delivery'
-local FIRST_KEPT, ENDED = 'kept', 'ended'
+local FIRST_KEPT, ENDED, HALF_SAMPLE = 'kept', 'ended', 'half'
 
 local function number(field)
   return tonumber(redis.call('HGET', RECORD, field) or 0)
@@ -30,7 +31,9 @@ local function revised()
 end
 
 local function raise(field, value)
-  if value > number(field) then hset(RECORD, field, value) end
+  if value <= number(field) then return false end
+  hset(RECORD, field, value)
+  return true
 end
 
 local function open_field(index, target)

@@ -1,0 +1,57 @@
+"""What tenants have used up, which outlives the experiments that used it."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+import sqlalchemy as sa
+
+from dragoman.ids import TenantId
+from dragoman.lab.model import ExperimentId
+from dragoman.lab.repository.statements import insert_into
+from dragoman.lab.repository.tables import experiment_stats
+from dragoman.store import Connection
+
+_COUNTS = ("queueing", "processing", "success", "fail", "terminated")
+
+
+def keep_usage_of_deleted(connection: Connection, experiment_id: ExperimentId) -> None:
+    """Replace the rows of an experiment that is deleted by one row for all of the tenant's.
+
+    Otherwise every run that was ever made would leave a row behind for ever.
+    """
+    stats = experiment_stats.c
+    used = connection.execute(
+        sa.select(
+            stats.tenant,
+            sa.func.sum(stats.tokens).label("tokens"),
+            sa.func.sum(stats.cost).label("cost"),
+        )
+        .where(stats.experiment_id == experiment_id)
+        .group_by(stats.tenant)
+    ).one_or_none()
+    if used is None:
+        return
+    connection.execute(sa.delete(experiment_stats).where(stats.experiment_id == experiment_id))
+    if not used.tokens and not used.cost:
+        return
+    row_id = _row_of(TenantId(used.tenant))
+    empty = {
+        "run_id": row_id,
+        "experiment_id": row_id,
+        "tenant": used.tenant,
+        **dict.fromkeys(_COUNTS, 0),
+        "tokens": 0,
+        "cost": 0.0,
+    }
+    connection.execute(insert_into(connection, experiment_stats).on_conflict_do_nothing(), empty)
+    connection.execute(
+        sa.update(experiment_stats)
+        .where(stats.run_id == row_id)
+        .values(tokens=stats.tokens + int(used.tokens), cost=stats.cost + float(used.cost))
+    )
+
+
+def _row_of(tenant: TenantId) -> str:
+    """A name that no run has; tenants may be longer than an id."""
+    return f"deleted-{sha256(tenant.encode()).hexdigest()[:32]}"

@@ -1,0 +1,110 @@
+"""What a server holds at a moment: memory, tasks, sockets, threads, Redis keys, rows."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+from benchmarks.processes import family
+from tests.integration.sight.scrape import Scrape
+from tests.soak.server import Backend
+
+
+@dataclass
+class Reading:
+    """One moment. Every value but those only shown is judged by its slope."""
+
+    seconds: float
+    memory_kb: dict[str, float] = field(default_factory=dict)
+    counts: dict[str, int] = field(default_factory=dict)
+    """What must also return to its base when the load stops."""
+    pools: dict[str, int] = field(default_factory=dict)
+    """What grows to a fixed size with use: threads, and the descriptors that each one opens."""
+    shown: dict[str, float] = field(default_factory=dict)
+    """What is of interest and may change: work in progress, what retention keeps, disk."""
+
+
+class Reader:
+    """Reads everything about one server, from outside."""
+
+    def __init__(self, backend: Backend, http: httpx.AsyncClient) -> None:
+        self._backend = backend
+        self._http = http
+
+    async def read(self, seconds: float) -> Reading:
+        reading = Reading(seconds)
+        await self._read_metrics(reading)
+        server_pid, *lab_pids = family(self._backend.server.process.pid)
+        self._read_processes(reading, "server", [server_pid])
+        self._read_processes(reading, "lab", lab_pids)
+        self._read_rows(reading)
+        self._read_redis(reading)
+        return reading
+
+    async def _read_metrics(self, reading: Reading) -> None:
+        answer = await self._http.get(f"{self._backend.server.url}/metrics")
+        found = Scrape(answer.raise_for_status().text)
+        # The request that asks is a task itself, and so is its forwarding to the lab.
+        reading.counts["server tasks"] = int(found.total("scheduler_event_loop_tasks"))
+        reading.counts["lab tasks"] = int(found.total("lab_event_loop_tasks"))
+        reading.counts["sessions"] = int(found.total("scheduler_sessions"))
+        reading.counts["jobs in line"] = int(found.total("scheduler_pending_jobs"))
+        reading.counts["slots in use"] = int(found.total("scheduler_slots", state="used"))
+        reading.shown["metric series"] = len(answer.text.splitlines())
+
+    @staticmethod
+    def _read_processes(reading: Reading, name: str, pids: list[int]) -> None:
+        memory_kb = descriptors = sockets = threads = 0
+        for pid in pids:
+            with suppress(OSError):  # ended while it was looked at
+                status = _status(pid)
+                memory_kb += status["VmRSS"]
+                threads += status["Threads"]
+                links = _open_files(pid)
+                descriptors += len(links)
+                sockets += sum(link.startswith("socket:") for link in links)
+        reading.memory_kb[f"{name} memory"] = memory_kb
+        reading.pools[f"{name} threads"] = threads
+        reading.pools[f"{name} descriptors"] = descriptors
+        reading.counts[f"{name} sockets"] = sockets
+        reading.counts[f"{name} processes"] = len(pids)
+
+    def _read_rows(self, reading: Reading) -> None:
+        file = self._backend.server.data_dir / "dragoman.db"
+        reading.shown["database bytes"] = file.stat().st_size
+        with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)) as store:
+            found = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            for (table,) in found.fetchall():
+                ((rows,),) = store.execute(f'SELECT count(*) FROM "{table}"')
+                reading.counts[f"rows: {table}"] = rows
+
+    def _read_redis(self, reading: Reading) -> None:
+        redis = self._backend.redis
+        if redis is None:
+            return
+        reading.counts["Redis keys"] = int(redis.command("DBSIZE").split()[-1])
+        for line in redis.command("INFO", "memory").splitlines():
+            if line.startswith("used_memory:"):
+                reading.shown["Redis memory bytes"] = int(line.partition(":")[2])
+
+
+def _status(pid: int) -> dict[str, int]:
+    """The numbers of /proc/PID/status; memory is in kB."""
+    numbers = {}
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        name, _, rest = line.partition(":")
+        words = rest.split()
+        if words and words[0].isdecimal():
+            numbers[name] = int(words[0])
+    return numbers
+
+
+def _open_files(pid: int) -> list[str]:
+    links = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(OSError):
+            links.append(str(entry.readlink()))
+    return links

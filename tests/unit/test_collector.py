@@ -1,0 +1,65 @@
+"""Connections and sessions that have ended do not wait for the collector's own pace."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from dragoman import collector
+from dragoman.virtual import run_virtual
+
+
+class Ring:
+    """Something that holds itself, as a connection and its handler do."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture(autouse=True)
+def collector_as_it_was() -> Iterator[None]:
+    before = gc.get_threshold()
+    yield
+    gc.set_threshold(*before)
+    gc.unfreeze()
+
+
+def test_what_lived_for_a_while_and_ended_is_freed_within_a_minute() -> None:
+    async def story() -> None:
+        collector.calm_collector()
+        ring = Ring()
+        gone = weakref.ref(ring)
+        gc.collect()  # it is among the oldest now
+        del ring
+        assert gone() is not None
+        await asyncio.sleep(60)
+        assert gone() is None
+
+    run_virtual(story, seed=0)
+
+
+def test_where_a_look_at_everything_takes_long_only_the_younger_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(collector, "_LONGEST_PAUSE_SECONDS", -1.0)
+    looked: list[object] = []
+
+    async def story() -> None:
+        collector.calm_collector()
+        gc.callbacks.append(note)
+        try:
+            await asyncio.sleep(600)
+        finally:
+            gc.callbacks.remove(note)
+
+    def note(phase: str, info: dict[str, int]) -> None:
+        if phase == "stop":
+            looked.append(info["generation"])
+
+    run_virtual(story, seed=0)
+    assert looked.count(2) == 1
+    assert looked.count(1) >= 2
