@@ -48,7 +48,8 @@ class BenchMaker:
 
     async def open(self, experiment: Experiment) -> LabBench:
         """The bench of an experiment; raises what is wrong with its target or evaluators."""
-        spec, context = experiment.spec, self._context
+        spec = experiment.spec
+        context = self._context.at(spec.modules)
         target = open_target(spec.target, context)
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
         bench = Bench(

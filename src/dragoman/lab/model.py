@@ -115,6 +115,8 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None = None
     budget: Budget = Budget()
     cron: str | None = None
+    modules: str | None = None
+    """The folder that functions of the user's own are imported from; None on a server."""
 
 
 class Experiment(msgspec.Struct, frozen=True):

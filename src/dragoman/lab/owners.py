@@ -1,70 +1,82 @@
-"""Who holds something in the database: a process, told apart from others and known when gone."""
+"""Who holds a lease: a process, named so that others on its machine can tell whether it lives."""
 
 from __future__ import annotations
 
+import hashlib
 import os
-import socket
 from functools import lru_cache
-from hashlib import blake2b
 from pathlib import Path
 from random import Random
 
+from dragoman.ids import new_id
+
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PID_NAMESPACE = Path("/proc/self/ns/pid")
-_SUFFIX_BITS = 24
-_START_FIELD = 19
-"""Where the start time stands in `/proc/PID/stat`, counted behind the command's name."""
-
-
-def this_process() -> str:
-    """The process that asks; another process on this machine can tell whether it is gone."""
-    pid = os.getpid()
-    return f"p-{_machine()}-{pid}-{_started(pid)}"
+_MACHINE_CHARACTERS = 12
+_START_TIME_FIELD = 19
+"""The field of /proc/PID/stat, counted behind the name, that says when the process started."""
 
 
 def new_owner(random: Random) -> str:
-    """One of several owners in this process."""
-    return f"{this_process()}-{random.getrandbits(_SUFFIX_BITS):06x}"
+    """A name for a lab in this process: ``w-ID/MACHINE/PID/START``, or ``w-ID`` elsewhere."""
+    return _in_this_process(new_id(random, "w"))
+
+
+def this_process() -> str:
+    """A name for the process itself, for what it holds only once."""
+    return _in_this_process("p")
+
+
+def process_of(owner: str) -> int | None:
+    """The process that the owner is, if it is one of this machine and since its last start."""
+    parts = owner.split("/")
+    if len(parts) != 4 or parts[1] != _machine() or not parts[2].isdigit():
+        return None
+    return int(parts[2])
 
 
 def is_gone(owner: str) -> bool:
-    """Whether the owner was a process of this machine and is one no more.
-
-    False of a process elsewhere, and of an owner that is no process: a lease decides about those.
-    """
-    kind, _, rest = owner.partition("-")
-    machine, _, process = rest.partition("-")
-    pid, _, rest = process.partition("-")
-    started, _, _ = rest.partition("-")
-    if kind != "p" or machine != _machine() or not pid.isdigit():
+    """Whether the owner was a process of this machine that has ended; False when in doubt."""
+    pid = process_of(owner)
+    if pid is None:
         return False
-    return _started(int(pid)) != started
+    started = _started(pid)
+    return started != owner.split("/")[3] and not (started is None and _answers(pid))
+
+
+def _in_this_process(name: str) -> str:
+    machine, started = _machine(), _started(os.getpid())
+    if machine is None or started is None:
+        return name
+    return f"{name}/{machine}/{os.getpid()}/{started}"
 
 
 @lru_cache(maxsize=1)
-def _machine() -> str:
-    """This machine since it was started; two containers on it are two machines."""
+def _machine() -> str | None:
+    """This machine since it was started, as far as process ids mean the same; None if unknown.
+
+    Containers share the machine and have process ids of their own, hence the namespace.
+    """
     try:
-        since = _BOOT_ID.read_text() + os.readlink(_PID_NAMESPACE)
+        known = f"{_BOOT_ID.read_text().strip()} {os.readlink(_PID_NAMESPACE)}"
     except OSError:
-        since = ""
-    return blake2b(f"{socket.gethostname()} {since}".encode(), digest_size=6).hexdigest()
+        return None
+    return hashlib.sha256(known.encode()).hexdigest()[:_MACHINE_CHARACTERS]
 
 
-def _started(pid: int) -> str:
-    """When the process was started, as the system counts; empty when there is none."""
+def _started(pid: int) -> str | None:
+    """When the process started, in ticks; empty once it has ended, None if it cannot be seen."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return "" if _BOOT_ID.exists() or not _answers(pid) else "running"
     except OSError:
-        return "running"
-    state, *fields = stat.rpartition(") ")[2].split()
-    # A process that has ended and that its parent has not taken note of is gone, too.
-    return "" if state == "Z" else fields[_START_FIELD - 1]
+        return None
+    # The name, in brackets, may hold anything; what follows is the state, and numbers.
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state in "ZX" else fields[_START_TIME_FIELD - 1]
 
 
 def _answers(pid: int) -> bool:
+    """Whether there is such a process, though it may be hidden from this user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -12,7 +12,7 @@ from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
 from dragoman.lab.model import RunId
 from dragoman.lab.owners import new_owner
-from dragoman.lab.queue import InProcessQueue
+from dragoman.lab.queue import InProcessQueue, Queue
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
 from dragoman.lab.worker import Terms, Worker
@@ -42,6 +42,7 @@ class Lab:
         embedded: bool = False,
         schedules: bool = True,
         works: bool = True,
+        queue: Queue | None = None,
     ) -> None:
         """`embedded`: only runs started here are driven, since only here their functions exist.
 
@@ -50,9 +51,19 @@ class Lab:
         context = context or Context(settings.python_allow, settings.http_allow, clock=clock)
         random = randomness.stream("lab")
         owner = new_owner(random)
-        queue = InProcessQueue()
+        queue = queue or InProcessQueue()
         self.feed = Feed()
         self._processes = ProcessPool(os.cpu_count() or 1)
+        self.experiments = Experiments(
+            store,
+            settings,
+            context,
+            clock=clock,
+            random=randomness.stream("experiments"),
+            embedded=embedded,
+            on_started=self.resume,
+            on_news=queue.news.put,
+        )
         self._scheduler = Scheduler(
             store,
             queue,
@@ -62,6 +73,8 @@ class Lab:
             clock=clock,
             metrics=metrics,
             adopts=not embedded,
+            cannot_open=self.experiments.cannot_open,
+            end=self.experiments.end_run,
         )
         self._worker = Worker(
             store,
@@ -82,16 +95,6 @@ class Lab:
             self._parts.append(self._worker)
         if schedules:
             self._parts += [self._scheduler, Cleaner(store, clock)]
-        self.experiments = Experiments(
-            store,
-            settings,
-            context,
-            clock=clock,
-            random=randomness.stream("experiments"),
-            embedded=embedded,
-            on_started=self.resume,
-            on_news=queue.news.put,
-        )
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""

@@ -69,11 +69,13 @@ class Store(ABC):
     """An open database. Every call is carried out whole or not at all."""
 
     @abstractmethod
-    async def write(self, work: Work[Result]) -> Result:
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         """Run the function in a transaction, and return its result once it is durable.
 
         What the function raises undoes its own statements and is raised here. A caller that is
-        cancelled tears nothing: the write goes on by itself and stays whole.
+        cancelled tears nothing: the write goes on by itself and stays whole. An `urgent` write has
+        a connection that only urgent writes use: it stands in line behind no other work of this
+        process. It is for small writes that must not come late, such as the renewal of a lease.
         """
 
     @abstractmethod

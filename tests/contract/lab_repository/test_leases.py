@@ -57,13 +57,13 @@ def test_a_run_is_orphaned_when_its_driver_is_silent(bench: Bench) -> None:
     bench.with_items(1)
     run = bench.new_run()
     name = runs.lease_name(run.run_id)
-    assert bench.read(lambda c: runs.orphans(c, 10)) == [run.run_id]
+    assert bench.read(lambda c: runs.orphans(c, 10)) == [runs.Orphan(run.run_id, False)]
 
     held = bench.write(lambda c: leases.take(c, name, "a", 60_000))
     assert held is not None
     assert bench.read(lambda c: runs.orphans(c, 10)) == []
 
     bench.write(lambda c: leases.renew(c, held, -1))
-    assert bench.read(lambda c: runs.orphans(c, 10)) == [run.run_id]
+    assert bench.read(lambda c: runs.orphans(c, 10)) == [runs.Orphan(run.run_id, False)]
     bench.write(lambda c: runs.change_status(c, run, RunStatus.FAILED, at_ms=1))
     assert bench.read(lambda c: runs.orphans(c, 10)) == []

@@ -338,3 +338,121 @@ def test_a_broken_line_is_named(folder: Path, capsys: pytest.CaptureFixture[str]
     (folder / "broken.csv").write_text("a,b\n1,2\n3\n")
     assert main(["dataset", "import", "broken.csv", "--name", "broken"]) == 1
     assert "line 3" in capsys.readouterr().err
+
+
+# --- starts from elsewhere, and after a crash ---------------------------------------------------
+
+
+def statuses(folder: Path, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    capsys.readouterr()
+    where = ["--data-dir", str(folder / ".dragoman")]
+    assert main(["experiment", "results", "shouting", "--json", *where]) == 0
+    return sorted(row["status"] for row in json.loads(capsys.readouterr().out))
+
+
+def run_apart(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own: it has imported nothing yet."""
+    return subprocess.run(
+        [DRAGOMAN, *arguments],
+        cwd=cwd,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_a_retry_from_another_folder_finds_the_functions_of_the_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    elsewhere = folder / "elsewhere"
+    elsewhere.mkdir()
+    where = ["--data-dir", str(folder / ".dragoman")]
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    (folder / "mended").touch()
+    told = run_apart(
+        "experiment", "retry", "shouting", "--mode", "retry_all", *where, cwd=elsewhere
+    )
+    assert told.returncode == 0, told.stderr
+    assert "3 succeeded, 0 failed" in told.stdout
+
+
+def test_a_retry_without_its_functions_changes_no_row(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    before = statuses(folder, capsys)
+    next(folder.glob("answers_*.py")).rename(folder / "gone.txt")
+    told = run_apart("experiment", "retry", "shouting", "--mode", "retry_all", cwd=folder)
+    assert told.returncode != 0
+    assert "cannot be imported" in told.stderr
+    assert statuses(folder, capsys) == before == ["fail", "success", "success"]
+
+
+def test_a_retry_exits_by_its_own_outcome(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    assert main(["experiment", "retry", "shouting"]) == 1, "what it tried failed again"
+    (folder / "mended").touch()
+    assert main(["experiment", "retry", "shouting"]) == 0
+    capsys.readouterr()
+    assert main(["experiment", "retry", "shouting"]) == 0
+    assert "nothing to retry" in capsys.readouterr().out
+
+
+HELD = """
+import time
+from pathlib import Path
+
+def answer(said):
+    with Path(__file__).with_name("calls").open("a") as calls:
+        calls.write(said + "\\n")
+    while not Path(__file__).with_name("released").exists():
+        time.sleep(0.01)
+    return said.upper()
+"""
+
+
+def test_a_command_that_was_killed_is_gone_on_with_at_once(folder: Path) -> None:
+    next(folder.glob("answers_*.py")).write_text(HELD)
+    file = folder / "exp.toml"
+    file.write_text(file.read_text().replace("retries = 0", "retries = 1"))
+    # No lease runs out during this test.
+    env = environment(DRAGOMAN_LAB__LEASE_SECONDS="3600")
+    with subprocess.Popen(
+        [DRAGOMAN, "experiment", "run", "exp.toml"], cwd=folder, env=env, stdout=subprocess.DEVNULL
+    ) as first:
+        while len(calls(folder)) < 2:
+            assert first.poll() is None
+        first.kill()
+    (folder / "released").touch()
+    told = subprocess.run(
+        [DRAGOMAN, "experiment", "run", "exp.toml"],
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert told.returncode == 0, told.stdout + told.stderr
+    assert "Going on with shouting" in told.stdout
+    assert "3 succeeded, 0 failed" in told.stdout
+
+
+def test_a_command_says_which_process_it_waits_for(folder: Path) -> None:
+    next(folder.glob("answers_*.py")).write_text(HELD)
+    env = environment(DRAGOMAN_LAB__LEASE_SECONDS="3600")
+    command = [str(DRAGOMAN), "experiment", "run", "exp.toml"]
+    with subprocess.Popen(command, cwd=folder, env=env, stdout=subprocess.DEVNULL) as first:
+        while len(calls(folder)) < 2:
+            assert first.poll() is None
+        with subprocess.Popen(
+            command, cwd=folder, env=env, stdout=subprocess.PIPE, text=True
+        ) as second:
+            assert second.stdout is not None
+            lines = [second.stdout.readline(), second.stdout.readline()]
+            (folder / "released").touch()
+            assert second.wait() == 0
+        assert f"process {first.pid}" in lines[1]
+        assert first.wait() == 0

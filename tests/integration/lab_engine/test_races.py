@@ -226,7 +226,7 @@ class Counting(Store):
         self._store = store
         self.closed: list[int] = []
 
-    async def write(self, work: Work[Result]) -> Result:
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         count = sa.text("SELECT count(*) FROM item_run_log WHERE result_state = 'init'")
 
         def counted(connection: Connection) -> tuple[Result, int]:
@@ -234,7 +234,7 @@ class Counting(Store):
             done = work(connection)
             return done, before - connection.execute(count).scalar_one()
 
-        done, closed = await self._store.write(counted)
+        done, closed = await self._store.write(counted, urgent=urgent)
         self.closed.append(closed)
         return done
 
@@ -280,7 +280,7 @@ class Shaky(Store):
         self._writes = 0
         self.broken = 0
 
-    async def write(self, work: Work[Result]) -> Result:
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         self._writes += 1
         if self._writes % self._every == 0:
             self.broken += 1

@@ -87,7 +87,7 @@ def test_an_answer_that_cannot_be_stored_costs_no_other_item_anything(
             await at.run(calling(version, "odd", retries=0, concurrency=8))
 
             expected: list[tuple[str, str | None]] = [("success", None)] * 8
-            expected[3] = ("fail", "WORKER_LOST")
+            expected[3] = ("fail", "TARGET_ERROR")
             assert await ends_of(at) == expected
             assert set(Counter(noted(calls)).values()) == {1}
 
@@ -280,7 +280,7 @@ class HeldUp(Store):
         self.let_go = asyncio.Event()
         self.written = asyncio.Event()
 
-    async def write(self, work: Work[Result]) -> Result:
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         result = await self._store.write(work)
         self.written.set()
         await self.let_go.wait()
@@ -333,7 +333,7 @@ class Away(Store):
         self._store = store
         self.back = False
 
-    async def write(self, work: Work[Result]) -> Result:
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         return await self._reached().write(work)
 
     async def read(self, work: Work[Result]) -> Result:

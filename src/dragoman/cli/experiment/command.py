@@ -201,8 +201,15 @@ def retry_command(
     async def work(lab: LabClient) -> int:
         found = await lab.experiment(experiment)
         with interrupts() as interrupted:
-            await lab.start(found.experiment_id, mode, items or ())
-            return await _see_through(lab, found.experiment_id, interrupted, (), again)
+            started = await lab.start(found.experiment_id, mode, items or ())
+            code = await _see_through(lab, found.experiment_id, interrupted, (), again)
+            if code == INTERRUPTED:
+                return code
+            run = await lab.run(found.experiment_id, started.run_id)
+            if run.status == RunStatus.SUCCESS and run.stats.items == 0:
+                typer.echo(f"There was nothing to retry: every item of {found.name} has succeeded.")
+            # The experiment may well be a success of earlier runs.
+            return 0 if run.status == RunStatus.SUCCESS else FAILED
 
     raise typer.Exit(with_lab(way, work))
 
@@ -250,7 +257,9 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
     elif unfinished.status in ENDED:
         await lab.start(unfinished.experiment_id, Mode.FAIL_RETRY)
     elif lab.resume is not None:
-        lab.resume(unfinished.run_id)
+        waits_for = await lab.resume(unfinished.experiment_id, unfinished.run_id)
+        if waits_for is not None:
+            typer.echo(waits_for)
     return unfinished.experiment_id
 
 

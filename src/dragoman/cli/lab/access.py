@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, TypeVar
 from urllib.parse import urlsplit
@@ -21,6 +22,8 @@ from dragoman.auth import DEFAULT_TENANT, Principal, Role
 from dragoman.cli.lab.client import LabClient
 from dragoman.errors import NotFound, SettingsError
 from dragoman.lab.model import RunId
+from dragoman.lab.owners import process_of
+from dragoman.lab.plane import Lab
 from dragoman.lab.targets import Context
 from dragoman.observability import Metrics, configure_logging
 from dragoman.settings import Settings, load_settings
@@ -115,13 +118,14 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
     if not way.new:
         await asyncio.to_thread(_check_lab, settings)
     # As `python -m` would: the program's own folder is of no use to its user.
-    sys.path[:0] = dict.fromkeys((str(way.modules.absolute()), str(Path.cwd())))
+    modules = str(way.modules.absolute())
+    sys.path[:0] = dict.fromkeys((modules, str(Path.cwd())))
     await asyncio.to_thread(upgrade, settings.store.database_url)
     metrics = Metrics()
     async with AsyncExitStack() as stack:
         # Without a server, experiments run as the user, who may call what they like.
         desk = await stack.enter_async_context(
-            opened_desk(settings, Context(), metrics, embedded=True)
+            opened_desk(settings, Context(modules=modules), metrics, embedded=True)
         )
         http = await stack.enter_async_context(
             httpx.AsyncClient(
@@ -131,7 +135,22 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
                 timeout=_ANSWER_SECONDS,
             )
         )
-        yield LabClient(http, resume=lambda run_id: desk.lab.resume(RunId(run_id)))
+        yield LabClient(http, resume=partial(_resume, desk.lab))
+
+
+async def _resume(lab: Lab, experiment_id: str, run_id: str) -> str | None:
+    """Go on with a run of this lab; what is waited for before that, if anything is."""
+    await lab.experiments.check(DEFAULT_TENANT, experiment_id)
+    holder = await lab.experiments.holder(RunId(run_id))
+    lab.resume(RunId(run_id))
+    if holder is None:
+        return None
+    process = process_of(holder.owner)
+    who = "a process on another machine" if process is None else f"process {process}"
+    return (
+        f"It is being run by {who}. Should that fall silent, this command takes over "
+        f"within {holder.seconds_left:.0f} s."
+    )
 
 
 def _check_lab(settings: Settings) -> None:

@@ -15,6 +15,7 @@ from dragoman.api import (
     DatasetView,
     ExperimentView,
     ImportedView,
+    RunView,
     StartedView,
     SubmittedView,
     VersionView,
@@ -44,14 +45,17 @@ class LabClient:
         self,
         http: httpx.AsyncClient,
         *,
-        resume: Callable[[str], None] | None = None,
+        resume: Callable[[str, str], Awaitable[str | None]] | None = None,
         find: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
         """`find` tells where the server is by now, if there is one."""
         self._http = http
         self._find = find
         self.resume = resume
-        """Has the lab inside this program go on with a run; None when the lab is a server's."""
+        """Has the lab inside this program go on with a run; what is waited for, if anything is.
+
+        None when the lab is a server's.
+        """
 
     # --- datasets -------------------------------------------------------------------------------
 
@@ -132,6 +136,11 @@ class LabClient:
         path = f"/experiments/{experiment_id}/runs"
         order = {"mode": mode, "item_ids": list(item_ids)}
         return await self._ask(StartedView, "POST", path, json=order)
+
+    async def run(self, experiment_id: str, run_id: str) -> RunView:
+        """One run of an experiment."""
+        page = await self._ask(ListPage[RunView], "GET", f"/experiments/{experiment_id}/runs")
+        return next(run for run in page.items if run.run_id == run_id)
 
     async def change(self, experiment_id: str, changes: Mapping[str, Any]) -> ExperimentView:
         """Change what may be changed of an experiment, also while it runs."""

@@ -12,7 +12,14 @@ from dragoman.lab.evaluators.evaluator import Score, as_score
 from dragoman.lab.evaluators.processes import ProcessPool, importable_name
 from dragoman.lab.failures import EvaluatorError, RateLimited
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import MAIN_COLUMN, Context, Output, Threads, find_function
+from dragoman.lab.targets import (
+    MAIN_COLUMN,
+    Context,
+    Output,
+    Threads,
+    find_function,
+    refusal_in,
+)
 
 WHERE = "evaluator.function"
 
@@ -45,6 +52,7 @@ class PythonEvaluator:
         self._importable = importable_name(self._function.function) if self.cpu_bound else ""
         self._threads = Threads(f"dragoman-evaluator-{name}")
         self._processes = processes
+        self._clock = context.clock
 
     async def score(self, turn: Turn, output: Output) -> Score:
         values = {**turn, **output.columns, MAIN_COLUMN: output.answer}
@@ -72,4 +80,6 @@ class PythonEvaluator:
         except DragomanError as error:
             raise EvaluatorError(f"`{name}`: {error.message}") from error
         except Exception as error:  # a user's function may raise anything
+            if (refusal := refusal_in(error, self._clock.now_ms())) is not None:
+                raise refusal from error
             raise EvaluatorError(f"`{name}` raised {type(error).__name__}: {error}") from error

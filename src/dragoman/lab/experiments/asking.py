@@ -92,6 +92,7 @@ def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context:
     if version is None:
         raise no_version(spec.dataset_version_id)
     columns = columns_of(version.schema)
+    context = context.at(spec.modules)
     try:
         _check_mapping(spec.mapping, columns)
         columns = tuple(dict.fromkeys((*columns, *spec.mapping)))

@@ -10,7 +10,13 @@ import msgspec
 from sqlalchemy.exc import IntegrityError
 
 from dragoman.clock import Clock
-from dragoman.errors import ExperimentNotRunning, ExperimentRunning, InvalidMessage, NameTaken
+from dragoman.errors import (
+    DragomanError,
+    ExperimentNotRunning,
+    ExperimentRunning,
+    InvalidMessage,
+    NameTaken,
+)
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.cleaning import finish_removal
 from dragoman.lab.experiments.asking import check_balance, check_columns, check_form, no_version
@@ -33,7 +39,7 @@ from dragoman.lab.model import (
     Run,
     RunId,
 )
-from dragoman.lab.repository import datasets, experiments, removing, runs
+from dragoman.lab.repository import datasets, experiments, leases, removing, runs
 from dragoman.lab.states import ACTIVE, KILLABLE, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.settings import LabSettings
@@ -87,13 +93,58 @@ class Experiments(Reading):
     async def start(self, tenant: TenantId, experiment_id: str, ask: StartAsk = SUBMIT) -> Started:
         """Start a run; with retry_items, join the one that is under way."""
         check_ask(ask)
-        found = await self._found(tenant, experiment_id)
+        found = await self.check(tenant, experiment_id)
         started = await self._unless_overtaken(self._starting(found, ask))
         if started.joined:
             self._on_news(started.run_id)
         else:
             self._on_started(started.run_id)
         return started
+
+    async def check(self, tenant: TenantId, experiment_id: str) -> Experiment:
+        """The experiment; refused when its target or an evaluator cannot be opened here and now.
+
+        Every start begins with this, before a row changes: what could be opened when the
+        experiment was made may be gone, or elsewhere.
+        """
+        found = await self._found(tenant, experiment_id)
+        await self._check_spec(found)
+        return found
+
+    async def cannot_open(self, run_id: RunId) -> str | None:
+        """Why a run cannot be carried out in this process; None if it can."""
+
+        def read(connection: Connection) -> Experiment | None:
+            run = runs.find_run(connection, run_id)
+            if run is None:
+                return None
+            return experiments.find_experiment(connection, run.experiment_id)
+
+        found = await self._store.read(read)
+        if found is None:
+            return "It has been deleted."
+        try:
+            await self._check_spec(found)
+        except DragomanError as error:
+            return error.message
+        return None
+
+    async def end_run(self, run_id: RunId, reason: str) -> None:
+        """Have a run ended that cannot go on."""
+        at_ms = self._clock.now_ms()
+
+        def end(connection: Connection) -> None:
+            run = runs.find_run(connection, run_id, lock=True)
+            if run is not None and run.status in KILLABLE:
+                runs.change_status(
+                    connection, run, RunStatus.TERMINATING, at_ms=at_ms, reason=reason
+                )
+
+        await self._store.write(end)
+
+    async def holder(self, run_id: RunId) -> leases.Holder | None:
+        """Which process drives a run; None if none does."""
+        return await self._store.read(lambda c: leases.holder_of(c, runs.lease_name(run_id)))
 
     async def kill(
         self,
@@ -187,6 +238,8 @@ class Experiments(Reading):
 
     async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         check_form(spec, self._settings)
+        # Where the functions of a program are found: remembered, so that they are found again.
+        spec = msgspec.structs.replace(spec, modules=spec.modules or self._context.modules)
         version_id = spec.dataset_version_id or ""
 
         def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
@@ -210,6 +263,13 @@ class Experiments(Reading):
             ended_at_ms=None,
             next_run_at_ms=None,
         )
+
+    async def _check_spec(self, experiment: Experiment) -> None:
+        spec = experiment.spec
+        version = await self._store.read(
+            lambda c: datasets.find_version(c, experiment.tenant, spec.dataset_version_id or "")
+        )
+        check_columns(spec, version, self._context)
 
     async def _insert(self, made: Experiment, then: Work[Result]) -> Result:
         version_id = made.spec.dataset_version_id

@@ -6,6 +6,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.model import ItemId, Run
+from dragoman.lab.owners import is_gone
 from dragoman.lab.repository.giving_up import log_without_try
 from dragoman.lab.repository.showing import show_status
 from dragoman.lab.repository.statements import among, as_list, now_ms
@@ -41,9 +42,11 @@ _NEXT_WAITING = (
     .with_for_update()
 )
 
+_OWNERS = sa.select(_log.lease_owner).where(*WORKED_ON, _log.lease_owner.is_not(None)).distinct()
+
 _EXPIRED = (
     sa.select(_log.item_id, _log.try_no, _log.first_try_no)
-    .where(*WORKED_ON, _log.lease_expires_at < now_ms())
+    .where(*WORKED_ON, sa.or_(_log.lease_expires_at < now_ms(), among(_log.lease_owner, "gone")))
     .order_by(_log.item_id)
     .with_for_update()
 )
@@ -93,11 +96,14 @@ class TakenBack(msgspec.Struct, frozen=True):
 
 
 def take_back(connection: Connection, run: Run, retries: int) -> TakenBack:
-    """Take back the items whose lease has run out: to be tried again, or failed.
+    """Take back the items whose lease has run out, or whose worker is known to have ended.
 
-    A long item whose worker renews is left alone, however long it takes.
+    They are tried again, or have failed. A long item whose worker renews is left alone, however
+    long it takes.
     """
-    expired = connection.execute(_EXPIRED, {"run": run.run_id}).all()
+    owners = connection.execute(_OWNERS, {"run": run.run_id}).scalars()
+    gone = as_list(owner for owner in owners if is_gone(owner))
+    expired = connection.execute(_EXPIRED, {"run": run.run_id, "gone": gone}).all()
     lost = tuple(row.item_id for row in expired if row.try_no - row.first_try_no >= retries)
     queued = tuple(row.item_id for row in expired if row.try_no - row.first_try_no < retries)
     if queued:

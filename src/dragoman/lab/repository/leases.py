@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import sqlalchemy as sa
 
+from dragoman.lab.owners import is_gone
 from dragoman.lab.repository.statements import insert_into, now_ms
 from dragoman.lab.repository.tables import lease
 from dragoman.store import Connection
@@ -29,14 +30,19 @@ class Ousted(Exception):
 
 
 def take(connection: Connection, name: str, owner: str, lease_ms: int) -> Held | None:
-    """Take a lease that is free, has run out, or was lost track of; None while another holds it."""
+    """Take a lease that is free, has run out, was lost track of, or whose holder has ended.
+
+    None while another holds it.
+    """
     unheld = {"name": name, "owner": "", "token": 0, "expires_at": 0}
     connection.execute(insert_into(connection, lease).on_conflict_do_nothing(), unheld)
+    holder = connection.execute(sa.select(lease.c.owner).where(lease.c.name == name)).scalar_one()
+    mine = [owner, holder] if is_gone(holder) else [owner]
     taken = connection.execute(
         sa.update(lease)
         .where(
             lease.c.name == name,
-            sa.or_(lease.c.expires_at <= now_ms(), lease.c.owner == owner),
+            sa.or_(lease.c.expires_at <= now_ms(), lease.c.owner.in_(mine)),
         )
         .values(owner=owner, token=lease.c.token + 1, expires_at=now_ms() + lease_ms)
     )
@@ -70,6 +76,22 @@ def held_under(connection: Connection, prefix: str) -> list[tuple[Held, bool]]:
         .order_by(lease.c.name)
     )
     return [(Held(row.name, row.owner, row.token), bool(row.is_over)) for row in rows]
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """Who holds a lease now, and for how long if it is not renewed."""
+
+    owner: str
+    seconds_left: float
+
+
+def holder_of(connection: Connection, name: str) -> Holder | None:
+    """Who holds the lease; None when it can be taken."""
+    left = (lease.c.expires_at - now_ms()).label("left")
+    row = connection.execute(sa.select(lease.c.owner, left).where(lease.c.name == name)).first()
+    if row is None or row.left <= 0 or is_gone(row.owner):
+        return None
+    return Holder(row.owner, row.left / 1000)
 
 
 def renew(connection: Connection, held: Held, lease_ms: int) -> None:

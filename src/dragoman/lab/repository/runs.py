@@ -10,7 +10,8 @@ import sqlalchemy as sa
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import ExperimentId, ItemId, Run, RunId
-from dragoman.lab.repository.statements import insert_into, now_ms
+from dragoman.lab.owners import is_gone
+from dragoman.lab.repository.statements import among, as_list, insert_into, now_ms
 from dragoman.lab.repository.tables import (
     experiment,
     experiment_stats,
@@ -20,6 +21,9 @@ from dragoman.lab.repository.tables import (
 )
 from dragoman.lab.states import ACTIVE, WORKING, Mode, RunStatus, sources
 from dragoman.store import Connection
+
+NEW_RUN_MS = 30_000
+"""For how long the new run of a program is not taken for one that its program left behind."""
 
 _RUN = sa.select(run_log).where(run_log.c.id == sa.bindparam("run"))
 _RUN_LOCKED = _RUN.with_for_update()
@@ -93,24 +97,56 @@ def runs_of(connection: Connection, experiment_id: ExperimentId) -> list[Run]:
     return [_run(row) for row in rows]
 
 
-def orphans(connection: Connection, most: int) -> list[RunId]:
-    """Runs that have not ended and that nobody drives: new ones, and those of a dead process.
+class Orphan(msgspec.Struct, frozen=True):
+    """A run that has not ended and that no process drives."""
 
-    Those of another program are left to it, unless they only have to be terminated.
+    run_id: RunId
+    of_a_program: bool
+    """Whether a program started it, whose functions may not be known here."""
+
+
+def orphans(connection: Connection, most: int) -> list[Orphan]:
+    """Runs that have not ended and that no process drives: new ones, and those of a dead process.
+
+    The new run of a program is left to it for as long as a lease lasts.
     """
-    driven = lease.c.name == sa.literal("run/") + run_log.c.id
     rows = connection.execute(
-        sa.select(run_log.c.id)
-        .select_from(run_log.outerjoin(lease, driven))
-        .where(
-            run_log.c.status.in_([status.value for status in sorted(ACTIVE)]),
-            sa.func.coalesce(lease.c.expires_at, 0) <= now_ms(),
-            sa.or_(sa.not_(run_log.c.embedded), run_log.c.status == RunStatus.TERMINATING.value),
-        )
+        sa.select(run_log.c.id, run_log.c.embedded, run_log.c.status, lease.c.owner)
+        .select_from(_with_lease())
+        .where(run_log.c.status.in_([status.value for status in sorted(ACTIVE)]))
+        .where(sa.or_(_is_lapsed(), among(sa.func.coalesce(lease.c.owner, ""), "gone")))
         .order_by(run_log.c.created_at_ms)
-        .limit(most)
+        .limit(most),
+        {"gone": as_list(_gone_drivers(connection))},
     )
-    return [RunId(run_id) for run_id in rows.scalars()]
+    return [
+        Orphan(
+            RunId(row.id),
+            of_a_program=bool(row.embedded) and row.status != RunStatus.TERMINATING.value,
+        )
+        for row in rows
+    ]
+
+
+def _with_lease() -> sa.FromClause:
+    return run_log.outerjoin(lease, lease.c.name == sa.literal("run/") + run_log.c.id)
+
+
+def _is_lapsed() -> sa.ColumnElement[bool]:
+    """Whether no process drives the run by now.
+
+    A program takes the lease of its run a moment after it has started it.
+    """
+    undriven = sa.case(
+        (run_log.c.embedded, run_log.c.created_at_ms + NEW_RUN_MS), else_=sa.literal(0)
+    )
+    return sa.func.coalesce(lease.c.expires_at, undriven) <= now_ms()
+
+
+def _gone_drivers(connection: Connection) -> list[str]:
+    """Processes of this machine that drove runs and have ended."""
+    owners = connection.execute(sa.select(lease.c.owner).distinct()).scalars()
+    return [owner for owner in owners if is_gone(owner)]
 
 
 def statuses_of(connection: Connection, run_ids: Collection[RunId]) -> dict[RunId, RunStatus]:
@@ -145,11 +181,19 @@ def active_runs(connection: Connection, tenant: TenantId) -> int:
     nothing = {"tenant": tenant}
     connection.execute(insert_into(connection, quota).on_conflict_do_nothing(), nothing)
     connection.execute(sa.select(quota.c.tenant).where(quota.c.tenant == tenant).with_for_update())
-    active = sa.select(sa.func.count()).where(
-        run_log.c.status.in_([status.value for status in sorted(ACTIVE)]),
-        run_log.c.tenant == tenant,
+    lapsed = sa.or_(_is_lapsed(), among(sa.func.coalesce(lease.c.owner, ""), "gone"))
+    active = (
+        sa.select(sa.func.count())
+        .select_from(_with_lease())
+        .where(
+            run_log.c.status.in_([status.value for status in sorted(ACTIVE)]),
+            run_log.c.tenant == tenant,
+            # A program that was killed takes up no place.
+            sa.not_(sa.and_(run_log.c.embedded, lapsed)),
+        )
     )
-    return int(connection.execute(active).scalar_one())
+    gone = {"gone": as_list(_gone_drivers(connection))}
+    return int(connection.execute(active, gone).scalar_one())
 
 
 def change_status(

@@ -25,6 +25,7 @@ from dragoman.lab.running.describing import (
     recorded,
 )
 from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
+from dragoman.lab.running.outcomes import Output, RateLimited, Score, TargetError
 from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
 from dragoman.lab.running.watching import Away, Interrupts, Reached, interrupts, watch
@@ -48,14 +49,18 @@ __all__ = [
     "ItemId",
     "ItemStatus",
     "JsonValue",
+    "Output",
+    "RateLimited",
     "Reached",
     "ResultRow",
     "RunId",
     "RunResult",
     "RunStatus",
+    "Score",
     "ScoreCell",
     "Stats",
     "Summary",
+    "TargetError",
     "TargetSpec",
     "TenantId",
     "Turn",

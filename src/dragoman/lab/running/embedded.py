@@ -157,7 +157,8 @@ async def _run(
         item_timeout_seconds=item_timeout_seconds,
     )
     async with await open_store(database_url) as store:
-        bench = _Bench(store, settings.lab, Context(functions={**functions, **own}))
+        context = Context(functions={**functions, **own}, modules=str(Path.cwd()))
+        bench = _Bench(store, settings.lab, context)
         with shown_here(progress) as display:
             mark = _mark(spec, {**functions, **own})
             carried_out = bench.carry_out(spec, dataset, mark, pressed, display, new=new)

@@ -19,7 +19,6 @@ from dragoman.lab.repository import (
     aggregates,
     ending,
     experiments,
-    items,
     leases,
     runs,
 )
@@ -74,9 +73,9 @@ class Driver:
         self._metrics = metrics
         self._log = get_logger(__name__, clock)
         self._lease_ms = round(settings.lease_seconds * 1000)
-        self._tick_seconds = min(
-            settings.safety_tick_ms / 1000, settings.lease_seconds / RENEWALS_IN_A_LEASE
-        )
+        self._renewal_seconds = settings.lease_seconds / RENEWALS_IN_A_LEASE
+        # Workers that went silent are noticed about when their leases run out.
+        self._tick_seconds = min(settings.safety_tick_ms / 1000, self._renewal_seconds)
         self.drive: Handler[Drive] = chain([self._shield, self._check, self._lock], self._execute)
 
     # --- the chain ------------------------------------------------------------------------------
@@ -139,10 +138,27 @@ class Driver:
         if held is None:
             return
         drive.held = held
+        renewing = asyncio.create_task(self._renew(held))
         try:
             await then(drive)
         finally:
+            renewing.cancel()
             await self._store.write(lambda c: leases.release(c, held))
+
+    async def _renew(self, held: Held) -> None:
+        """Keep the lease, however long a step takes; without it, the next step is refused."""
+        while True:
+            await asyncio.sleep(self._renewal_seconds)
+            try:
+                await self._store.write(
+                    lambda c: leases.renew(c, held, self._lease_ms), urgent=True
+                )
+            except Ousted:
+                return
+            except Exception as error:  # the next renewal may go well, and in time
+                self._log.warning_limited(
+                    "lab_lease_not_renewed", key=held.name, every_seconds=10, reason=str(error)
+                )
 
     async def _execute(self, drive: Drive) -> None:
         """Take step after step, when something happened or the safety tick came, until the end."""
@@ -154,7 +170,6 @@ class Driver:
             await self._store.write(lambda c: leases.forget(c, held))
             return
         run, experiment = found
-        await self._offer_again(run)
         looked_at, due_at = float("-inf"), float("-inf")
         unshown: list[ItemId] = []
         while True:
@@ -179,13 +194,6 @@ class Driver:
             if not step.more:
                 await _woken(drive.wake, self._tick_seconds)
 
-    async def _offer_again(self, run: Run) -> None:
-        """Tell workers of what was handed out before, perhaps by a process that is gone."""
-        most = self._settings.max_item_concurrency
-        offered = await self._store.read(lambda c: items.offered(c, run.run_id, most))
-        if offered:
-            self._queue.offers.put(Offer(run.run_id, tuple(offered)))
-
     # --- one step -------------------------------------------------------------------------------
 
     def _plan(self, held: Held, run: Run, experiment: Experiment, look_around: bool) -> Plan:
@@ -195,7 +203,6 @@ class Driver:
             run,
             experiment,
             concurrency=min(asked, self._settings.max_item_concurrency),
-            lease_ms=self._lease_ms,
             look_around=look_around,
         )
 
@@ -233,6 +240,8 @@ class Driver:
 
     def _tell(self, step: Step) -> None:
         run = step.run
+        if step.untaken:
+            self._queue.offers.put(Offer(run.run_id, tuple(step.untaken)))
         if step.terminated and not run.let_finish:
             self._queue.stops.put(run.run_id)
         lost = len(step.taken_back.queued) + len(step.taken_back.lost)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
@@ -34,12 +35,22 @@ class Scheduler:
         clock: Clock,
         metrics: Metrics,
         adopts: bool = True,
+        cannot_open: Callable[[RunId], Awaitable[str | None]] | None = None,
+        end: Callable[[RunId, str], Awaitable[None]] | None = None,
     ) -> None:
+        """`cannot_open` says why the run of a program cannot be carried out here; None if it can.
+
+        `end` has a run ended that cannot go on.
+        """
         self._store = store
         self._queue = queue
         self._clock = clock
         self._metrics = metrics
         self._adopts = adopts
+        self._cannot_open = cannot_open
+        self._end = end
+        self._left_alone: set[RunId] = set()
+        """Runs of programs that ended, which cannot be carried out here."""
         self._tick_seconds = settings.safety_tick_ms / 1000
         self._driver = Driver(
             store, queue, settings, feed, owner=owner, clock=clock, metrics=metrics
@@ -93,13 +104,39 @@ class Scheduler:
     async def _undriven(self) -> list[RunId]:
         """The runs to be driven from now on: those told of, and those that nobody drives."""
         found: set[RunId] = set()
-        if self._adopts:
-            found.update(await self._store.read(lambda c: runs.orphans(c, ORPHANS_AT_ONCE)))
+        if self._adopts or self._own:
+            for orphan in await self._store.read(lambda c: runs.orphans(c, ORPHANS_AT_ONCE)):
+                if orphan.run_id not in self._drives and await self._takes_up(orphan):
+                    found.add(orphan.run_id)
         if undriven := self._own - self._drives.keys():
             statuses = await self._store.read(lambda c: runs.statuses_of(c, undriven))
             self._own -= {run_id for run_id in undriven if statuses.get(run_id) not in ACTIVE}
             found.update(undriven & self._own)
         return [run_id for run_id in found if run_id not in self._drives]
+
+    async def _takes_up(self, orphan: runs.Orphan) -> bool:
+        """Whether this process goes on with a run that no process drives.
+
+        What a program left behind can go on where its functions can be called. A server ends what
+        it cannot carry out, so that it does not count as running for ever.
+        """
+        if not orphan.of_a_program:
+            return self._adopts
+        if self._cannot_open is None or orphan.run_id in self._left_alone:
+            return False
+        reason = await self._cannot_open(orphan.run_id)
+        if reason is None:
+            self._log.info("lab_run_taken_up", run_id=orphan.run_id)
+            return True
+        if self._adopts and self._end is not None:
+            await self._end(
+                orphan.run_id,
+                f"The program that ran it has ended, and it cannot go on here: {reason} "
+                "Run that program again, or retry it where its functions are.",
+            )
+            return True
+        self._left_alone.add(orphan.run_id)
+        return False
 
     def _begin(self, run_id: RunId) -> None:
         drive = Drive(run_id)

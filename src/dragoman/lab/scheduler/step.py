@@ -14,6 +14,7 @@ from dragoman.lab.repository import (
     ending,
     experiments,
     giving_up,
+    items,
     leases,
     read_now_ms,
     runs,
@@ -37,9 +38,8 @@ class Plan(msgspec.Struct, frozen=True):
     run: Run
     experiment: Experiment
     concurrency: int
-    lease_ms: int
     look_around: bool
-    """Also do what is not worth doing every time: renew the lease, look for lost workers."""
+    """Also do what is not worth doing every time: look for lost workers and for lost offers."""
     handed_out: list[ItemId] = []
     """Items that workers have, and that users are not shown so yet."""
 
@@ -52,6 +52,8 @@ class Step(msgspec.Struct, frozen=True):
     archived: list[Logged] = []
     terminated: int = 0
     taken_back: TakenBack = TakenBack((), ())
+    untaken: list[ItemId] = []
+    """Items that were handed out and that no worker has taken: the offer may be lost."""
     ended: RunStatus | None = None
     more: bool = False
     """Whether there is more to do at once."""
@@ -72,6 +74,7 @@ def take_step(connection: Connection, plan: Plan) -> Step:
     at_ms = read_now_ms(connection)
     run, experiment = _as_of_now(connection, plan, at_ms)
     taken_back = TakenBack((), ())
+    untaken: list[ItemId] = []
     started = True
     terminated: list[ItemId] = []
     if run.status in WORKING:
@@ -80,6 +83,7 @@ def take_step(connection: Connection, plan: Plan) -> Step:
         )
         if plan.look_around:
             taken_back = dispatching.take_back(connection, run, experiment.spec.retries)
+            untaken = items.offered(connection, run.run_id, plan.concurrency)
     elif run.status is RunStatus.TERMINATING:
         reason = run.reason or "The run was killed."
         terminated = giving_up.terminate(connection, run, reason, TERMINATE_BATCH)
@@ -93,7 +97,7 @@ def take_step(connection: Connection, plan: Plan) -> Step:
         ended = ending.end(connection, run.run_id, at_ms)
         if ended is not None:
             leases.forget(connection, plan.held)
-    return Step(run, experiment, archived, len(terminated), taken_back, ended, more)
+    return Step(run, experiment, archived, len(terminated), taken_back, untaken, ended, more)
 
 
 def _as_of_now(connection: Connection, plan: Plan, at_ms: int) -> tuple[Run, Experiment]:
@@ -102,7 +106,6 @@ def _as_of_now(connection: Connection, plan: Plan, at_ms: int) -> tuple[Run, Exp
     assert run is not None, "a run that is driven is never deleted"
     experiment = plan.experiment
     if plan.look_around:
-        leases.renew(connection, plan.held, plan.lease_ms)
         experiment = experiments.find_experiment(connection, run.experiment_id) or experiment
     if run.status is RunStatus.PENDING:
         runs.change_status(connection, run, RunStatus.PROCESSING, at_ms=at_ms)

@@ -6,12 +6,14 @@ from dragoman.lab.targets.functions import PythonFunction, find_function
 from dragoman.lab.targets.kinds import TARGETS, TargetKind, check_target, open_target
 from dragoman.lab.targets.outputs import (
     MAIN_COLUMN,
+    FunctionOutput,
     Output,
     PastTurn,
     checked_json,
     usage_problem,
 )
 from dragoman.lab.targets.registry import Registry, settings_of
+from dragoman.lab.targets.retry_after import refusal_in
 from dragoman.lab.targets.target import Target
 from dragoman.lab.targets.threads import Threads
 
@@ -19,6 +21,7 @@ __all__ = [
     "MAIN_COLUMN",
     "TARGETS",
     "Context",
+    "FunctionOutput",
     "Output",
     "PastTurn",
     "PythonFunction",
@@ -30,6 +33,7 @@ __all__ = [
     "checked_json",
     "find_function",
     "open_target",
+    "refusal_in",
     "require_column",
     "settings_of",
     "usage_problem",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman.clock import Clock, SystemClock
@@ -26,3 +26,11 @@ class Context:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Functions handed over in Python, by the names that settings call them."""
     clock: Clock = field(default_factory=SystemClock)
+    modules: str | None = None
+    """The folder that functions are imported from, besides those that Python knows."""
+
+    def at(self, modules: str | None) -> Context:
+        """The same, with the folder that an experiment remembers; a server has no such folders."""
+        if modules is None or self.python_allow is not None:
+            return self
+        return replace(self, modules=modules)

@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
+import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import partial
 from importlib import import_module
+from importlib.machinery import PathFinder
+from pathlib import Path
 from typing import Any
 
 from dragoman.errors import Forbidden, InvalidMessage
@@ -78,26 +81,52 @@ def find_function(name: str, context: Context, where: str) -> PythonFunction:
         return PythonFunction(name, context.functions[name])
     parts = _NAME.fullmatch(name)
     if parts is None:
-        raise _unusable(where, f"`{name}` is not of the form module:function")
+        raise _unusable(
+            where,
+            f"`{name}` is not of the form module:function; a function that a program handed over "
+            "can be called by that program only",
+        )
     if context.python_allow is not None and not _matches(name, context.python_allow):
         raise _not_allowed(where, name)
-    function = _imported(parts["module"], parts["function"], where)
+    function = _imported(parts["module"], parts["function"], where, context.modules)
     if context.python_allow is not None and not _is_own(name, function, context.python_allow):
         raise _not_allowed(where, name)
     return PythonFunction(name, function)
 
 
-def _imported(module: str, function: str, where: str) -> Callable[..., Any]:
+def _imported(module: str, function: str, where: str, folder: str | None) -> Callable[..., Any]:
+    if folder is not None and folder not in sys.path:
+        sys.path.insert(0, folder)
     try:
         found = getattr(import_module(module), function, None)
     except (Exception, SystemExit) as error:  # importing runs the module's own code
-        raise _unusable(where, f"`{module}` cannot be imported: {error}") from error
+        at = "" if folder is None else f" (looked for in {folder} too)"
+        raise _unusable(where, f"`{module}` cannot be imported{at}: {error}") from error
+    _check_folder(module, where, folder)
     if found is None:
         raise _unusable(where, f"the module `{module}` has no `{function}`")
     if not callable(found):
         raise _unusable(where, f"`{module}:{function}` is no function")
     called: Callable[..., Any] = found
     return called
+
+
+def _check_folder(module: str, where: str, folder: str | None) -> None:
+    """Refuse a module that was imported from elsewhere before one of its name in the folder."""
+    if folder is None:
+        return
+    meant = PathFinder.find_spec(module.partition(".")[0], [folder])
+    loaded = getattr(sys.modules.get(module.partition(".")[0]), "__file__", None)
+    if meant is not None and meant.origin and loaded and not _same_file(meant.origin, loaded):
+        raise _unusable(
+            where,
+            f"`{module}` is {meant.origin}, but this program has imported {loaded} by that name; "
+            "run it in a program of its own",
+        )
+
+
+def _same_file(one: str, other: str) -> bool:
+    return Path(one).resolve() == Path(other).resolve()
 
 
 def _is_own(name: str, function: Callable[..., Any], allow: Iterable[str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import UnionType
+from typing import Any
 
 import msgspec
 
@@ -33,6 +34,17 @@ class Output(msgspec.Struct, frozen=True):
     def answer(self) -> JsonValue:
         """The value of the main column."""
         return self.columns[self.main]
+
+
+class FunctionOutput(msgspec.Struct, frozen=True):
+    """What a function answers with, and what that used up: `lab.Output`.
+
+    The value is what the function would return alone: text, a number, or an object of columns.
+    """
+
+    value: Any
+    tokens: int | None = None
+    cost: float | None = None
 
 
 def usage_problem(output: Output) -> str | None:

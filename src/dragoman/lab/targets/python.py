@@ -12,7 +12,8 @@ from dragoman.lab.failures import RateLimited, TargetError
 from dragoman.lab.model import Turn
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.functions import find_function
-from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn, checked_json
+from dragoman.lab.targets.outputs import MAIN_COLUMN, FunctionOutput, Output, PastTurn, checked_json
+from dragoman.lab.targets.retry_after import refusal_in
 from dragoman.lab.targets.threads import Threads
 
 HISTORY = "history"
@@ -78,11 +79,16 @@ class PythonTarget:
         except DragomanError as error:
             raise TargetError(f"`{name}`: {error.message}") from error
         except Exception as error:  # a user's function may raise anything
+            if (refusal := refusal_in(error, self._clock.now_ms())) is not None:
+                raise refusal from error
             raise TargetError(f"`{name}` raised {type(error).__name__}: {error}") from error
 
 
 def _as_output(answer: Any, latency_ms: float) -> Output:
     """An `Output` as it is, an object as columns, anything else as the one column ``output``."""
+    if isinstance(answer, FunctionOutput):
+        said = _as_output(answer.value, latency_ms)
+        return msgspec.structs.replace(said, tokens=answer.tokens, cost=answer.cost)
     if isinstance(answer, Output):
         if answer.main not in answer.columns:
             raise ValueError(f"an Output whose main column `{answer.main}` is missing")

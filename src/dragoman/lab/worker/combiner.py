@@ -23,6 +23,15 @@ Waiting = tuple[Entry, asyncio.Future[bool]]
 """An entry, and who waits for it."""
 
 
+class Unstorable(Exception):
+    """Raised when the database is there and refuses what an item has: no other try mends that."""
+
+    def __init__(self, refused: Entry, reason: str) -> None:
+        super().__init__(reason)
+        self.refused = refused
+        self.reason = reason
+
+
 class Combiner:
     """Writes entries of one worker, each under its own lease."""
 
@@ -59,15 +68,24 @@ class Combiner:
         try:
             held = await self._stored([entry for entry, _ in batch])
         except Exception as error:
-            alone = _by_lease(batch)
-            if len(alone) > 1 and await self._database_is_there():
-                # One item has something that cannot be stored; the others must not pay for it.
-                for entries in alone:
-                    await self._write(entries)
-            else:
+            if not await self._database_is_there():
                 self._fail(batch, error)
+            elif len(batch) == 1:
+                self._fail(batch, Unstorable(batch[0][0], _reason(error)))
+            else:
+                # One entry cannot be stored; those of other items must not pay for it.
+                for entries in _by_lease(batch):
+                    await self._write_one_by_one(entries)
             return
         self._tell(batch, held)
+
+    async def _write_one_by_one(self, entries: list[Waiting]) -> None:
+        """Write entries of one item in their order; after one that is refused come no others."""
+        for number, one in enumerate(entries):
+            await self._write([one])
+            if one[1].done() and not one[1].cancelled() and (error := one[1].exception()):
+                self._fail(entries[number + 1 :], error)
+                return
 
     async def _database_is_there(self) -> bool:
         try:
@@ -76,7 +94,7 @@ class Combiner:
             return False
         return True
 
-    def _fail(self, batch: list[Waiting], error: Exception) -> None:
+    def _fail(self, batch: list[Waiting], error: BaseException) -> None:
         """Give up these entries, and what waits behind them: an item's journal has no gaps."""
         leases = {entry.lease for entry, _ in batch}
         behind = [one for one in self._waiting if one[0].lease in leases]
@@ -106,6 +124,12 @@ class Combiner:
         return await self._store.write(
             lambda connection: journal.write_entries(connection, self._owner, entries, at_ms)
         )
+
+
+def _reason(error: Exception) -> str:
+    """Why the database refuses a write, in a line; of an error of its driver, that one's words."""
+    told = getattr(error, "orig", None) or error
+    return " ".join(str(told).split()) or type(error).__name__
 
 
 def _by_lease(batch: list[Waiting]) -> list[list[Waiting]]:

@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.lab.evaluators import Score
-from dragoman.lab.failures import Failure, Revoked
+from dragoman.lab.failures import EvaluatorError, Failure, Revoked, TargetError, shortened
 from dragoman.lab.model import RecordId
 from dragoman.lab.repository import (
     Entry,
@@ -24,7 +24,7 @@ from dragoman.lab.repository import (
     target_record_id,
 )
 from dragoman.lab.targets import Output
-from dragoman.lab.worker.combiner import Combiner
+from dragoman.lab.worker.combiner import Combiner, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome
 
 
@@ -43,6 +43,7 @@ class LeaseJournal:
         self._lease = lease
         self._numbers = evaluator_numbers
         self._on_their_way: list[asyncio.Future[bool]] = []
+        self._tries_logged = 0
 
     async def target_done(self, turn_no: int, result: Output | Failure) -> None:
         if isinstance(result, Failure):
@@ -85,6 +86,20 @@ class LeaseJournal:
             self._turn(turn_no, turn, try_no) for turn_no, turn in enumerate(outcome.turns)
         )
         await self._enter(TryEntry(try_no, outcome.status, last, turns))
+        self._tries_logged += 1
+
+    async def give_up(self, refused: Unstorable, first_try: int, turns: int) -> None:
+        """End the item as failed, because the database refuses something that it has."""
+        what = refused.refused.what
+        if isinstance(what, ScoreEntry):
+            code, thing = EvaluatorError.code, f"what the evaluator `{what.name}` said"
+        else:
+            code, thing = TargetError.code, "the output"
+        said = shortened(f"The database refused {thing} ({refused.reason}).")
+        failed = TurnOutcome(None, Failure(code, said), {})
+        self._on_their_way.clear()
+        try_no = first_try + self._tries_logged
+        await self.try_over(ItemOutcome(try_no, (failed,) * turns), last=True)
 
     def _turn(self, turn_no: int, turn: TurnOutcome, try_no: int) -> TurnEntry:
         lease, error = self._lease, turn.error

@@ -15,7 +15,7 @@ from dragoman.lab.queue import Offer, Queue
 from dragoman.lab.repository import Lease, items, runs
 from dragoman.lab.states import WORKING
 from dragoman.lab.worker.backlog import Backlog
-from dragoman.lab.worker.combiner import Combiner
+from dragoman.lab.worker.combiner import Combiner, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
 from dragoman.lab.worker.journal import LeaseJournal
 from dragoman.lab.worker.taking import Taken, run_and_experiment, take
@@ -64,7 +64,8 @@ class Worker:
         self._backlog = Backlog()
         self._working = 0
         self._something_to_do = asyncio.Event()
-        self._tick_seconds = min(terms.tick_seconds, terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE)
+        self._renewal_seconds = terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE
+        self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
         self._handle: Handler[Offer] = chain([self._shield, self._check], self._execute)
         self._loops: list[asyncio.Task[None]] = []
         self._taking: asyncio.Future[list[Taken]] | None = None
@@ -72,7 +73,10 @@ class Worker:
 
     async def start(self) -> None:
         """Begin to take items."""
-        for loop in (self._hear_offers, self._hear_stops, self._take_offers, self._look_around):
+        for loop in (
+            *(self._hear_offers, self._hear_stops, self._take_offers),
+            *(self._renew_leases, self._look_around),
+        ):
             self._loops.append(asyncio.create_task(loop()))
 
     async def stop(self) -> None:
@@ -183,11 +187,11 @@ class Worker:
             self._combiner, place.run.tenant, taken.lease, place.evaluator_numbers
         )
         try:
-            if isinstance(place.opened, Failure):
-                turns = (TurnOutcome(None, place.opened, {}),) * len(taken.item.turns)
-                await journal.try_over(ItemOutcome(taken.past.first_try, turns), last=True)
-            else:
-                await carry_out(taken.item, taken.past, journal, place.opened.bench)
+            try:
+                await self._carry_out_under(journal, place.opened, taken)
+            except Unstorable as refused:
+                self._log.warning("lab_item_refused", run_id=place.run.run_id, reason=str(refused))
+                await journal.give_up(refused, taken.past.first_try, len(taken.item.turns))
             self._metrics.lab_item.observe(self._clock.monotonic() - started)
         except Revoked:
             self._log.info("lab_item_revoked", run_id=place.run.run_id)
@@ -201,12 +205,26 @@ class Worker:
             self._queue.news.put(place.run.run_id)
             self._something_to_do.set()
 
+    async def _carry_out_under(
+        self, journal: LeaseJournal, opened: OpenBench | Failure, taken: Taken
+    ) -> None:
+        if isinstance(opened, Failure):
+            turns = (TurnOutcome(None, opened, {}),) * len(taken.item.turns)
+            await journal.try_over(ItemOutcome(taken.past.first_try, turns), last=True)
+        else:
+            await carry_out(taken.item, taken.past, journal, opened.bench)
+
     # --- looking around -------------------------------------------------------------------------
+
+    async def _renew_leases(self) -> None:
+        """Renew by a task and a connection of its own: it waits for nothing but the database."""
+        while True:
+            await asyncio.sleep(self._renewal_seconds)
+            await self._unless_in_trouble(self._keep_leases())
 
     async def _look_around(self) -> None:
         while True:
             await asyncio.sleep(self._tick_seconds)
-            await self._unless_in_trouble(self._keep_leases())
             await self._unless_in_trouble(self._look_at_runs())
             await self._unless_in_trouble(self._look_for_work())
 
@@ -227,7 +245,9 @@ class Worker:
         if not held:
             return
         lease_ms = self._terms.lease_ms
-        kept = await self._store.write(lambda c: items.renew(c, self._owner, held, lease_ms))
+        kept = await self._store.write(
+            lambda c: items.renew(c, self._owner, held, lease_ms), urgent=True
+        )
         for lease in held:
             if lease not in kept and lease.run_id in self._places:
                 self._places[lease.run_id].revoke(lease)

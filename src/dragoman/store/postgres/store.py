@@ -25,6 +25,9 @@ from dragoman.store.postgres.transaction import Outcome, run_whole
 WRITERS = 8
 """Writes that run at once; further ones wait."""
 
+URGENT_WRITERS = 1
+"""Urgent writes that run at once, which need no other connection to become free."""
+
 READERS = 4
 """Reads that run at once, on connections of their own, so that a long one holds up no write."""
 
@@ -42,19 +45,21 @@ class PostgresStore(Store):
 
     def __init__(self, url: URL) -> None:
         self._name = name_of(url)
-        self._engine = lasting_engine(url, WRITERS + READERS)
+        self._engine = lasting_engine(url, WRITERS + URGENT_WRITERS + READERS)
         self._reading_engine = self._engine.execution_options(
             isolation_level="REPEATABLE READ", postgresql_readonly=True
         )
         self._writers = asyncio.Semaphore(WRITERS)
+        self._urgent_writers = asyncio.Semaphore(URGENT_WRITERS)
         self._readers = asyncio.Semaphore(READERS)
         self._under_way: set[asyncio.Task[object]] = set()
         self._closed = False
 
-    async def write(self, work: Work[Result]) -> Result:
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         if self._closed:
             raise StoreError(f"The database {self._name} is closed; nothing was written.")
-        return await self._shielded(work, self._engine, self._writers)
+        places = self._urgent_writers if urgent else self._writers
+        return await self._shielded(work, self._engine, places)
 
     async def read(self, work: Work[Result]) -> Result:
         if self._closed:

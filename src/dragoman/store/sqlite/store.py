@@ -24,12 +24,17 @@ class SqliteStore(Store):
     def __init__(self, path: Path) -> None:
         self._path = path
         self._writer = Writer(path, asyncio.get_running_loop())
+        self._urgent_writer: Writer | None = None
         self._engine = reader_engine(path, READERS)
         self._threads = ThreadPoolExecutor(READERS, thread_name_prefix="dragoman-store-reader")
         self._closed = False
 
-    async def write(self, work: Work[Result]) -> Result:
-        return await self._writer.submit(work)
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
+        if not urgent:
+            return await self._writer.submit(work)
+        if self._urgent_writer is None and not self._closed:
+            self._urgent_writer = Writer(self._path, asyncio.get_running_loop())
+        return await (self._urgent_writer or self._writer).submit(work)
 
     async def read(self, work: Work[Result]) -> Result:
         if self._closed:
@@ -40,6 +45,8 @@ class SqliteStore(Store):
     async def close(self) -> None:
         self._closed = True
         await self._writer.close()
+        if self._urgent_writer is not None:
+            await self._urgent_writer.close()
         await asyncio.to_thread(self._threads.shutdown)
         self._engine.dispose()
 

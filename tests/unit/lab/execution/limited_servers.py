@@ -14,7 +14,7 @@ from dragoman.lab.model import Turn
 from dragoman.lab.targets import Output
 
 ANSWER_SECONDS = 0.005
-"""How long a server takes to say no."""
+"""How long a server takes to say no, unless a test says otherwise."""
 
 
 class Told(StrEnum):
@@ -36,13 +36,14 @@ class LimitedServer:
         self.at_once: list[int] = []
         """How many calls ran at once, at the beginning of each."""
         self.refused = 0
+        self.answer_seconds = ANSWER_SECONDS
 
     @property
     def served(self) -> int:
         return len(self.at_once)
 
     async def call(self, turn: Turn, history: object) -> Output:
-        await asyncio.sleep(ANSWER_SECONDS)
+        await asyncio.sleep(self.answer_seconds)
         wait_seconds = self.wait_seconds(asyncio.get_running_loop().time())
         if wait_seconds > 0:
             self.refused += 1
@@ -59,13 +60,6 @@ class LimitedServer:
     def wait_seconds(self, now: float) -> float:
         """How long until a call is let in; 0 for one that is let in now."""
         raise NotImplementedError
-
-    def ideal_seconds(self, items: int, concurrency: int) -> float:
-        """The least time in which anybody could have had so many calls answered."""
-        raise NotImplementedError
-
-    def by_places(self, items: int, concurrency: int) -> float:
-        return items * (self.seconds + ANSWER_SECONDS) / concurrency
 
     def _retry_after(self, wait_seconds: float) -> float | None:
         if self._told is Told.NOTHING:
@@ -92,10 +86,6 @@ class TokenBucket(LimitedServer):
         self._tokens -= 1
         return 0.0
 
-    def ideal_seconds(self, items: int, concurrency: int) -> float:
-        by_tokens = (items - self._size) / self._rate
-        return max(by_tokens, self.by_places(items, concurrency)) + self.seconds
-
 
 class FixedWindow(LimitedServer):
     """So many calls in each window; the first call comes when a third of one has passed."""
@@ -118,11 +108,6 @@ class FixedWindow(LimitedServer):
         self._used += 1
         return 0.0
 
-    def ideal_seconds(self, items: int, concurrency: int) -> float:
-        windows = math.ceil(items / self._quota) - 1
-        by_windows = windows * self._window_seconds - self._passed_seconds
-        return max(by_windows, self.by_places(items, concurrency)) + self.seconds
-
 
 class ClosedNowAndThen(LimitedServer):
     """Serves everyone, but for the end of every `period_seconds` refuses them all."""
@@ -138,10 +123,6 @@ class ClosedNowAndThen(LimitedServer):
         at = now % self._period_seconds
         return self._period_seconds - at if at >= self._open_seconds else 0.0
 
-    def ideal_seconds(self, items: int, concurrency: int) -> float:
-        periods, rest = divmod(self.by_places(items, concurrency), self._open_seconds)
-        return periods * self._period_seconds + rest
-
 
 class FewPlaces(LimitedServer):
     """Serves so many calls at once; to the others it always says the same."""
@@ -154,8 +135,22 @@ class FewPlaces(LimitedServer):
     def wait_seconds(self, now: float) -> float:
         return 1.0 if self._running >= self.places else 0.0
 
-    def ideal_seconds(self, items: int, concurrency: int) -> float:
-        return self.by_places(items, min(self.places, concurrency)) + self.seconds
+    def _retry_after(self, wait_seconds: float) -> float | None:
+        return self._retry_after_seconds
+
+
+class Erratic(LimitedServer):
+    """Refuses every so many-th call, whoever makes it and whenever."""
+
+    def __init__(self, every: int, seconds: float, retry_after_seconds: float | None) -> None:
+        super().__init__(seconds, Told.NOTHING)
+        self._every = every
+        self._retry_after_seconds = retry_after_seconds
+        self._calls = 0
+
+    def wait_seconds(self, now: float) -> float:
+        self._calls += 1
+        return 1.0 if self._calls % self._every == 0 else 0.0
 
     def _retry_after(self, wait_seconds: float) -> float | None:
         return self._retry_after_seconds

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
-from email.utils import parsedate_to_datetime
 
 import msgspec
 
@@ -13,8 +11,8 @@ from dragoman.lab.model import JsonValue
 from dragoman.lab.targets.http.json_path import JsonPath
 from dragoman.lab.targets.http.settings import Settings
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output
+from dragoman.lab.targets.retry_after import TOO_MANY_REQUESTS, retry_after_seconds
 
-_TOO_MANY_REQUESTS = 429
 _UNAVAILABLE = 503
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 500, 502, 503, 504, 520, 522, 524, 529})
 _SHOWN_CHARACTERS = 300
@@ -58,25 +56,12 @@ class Reading:
             raise TargetError(f"In the answer, {error.args[0]}: {_shown(answer)}") from None
 
 
-def retry_after_seconds(headers: Mapping[str, str], now_ms: int) -> float | None:
-    """How long the server asks to wait: seconds, milliseconds, or until a date; None if unsaid."""
-    if (exact := _positive(headers.get("retry-after-ms", ""))) is not None:
-        return exact / 1000
-    told = headers.get("retry-after", "")
-    if (seconds := _positive(told)) is not None:
-        return seconds
-    try:
-        return max(0.0, parsedate_to_datetime(told).timestamp() - now_ms / 1000)
-    except (ValueError, OverflowError):
-        return None
-
-
 def _require_success(answer: Answer, now_ms: int) -> None:
     status = answer.status
     if 200 <= status < 300:
         return
     wait_seconds = retry_after_seconds(answer.headers, now_ms)
-    if status == _TOO_MANY_REQUESTS or (status == _UNAVAILABLE and wait_seconds is not None):
+    if status == TOO_MANY_REQUESTS or (status == _UNAVAILABLE and wait_seconds is not None):
         raise RateLimited(
             f"The target answered {status}: {_shown(answer)}", retry_after_seconds=wait_seconds
         )
@@ -89,14 +74,6 @@ def _require_success(answer: Answer, now_ms: int) -> None:
     raise TargetError(
         f"The target answered {status}: {_shown(answer)}", retryable=status in _WORTH_ANOTHER_TRY
     )
-
-
-def _positive(text: str) -> float | None:
-    try:
-        number = float(text)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) and number >= 0 else None
 
 
 def _whole(path: JsonPath, answer: JsonValue) -> int:

@@ -1,8 +1,13 @@
-"""As many calls at once as are allowed, and no faster than a target bears.
+"""As many calls at once as are allowed, and patience with targets that refuse some of them.
 
-A target that answers "too many requests" is given the pause it asks for; afterwards it is called at
-the pace that went well before, or, if it is calls at once that it counts, with no more of them. To
-whoever makes a call this is only a wait: a refused call is made again after the pause.
+A refused call waits as long as the target asks, or for a pause that grows, and is made again. Other
+calls go on meanwhile: a target may refuse every third call, or all but those it has room for.
+
+Only when nearly all of the latest calls were refused, each with the pause to wait, are calls that
+are due together made in steps: as many as went well the last time, then one more, two more, four
+more. A refusal answers those that are held back, too: they wait as if they had been refused. So
+each call is made about when it would have been made anyway, and those are left out that would have
+been in vain.
 """
 
 from __future__ import annotations
@@ -10,75 +15,70 @@ from __future__ import annotations
 import asyncio
 import math
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
 from dragoman.clock import Clock
 from dragoman.lab.failures import RateLimited
-from dragoman.lab.worker.execution.pacing import Pace
-from dragoman.lab.worker.execution.places import Places
+from dragoman.lab.worker.execution.backoff import backoff_seconds
 
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 3600.0
 """How long one call is refused before it is given up: a quota for the month is no rate limit."""
 
-_FIRST_PAUSE_SECONDS = 0.4
-_PAUSE_GROWTH = 1.25
-_LONGEST_PAUSE_SECONDS = 60.0
-"""Pauses where the target does not say how long; each one in vain makes the next longer."""
+LATEST_CALLS, NEARLY_ALL = 12, 10
+"""Of so many of the latest calls, so many have to be refused before calls are made in steps."""
+
+HELD_SHARE, LONGEST_HELD_SECONDS = 0.1, 0.25
+"""For how long calls are held back, as a share of the pause that the target asks for, at most."""
 
 
-@dataclass
-class _Pause:
-    """A time in which nobody calls."""
+@dataclass(eq=False, slots=True)
+class _Round:
+    """The calls between two refusals: how many of them are not refused."""
 
-    refused_at: float
-    until: float
-    told: bool
-    """Whether the target said how long."""
-    refused: int = 0
-    """How many calls of the round were refused."""
+    went_well: int = 0
+
+
+@dataclass(eq=False, slots=True)
+class _Call:
+    """A call that is being made."""
+
+    round: _Round
+    made_at: float
+    refused: bool = False
 
 
 class Limiter:
-    """Lets at most `most` calls through at once, and fewer while the target says so."""
+    """Lets at most `most` calls through at once, and waits out what a target refuses."""
 
     def __init__(self, most: int, clock: Clock, random: Random) -> None:
         self._most = most
         self._clock = clock
         self._random = random
         self._running = 0
-        self._waiting: deque[asyncio.Future[bool]] = deque()
-        """Each is told whether the place it gets was another's, passed on during a pause."""
+        self._waiting: deque[asyncio.Future[_Call | RateLimited]] = deque()
+        """Each is told of its call, or of the refusal that answers it without being made."""
         self._timer: asyncio.TimerHandle | None = None
-        self._pace = Pace(clock.monotonic())
-        self._places = Places()
-        self._pause: _Pause | None = None
-        self._in_vain = 0
-        """Pauses in a row after which everything was refused again."""
-        self._round = 0
-        """Counts the pauses: calls of an earlier round were made before the last one."""
-        self._scouting = False
-        """The next call goes alone, to find out whether the pause was long enough."""
-        self._scout_until = 0.0
-        self._to_be_passed_on = 0
-        """Places that became free in this pause and have not been passed on."""
-        self._passed_on_at = -math.inf
+        self._latest: deque[_Call] = deque(maxlen=LATEST_CALLS)
+        self._asked_seconds = 0.0
+        """The pause that the target asked for last."""
         self._refusal_seconds = 0.0
         """How long the target lately took to say no."""
-
-    @property
-    def running(self) -> int:
-        """How many calls are being made."""
-        return self._running
-
-    @property
-    def calls_a_second(self) -> float:
-        """How many calls a second the target bears, as far as is known; infinite at first."""
-        return self._pace.calls_a_second
+        self._in_steps = False
+        self._round = _Round()
+        self._round_is_over = False
+        """Whether a call of this round was refused: the next call begins another round."""
+        self._went_well = 1
+        """Calls that went well in the last round in which any did."""
+        self._room = 0
+        """Calls that may be made before the next step."""
+        self._steps: Iterator[int] = iter(())
+        self._last_made_at = -math.inf
+        self._hold_until = -math.inf
 
     @property
     def most(self) -> int:
@@ -94,120 +94,81 @@ class Limiter:
 
         `RateLimited` comes through only when the target has refused for longer than anyone waits.
         """
-        first_refusal: float | None = None
+        refusals, first_refusal_at = 0, 0.0
         while True:
+            due_at = self._clock.monotonic()
             # Who was refused has waited once already, and goes before those who have not.
-            passed_on = await self._enter(first=first_refusal is not None)
-            round_ = self._round
-            made_at = self._clock.monotonic()
-            try:
-                result = await call()
-            except RateLimited as refusal:
-                now = self._clock.monotonic()
-                first_refusal = now if first_refusal is None else first_refusal
-                self._refusal_seconds = max(0.9 * self._refusal_seconds, now - made_at)
-                until = self._refused(refusal, now, passed_on=passed_on, late=round_ != self._round)
-                self._leave()
-                if until - first_refusal > PATIENCE_SECONDS:
-                    raise
-            except BaseException:
-                self._leave()
-                raise
+            entered = await self._enter(first=refusals > 0)
+            if isinstance(entered, RateLimited):
+                refusal = entered
             else:
-                self._went_well(passed_on)
-                return result
+                try:
+                    result = await call()
+                except RateLimited as raised:
+                    refusal = raised
+                    self._refused(entered, raised)
+                except BaseException:
+                    self._leave()
+                    raise
+                else:
+                    self._leave()
+                    return result
+            refusals += 1
+            now = self._clock.monotonic()
+            first_refusal_at = now if refusals == 1 else first_refusal_at
+            wait_seconds = refusal.retry_after_seconds
+            if wait_seconds is None:
+                wait_seconds = backoff_seconds(refusals, self._random)
+            elif entered is refusal and wait_seconds.is_integer():
+                # Rounded up. What was held back counts, so that calls that were due at different
+                # times do not come to be due at the same time.
+                wait_seconds -= now - due_at
+            if now + wait_seconds - first_refusal_at > PATIENCE_SECONDS:
+                raise refusal
+            await asyncio.sleep(wait_seconds)
 
-    def _refused(self, refusal: RateLimited, now: float, *, passed_on: bool, late: bool) -> float:
-        """Learn from a refusal; until when nobody calls."""
-        if self._places.known:
-            others, asked_seconds = self._running - 1, refusal.retry_after_seconds
-            if self._places.refused(others, now, asked_seconds=asked_seconds, late=late):
-                return now
-            self._pace.begin_again(now)
-        elif passed_on:
-            self._places.not_let_in()
-            self._to_be_passed_on = 0
-            if self._pause is not None:
-                self._pause.refused += not late
-                return self._pause.until  # it came too early, which says nothing new
-        pause = self._pause_for(refusal, now)
-        pause.refused += not late
-        return pause.until
-
-    def _went_well(self, passed_on: bool) -> None:
-        if self._places.known:
-            self._places.went_well()
-        elif passed_on and self._places.let_in(self._running, self._clock.monotonic()):
-            self._pause = None
-            self._to_be_passed_on = 0
-            self._round += 1
-            self._scouting = False
-            self._scout_until = 0.0
-        if self._pause is not None and self._places.may_be_passed_on:
-            self._to_be_passed_on += 1
+    def _refused(self, call: _Call, refusal: RateLimited) -> None:
+        now = self._clock.monotonic()
+        self._refusal_seconds = max(0.9 * self._refusal_seconds, now - call.made_at)
+        call.refused = True
+        call.round.went_well -= 1
+        if refusal.retry_after_seconds is not None:
+            self._asked_seconds = refusal.retry_after_seconds
+            self._in_steps |= sum(one.refused for one in self._latest) >= NEARLY_ALL
+            self._round_is_over = True
+            if self._in_steps and self._running <= self._most:  # nothing waits for a place
+                self._answer_held_back(refusal)
         self._leave()
 
-    # --- pauses -------------------------------------------------------------------------------
+    def _answer_held_back(self, refusal: RateLimited) -> None:
+        for held_back in self._waiting:
+            if not held_back.done():
+                held_back.set_result(refusal)
+        self._waiting.clear()
 
-    def _pause_for(self, refusal: RateLimited, now: float) -> _Pause:
-        """The pause that begins with a refusal, or the one that it falls into."""
-        asked_seconds = refusal.retry_after_seconds
-        if self._pause is None:
-            if asked_seconds is None:
-                growth = _PAUSE_GROWTH ** min(self._in_vain, 40)
-                longest = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * growth)
-                guess_seconds = self._random.uniform(longest / 2, longest)
-                self._pause = _Pause(now, now + guess_seconds, told=False)
-            else:
-                self._pause = _Pause(now, now + asked_seconds, told=True)
-        elif asked_seconds is not None:
-            self._pause.until = max(self._pause.until, now + asked_seconds)
-            self._pause.told = True
-        return self._pause
-
-    def _end(self, pause: _Pause, now: float) -> None:
-        went_well = self._pace.resume(
-            now, refused_at=pause.refused_at, refused=pause.refused, told=pause.told
-        )
-        self._places.pause_over()
-        self._in_vain = 0 if went_well else self._in_vain + 1
-        self._scouting = not went_well or not pause.told
-        self._scout_until = 0.0
-        self._round += 1
-        self._pause = None
-        self._to_be_passed_on = 0
-
-    # --- who, and when ------------------------------------------------------------------------
-
-    async def _enter(self, *, first: bool) -> bool:
-        """Wait for a place; whether it was another's, passed on during a pause."""
+    async def _enter(self, *, first: bool) -> _Call | RateLimited:
+        """Wait until the call may be made, or is answered by the refusal of another."""
         if not self._waiting and self._wait_seconds() == 0:
             return self._let_in()
-        admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        if first:
-            self._waiting.appendleft(admitted)
-        else:
-            self._waiting.append(admitted)
+        admitted: asyncio.Future[_Call | RateLimited] = asyncio.get_running_loop().create_future()
+        (self._waiting.appendleft if first else self._waiting.append)(admitted)
         self._admit()
         try:
             return await admitted
         except asyncio.CancelledError:
-            if admitted.done() and not admitted.cancelled():
+            if not admitted.cancelled() and isinstance(admitted.result(), _Call):
                 self._leave()
             raise
 
-    def _let_in(self) -> bool:
-        """Let a call in that does not have to wait; whether its place was passed on to it."""
+    def _let_in(self) -> _Call:
+        now = self._clock.monotonic()
+        call = _Call(self._round, now)
+        self._latest.append(call)
         self._running += 1
-        self._pace.call_made()
-        if self._pause is not None:
-            self._to_be_passed_on -= 1
-            self._passed_on_at = self._clock.monotonic()
-            return True
-        if self._scouting:
-            self._scouting = False
-            self._scout_until = self._clock.monotonic() + 2 * self._refusal_seconds
-        return False
+        self._round.went_well += 1
+        self._room -= 1
+        self._last_made_at = now
+        return call
 
     def _leave(self) -> None:
         self._running -= 1
@@ -215,7 +176,7 @@ class Limiter:
 
     def _admit(self) -> None:
         """Let in whoever may go; for the next one who only has to wait, be woken in time."""
-        wait_seconds = 0.0
+        wait_seconds = math.inf
         while self._waiting:
             if self._waiting[0].done():  # whoever it was does not wait any more
                 self._waiting.popleft()
@@ -232,24 +193,35 @@ class Limiter:
 
     def _wait_seconds(self) -> float:
         """How long the next call has to wait; infinite until another one ends, 0 if not at all."""
-        now = self._clock.monotonic()
-        if self._pause is not None:
-            if now < self._pause.until:
-                return min(self._pause.until - now, self._seconds_until_passed_on(now))
-            self._end(self._pause, now)
         if self._running >= self._most:
             return math.inf
-        if self._places.known:
-            return self._places.wait_seconds(self._running, now)
-        if now < self._scout_until:
-            return self._scout_until - now
-        return self._pace.wait_seconds(now)
-
-    def _seconds_until_passed_on(self, now: float) -> float:
-        """How long until a place is passed on during a pause; infinite while there is none."""
-        if self._to_be_passed_on == 0 or self._running >= self._most:
-            return math.inf
-        if self._places.proven_once:
+        if not self._in_steps:
             return 0.0
-        # One goes ahead, as long as it takes to be refused: perhaps it is not places that count.
-        return max(0.0, self._passed_on_at + 2 * self._refusal_seconds - now)
+        now = self._clock.monotonic()
+        if self._round_is_over:
+            self._begin_round(now)
+        if self._room <= 0:
+            # Long enough to hear of a refusal. Where that takes too long, nothing is held back.
+            listened_at = self._last_made_at + 2 * self._refusal_seconds
+            if now < listened_at < self._hold_until:
+                return listened_at - now
+            self._in_steps = listened_at < self._hold_until
+            self._room = next(self._steps)
+        return 0.0
+
+    def _begin_round(self, now: float) -> None:
+        self._went_well = self._round.went_well or self._went_well
+        self._room = self._went_well
+        self._steps = self._further_calls()
+        self._round = _Round()
+        self._round_is_over = False
+        self._hold_until = now + min(HELD_SHARE * self._asked_seconds, LONGEST_HELD_SECONDS)
+
+    def _further_calls(self) -> Iterator[int]:
+        """How many more calls are made as long as none is refused: in the end, all of them."""
+        step = 1
+        while step < self._most:
+            yield step
+            step *= 2
+        self._in_steps = False
+        yield self._most

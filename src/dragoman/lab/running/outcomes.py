@@ -1,0 +1,20 @@
+"""What functions of a program may return or raise."""
+
+from __future__ import annotations
+
+from dragoman.lab.evaluators import Score
+from dragoman.lab.failures import RateLimited as Refusal
+from dragoman.lab.failures import TargetError
+from dragoman.lab.targets import FunctionOutput as Output
+
+__all__ = ["Output", "RateLimited", "Score", "TargetError"]
+
+
+class RateLimited(Refusal):
+    """Raised by a function whose service asks to be called later; the wait costs no try.
+
+    `retry_after` is in seconds; without it, the pauses between calls grow.
+    """
+
+    def __init__(self, message: str = "", *, retry_after: float | None = None) -> None:
+        super().__init__(message, retry_after_seconds=retry_after)

@@ -1,0 +1,81 @@
+"""Hints between scheduler and worker may be lost, every one of them: it costs time, never work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Hashable, Sequence
+from typing import Generic, TypeVar
+
+import pytest
+from tests.integration.lab_engine.laboratory import QUICK, TENANT, add_items, laboratory
+
+from dragoman.lab.experiments import StartAsk
+from dragoman.lab.model import ExperimentSpec, RunId, TargetSpec
+from dragoman.lab.queue import InProcessQueue, Offer, Topic
+from dragoman.lab.states import Mode, RunStatus
+from dragoman.lab.targets import Context
+
+Hint = TypeVar("Hint", bound=Hashable)
+
+
+class LossyTopic(Generic[Hint]):
+    """A topic that loses the messages that the queue wants lost."""
+
+    def __init__(self, queue: LossyQueue, topic: Topic[Hint]) -> None:
+        self._queue = queue
+        self._topic = topic
+
+    def put(self, hint: Hint) -> None:
+        if not self._queue.loses_next():
+            self._topic.put(hint)
+
+    async def take(self) -> Sequence[Hint]:
+        return await self._topic.take()
+
+
+class LossyQueue:
+    """Loses one message, by its number, of all that are given."""
+
+    def __init__(self, lost: int | None) -> None:
+        self._lost = lost
+        self.given = 0
+        whole = InProcessQueue()
+        self.offers: LossyTopic[Offer] = LossyTopic(self, whole.offers)
+        self.stops: LossyTopic[RunId] = LossyTopic(self, whole.stops)
+        self.news: LossyTopic[RunId] = LossyTopic(self, whole.news)
+
+    def loses_next(self) -> bool:
+        self.given += 1
+        return self.given == self._lost
+
+
+async def shout(text: str) -> str:
+    return text.upper()
+
+
+async def run_losing(url: str, lost: int | None, *, embedded: bool) -> int:
+    """Run an experiment twice while one message is lost; how many messages there were."""
+    queue = LossyQueue(lost)
+    context = Context(functions={"shout": shout})
+    settings = QUICK.model_copy(update={"lease_seconds": 60.0, "item_concurrency": 2})
+    async with laboratory(url, settings, context=context, embedded=embedded, queue=queue) as at:
+        version, _ = await add_items(at.store, [[{"text": f"t{n}"}] for n in range(3)])
+        spec = ExperimentSpec(f"loses {lost}", version, TargetSpec("python", {"function": "shout"}))
+        made, started = await at.lab.experiments.submit(TENANT, spec)
+        assert await at.ended(started.run_id) is RunStatus.SUCCESS, f"message {lost} was lost"
+        again = StartAsk(Mode.RETRY_ALL)
+        started = await at.lab.experiments.start(TENANT, made.experiment_id, again)
+        assert await at.ended(started.run_id) is RunStatus.SUCCESS, f"message {lost} was lost"
+        stats = (await at.lab.experiments.show(TENANT, made.experiment_id)).stats
+        assert stats.success == stats.items == 3
+    return queue.given
+
+
+@pytest.mark.parametrize("embedded", [True, False], ids=["embedded", "server"])
+def test_any_one_message_may_be_lost(database_url: str, embedded: bool) -> None:
+    async def story() -> None:
+        given = await run_losing(database_url, None, embedded=embedded)
+        for lost in range(1, given + 1):
+            await run_losing(database_url, lost, embedded=embedded)
+
+    asyncio.run(story())
