@@ -21,14 +21,11 @@ class Program:
     ready: str
 
 
+_VARIABLES = r"(?:[A-Z_]+=\S+ )*"
 PROGRAMS = (
-    Program("server", r"make demo\b", r"https?://\S+"),
-    Program("server", r"(\S*/)?dragoman demo\b", r"https?://\S+"),
-    Program("server", r"(\S*/)?dragoman serve\b", r"https?://\S+"),
-    Program("node", r"(\S*/)?dragoman node\b", r"\bready\b"),
-    Program("node", r"python \S*node\S*\.py\b", r"\bready\b"),
+    Program("server", rf"{_VARIABLES}(make|(\S*/)?dragoman) (demo|serve)\b", r"https?://\S+"),
+    Program("node", rf"{_VARIABLES}((\S*/)?dragoman node|python \S*node\S*\.py)\b", r"\bready\b"),
     Program("redis", r"redis-server\b", r"Ready to accept connections"),
-    Program("prometheus", r"prometheus\b", r"ready to receive"),
 )
 
 
@@ -75,7 +72,10 @@ def _carry_out(block: Block, sandbox: Sandbox) -> str:
 def _type(command: str, sandbox: Sandbox) -> str:
     for program in PROGRAMS:
         if re.match(program.beginning, command) and "--help" not in command:
-            return sandbox.start(program.name, command, program.ready)
+            # Two servers stand side by side when they have two ports; else one follows the other.
+            port = re.search(r"--port \d+", command)
+            name = f"{program.name} {port[0] if port else ''}"
+            return sandbox.start(name, command, program.ready)
     return sandbox.run(command)
 
 
