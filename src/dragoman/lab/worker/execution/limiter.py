@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 3600.0
 LATEST_CALLS, NEARLY_ALL = 12, 10
 """Of so many of the latest calls, so many have to be refused before calls are made in steps."""
 
-HELD_SHARE, LONGEST_HELD_SECONDS = 0.1, 0.25
+HELD_SHARE, LONGEST_HELD_SECONDS = 0.15, 0.25
 """For how long calls are held back, as a share of the pause that the target asks for, at most."""
 
 
