@@ -146,7 +146,7 @@ def test_the_first_interrupt_lets_calls_finish_and_the_next_start_goes_on(
     with started(folder, COMMANDS[way]) as process:
         told, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, errors
-    assert "Going on with waiting" in told + errors
+    assert "Resuming waiting" in told + errors
     assert "6 succeeded" in told
     assert begun(folder) == [str(n) for n in range(6)], "no call was paid for twice"
 
@@ -190,7 +190,7 @@ def test_a_program_that_was_killed_goes_on_where_it_was(folder: Path) -> None:
     with started(folder, COMMANDS["lab.run"]) as process:
         told, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, errors
-    assert "Going on with waiting" in errors
+    assert "Resuming waiting" in errors
     assert "waiting: success, 6 succeeded" in told
 
 
@@ -277,12 +277,12 @@ def test_the_command_that_was_printed_goes_on(folder: Path) -> None:
         until_it_says(process, "Press Ctrl-C again")
         (folder / "finish").touch()
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    again = shlex.split(errors.rpartition("To go on: ")[2])
+    again = shlex.split(errors.rpartition("To resume: ")[2])
     with (folder / "exp.toml").open("a") as file:
         file.write('# a remark\n[gate]\n"exact.mean" = ">= 0.5"\n')
     with started(folder, [str(DRAGOMAN), *again[1:]]) as process:
         told, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, errors
-    assert "Going on with waiting" in told
+    assert "Resuming waiting" in told
     assert "gate passed: exact.mean >= 0.5" in told
     assert begun(folder) == [str(n) for n in range(6)]
