@@ -140,7 +140,7 @@ def test_the_first_interrupt_lets_calls_finish_and_the_next_start_goes_on(
     assert "Traceback" not in errors
     assert errors.count("\n") == 1, errors
     assert "Stopped; 2 " in errors
-    assert "To go on" in errors
+    assert "To resume" in errors
     assert len(calls(folder)) == 4, "what was begun was finished, and nothing else was begun"
 
     with started(folder, COMMANDS[way]) as process:
@@ -260,7 +260,7 @@ def test_a_terminal_shows_progress_whose_time_runs_also_after_an_interrupt(
         terminal.until(lambda seen: len(elapsed(seen) - before) >= 2, "the time runs on")
         assert "6/6" not in terminal.seen, "what is stopped is not done"
         (folder / "finish").touch()
-        terminal.until(lambda seen: "To go on" in seen, "it ends")
+        terminal.until(lambda seen: "To resume" in seen, "it ends")
     (folder / "finish").unlink()
     with on_a_terminal(folder, COMMANDS[way]) as terminal:
         terminal.until(lambda seen: "2/6" in seen, "what is done is done")
