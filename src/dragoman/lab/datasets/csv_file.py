@@ -119,7 +119,7 @@ def _reason(told: str) -> str:
     if told == "unexpected end of data":
         return "a quotation mark in this record is never closed"
     if "expected after" in told:
-        return "text after a closing quotation mark; double a quotation mark inside a field"
+        return "text after a closing quotation mark; write a quotation mark inside a field twice"
     if told.startswith("new-line character"):
         return "a carriage return outside quotation marks; end lines with LF or CRLF"
     return told
