@@ -260,7 +260,7 @@ def test_programs_read_json_and_whole_ids(folder: Path, capsys: pytest.CaptureFi
     assert listed["dataset_id"] in capsys.readouterr().out
 
 
-def test_an_export_that_nobody_reads_ends_quietly(folder: Path) -> None:
+def test_an_export_whose_reader_has_gone_ends_quietly(folder: Path) -> None:
     more_than_is_buffered = [{"said": "x" * 1000}] * 100
     (folder / "cases.jsonl").write_text("".join(map(jsonl, more_than_is_buffered)))
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
