@@ -391,6 +391,6 @@ BY_CODE: dict[str, type[DragomanError]] = {
 
 
 def status_of(code: str) -> int:
-    """The HTTP status that goes with a code; 500 for a code nobody knows."""
+    """The HTTP status that goes with a code; 500 for an unknown code."""
     error = BY_CODE.get(code)
     return error.status if error else 500

@@ -32,7 +32,7 @@ class Randomness:
 class Secrets:
     """Makes tokens, and ids that others must not know beforehand.
 
-    Whoever has seen enough of a seeded generator's output knows the rest of it; so the bits are
+    Enough of a seeded generator's output lets an attacker predict the rest; so the bits are
     the operating system's. Only a simulation, which has nothing to hide, passes a generator of
     its own, and can then be repeated.
     """

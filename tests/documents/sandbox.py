@@ -1,4 +1,4 @@
-"""A machine of a page's own: an empty home, a network and a process table nobody else uses.
+"""A machine of a page's own: an empty home, a network and a process table of its own.
 
 Pages name fixed ports, such as 8080. In a network namespace of its own each page may have them, so
 that pages are followed as they stand, several at a time. Every process ends with the namespace.

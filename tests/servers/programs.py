@@ -25,7 +25,7 @@ def require_program(name: str) -> str:
 
 
 def free_port() -> int:
-    """A TCP port nobody listens on at this moment."""
+    """A TCP port without a listener at this moment."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

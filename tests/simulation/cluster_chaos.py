@@ -203,6 +203,6 @@ class Schedule:
 
 
 async def connect(node: ScriptedNode) -> None:
-    """Connect, if the instance that was chosen still takes anybody."""
+    """Connect, if the chosen instance still takes connections."""
     with suppress(ConnectionClosed):
         await node.connect()

@@ -28,7 +28,7 @@ FORGOTTEN_SECONDS = 75
 """After the grace, a lease and the retention nothing of a session is kept."""
 
 TARGETS = (("en",), ("en", "zh"), ("en", "fi"))
-"""Nobody speaks the last one."""
+"""No node speaks the last one."""
 
 
 def run_schedule(seed: int) -> str:

@@ -34,7 +34,7 @@ BRISK: dict[str, Any] = {
 
 
 class Hearing(Protocol):
-    """Somebody who keeps what it heard."""
+    """A listener that keeps what it heard."""
 
     @property
     def heard(self) -> Sequence[Message]: ...

@@ -53,7 +53,7 @@ class SharedServer:
         return await operation()
 
     def stop(self) -> None:
-        """Stand still: whoever asks waits, and at last gives up."""
+        """Stand still: callers wait, and at last give up."""
         self._running.clear()
 
     def go_on(self) -> None:

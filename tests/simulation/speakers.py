@@ -132,7 +132,7 @@ class Speaker:
         return True
 
     async def say(self, text: str = "hello", **fields: Any) -> int:
-        """A whole utterance, the next one; also said when nobody hears it now."""
+        """A whole utterance, the next one; also said when no instance hears it now."""
         utterance = Utterance(len(self._said), text=text, **fields)
         self._said.append(utterance)
         await self.send(utterance)

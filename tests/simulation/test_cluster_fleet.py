@@ -44,7 +44,7 @@ def test_a_change_of_a_node_is_known_everywhere_at_once() -> None:
     play_together(story)
 
 
-def test_a_change_that_nobody_heard_of_is_found_at_the_next_look() -> None:
+def test_a_change_that_no_instance_heard_of_is_found_at_the_next_look() -> None:
     async def story(world: ClusterWorld) -> None:
         world.hub.faults.lost_changes = 1.0
         node = await world.node("n", at="b")

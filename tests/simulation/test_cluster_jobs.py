@@ -223,7 +223,7 @@ def test_a_note_that_comes_twice_gives_a_node_its_attempt_once() -> None:
     play_together(story)
 
 
-def test_whoever_waits_at_another_instance_is_told_of_a_job_that_the_ledger_lost() -> None:
+def test_a_caller_at_another_instance_is_told_of_a_job_that_the_ledger_lost() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="a", service=seconds(30.0))
         job = await world.submit("a", "r1")

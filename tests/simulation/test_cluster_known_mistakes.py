@@ -26,7 +26,7 @@ def test_nodes_behind_a_cell_that_emptied_are_found_from_every_instance() -> Non
     )
 
 
-def test_a_pair_that_nobody_speaks_costs_the_same_however_many_cells_there_are() -> None:
+def test_a_pair_that_no_node_speaks_costs_the_same_however_many_cells_there_are() -> None:
     costs = [_calls_for_an_unknown_pair(nodes) for nodes in (1, 12)]
     assert costs[0] == costs[1]
 

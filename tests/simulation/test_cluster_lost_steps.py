@@ -29,7 +29,7 @@ HEARTBEAT = 3.0
 TOTAL = 60.0
 SERVICE = 0.3
 SWEEP = 1.0
-"""The sweep and whoever looks out for a job do so twice a second; a renewal every ACK / 3."""
+"""The sweep and a waiting instance look for a job twice a second; a renewal every ACK / 3."""
 
 SETTINGS: dict[str, Any] = {
     "scheduler__job_timeout__pending_seconds": PENDING,
@@ -43,7 +43,7 @@ SETTINGS: dict[str, Any] = {
 }
 
 SOON = ACK + GRACE + SWEEP
-"""How much longer a job takes when one step is lost: somebody notices that nothing is heard of
+"""How much longer a job takes when one step is lost: an instance notices that nothing is heard of
 its attempt (ack_seconds), has the node stop it (cancel_grace_seconds), and it is done again."""
 
 FEWEST_STEPS = {
@@ -181,7 +181,7 @@ async def mend(world: ClusterWorld, node: ScriptedNode, tale: Tale) -> None:
 
 
 async def until_nothing_is_left(world: ClusterWorld) -> None:
-    """Soon nobody drives a job any more, and no slot is held."""
+    """Soon no instance drives a job any more, and no slot is held."""
 
     def nothing_is_left() -> bool:
         held = world.ledger._whereabouts.held
@@ -208,7 +208,7 @@ def test_what_a_node_says_while_its_instance_cannot_reach_the_ledger_is_not_lost
     play_together(story, **SETTINGS)
 
 
-def test_whoever_asks_again_elsewhere_after_a_kill_has_the_same_jobs_outcome() -> None:
+def test_a_caller_that_asks_again_elsewhere_after_a_kill_has_the_same_jobs_outcome() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="b", service=seconds(SERVICE))
         first = await world.submit("a", "r1")
@@ -242,7 +242,7 @@ def test_a_job_that_another_instance_takes_up_has_waited_as_long_as_it_has() -> 
     play_together(story, **SETTINGS)
 
 
-def test_whoever_waits_in_line_is_told_soon_that_the_ledger_lost_the_job() -> None:
+def test_a_caller_in_line_is_told_soon_that_the_ledger_lost_the_job() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=1, service=seconds(PENDING))
         await world.submit("b", "before")

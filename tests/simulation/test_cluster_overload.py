@@ -20,7 +20,7 @@ OUTAGE_SECONDS = 10.0
 
 
 class SlowServer:
-    """Makes operations take their turn; also those that nobody waits for any more."""
+    """Makes operations take their turn; also those that no caller waits for any more."""
 
     def __init__(self, world: ClusterWorld) -> None:
         self._clock = world.clock

@@ -1,4 +1,4 @@
-"""A seat that a node's own connection took again is never taken for somebody else's."""
+"""A seat that a node's own connection took again is never taken for another node's."""
 
 from __future__ import annotations
 

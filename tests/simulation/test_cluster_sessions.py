@@ -203,7 +203,7 @@ def test_a_wrong_secret_opens_a_new_session_at_any_instance() -> None:
     play_together(story)
 
 
-def test_a_record_that_is_gone_is_written_again_by_whoever_holds_the_client() -> None:
+def test_a_record_that_is_gone_is_written_again_by_the_instance_that_holds_the_client() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.5))
         speaker = await open_roamer(world, "a")
@@ -341,7 +341,7 @@ def test_an_instance_may_die_with_anything_it_does_for_an_utterance(
 
 
 @pytest.mark.parametrize("operation", range(1, 5))
-def test_an_utterance_that_nobody_took_is_told_of_by_the_next_owner(operation: int) -> None:
+def test_an_utterance_that_no_node_took_is_told_of_by_the_next_owner(operation: int) -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.1))
         speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=("en", "zh"))

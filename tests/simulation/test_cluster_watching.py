@@ -1,4 +1,4 @@
-"""How a job goes on is told wherever somebody watches it: at its session, at its node."""
+"""How a job goes on is told wherever it is watched: at its session, at its node."""
 
 from __future__ import annotations
 

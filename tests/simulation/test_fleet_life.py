@@ -1,4 +1,4 @@
-"""Nodes that come, drain, change, go and are forgotten; names that belong to somebody."""
+"""Nodes that come, drain, change, go and are forgotten; names that have an owner."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_more_slots_call_those_who_wait() -> None:
     play(story)
 
 
-def test_work_nobody_knows_of_is_cancelled_and_holds_a_slot_until_it_stops() -> None:
+def test_unknown_work_is_cancelled_and_holds_a_slot_until_it_stops() -> None:
     async def story(world: World) -> None:
         node = world.new_node("n", slots=1, cancel_seconds=3)
         unknown = RunningJob(JobId("j-" + "0" * 26), AttemptId("a-" + "0" * 24))
@@ -132,7 +132,7 @@ def test_work_nobody_knows_of_is_cancelled_and_holds_a_slot_until_it_stops() -> 
     play(story)
 
 
-def test_work_a_heartbeat_names_and_nobody_knows_is_told_to_stop() -> None:
+def test_unknown_work_that_a_heartbeat_names_is_told_to_stop() -> None:
     async def story(world: World) -> None:
         node = await world.node("n", slots=1)
         unknown = RunningJob(JobId("j-" + "0" * 26), AttemptId("a-" + "0" * 24))

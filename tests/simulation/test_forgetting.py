@@ -1,4 +1,4 @@
-"""Nodes that are long gone are forgotten, and nobody else is, whatever happens meanwhile."""
+"""Nodes that are long gone are forgotten, and no others are, whatever happens meanwhile."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def test_a_thousand_who_wait_are_all_served() -> None:
     play(story)
 
 
-def test_at_95_percent_occupancy_nobody_waits_while_a_slot_is_free() -> None:
+def test_at_95_percent_occupancy_no_job_waits_while_a_slot_is_free() -> None:
     async def story(world: World) -> None:
         await fleet(world)
         for number in range(1_000):

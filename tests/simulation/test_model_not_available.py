@@ -1,4 +1,4 @@
-"""Nodes that lack a model: they are left alone for a while, and nobody else is."""
+"""Nodes that lack a model: they are left out for a while, and no others are."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ def test_twenty_nodes_that_lack_a_model_are_all_marked_and_followed_up_once() ->
     play(story)
 
 
-def test_a_storm_of_reports_harms_nobody_else() -> None:
+def test_a_storm_of_reports_harms_no_other_node() -> None:
     """10,000 reports of 50 nodes within 20 s, while five nodes that have the model do the work."""
 
     async def story(world: World) -> None:

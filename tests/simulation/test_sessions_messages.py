@@ -132,7 +132,7 @@ def test_the_first_message_is_an_init_and_a_second_one_is_refused() -> None:
     play(story)
 
 
-def test_a_message_nobody_knows_is_an_error_and_the_session_goes_on() -> None:
+def test_an_unknown_message_is_an_error_and_the_session_goes_on() -> None:
     async def story(world: World) -> None:
         await world.node("n")
         speaker = await open_speaker(world)

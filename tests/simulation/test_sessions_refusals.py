@@ -1,4 +1,4 @@
-"""What nobody can carry is said in its place, and the session goes on."""
+"""What no node can carry is said in its place, and the session goes on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def test_a_session_opens_without_any_node() -> None:
     play(story)
 
 
-def test_a_pair_nobody_serves_is_refused_in_its_place_and_later_utterances_flow() -> None:
+def test_a_pair_that_no_node_serves_is_refused_in_its_place_and_later_utterances_flow() -> None:
     """A dispatch that found no node once left the session stuck, and its audio gone."""
 
     async def story(world: World) -> None:
@@ -43,7 +43,7 @@ def test_a_pair_nobody_serves_is_refused_in_its_place_and_later_utterances_flow(
     play(story)
 
 
-def test_one_target_nobody_serves_does_not_hold_up_another() -> None:
+def test_one_target_that_no_node_serves_does_not_hold_up_another() -> None:
     async def story(world: World) -> None:
         await world.node("n")
         speaker = await open_speaker(world, tgt_langs=("en", "fi"))
@@ -57,7 +57,7 @@ def test_one_target_nobody_serves_does_not_hold_up_another() -> None:
     play(story)
 
 
-def test_spoken_utterances_keep_flowing_while_nobody_serves_them() -> None:
+def test_spoken_utterances_keep_flowing_while_no_node_serves_them() -> None:
     """The second utterance of a session once never left, nor any after it."""
 
     async def story(world: World) -> None:

@@ -52,7 +52,7 @@ def _settings(overrides: str) -> Settings:
 
 
 class Errand:
-    """A job that somebody asked for, and every end it was told to have."""
+    """A job that a caller asked for, and every end it was told to have."""
 
     def __init__(self, spec: JobSpec, clock: Clock) -> None:
         self.spec = spec

@@ -1,4 +1,4 @@
-"""A room is entered by its door: nobody outside imports what is behind its ``__init__``."""
+"""A room is entered by its door: no module outside imports what is behind its ``__init__``."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def test_every_room_says_what_it_exports() -> None:
     assert silent == [], "these rooms have no __all__"
 
 
-def test_nobody_outside_a_room_imports_its_inner_modules() -> None:
+def test_no_module_outside_a_room_imports_its_inner_modules() -> None:
     found = list(trespasses())
 
     assert found == [], "\n" + "\n".join(found)

@@ -77,7 +77,7 @@ def _cannot_listen(host: str, port: int, error: OSError) -> CannotStart:
     match error.errno:
         case errno.EADDRINUSE:
             return CannotStart(
-                f"Port {port} on {host} is in use by another program; stop that one, or take "
+                f"Port {port} on {host} is in use by another program; stop it, or choose "
                 "another port with --port (0 takes any free one)."
             )
         case errno.EACCES:

@@ -55,8 +55,8 @@ def _locked(data_dir: Path) -> Iterator[None]:
         lock = os.open(data_dir / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise CannotStart(
-            f"The data folder {data_dir} cannot be used ({error.strerror}); check who may write "
-            "there, or name another one with --data-dir."
+            f"The data folder {data_dir} cannot be used ({error.strerror}); check its "
+            "permissions, or name another one with --data-dir."
         ) from error
     try:
         _lock(lock, data_dir)

@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, and how is it doing."""
+"""Liveness, readiness and metrics."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """Whether the server should be sent work."""
+    """Whether the server is ready for work."""
 
     status: str = Field(examples=["ready", "starting", "draining", "unavailable"])
     reasons: list[str] = Field(description="What the server waits for; empty when it is ready.")
     lacking: list[str] = Field(
-        default=[], description="What is down that live work does not need, such as the lab."
+        default=[],
+        description="Dependencies that are down but that live work does not need, such as the lab.",
     )
 
 
@@ -37,13 +38,13 @@ def health_router(services: Services) -> APIRouter:
     """The routes that load balancers and Prometheus ask."""
     router = APIRouter(tags=["health"])
 
-    @router.get("/healthz", summary="Is the process alive")
+    @router.get("/healthz", summary="Whether the process is alive")
     async def healthz() -> Health:
         return Health(status="ok")
 
     @router.get(
         "/readyz",
-        summary="Should the server be sent work",
+        summary="Whether the server is ready for work",
         responses={503: {"model": Ready, "description": "Starting, draining or lacking something"}},
     )
     async def readyz(response: Response) -> Ready:

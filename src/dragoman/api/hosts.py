@@ -1,4 +1,4 @@
-"""Under which names the server answers: a page must not reach it under a name of its own.
+"""Which host names the server answers to: a page must not reach it by a name of its own.
 
 A page of evil.example can have that name resolve to 127.0.0.1, and then a browser lets it read
 what answers there (DNS rebinding). The Host header tells: it holds the name that was asked for.
@@ -47,7 +47,7 @@ def served_hosts(settings: Settings) -> ServesHost:
         if host in names:
             return True
         address = parsed_address(host)
-        # Whoever asks for an address has asked no name server, and so was misled by none.
+        # A caller that uses an address asked no name server, so none can have misled it.
         return address is not None and (beyond_loopback or address.is_loopback)
 
     return serves

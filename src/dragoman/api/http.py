@@ -35,9 +35,9 @@ class HttpServer(uvicorn.Server):
             self.settled.set()
 
     def finish(self, patience_seconds: int) -> None:
-        """Take no more requests; those being answered have the time given to end."""
+        """Take no more requests; those in progress get this time to end."""
         if not (self.server_state.connections or self.server_state.tasks):
-            # Nobody is there to be cut off, and so nothing is to be said about it.
+            # No request is open, so there is none to cut off and log.
             patience_seconds = max(patience_seconds, 1)
         self.config.timeout_graceful_shutdown = patience_seconds
         self.should_exit = True

@@ -17,7 +17,7 @@ class ServerState(StrEnum):
     STARTING = "starting"
     READY = "ready"
     LEAVING = "leaving"
-    """It still takes whoever comes, and tells load balancers to send nobody."""
+    """It still takes callers, but tells load balancers to send no more."""
     DRAINING = "draining"
     STOPPED = "stopped"
 

@@ -1,4 +1,4 @@
-"""What every request passes through: a shield against surprises, and the limits of politeness."""
+"""What every request passes through: error handling, the origin check and the size limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 
 
 class Shield:
-    """Turns whatever is raised into an answer, adds the security headers, logs surprises once."""
+    """Turns every exception into an answer, adds security headers, logs unexpected errors once."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -54,18 +54,18 @@ class Shield:
                 raise
             await problem_response(error)(scope, receive, send_shielded)
         except ClientDisconnect:
-            # The caller hung up before its request was whole: there is nobody to answer.
+            # The caller hung up before its request was complete: no answer can reach it.
             return
         except Exception:
             if answering:
-                # Half an answer is out: only the server can break it off, and it logs this too.
+                # Part of the answer was sent: only the server can break it off, which logs it too.
                 raise
             _log.exception("request_failed", method=scope["method"], path=scope["path"])
             await problem_response(UNEXPECTED)(scope, receive, send_shielded)
 
 
 class OriginCheck:
-    """Refuses changes asked for by pages of other origins.
+    """Refuses changes that pages of other origins ask for.
 
     In open mode a browser on the operator's machine is an operator, whatever page it shows. A page
     that hides its origin (`null`) is one of another origin, and gets nothing at all.
@@ -89,7 +89,7 @@ class OriginCheck:
 
 
 class BodyLimit:
-    """Refuses a body that is over the limit, announced or not, before it is held in memory.
+    """Refuses a body over the limit, announced or not, before it is kept in memory.
 
     Paths that begin with one of `larger` have a limit of their own, and bodies that are passed on
     as they come. All others are read whole, and count as bytes that the process keeps.
@@ -129,7 +129,7 @@ class BodyLimit:
                 refusal = _too_large(max_bytes)
             elif not has_room:
                 refusal = RateLimited(
-                    "The server keeps as much for others as it may; try again later.",
+                    "The server's buffers are full (limits.buffered_bytes); try again later.",
                     retry_after_ms=_RETRY_MS,
                 )
             if refusal is not None:

@@ -40,7 +40,7 @@ class PageRequest:
 
 
 def _page_request(
-    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Most items to answer.")] = (
+    limit: Annotated[int, Query(ge=1, le=MAX_LIMIT, description="Maximum items per page.")] = (
         DEFAULT_LIMIT
     ),
     cursor: Annotated[

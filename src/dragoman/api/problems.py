@@ -24,7 +24,7 @@ from dragoman.errors import (
 )
 
 UNEXPECTED = InternalError("Something failed inside the server; its log says what.")
-"""What a caller is told of a failure that nobody foresaw: nothing that could leak."""
+"""The message of an unexpected failure: it tells callers nothing that could leak."""
 
 
 class ProblemBody(BaseModel):
@@ -64,10 +64,10 @@ def status_response(request: Request, raised: HTTPException) -> Response:
     status = raised.status_code
     if status == 404:
         return _response(
-            NotFound(f"There is nothing at {path}; /openapi.json lists what there is."), status
+            NotFound(f"There is nothing at {path}; /openapi.json lists every route."), status
         )
     if status == 405:
-        error = InvalidMessage(f"{path} cannot be asked with {method}.")
+        error = InvalidMessage(f"{path} does not support {method}.")
         return _response(error, status, raised.headers)
     if status == 400:
         # A body that is no text at all; the protocol has one status for what cannot be read.

@@ -1,4 +1,4 @@
-"""Whether this server should be sent work, and if not, what it lacks."""
+"""Whether this server is ready for work, and if not, what it lacks."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class Readiness:
     def add(self, name: str, check: Check, *, dispensable: bool = False) -> None:
         """Make readiness depend on one more thing, by the name people know it by.
 
-        Something dispensable is reported when it is down, but keeps nobody from sending work: a
+        A dispensable dependency is reported when it is down, but the server stays ready: a
         load balancer would take every conversation away for it.
         """
         self._checks[name] = check

@@ -110,7 +110,7 @@ class Server:
     async def failed(self) -> None:
         """Wait for the server to end by itself, which it never should, and raise why."""
         if self._serving is not None:
-            # Not awaited itself: whoever stops waiting here must not stop the server.
+            # Not awaited itself: a caller that stops waiting must not stop the server.
             await asyncio.wait([self._serving])
             self._serving.result()
         raise InternalError("The HTTP server stopped by itself; its log says more.")

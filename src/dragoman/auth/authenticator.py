@@ -1,4 +1,4 @@
-"""From a presented key to a principal, and the news when that key is revoked."""
+"""Finds the principal of a key, and tells when that key is revoked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFRESH_SECONDS = 3.0
 """How often the keys in use are looked at again, for revocations by other processes."""
 
 CACHE_SECONDS = 6.0
-"""How long a verified key is believed without another look, should refreshing fail."""
+"""How long a verified key stays accepted when refreshing fails."""
 
 DIGESTS_A_READ = 500
 """How many keys are looked up in one read of the database."""
@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 
 
 class Authenticator(ABC):
-    """Tells who is asking. Used as ``async with``, so that it can look after keys meanwhile."""
+    """Finds the principal of a request. Used as ``async with``: it refreshes keys meanwhile."""
 
     @abstractmethod
     async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
@@ -43,7 +43,7 @@ class Authenticator(ABC):
 
     @abstractmethod
     def watch(self, principal: Principal, on_revoked: OnRevoked) -> Callable[[], None]:
-        """Have the function called when the principal's key is revoked; returns how to stop."""
+        """Call the function when the principal's key is revoked; returns how to stop that."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -58,7 +58,7 @@ class Authenticator(ABC):
 
 
 class OpenAuthenticator(Authenticator):
-    """Lets everyone in as an operator; a key that is shown is ignored."""
+    """Accepts every caller as an operator, and ignores keys."""
 
     async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
         return ANYONE
@@ -100,7 +100,7 @@ class _Lookups:
             answer = self._waiting[digest] = asyncio.get_running_loop().create_future()
         if self._reading is None:
             self._reading = asyncio.create_task(self._read())
-        # One who stops waiting must not take the answer from others with the same key.
+        # A caller that stops waiting must not take the answer from others with the same key.
         return await asyncio.shield(answer)
 
     async def close(self) -> None:
@@ -132,11 +132,11 @@ class _Lookups:
 
 
 class KeyAuthenticator(Authenticator):
-    """Lets in whoever shows a key that is on record and not revoked.
+    """Accepts every caller with a key that is stored and not revoked.
 
     Verified keys are remembered by their digest, and looked at again every few seconds together
-    with the keys of watched sockets, so that a revoked key stops working within ten seconds
-    whoever revoked it.
+    with the keys of watched sockets, so that a revoked key stops working within ten seconds,
+    even if another process revoked it.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class KeyAuthenticator(Authenticator):
         if key is None:
             raise Unauthorized(
                 "A key is needed: send `Authorization: Bearer KEY`, or `?token=KEY` where headers "
-                "cannot be set; `dragoman keys create` makes one."
+                "cannot be set; `dragoman keys create` creates one."
             )
         if not key.is_well_formed():
             self._failures.record(remote_address)
@@ -190,7 +190,7 @@ class KeyAuthenticator(Authenticator):
             verified.used = True
             return verified.principal
         # Looked up even for an address where keys have failed too often: a good key is let in, or
-        # whoever guesses would lock out everyone behind the same address.
+        # a caller that guesses keys would lock out all others behind its address.
         principal = await self._lookups.holder_of(digest)
         if principal is None:
             self._verified.pop(digest, None)
@@ -215,7 +215,7 @@ class KeyAuthenticator(Authenticator):
         return stop
 
     async def refresh(self) -> None:
-        """Look again at every key in use, and tell those who watch one that was revoked."""
+        """Check every key in use again, and call the watchers of revoked ones."""
         # Taken before the read: what the read sees is at least as new as this.
         now = self._clock.monotonic()
         self._forget_unused()

@@ -14,7 +14,9 @@ from dragoman.auth.principal import Principal, authorize
 from dragoman.auth.roles import Permission
 
 # Only for the OpenAPI document: the key itself is read in one place, for sockets too.
-_DOCUMENTED = HTTPBearer(auto_error=False, description="A key made by `dragoman keys create`.")
+_DOCUMENTED = HTTPBearer(
+    auto_error=False, description="An API key; `dragoman keys create` creates one."
+)
 
 
 def require(permission: Permission) -> Callable[..., Awaitable[Principal]]:

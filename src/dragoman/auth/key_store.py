@@ -1,4 +1,4 @@
-"""The keys on record, in the SQL store: made, listed, revoked and found again by their digest."""
+"""The stored keys: created, listed, revoked and found by their digest."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class KeyStore:
     async def create(
         self, role: Role, tenant: str, node_id: str | None = None
     ) -> tuple[KeyRecord, ApiKey]:
-        """Make a key and return it with its record; it cannot be shown again."""
+        """Create a key and return it with its record; it cannot be shown again."""
         if node_id is not None and role is not Role.NODE:
             raise InvalidMessage(
                 f"A key with role {role} has no node_id; only keys with role node are tied to one."
@@ -101,7 +101,7 @@ class KeyStore:
         return record, key
 
     async def list(self) -> Sequence[KeyRecord]:
-        """Every key ever made, revoked ones included, the oldest first."""
+        """Every key ever created, including revoked ones, oldest first."""
 
         def select(connection: Connection) -> Sequence[KeyRecord]:
             return [_record(row) for row in connection.execute(_NEWEST_LAST)]
@@ -109,7 +109,7 @@ class KeyStore:
         return await self._store.read(select)
 
     async def revoke(self, key_id: str) -> KeyRecord:
-        """End a key for good; one that was revoked before keeps its time."""
+        """Revoke a key for good; a key that was revoked before keeps its time."""
         now_ms = self._clock.now_ms()
 
         def update(connection: Connection) -> KeyRecord | None:
@@ -174,6 +174,6 @@ def _record(row: sa.Row[Any]) -> KeyRecord:
 def _checked(what: str, name: str) -> str:
     if not _NAME.fullmatch(name):
         raise InvalidMessage(
-            f"The {what} {name!r} cannot be used; take 1 to 128 characters without spaces."
+            f"The {what} {name!r} cannot be used; use 1 to 128 characters without spaces."
         )
     return name

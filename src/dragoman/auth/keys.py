@@ -1,4 +1,4 @@
-"""The key itself: 256 random bits that show themselves to nobody by accident."""
+"""The API key: 256 random bits that are never printed or pickled by accident."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hashlib import sha256
 from typing import NoReturn
 
 PREFIX = "dgm_"
-"""What every key begins with, so that people and secret scanners recognise one."""
+"""The prefix of every key, so that people and secret scanners recognise one."""
 
 _KEY_BYTES = 32
 _FORM = re.compile(r"dgm_[A-Za-z0-9_-]{43}")
@@ -25,7 +25,7 @@ class ApiKey:
 
     @classmethod
     def generate(cls) -> ApiKey:
-        """A fresh key that nobody can guess."""
+        """A new key, impossible to guess."""
         return cls(PREFIX + secrets.token_urlsafe(_KEY_BYTES))
 
     def reveal(self) -> str:
@@ -33,7 +33,7 @@ class ApiKey:
         return self._text
 
     def is_well_formed(self) -> bool:
-        """Whether this could be a key at all; what could not is not looked up."""
+        """Whether the text has the form of a key; any other text is not looked up."""
         return _FORM.fullmatch(self._text) is not None
 
     def digest(self) -> str:

@@ -1,4 +1,4 @@
-"""Whoever is asking: what they may use, and for which tenant."""
+"""The principal: who sends a request, what they may use, and for which tenant."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Principal:
 
     @property
     def anonymous(self) -> bool:
-        """True in open mode, where nobody shows a key."""
+        """True in open mode, where callers need no key."""
         return self.key_id is None
 
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Role(StrEnum):
-    """What a key is for."""
+    """What a key may be used for."""
 
     NODE = "node"
     CLIENT = "client"

@@ -26,7 +26,7 @@ _COMPLETE_VARIABLE = "_DRAGOMAN_COMPLETE"
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command as the overview shows it, and where it is found when it is asked for."""
+    """A command as the overview lists it, and the module that is imported to run it."""
 
     name: str
     module: str
@@ -35,39 +35,39 @@ class Command:
 
 
 COMMANDS = (
-    Command("serve", "serve", "serve", "Run the scheduler and its API until it is told to stop."),
+    Command("serve", "serve", "serve", "Run the scheduler and its API until a signal stops it."),
     Command(
         "demo",
         "demo",
         "demo",
         "Run a server with a fleet, traffic and an experiment.",
     ),
-    Command("node", "node", "node", "Join a scheduler's fleet and do its jobs until told to stop."),
-    Command("say", "say", "say", "Say one utterance, and print what becomes of it."),
-    Command("nodes", "nodes", "app", "Look at the fleet; drain, resume and shut down nodes."),
+    Command("node", "node", "node", "Join a scheduler's fleet and run jobs until stopped."),
+    Command("say", "say", "say", "Send one utterance and print its translations."),
+    Command("nodes", "nodes", "app", "List, show, drain, resume and shut down nodes."),
     Command("sessions", "sessions", "app", "List, show and end sessions."),
     Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
-    Command("experiment", "experiment", "app", "Run experiments, and look after those there are."),
+    Command("experiment", "experiment", "app", "Run, list, show, retry and stop experiments."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
-    Command("keys", "keys", "app", "Make, list and revoke API keys."),
-    Command("cluster", "cluster", "app", "Look after several instances that work as one."),
+    Command("keys", "keys", "app", "Create, list and revoke API keys."),
+    Command("cluster", "cluster", "app", "Show the instances of a cluster and its dead letters."),
     Command("db", "db", "app", "Upgrade, check and back up the database."),
     Command(
-        "doctor", "doctor", "doctor", "Check this machine and the settings, and say what to do."
+        "doctor", "doctor", "doctor", "Check this machine and the settings, and suggest fixes."
     ),
 )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0, 1, 2 or 130."""
-    # Taken out of the environment because it is no setting, and unknown settings are refused.
+    # Removed from the environment: it is not a setting, and unknown settings are refused.
     wants_traceback = bool(os.environ.pop(TRACEBACK_VARIABLE, ""))
     try:
         code = _run(sys.argv[1:] if arguments is None else arguments, wants_traceback)
         sys.stdout.flush()
     except BrokenPipeError:
-        # Whoever read the output has left. What is still buffered must not fail a second time.
+        # The reader of the pipe has closed it. Flushing the rest must not fail a second time.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
     return code
@@ -97,14 +97,14 @@ def _sentence(error: Exception) -> str:
     summary = " ".join(f"{type(error).__name__}: {error}".split())
     return (
         f"Something went wrong that should not have ({summary}); "
-        f"run with {TRACEBACK_VARIABLE}=1 to see where."
+        f"set {TRACEBACK_VARIABLE}=1 to see the traceback."
     )
 
 
 def command_line(arguments: Sequence[str]) -> typer.Typer:
-    """Every command; only the one that the arguments ask for is imported.
+    """Build the command line; only the command in the arguments is imported.
 
-    The others appear in the overview by their summary, so that ``--help`` is quick.
+    The overview lists the others by their summary, which keeps ``--help`` fast.
     """
     app = typer.Typer(
         help="One scheduler for live speech translation and for the experiments that improve it.",
@@ -129,9 +129,9 @@ def _first_word(words: Sequence[str]) -> str | None:
 
 
 def _words_to_complete() -> Sequence[str]:
-    """What stands on the line of a shell that asks for completions, after the program's name.
+    """The words typed after the program's name, when a shell asks for completions.
 
-    The shell calls the program without arguments, and tells in the environment what was typed.
+    The shell calls the program without arguments and passes the words in the environment.
     """
     if _COMPLETE_VARIABLE not in os.environ:
         return ()
@@ -148,7 +148,7 @@ def _add(app: typer.Typer, command: Command) -> None:
 
 
 def _not_asked_for() -> None:
-    """Stands for a command that is only listed."""
+    """A placeholder for a command that is only listed."""
 
 
 def _show_version(wanted: bool) -> None:
@@ -165,4 +165,4 @@ def _options(
         ),
     ] = False,
 ) -> None:
-    """Stands before every command; all it knows is how to show the version."""
+    """The options before the command: only ``--version``."""

@@ -52,15 +52,15 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 def examine(config: Path | None, data_dir: Path | None, *, with_redis: bool) -> list[Finding]:
-    """Every check that can be made; without settings only the machine is looked at."""
+    """Run every check; when the settings cannot be loaded, only those of the machine."""
     clock = SystemClock()
     findings = [judge_python(sys.version_info[:3]), _look_at_clock(clock)]
     try:
         settings = load_settings(config, {"server": {"data_dir": data_dir}}).settings
     except SettingsError as error:
-        remedy = "correct the settings; `dragoman config show` lists them"
+        remedy = "correct the settings; `dragoman config show` lists all of them"
         return [*findings, Finding("settings", Level.FAIL, error.message, remedy)]
-    findings.append(Finding("settings", Level.OK, "they can be used"))
+    findings.append(Finding("settings", Level.OK, "valid"))
     findings.append(judge_open_files(_open_files_limit(), settings.limits.max_sessions))
     findings += _look_at_folder(settings.server.data_dir)
     findings.append(_look_at_address(settings))
@@ -85,7 +85,7 @@ def judge_python(version: tuple[int, ...]) -> Finding:
 
 def judge_open_files(limit: int, max_sessions: int) -> Finding:
     needed = max_sessions + SPARE_FILES
-    found = f"{limit} files may be open at once"
+    found = f"the limit is {limit} open files"
     if limit >= needed:
         return Finding("open files", Level.OK, found)
     remedy = (
@@ -108,16 +108,16 @@ def _look_at_clock(clock: Clock) -> Finding:
 
 
 def judge_clock(now_ms: int, drift_ms: int) -> Finding:
-    """Whether the wall clock shows a plausible time and runs as fast as the steady one."""
-    remedy = "set the clock and keep it set, with chrony or systemd-timesyncd"
+    """Whether the wall clock shows a plausible time and keeps pace with the monotonic clock."""
+    remedy = "synchronise the clock with chrony or systemd-timesyncd"
     if now_ms < _OLDEST_TIME_MS:
-        return Finding("clock", Level.FAIL, "it shows a time long ago", remedy)
+        return Finding("clock", Level.FAIL, "it shows a time in the past", remedy)
     if abs(drift_ms) > _CLOCK_LOOK_SECONDS * 1000:
-        return Finding("clock", Level.WARN, f"it jumped by {drift_ms} ms just now", remedy)
+        return Finding("clock", Level.WARN, f"it jumped by {drift_ms} ms during the check", remedy)
     return Finding("clock", Level.OK, "it runs evenly")
 
 
-# --- what the settings name ---------------------------------------------------------------------
+# --- what the settings refer to -----------------------------------------------------------------
 
 
 def _look_at_folder(data_dir: Path) -> Iterator[Finding]:
@@ -128,10 +128,10 @@ def _look_at_folder(data_dir: Path) -> Iterator[Finding]:
         with tempfile.TemporaryFile(dir=standing):
             pass
     except OSError as error:
-        remedy = "check who may write there, or name another folder with --data-dir"
+        remedy = "check the folder's permissions, or name another folder with --data-dir"
         yield Finding("data folder", Level.FAIL, f"{data_dir}: {error.strerror}", remedy)
         return
-    made = "can be written" if standing == data_dir else "does not exist yet and can be made"
+    made = "is writable" if standing == data_dir else "does not exist yet and can be created"
     yield Finding("data folder", Level.OK, f"{data_dir} {made}")
     yield judge_disk(shutil.disk_usage(standing).free)
 
@@ -141,7 +141,7 @@ def judge_disk(free_bytes: int) -> Finding:
     if free_bytes >= LITTLE_DISK_BYTES:
         return Finding("disk", Level.OK, found)
     level = Level.FAIL if free_bytes < NO_DISK_BYTES else Level.WARN
-    return Finding("disk", level, found, "make room, or name a data folder on another disk")
+    return Finding("disk", level, found, "free some space, or move the data folder to another disk")
 
 
 def _look_at_address(settings: Settings) -> Finding:
@@ -149,11 +149,12 @@ def _look_at_address(settings: Settings) -> Finding:
     running = find_server(server.data_dir)
     if running is not None:
         try:
-            # Whether it answers is asked, not who it is: its certificate may be for another name.
+            # The check is whether it answers, not its identity: the certificate may be for
+            # another name.
             httpx.get(f"{running.url}/healthz", verify=False, timeout=_ANSWER_SECONDS)
         except httpx.HTTPError as error:
             found = f"the server at {running.url} (pid {running.pid}) does not answer ({error})"
-            return Finding("address", Level.FAIL, found, "look at its log, or restart it")
+            return Finding("address", Level.FAIL, found, "read its log, or restart it")
         return Finding(
             "address", Level.OK, f"a server answers at {running.url} (pid {running.pid})"
         )
@@ -167,15 +168,15 @@ def _look_at_address(settings: Settings) -> Finding:
 
 _SCHEMAS: Mapping[SchemaStatus, tuple[Level, str, str]] = {
     SchemaStatus.UP_TO_DATE: (Level.OK, "up to date", ""),
-    SchemaStatus.EMPTY: (Level.OK, "not there yet; the server sets it up", ""),
+    SchemaStatus.EMPTY: (Level.OK, "empty; the server sets it up", ""),
     SchemaStatus.OUTDATED: (
         Level.WARN,
         "its schema is older than this program",
-        "back it up, then run `dragoman db upgrade`; the server upgrades it too",
+        "back it up, then run `dragoman db upgrade` or start the server, which upgrades it",
     ),
     SchemaStatus.NEWER: (
         Level.FAIL,
-        "it was written by a newer Dragoman",
+        "a newer version of Dragoman wrote it",
         "install the newer version, or restore a backup",
     ),
 }
@@ -199,7 +200,7 @@ def _look_at_database(settings: Settings, clock: Clock) -> Iterator[Finding]:
 
 def judge_postgres_version(version: str) -> Finding:
     if _major(version) >= OLDEST_POSTGRES:
-        return Finding("postgresql", Level.OK, f"it answers, version {version}")
+        return Finding("postgresql", Level.OK, f"version {version} answers")
     remedy = f"install PostgreSQL {OLDEST_POSTGRES} or newer"
     return Finding("postgresql", Level.FAIL, f"version {version}", remedy)
 
@@ -226,7 +227,7 @@ def _look_at_tracing() -> Finding:
         require_extra("tracing", "tracing.enabled")
     except ExtraMissing as error:
         return refused("tracing", error)
-    return Finding("tracing", Level.OK, "its packages are installed")
+    return Finding("tracing", Level.OK, "the packages are installed")
 
 
 # --- any server ---------------------------------------------------------------------------------
@@ -243,10 +244,10 @@ def judge_skew(name: str, skew_ms: int) -> Finding:
     if abs(skew_ms) < CLOCK_SKEW_WARN_MS:
         return Finding(name, Level.OK, found)
     level = Level.WARN if abs(skew_ms) < CLOCK_SKEW_FAIL_MS else Level.FAIL
-    return Finding(name, level, found, "set both clocks, with chrony or systemd-timesyncd")
+    return Finding(name, level, found, "synchronise both clocks with chrony or systemd-timesyncd")
 
 
 def refused(name: str, error: DragomanError) -> Finding:
-    """Our own sentences already say what to do, after the semicolon."""
+    """A finding made of an error, whose message says what to do after the semicolon."""
     found, _, remedy = error.message.rstrip(".").partition("; ")
     return Finding(name, Level.FAIL, found, remedy)

@@ -1,4 +1,4 @@
-"""``dragoman config``: what is set, where it came from, and whether a file is fine."""
+"""``dragoman config``: the effective settings, their sources, and whether a file is valid."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def show(
     config: ConfigFile = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show every setting with its effective value and where it came from.
+    """Show every setting with its effective value and its source.
 
-    The listing is itself a settings file. Passwords in addresses are shown as stars.
+    The output is itself a settings file. Passwords in addresses are shown as stars.
     """
     loaded = load_settings(config)
     if as_json:
@@ -41,9 +41,9 @@ def check(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The settings file, in TOML.")],
     as_json: JsonOption = False,
 ) -> None:
-    """Say whether a settings file is fine by itself, whatever the environment holds."""
+    """Check a settings file on its own; environment variables are ignored."""
     load_settings(file, environ={})
     if as_json:
         print_json({"file": str(file), "ok": True})
     else:
-        typer.echo(f"{file} is fine.")
+        typer.echo(f"{file} is valid.")

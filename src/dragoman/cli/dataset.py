@@ -1,4 +1,4 @@
-"""``dragoman dataset``: bring files in, look at what is there, write it out again, delete it."""
+"""``dragoman dataset``: import, list, show, export and delete datasets."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
-from rich.table import Table
-from rich.text import Text
 
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
-from dragoman.cli.lab.printing import JsonOption, console, print_json
+from dragoman.cli.showing import JsonOption, print_json, print_table
 
 app = typer.Typer(
     name="dataset", help="Import, list, show, export and delete datasets.", no_args_is_help=True
@@ -29,22 +27,25 @@ NameArgument = Annotated[str, typer.Argument(metavar="N", help="The dataset's na
 @app.command("import")
 def import_command(
     file: FileArgument,
-    name: Annotated[str, typer.Option("--name", metavar="N", help="What to call the dataset.")],
+    name: Annotated[str, typer.Option("--name", metavar="N", help="The dataset's name.")],
     file_format: Annotated[
         str | None,
-        typer.Option("--format", metavar="F", help="jsonl or csv.  [default: as the file ends]"),
+        typer.Option(
+            "--format", metavar="F", help="jsonl or csv.  [default: by the file's extension]"
+        ),
     ] = None,
     schema: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", exists=True, dir_okay=False, help="A JSON-schema for every turn."
+            metavar="FILE", exists=True, dir_okay=False, help="A JSON Schema for every turn."
         ),
     ] = None,
+    as_json: JsonOption = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Make a dataset of a file, or the next version of the dataset that has the name.
+    """Make a dataset of a file, or the next version of the dataset of that name.
 
     The same rows and schema are the same version: importing a file twice changes nothing.
     """
@@ -55,15 +56,17 @@ def import_command(
 
     async def work(lab: LabClient) -> None:
         made = await lab.import_dataset(file, name, format_=file_format, schema=schema_text)
-        if made.created:
+        if as_json:
+            print_json(made)
+        elif made.created:
             typer.echo(
                 f"Imported {made.items} items as version {made.version} of {name!r} "
                 f"({made.version_id})."
             )
         else:
             typer.echo(
-                f"These {made.items} items are version {made.version} of {name!r} already "
-                f"({made.version_id}); nothing was imported."
+                f"Nothing was imported: version {made.version} of {name!r} already has these "
+                f"{made.items} items ({made.version_id})."
             )
 
     with_lab(Way(url, data_dir, token, new=True), work)
@@ -76,21 +79,27 @@ def list_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show every dataset with its latest version."""
+    """List every dataset with its latest version."""
 
     async def work(lab: LabClient) -> None:
         found = await lab.datasets()
         if as_json:
             print_json(found)
             return
-        table = Table("name", "version", "items", "made", "dataset_id", box=None)
-        for one in found:
-            latest = one.latest
-            table.add_row(
-                *(Text(one.name), str(latest.version), str(latest.items)),
-                *(latest.created_at, one.dataset_id),
-            )
-        console().print(table)
+        print_table(
+            ("name", "version", "items", "made", "dataset_id"),
+            (
+                (
+                    one.name,
+                    one.latest.version,
+                    one.latest.items,
+                    one.latest.created_at,
+                    one.dataset_id,
+                )
+                for one in found
+            ),
+            empty="There are no datasets; `dragoman dataset import` makes one.",
+        )
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -115,13 +124,20 @@ def show_command(
         columns = found.latest.schema.get("properties", {})
         for column, kind in columns.items():
             typer.echo(f"  {column}: {kind.get('type', 'anything')}")
-        table = Table("version", "items", "most turns", "made", "version_id", box=None)
-        for version in versions:
-            table.add_row(
-                *(str(version.version), str(version.items), str(version.max_turns)),
-                *(version.created_at, version.version_id),
-            )
-        console().print(table)
+        print_table(
+            ("version", "items", "most turns", "made", "version_id"),
+            (
+                (
+                    version.version,
+                    version.items,
+                    version.max_turns,
+                    version.created_at,
+                    version.version_id,
+                )
+                for version in versions
+            ),
+            empty="It has no version.",
+        )
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -136,13 +152,13 @@ def export_command(
         str, typer.Option("--format", metavar="F", help="jsonl or csv.")
     ] = "jsonl",
     out: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Where to.  [default: standard output]")
+        Path | None, typer.Option(metavar="FILE", help="File to write.  [default: standard output]")
     ] = None,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Write a version of a dataset as a file."""
+    """Write a version of a dataset to a file."""
 
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
@@ -164,19 +180,19 @@ def delete_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Remove a dataset with all its versions; not while an experiment uses one of them."""
+    """Delete a dataset and all its versions. Refused while an experiment uses one of them."""
 
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
         await lab.delete_dataset(found.dataset_id)
-        typer.echo(f"{found.name} ({found.dataset_id}) is deleted.")
+        typer.echo(f"{found.name} ({found.dataset_id}) was deleted.")
 
     with_lab(Way(url, data_dir, token), work)
 
 
 @contextmanager
 def _whole_file(path: Path) -> Iterator[BinaryIO]:
-    """A file that is there once it is whole; what is refused or breaks off leaves none behind."""
+    """A file that appears only when it is complete; a failure leaves nothing behind."""
     part = path.with_name(f"{path.name}.part")
     try:
         file = part.open("xb")

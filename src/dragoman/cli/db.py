@@ -1,4 +1,4 @@
-"""``dragoman db``: bring the database up to date, check it, copy it."""
+"""``dragoman db``: upgrade, check and back up the database."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ConfigOption = Annotated[
 ]
 DataDirOption = Annotated[
     Path | None,
-    typer.Option("--data-dir", metavar="DIR", help="Folder of the server whose database it is."),
+    typer.Option("--data-dir", metavar="DIR", help="The server's data folder."),
 ]
 
 _VERDICTS = {
@@ -37,15 +37,15 @@ _VERDICTS = {
         "The schema is {current} and this program needs {head}; run `dragoman db upgrade`."
     ),
     SchemaStatus.NEWER: (
-        "The schema is {current}, written by a newer Dragoman than this one (which knows {head}); "
-        "install the newer version, or restore a backup."
+        "The schema is {current}; a newer version of Dragoman wrote it, and this one knows up to "
+        "{head}. Install the newer version, or restore a backup."
     ),
     SchemaStatus.EMPTY: "There is no schema yet; run `dragoman db upgrade`.",
 }
 
 
 def settings_for(config: Path | None, data_dir: Path | None) -> Settings:
-    """The settings that tell which database a command is about."""
+    """The settings, which name the database that a command works on."""
     return load_settings(config, flags={"server": {"data_dir": data_dir}}).settings
 
 
@@ -53,12 +53,12 @@ def settings_for(config: Path | None, data_dir: Path | None) -> Settings:
 def upgrade_command(
     config: ConfigOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
-    """Bring the database to the schema of this program; an empty one is set up."""
+    """Upgrade the database to this program's schema, or set up an empty one."""
     before = upgrade(settings_for(config, data_dir).store.database_url)
     if as_json:
         print_json({"before": before.current, "after": before.head})
     elif before.state is SchemaStatus.UP_TO_DATE:
-        typer.echo(f"The schema was up to date already ({before.head}).")
+        typer.echo(f"The schema is already up to date ({before.head}).")
     else:
         typer.echo(f"The schema was upgraded from {before.current or 'nothing'} to {before.head}.")
 
@@ -67,7 +67,7 @@ def upgrade_command(
 def check_command(
     config: ConfigOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
-    """Tell whether the database is sound and fits this program; exit code 1 if not."""
+    """Check that the database is undamaged and fits this program; exit code 1 if not."""
     database_url = settings_for(config, data_dir).store.database_url
     found = check(database_url)
     damage = [] if found.state is SchemaStatus.EMPTY else find_damage(database_url)
@@ -90,7 +90,7 @@ def check_command(
         for problem in damage:
             typer.echo(f"The file is damaged: {problem}. Restore a backup.", err=True)
         if well:
-            sound = "The file is sound."
+            sound = "The file is undamaged."
             typer.echo(sound if server is None else f"PostgreSQL {server.version} answers.")
     if not well:
         raise typer.Exit(1)
@@ -100,15 +100,15 @@ def check_command(
 def backup_command(
     target: Annotated[
         Path | None,
-        typer.Argument(help="File to write, or a folder; by default a dated file in DIR."),
+        typer.Argument(help="File to write, or a folder.  [default: a dated file in DIR]"),
     ] = None,
     config: ConfigOption = None,
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Copy the database to a new file, consistent also while the server runs.
+    """Copy the database to a new file. The copy is consistent even while the server runs.
 
-    A PostgreSQL database is backed up with pg_dump instead.
+    Use pg_dump for a PostgreSQL database.
     """
     settings = settings_for(config, data_dir)
     if target is None:

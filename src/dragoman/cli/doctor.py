@@ -1,4 +1,4 @@
-"""``dragoman doctor``: what is wrong with this machine or the settings, and what to do."""
+"""``dragoman doctor``: checks this machine and the settings, and suggests fixes."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ def doctor(
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of the server.  [default: .dragoman]"),
+        typer.Option(metavar="DIR", help="The server's data folder.  [default: .dragoman]"),
     ] = None,
     redis: Annotated[
-        bool, typer.Option("--redis", help="Check Redis also when cluster.enabled is false.")
+        bool, typer.Option("--redis", help="Check Redis even when cluster.enabled is false.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Check this machine and the settings, and say what to do.
+    """Check this machine and the settings, and suggest fixes.
 
-    Changes nothing. Exit code 1 when something would keep the server from working.
+    Changes nothing. Exit code 1 when a problem would keep the server from working.
     """
     findings = examine(config, data_dir, with_redis=redis)
     sound = all(finding.level is not Level.FAIL for finding in findings)

@@ -1,4 +1,4 @@
-"""``dragoman jobs``: what was asked for, what came of it, and why it went where it went."""
+"""``dragoman jobs``: list, show, explain and cancel jobs."""
 
 from __future__ import annotations
 
@@ -23,24 +23,22 @@ View = dict[str, Any]
 JobArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 
 _SILENT = {"result_audio": "omit"}
-"""Sound would bury everything else in a terminal."""
+"""Audio would bury everything else in a terminal."""
 _MOST_NODES_SHOWN = 5
 
 
 @app.command("list")
 def list_command(
-    limit: Annotated[
-        int, typer.Option(min=1, metavar="N", help="At most so many, the newest first.")
-    ] = 100,
+    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Show at most this many.")] = 100,
     tenant: Annotated[
-        str | None, typer.Option(metavar="T", help="Another tenant's, for an operator.")
+        str | None, typer.Option(metavar="T", help="Show another tenant's jobs (operators only).")
     ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show the tenant's jobs, the newest first."""
+    """List the tenant's jobs, newest first."""
     asked = _SILENT if tenant is None else {**_SILENT, "tenant_id": tenant}
 
     async def work(server: ServerClient) -> list[View]:
@@ -65,7 +63,7 @@ def list_command(
             )
             for job in jobs
         ),
-        empty="There are no jobs; ended ones are kept for scheduler.job_retention_seconds.",
+        empty="There are no jobs. Ended jobs are kept for scheduler.job_retention_seconds.",
     )
 
 
@@ -77,7 +75,7 @@ def show_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show a job, its attempts and what came of it."""
+    """Show a job, its attempts and its outcome."""
     job = _ask("GET", job_id, "", (url, data_dir, token), params=_SILENT)
     if as_json:
         print_json(job)
@@ -109,7 +107,7 @@ def explain_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show why a job went where it went: which nodes were left out, and for which reason."""
+    """Show why the scheduler chose a node for a job: the nodes it left out, and each reason."""
     found = _ask("GET", job_id, "/explain", (url, data_dir, token))
     if as_json:
         print_json(found)
@@ -123,9 +121,9 @@ def explain_command(
     waiting = found.get("waiting")
     if waiting:
         why = f": {waiting['message']}" if waiting.get("message") else ""
-        typer.echo(f"It waits in line for {waiting['pool']}, with {waiting['in_line']} jobs{why}")
+        typer.echo(f"It waits for {waiting['pool']}, with {waiting['in_line']} jobs in line{why}")
     elif not found["attempts"]:
-        typer.echo("No node was looked for yet.")
+        typer.echo("The scheduler has not looked for a node yet.")
 
 
 def _ask(method: str, job_id: str, action: str, way: tuple[Any, Any, Any], **request: Any) -> View:

@@ -1,4 +1,4 @@
-"""``dragoman keys``: make, list and revoke API keys, also while the server runs."""
+"""``dragoman keys``: create, list and revoke API keys, even while the server runs."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from dragoman.clock import SystemClock
 from dragoman.errors import InvalidMessage
 from dragoman.store import SchemaStatus, check, open_store, upgrade
 
-app = typer.Typer(name="keys", help="Make, list and revoke API keys.", no_args_is_help=True)
+app = typer.Typer(name="keys", help="Create, list and revoke API keys.", no_args_is_help=True)
 
 
 @app.command("create")
 def create_command(
-    role: Annotated[Role, typer.Option(help="What the key is for.")],
+    role: Annotated[Role, typer.Option(help="What the key may be used for.")],
     tenant: Annotated[
-        str, typer.Option(metavar="T", help="The tenant that its holder works for.")
+        str, typer.Option(metavar="T", help="The tenant that the key belongs to.")
     ] = DEFAULT_TENANT,
     node_id: Annotated[
         str | None,
@@ -36,7 +36,7 @@ def create_command(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a key. It is printed alone on the last line, once: only its SHA-256 is kept."""
+    """Create a key and print it once, alone on the last line: only its SHA-256 is kept."""
     try:
         asyncio.run(_create(role, tenant, node_id, _database_url(config, data_dir), as_json))
     except InvalidMessage as error:
@@ -47,7 +47,7 @@ def create_command(
 def list_command(
     config: ConfigOption = None, data_dir: DataDirOption = None, as_json: JsonOption = False
 ) -> None:
-    """List every key ever made, without the keys themselves."""
+    """List every key ever created, without the keys themselves."""
     asyncio.run(_list(_database_url(config, data_dir), as_json))
 
 
@@ -58,7 +58,7 @@ def revoke_command(
     data_dir: DataDirOption = None,
     as_json: JsonOption = False,
 ) -> None:
-    """End a key for good; a running server stops accepting it within ten seconds."""
+    """Revoke a key for good. A running server refuses it within ten seconds."""
     asyncio.run(_revoke(key_id, _database_url(config, data_dir), as_json))
 
 
@@ -72,7 +72,7 @@ async def _create(
         return
     typer.echo(
         f"Key {record.key_id} with role {record.role} for tenant {record.tenant}. "
-        "Keep it now: it is not shown again.",
+        "Save it now: it is not shown again.",
         err=True,
     )
     typer.echo(key.reveal())
@@ -88,7 +88,7 @@ async def _list(database_url: str, as_json: bool) -> None:
     print_table(
         ("id", "role", "tenant", "node_id", "created", "revoked"),
         (list(record.values()) for record in shown),
-        empty="There are no keys; `dragoman keys create` makes one.",
+        empty="There are no keys; `dragoman keys create` creates one.",
     )
 
 
@@ -108,7 +108,7 @@ async def _keys(database_url: str) -> AsyncIterator[KeyStore]:
 
 
 def _database_url(config: Path | None, data_dir: Path | None) -> str:
-    """The database of these settings, set up when it is empty: a key may be the first thing."""
+    """The settings' database, set up if it is empty: a key may come before the first server."""
     database_url = settings_for(config, data_dir).store.database_url
     if check(database_url).state is SchemaStatus.EMPTY:
         upgrade(database_url)
@@ -116,7 +116,7 @@ def _database_url(config: Path | None, data_dir: Path | None) -> str:
 
 
 def _shown(record: KeyRecord) -> dict[str, str | None]:
-    """What may be known of a key, which is all but the key."""
+    """What may be shown of a key: everything but the key itself."""
     return {
         "key_id": record.key_id,
         "role": record.role.value,

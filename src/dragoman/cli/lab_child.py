@@ -1,4 +1,4 @@
-"""The lab's process, started by ``dragoman serve`` and never by hand: it has no command.
+"""The lab's process. ``dragoman serve`` starts it; it has no command of its own.
 
 It is given the listening socket as an argument and the settings on its standard input. That input
 stays open as long as the server lives; its end is the sign to stop.
@@ -24,7 +24,7 @@ from dragoman.observability import configure_logging
 from dragoman.settings import Settings
 
 GOODBYE_SECONDS = 5.0
-"""How long an orderly end may take; what is not done by then the next process takes up."""
+"""How long an orderly end may take; the next process takes up what is not done by then."""
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
@@ -35,7 +35,7 @@ def main() -> None:
     with open(_STDIN, "rb", buffering=0, closefd=False) as given:
         settings = Settings.model_validate_json(given.readline())
     configure_logging(settings.log.level, settings.log.format)
-    # It would write the address of every call of every target, with whatever is in it.
+    # httpx logs the address of every call, which may hold a secret.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve(settings, listener, announce))
@@ -58,7 +58,7 @@ async def _serve(settings: Settings, listener: socket.socket, announce: Callable
 
 
 def _announcement() -> Callable[[], None]:
-    """How to tell the server that the lab answers.
+    """The function that tells the server that the lab is ready.
 
     Standard output is the server's alone: what users' functions print goes to standard error.
     """

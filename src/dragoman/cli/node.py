@@ -1,4 +1,4 @@
-"""``dragoman node``: one node of the fleet, with an engine that is built in."""
+"""``dragoman node``: one node of the fleet, with a built-in engine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PROFILE = "steady"
 
 
 class NodeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The options of a node that stand in a file."""
+    """The options of a node that a file may set."""
 
     url: str | None = None
     engine: str | None = None
@@ -46,23 +46,24 @@ def node(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"What does the work: {', '.join(ENGINES)}.  [default: {_ENGINE}]",
+            help=f"Engine that does the work: {', '.join(ENGINES)}.  [default: {_ENGINE}]",
         ),
     ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
             metavar="F",
-            help="A file (TOML) with these options by their names, as in slots = 2 and "
-            'nmt = ["en", "es"]; those given here win.',
+            help="TOML file with these options by name, such as slots = 2 and "
+            'nmt = ["en", "es"]. Options on the command line win.',
         ),
     ] = None,
     node_id: Annotated[
-        str | None, typer.Option(metavar="ID", help="Its name.  [default: the scheduler's choice]")
+        str | None,
+        typer.Option(metavar="ID", help="The node's id.  [default: the scheduler assigns one]"),
     ] = None,
     slots: Annotated[
         int | None,
-        typer.Option(min=1, metavar="N", help="How many jobs it does at once.  [default: 1]"),
+        typer.Option(min=1, metavar="N", help="How many jobs it runs at once.  [default: 1]"),
     ] = None,
     asr: Annotated[str | None, typer.Option(metavar="L,L", help="Languages it recognises.")] = None,
     semantic: Annotated[
@@ -73,7 +74,7 @@ def node(
     token: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY", envvar="DRAGOMAN_TOKEN", help="A key, where the scheduler wants one."
+            metavar="KEY", envvar="DRAGOMAN_TOKEN", help="API key, if the scheduler needs one."
         ),
     ] = None,
     profile: Annotated[
@@ -83,22 +84,22 @@ def node(
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(metavar="N", help="Makes chance repeat itself.")
+        int | None, typer.Option(metavar="N", help="Seed for the engine's random choices.")
     ] = None,
     json: Annotated[
-        bool, typer.Option("--json", help="Speak JSON on the wire instead of MessagePack.")
+        bool, typer.Option("--json", help="Use JSON on the wire instead of MessagePack.")
     ] = False,
 ) -> None:
-    """Join a scheduler's fleet and do its jobs until told to stop.
+    """Join a scheduler's fleet and run jobs until stopped.
 
-    Without any languages the engine's own are offered, for every service. SIGTERM and Ctrl-C let
-    running jobs finish; a second signal does not.
+    Without any language options the node offers all of the engine's languages for every service.
+    SIGTERM and Ctrl-C let running jobs finish; a second signal stops the node at once.
     """
     configure_logging("warning", "console")
     given = NodeOptions() if config is None else _read(config)
     url = url or given.url
     if url is None:
-        raise typer.BadParameter("name the scheduler", param_hint="--url")
+        raise typer.BadParameter("give the scheduler's address", param_hint="--url")
     seed = given.seed if seed is None else seed
     chosen = open_engine(
         engine or given.engine or _ENGINE, seed=seed, profile=profile or given.profile or _PROFILE
@@ -147,6 +148,6 @@ def _tags(name: str, text: str | None) -> list[str]:
     tags = [tag.strip() for tag in text.split(",")]
     if not all(tags):
         raise typer.BadParameter(
-            f"`{text}` is no list of languages; write it like zh,en", param_hint=f"--{name}"
+            f"`{text}` is not a list of languages; write it like zh,en", param_hint=f"--{name}"
         )
     return tags

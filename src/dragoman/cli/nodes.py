@@ -1,4 +1,4 @@
-"""``dragoman nodes``: the fleet from the terminal."""
+"""``dragoman nodes``: list, show, drain, resume and shut down nodes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dragoman.cli.server_client import (
 from dragoman.cli.showing import JsonOption, print_facts, print_json, print_table
 
 app = typer.Typer(
-    name="nodes", help="Look at the fleet; drain, resume and shut down nodes.", no_args_is_help=True
+    name="nodes", help="List, show, drain, resume and shut down nodes.", no_args_is_help=True
 )
 
 View = dict[str, Any]
@@ -27,7 +27,7 @@ _POOLS_SHOWN = 20
 
 NodeArgument = Annotated[str, typer.Argument(metavar="ID", help="The node's id.")]
 ReasonOption = Annotated[
-    str | None, typer.Option(metavar="TEXT", help="Why; the node and the log are told.")
+    str | None, typer.Option(metavar="TEXT", help="Why, for the node and the log.")
 ]
 
 
@@ -38,7 +38,7 @@ def list_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show every node: how it is, its slots, and how many language pairs it serves."""
+    """List every node: its status, its slots, and how many language pairs it serves."""
 
     async def work(server: ServerClient) -> list[View]:
         return [node async for node in server.pages(View, "/nodes")]
@@ -63,7 +63,7 @@ def list_command(
             )
             for node in nodes
         ),
-        empty="No node is known; `dragoman node --url ...` starts one.",
+        empty="No node has registered; `dragoman node --url ...` starts one.",
     )
 
 
@@ -75,7 +75,7 @@ def show_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show all that is known of a node."""
+    """Show everything about a node."""
     _ask("GET", node_id, "", None, as_json, (url, data_dir, token))
 
 
@@ -88,7 +88,7 @@ def drain_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Give a node no more jobs, also after it reconnects; those that it runs go on."""
+    """Give a node no more jobs, even after it reconnects. Its running jobs go on."""
     _ask("POST", node_id, "/drain", reason, as_json, (url, data_dir, token))
 
 
@@ -113,7 +113,7 @@ def shutdown_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Have a node finish its jobs and end its process."""
+    """Tell a node to finish its jobs and end its process."""
     _ask("POST", node_id, "/shutdown", reason, as_json, (url, data_dir, token))
 
 
@@ -125,7 +125,7 @@ def _ask(
     as_json: bool,
     way: tuple[Any, Any, Any],
 ) -> None:
-    """Ask something of a node, and show it as it is then."""
+    """Send a request about a node, and show the node as it is afterwards."""
     body = {} if reason is None else {"json": {"reason": reason}}
     path = f"/nodes/{quote(node_id, safe='')}{action}"
 
@@ -169,7 +169,7 @@ def _facts(node: View) -> list[tuple[str, object]]:
 
 
 def _pools(node: View) -> str:
-    """The first of the language pairs, and how many there are besides them."""
+    """The first language pairs, and how many more there are."""
     pools = node["pools"]
     shown = [pool["pair"] if isinstance(pool, dict) else str(pool) for pool in pools[:_POOLS_SHOWN]]
     more = len(pools) - len(shown)
@@ -177,7 +177,7 @@ def _pools(node: View) -> str:
 
 
 def _resources(resources: View | None) -> str:
-    """How busy each resource is, and which of them leaves the node out."""
+    """How busy each resource is, and which of them keep the node from getting jobs."""
     return ", ".join(
         f"{name} {found['mean_percent']:g} %"
         + (f" (over {found['threshold_percent']:g} %)" if found["over"] else "")

@@ -1,4 +1,4 @@
-"""What ``dragoman doctor`` makes of a Redis server. Needs the extra `cluster`."""
+"""The Redis checks of ``dragoman doctor``. Needs the extra `cluster`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from dragoman.settings import ClusterSettings
 
 
 def look_at_redis(settings: ClusterSettings, clock: Clock) -> Iterator[Finding]:
-    """Whether it answers, will do, keeps what it is given, and knows the time."""
+    """Whether Redis answers, is suitable, keeps every key, and has the right time."""
     try:
         facts = ask_redis(settings.redis_url, settings.redis_timeout_ms, clock)
     except DragomanError as error:
         yield refused("redis", error)
         return
     if facts is None:
-        yield Finding("redis", Level.OK, "it answers, and does not say what it is")
+        yield Finding("redis", Level.OK, "it answers, but does not allow INFO")
         return
     yield judge_redis(facts, cluster=settings.redis_cluster)
     yield judge_redis_memory(facts)
@@ -27,21 +27,21 @@ def look_at_redis(settings: ClusterSettings, clock: Clock) -> Iterator[Finding]:
 
 
 def judge_redis(facts: ServerFacts, *, cluster: bool) -> Finding:
-    """Whether the server is one that Dragoman can work with."""
+    """Whether Dragoman can work with this server."""
     unfit = misfit(facts, cluster=cluster)
     if unfit is not None:
         return Finding("redis", Level.FAIL, unfit.found, unfit.remedy)
-    return Finding("redis", Level.OK, f"it answers, version {facts.version}")
+    return Finding("redis", Level.OK, f"version {facts.version} answers")
 
 
 def judge_redis_memory(facts: ServerFacts) -> Finding:
-    """Whether it keeps what it is given: a slot that is forgotten may be given twice."""
+    """Whether Redis keeps every key: a lease that it evicts may be given twice."""
     if not facts.eviction:
-        return Finding("redis memory", Level.OK, "it throws nothing out")
-    found = f"when it is full it throws keys out (maxmemory-policy {facts.eviction})"
+        return Finding("redis memory", Level.OK, "it evicts no keys")
+    found = f"it evicts keys when it is full (maxmemory-policy {facts.eviction})"
     return Finding("redis memory", Level.WARN, found, "set maxmemory-policy to noeviction")
 
 
 def judge_redis_clock(skew_ms: int) -> Finding:
-    """How far Redis's clock is from ours; leases go by Redis's, people read ours."""
+    """How far Redis's clock is from this machine's. Leases follow Redis, logs this machine."""
     return judge_skew("redis clock", skew_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import wave
 from pathlib import Path
 from typing import Annotated
@@ -24,60 +25,65 @@ from dragoman.sdk import (
     Unreachable,
 )
 
+_PARAMETER = re.compile(r"\b(?:(src_lang)|tgt_langs?)\b(?:\[\d*\])?")
+"""A parameter of the SDK, or a field of the protocol, that the user gave as a flag."""
 _DEFAULT_URL = "ws://127.0.0.1:8080"
 _FAILED = 1
 
 
 def say(
-    source: Annotated[str, typer.Option("--from", metavar="LANG", help="What is spoken.")],
+    source: Annotated[
+        str, typer.Option("--from", metavar="LANG", help="Language of the utterance.")
+    ],
     targets: Annotated[
-        str, typer.Option("--to", metavar="LANG", help="What it becomes; several as es,fr.")
+        str, typer.Option("--to", metavar="LANG", help="Target language, or several as es,fr.")
     ],
     file: Annotated[
-        Path | None, typer.Argument(metavar="[FILE.wav]", help="A recording to be said.")
+        Path | None, typer.Argument(metavar="[FILE.wav]", help="A recording to send.")
     ] = None,
     text: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Say this instead of a recording.")
+        str | None, typer.Option(metavar="TEXT", help="Send this text instead of a recording.")
     ] = None,
     url: Annotated[
         str | None, typer.Option(metavar="URL", help=f"The scheduler.  [default: {_DEFAULT_URL}]")
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Find the scheduler that runs on this folder."),
+        typer.Option(metavar="DIR", help="Use the scheduler that runs on this data folder."),
     ] = None,
     token: Annotated[
         str | None,
         typer.Option(
-            metavar="KEY", envvar="DRAGOMAN_TOKEN", help="A key, where the scheduler wants one."
+            metavar="KEY", envvar="DRAGOMAN_TOKEN", help="API key, if the scheduler needs one."
         ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
             metavar="OUT.wav",
-            help="Write the spoken translation there; with several targets, OUT.es.wav and so on.",
+            help="Write the spoken translation to this file; with several targets, to OUT.es.wav "
+            "and so on.",
         ),
     ] = None,
     speech: Annotated[
         bool | None,
         typer.Option(
             "--speech/--no-speech",
-            help="Have the translation spoken, or only written.  [default: speech for a recording "
-            "or with --out, text for text]",
+            help="Ask for speech, or for text only.  [default: speech for a recording or with "
+            "--out, text for text]",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Say one utterance, and print what becomes of it.
+    """Send one utterance and print its translations.
 
-    Exit code 0 means that there is a result in every target language.
+    Exit code 0 means that every target language has a result.
     """
     configure_logging("error", "console")
     if (file is None) == (text is None):
-        raise typer.BadParameter("say either a FILE.wav or a --text", param_hint="FILE.wav")
+        raise typer.BadParameter("give either a FILE.wav or --text", param_hint="FILE.wav")
     if out is not None and speech is False:
-        raise typer.BadParameter("--no-speech leaves nothing to write", param_hint="--out")
+        raise typer.BadParameter("--no-speech leaves no audio to write", param_hint="--out")
     audio = None if file is None else _recording(file)
     options = SessionOptions(
         src_lang=source, tgt_langs=_languages(targets), token=token, audio_format="wav"
@@ -90,10 +96,10 @@ def say(
         client = SessionClient(_address(url, data_dir), **options)
         results = asyncio.run(_one_utterance(client, text, audio))
     except InvalidMessage as error:
-        raise typer.BadParameter(error.message) from None
+        raise typer.BadParameter(_in_flags(error.message)) from None
     except Unreachable as error:
         typer.echo(
-            f"error: {error}; is the scheduler running? `dragoman demo` starts one to try.",
+            f"error: {error}; is the scheduler running? `dragoman demo` starts one to try out.",
             err=True,
         )
         raise typer.Exit(_FAILED) from None
@@ -115,13 +121,13 @@ async def _one_utterance(
 
 
 def _pipeline(options: SessionOptions, *, spoken: bool, speak: bool) -> Pipeline:
-    """The stages, where the scheduler is not to choose whether the translation is spoken."""
+    """The stages, when the user decided whether the translation is spoken."""
     translates = any(target != options["src_lang"] for target in options["tgt_langs"])
     return Pipeline(use_asr=spoken, use_nmt=translates or not (spoken or speak), use_tts=speak)
 
 
 def _recording(file: Path) -> bytes:
-    """The file's bytes, once it is clear that they are a WAV."""
+    """The bytes of a WAV file; raises BadParameter for any other file."""
     try:
         with wave.open(str(file)) as sound:
             frames = sound.getnframes()
@@ -134,7 +140,7 @@ def _recording(file: Path) -> bytes:
             param_hint="FILE.wav",
         ) from None
     if not frames:
-        raise typer.BadParameter(f"{file} holds no sound", param_hint="FILE.wav")
+        raise typer.BadParameter(f"{file} holds no audio", param_hint="FILE.wav")
     return content
 
 
@@ -142,7 +148,7 @@ def _languages(targets: str) -> list[str]:
     languages = [language.strip() for language in targets.split(",")]
     if not all(languages):
         raise typer.BadParameter(
-            f"`{targets}` is no list of languages; write it like es,fr", param_hint="--to"
+            f"`{targets}` is not a list of languages; write it like es,fr", param_hint="--to"
         )
     return languages
 
@@ -156,9 +162,14 @@ def _address(url: str | None, data_dir: Path | None) -> str:
     return server.url
 
 
+def _in_flags(message: str) -> str:
+    """An error of the SDK or the scheduler, with the flags that the user typed."""
+    return _PARAMETER.sub(lambda found: "--from" if found[1] else "--to", message)
+
+
 def _show(result: Result, *, as_json: bool) -> None:
     if as_json:
-        # Sound is for --out: in a terminal it would bury everything else.
+        # Audio goes to --out: in a terminal it would bury everything else.
         shown = msgspec.to_builtins(result)
         shown.pop("tts_audio", None)
         typer.echo(msgspec.json.encode(shown).decode())
@@ -184,7 +195,7 @@ def _show_translation(result: TranslationResult) -> None:
 
 def _show_missing(missing: Missing) -> None:
     error = missing.error
-    says = f": {error.message}" if error is not None else ""
+    says = f": {_in_flags(error.message)}" if error is not None else ""
     typer.echo(f"error: {missing.tgt_lang or 'no result'}: {missing.reason}{says}", err=True)
     reasons = (error.details or {}).get("reasons") if error is not None else None
     if isinstance(reasons, dict):
@@ -198,7 +209,9 @@ def _named_for(out: Path, language: str) -> Path:
 
 def _write(result: TranslationResult, out: Path) -> None:
     if not result.tts_audio:
-        typer.echo(f"The result in {result.tgt_lang} has no sound; {out} is not written.", err=True)
+        typer.echo(
+            f"The result in {result.tgt_lang} has no audio; {out} was not written.", err=True
+        )
         return
     try:
         out.write_bytes(result.tts_audio)

@@ -26,8 +26,8 @@ Company = Callable[[Server], AbstractAsyncContextManager[None]]
 
 
 @asynccontextmanager
-async def nobody(server: Server) -> AsyncIterator[None]:
-    """No company."""
+async def no_company(server: Server) -> AsyncIterator[None]:
+    """Runs nothing beside the server."""
     yield
 
 
@@ -48,7 +48,7 @@ def serve(
     data_dir: Annotated[
         Path | None,
         typer.Option(
-            metavar="DIR", help="Folder for everything the server keeps.  [default: .dragoman]"
+            metavar="DIR", help="Folder for all of the server's data.  [default: .dragoman]"
         ),
     ] = None,
     log_level: Annotated[
@@ -56,10 +56,10 @@ def serve(
         typer.Option(metavar="LEVEL", help="debug, info, warning or error.  [default: info]"),
     ] = None,
 ) -> None:
-    """Run the scheduler and its API until it is told to stop.
+    """Run the scheduler and its API until a signal stops it.
 
-    Prints its address once it is ready. SIGTERM and Ctrl-C drain: no new work is taken, running
-    work may end within server.drain_seconds. A second signal stops at once.
+    Prints its address when it is ready. SIGTERM and Ctrl-C drain the server: it takes no new work
+    and gives running work server.drain_seconds to end. A second signal stops it at once.
     """
     flags = {
         "server": {"host": host, "port": port, "data_dir": data_dir},
@@ -80,7 +80,7 @@ def run_until_stopped(
     settings: Settings,
     *,
     assemble: Assemble = all_parts,
-    company: Company = nobody,
+    company: Company = no_company,
     on_ready: Callable[[Server], None] = announce,
     seconds: float | None = None,
 ) -> None:
@@ -100,7 +100,7 @@ async def _serve(
     on_ready: Callable[[Server], None],
     seconds: float | None,
 ) -> bool:
-    """Whether the server came to its end in peace, rather than by a signal while it drained."""
+    """True when the server ended in order, False when a signal cut its drain short."""
     stop, ready = asyncio.Event(), asyncio.Event()
     try:
         with _signals(stop, ready):
@@ -121,7 +121,7 @@ async def _serve(
 def _signals(stop: asyncio.Event, ready: asyncio.Event) -> Iterator[None]:
     """The first signal stops a ready server, the second cancels the caller, a third kills it.
 
-    A server that is still starting, and may be waiting for another, is cancelled by the first.
+    The first signal cancels a server that is still starting, which may wait for another one.
     """
     loop = asyncio.get_running_loop()
     task = asyncio.current_task()

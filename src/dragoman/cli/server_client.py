@@ -1,4 +1,4 @@
-"""A running server, as commands ask it: which one is meant, and how it is asked."""
+"""A client for a running server: which server a command means, and how it asks it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ UrlOption = Annotated[
     typer.Option(
         "--url",
         metavar="URL",
-        help="The server; of a cluster, any instance.  [default: the one that runs on the data "
-        f"folder, or {DEFAULT_URL}]",
+        help="The server, or any instance of a cluster.  [default: the server that runs on the "
+        f"data folder, or {DEFAULT_URL}]",
     ),
 ]
 DataDirOption = Annotated[
@@ -45,7 +45,7 @@ DataDirOption = Annotated[
 TokenOption = Annotated[
     str | None,
     typer.Option(
-        "--token", metavar="KEY", envvar=TOKEN_VARIABLE, help="A key, where the server wants one."
+        "--token", metavar="KEY", envvar=TOKEN_VARIABLE, help="API key, if the server needs one."
     ),
 ]
 
@@ -57,7 +57,7 @@ Result = TypeVar("Result")
 
 
 class ServerClient:
-    """Asks a running server; refusals are raised as the errors they were."""
+    """Asks a running server; raises its refusals as the errors that they were there."""
 
     def __init__(self, url: str, token: str | None) -> None:
         self._url = url
@@ -75,8 +75,7 @@ class ServerClient:
             answer = await self._http.request(method, path, **request)
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
             raise SettingsError(
-                f"--url {self._url} is no address of a server; write http:// or https://, its name "
-                "and its port."
+                f"--url {self._url} is not a server's address; write it like {DEFAULT_URL}."
             ) from error
         except httpx.TransportError as error:
             raise DependencyDown(
@@ -89,7 +88,7 @@ class ServerClient:
             return msgspec.json.decode(answer.content, type=kind)
         except msgspec.MsgspecError:
             raise DependencyDown(
-                f"What answers at {self._url} is no Dragoman server of this version."
+                f"The program at {self._url} is not a Dragoman server of this version."
             ) from None
 
     async def pages(
@@ -116,7 +115,7 @@ def with_server(
     data_dir: Path | None,
     token: str | None,
 ) -> Result:
-    """Do something with the server that is meant, on an event loop of its own."""
+    """Run the function with the server that the options mean, on a new event loop."""
     configure_logging("error", "console")
     found = url or running_server(data_dir)
 
@@ -131,7 +130,7 @@ def with_server(
 
 
 def running_server(data_dir: Path | None) -> str:
-    """Where the server of a data folder answers; where one usually does when none was named."""
+    """The address of the data folder's server; the default address when no folder was named."""
     flags: dict[str, Any] = {"server": {"data_dir": data_dir}}
     environ = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
     folder = load_settings(None, flags, environ).settings.server.data_dir
@@ -139,7 +138,7 @@ def running_server(data_dir: Path | None) -> str:
     if running is not None:
         return running.url
     if data_dir is not None:
-        raise NotFound(f"No server runs on {folder}; name an instance with --url.")
+        raise NotFound(f"No server runs on the data folder {folder}; name a server with --url.")
     return DEFAULT_URL
 
 
@@ -156,10 +155,12 @@ def _problem_in(answer: httpx.Response) -> DragomanError:
     try:
         problem = msgspec.json.decode(answer.content, type=_ProblemAnswer).error
     except msgspec.DecodeError:
-        return InternalError(f"The answer was status {answer.status_code}, which says no more.")
+        return InternalError(
+            f"The server answered with status {answer.status_code} and no explanation."
+        )
     if problem.code == Unauthorized.code:
         return Unauthorized(
-            "The server wants a key, and knows none like the one it was shown; name one with "
-            "--token or DRAGOMAN_TOKEN."
+            "The server needs an API key and does not accept the one it was given; give a valid "
+            "one with --token or DRAGOMAN_TOKEN."
         )
     return BY_CODE.get(problem.code, InternalError)(problem.message)

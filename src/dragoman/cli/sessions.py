@@ -1,4 +1,4 @@
-"""``dragoman sessions``: conversations from the terminal, without what is said in them."""
+"""``dragoman sessions``: list, show and end sessions, without what is said in them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def list_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show the open sessions: of the key's tenant, or of all for an operator."""
+    """List the open sessions of the key's tenant; an operator sees those of every tenant."""
 
     async def work(server: ServerClient) -> list[View]:
         return [session async for session in server.pages(View, "/sessions")]
@@ -78,7 +78,7 @@ def cancel_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """End a session: its client is told and closed, and its jobs are cancelled."""
+    """End a session: close its client's connection and cancel its jobs."""
     _ask("DELETE", session_id, as_json, (url, data_dir, token))
 
 

@@ -1,4 +1,4 @@
-"""How commands show what they found: one style of table for people, JSON for programs."""
+"""How commands print what they found: tables of one style for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -15,31 +15,35 @@ from rich.text import Text
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
 Cell = object
-"""What stands in a table: a text, a number, a styled text; None is shown as a dash."""
+"""A value in a table: a text, a number, a styled text; None is shown as a dash."""
 
 _PIPE_WIDTH = 400
-"""Where no terminal gives a width, a line is wide enough for ids and sentences to be whole."""
+"""The width where there is no terminal: ids and sentences stay on one line."""
 
 
 def print_json(found: object) -> None:
-    """Print it for a program."""
+    """Print a value as JSON."""
     typer.echo(msgspec.json.format(msgspec.json.encode(found)).decode())
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str) -> None:
-    """Print a table, or a sentence where there is nothing to show."""
+    """Print a table, or the sentence `empty` when there are no rows."""
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
     if not table.row_count:
         typer.echo(empty)
         return
-    width = None if sys.stdout.isatty() else _PIPE_WIDTH
-    Console(width=width, soft_wrap=False).print(table)
+    console().print(table)
+
+
+def console() -> Console:
+    """Standard output, as wide as its terminal."""
+    return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, soft_wrap=False)
 
 
 def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
-    """Print what is known of one thing, a fact a line; what there is none of is left out."""
+    """Print the facts about one thing, one a line; empty ones are left out."""
     known = [(name, value) for name, value in facts if value not in (None, "", (), [])]
     longest = max((len(name) for name, _ in known), default=0)
     for name, value in known:
@@ -49,5 +53,5 @@ def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
 def _cell(value: Cell) -> Text:
     if isinstance(value, Text):
         return value
-    # Not a plain string: rich would take what stands in brackets for a style.
+    # Not a plain string: rich would read words in brackets as a style.
     return Text("-" if value is None else str(value))

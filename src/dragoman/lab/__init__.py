@@ -97,10 +97,10 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # mypy would take every name for one that is there
+if not TYPE_CHECKING:  # mypy would believe that every name exists
 
     def __getattr__(name: str) -> Any:
-        # Found when asked for: the lab's own rooms are imported through here too.
+        # Imported on first use: the lab's own packages are imported through this one.
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         return getattr(import_module("dragoman.lab.running"), name)

@@ -14,7 +14,7 @@ from dragoman.settings import LabSettings
 
 
 class LabBench:
-    """The bench of one run, with the target and the evaluators that were opened for it."""
+    """The bench of one run, with its opened target and evaluators."""
 
     def __init__(
         self, bench: Bench, target: Target, evaluators: Sequence[Evaluator], settings: LabSettings
@@ -36,7 +36,7 @@ class LabBench:
 
 
 class BenchMaker:
-    """Opens benches in one context: what experiments may reach is the same for all of them."""
+    """Opens benches in one context, which says what all experiments may reach."""
 
     def __init__(
         self, settings: LabSettings, context: Context, processes: ProcessPool, random: Random
@@ -64,7 +64,7 @@ class BenchMaker:
 
 
 def limits_of(experiment: Experiment, settings: LabSettings) -> Limits:
-    """The experiment's limits, where it has none those of the settings."""
+    """The experiment's limits; those it does not set come from the settings."""
     spec = experiment.spec
     asked = spec.concurrency or settings.item_concurrency
     return Limits(

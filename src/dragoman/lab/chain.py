@@ -1,4 +1,4 @@
-"""Chains: what is wrapped around the handling of an event, each link around the next."""
+"""Chains: handlers of an event, each wrapped around the next."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Event = TypeVar("Event")
 Handler = Callable[[Event], Coroutine[Any, Any, None]]
 
 Link = Callable[[Event, Handler[Event]], Coroutine[Any, Any, None]]
-"""Handles an event, itself or by calling the handler that follows it in the chain."""
+"""Handles an event, itself or by calling the next handler in the chain."""
 
 
 def chain(links: Sequence[Link[Event]], last: Handler[Event]) -> Handler[Event]:
-    """One handler out of links, the outermost first, and the one that does the work."""
+    """Make one handler of the links, outermost first, and the handler that does the work."""
     handler = last
     for link in reversed(links):
         handler = partial(_call, link, handler)

@@ -1,4 +1,4 @@
-"""Clearing away what was removed or broken off: step by step, and gone on with after a restart."""
+"""Deletes the rest of removed things and broken imports, in steps, also after a restart."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.observability import get_logger
 from dragoman.store import Connection, Store
 
 IMPORT_LEASE_MS = 600_000
-"""How long an import may stand still, as on a machine that sleeps, before others clear it away."""
+"""How long an import may pause, as on a machine that sleeps, before another lab deletes it."""
 
 LOOK_SECONDS = 60.0
 
@@ -25,7 +25,7 @@ async def finish_removal(store: Store, kind: removing.Kind, removed_id: str) -> 
 
 
 async def discard_import(store: Store, held: Held, version_id: VersionId) -> None:
-    """Remove what an import has stored of a version that did not come to be."""
+    """Remove what a failed import has stored."""
 
     def some(connection: Connection) -> bool:
         return removing.discard_some(connection, held, version_id, IMPORT_LEASE_MS)
@@ -35,9 +35,9 @@ async def discard_import(store: Store, held: Held, version_id: VersionId) -> Non
 
 
 class Cleaner:
-    """Goes on with removals that were cut short, and clears imports away whose process is gone.
+    """Finishes interrupted removals, and deletes imports whose process is gone.
 
-    It looks when the lab starts, and from time to time for what processes elsewhere left.
+    It looks when the lab starts, and then regularly, for what other processes left.
     """
 
     def __init__(self, store: Store, clock: Clock) -> None:
@@ -64,7 +64,7 @@ class Cleaner:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def clean(self) -> None:
-        """Clear away everything that is left over by now."""
+        """Delete everything that is left over now."""
         for kind, removed_id in await self._store.read(removing.pending):
             await finish_removal(self._store, kind, removed_id)
         for found, is_over in await self._store.read(_imports):

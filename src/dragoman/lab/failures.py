@@ -1,4 +1,4 @@
-"""How a target or an evaluator fails: whether to try again, and what the row will say."""
+"""How a target or an evaluator fails: whether to try again, and what the row stores."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import msgspec
 from dragoman import errors
 
 MAX_MESSAGE_CHARACTERS = 2000
-"""A target's whole error page belongs into its own log, not into every row."""
+"""The longest message that a row keeps; a whole error page belongs into the target's log."""
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What a row keeps of something that went wrong; the code is one of LAB's row codes."""
+    """What a row keeps of a failure; the code is one of the row codes."""
 
     code: str
     message: str
@@ -46,7 +46,7 @@ class RateLimited(errors.RateLimited):
 
 
 class Revoked(Exception):
-    """Raised when the lease on an item is lost: whoever works on it stops and writes nothing."""
+    """Raised when the lease on an item is lost: its worker stops and writes nothing more."""
 
 
 def failure_of(error: errors.DragomanError) -> Failure:

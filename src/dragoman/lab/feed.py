@@ -1,4 +1,4 @@
-"""What happens in experiments, as it happens, for whoever watches."""
+"""Changes in experiments, sent to watchers as they happen."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Watcher:
 
 
 class Feed:
-    """Brings changes to watchers. Nobody waits for them: what counts is in the database."""
+    """Brings changes to watchers. Senders do not wait for them: the database has the truth."""
 
     def __init__(self) -> None:
         self._watchers: dict[ExperimentId, set[Watcher]] = {}

@@ -14,12 +14,12 @@ from dragoman.lab.model import JsonValue
 
 MAX_DEPTH = 50
 MAX_PARTS = 500
-"""Conditions, `and`s, `or`s and `not`s in one filter: no database takes any number of them."""
+"""Maximum conditions, `and`s, `or`s and `not`s in one filter: databases have limits."""
 MAX_VALUES = 10_000
-"""In all the lists of a filter together."""
+"""Maximum values in all the lists of a filter together."""
 
 SCORE = "score."
-"""What the fields of scores begin with; the evaluator's name follows."""
+"""The prefix of score fields; the evaluator's name follows."""
 
 
 class Op(StrEnum):
@@ -81,7 +81,7 @@ EVERYTHING = AllOf(())
 
 
 def parse_filter(tree: JsonValue | Mapping[str, JsonValue]) -> Filter:
-    """The filter that a caller wrote; `InvalidFilter` names the part that does not fit."""
+    """The filter that a caller wrote; raises `InvalidFilter` that names the invalid part."""
     return EVERYTHING if tree is None else _Reader().read(tree, "filter", 1)
 
 
@@ -97,7 +97,7 @@ def score_names(wanted: Filter) -> set[str]:
 
 
 class _Reader:
-    """Reads a tree, and keeps count of how much there is to it."""
+    """Reads a tree, and counts its parts."""
 
     def __init__(self) -> None:
         self._parts = 0
@@ -131,7 +131,7 @@ class _Reader:
     def _condition(self, tree: Mapping[str, JsonValue], where: str) -> Condition:
         unknown = next((name for name in tree if name not in ("field", "op", "value")), None)
         if unknown is not None:
-            raise _refused(where, f"it has field, op and value; {unknown!r} means nothing")
+            raise _refused(where, f"it has field, op and value; {unknown!r} is not one of them")
         field = tree["field"]
         allowed, value_type, name = _kind(field, where)
         try:
@@ -169,7 +169,7 @@ class _Reader:
 
 
 def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], Any, str]:
-    """What the field may be compared by and with."""
+    """The operators and the type of value that the field takes."""
     if field in ("status", "error_code"):
         return _SAME, str, "text"
     if isinstance(field, str) and field.startswith(SCORE) and len(field) > len(SCORE):

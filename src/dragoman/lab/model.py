@@ -1,4 +1,4 @@
-"""What the lab speaks of: datasets, experiments, runs, and the ids they go by."""
+"""The lab's nouns: datasets, experiments, runs, and their ids."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 def new_item_batch(random: Random) -> str:
-    """A fresh beginning for the ids of items that are stored together."""
+    """A new prefix for the ids of items that are stored together."""
     return f"{random.getrandbits(_BATCH_BITS):012x}"
 
 
@@ -49,12 +49,12 @@ def item_id(batch: str, position: int) -> ItemId:
 
 
 def content_id(turns: Sequence[Turn]) -> ContentId:
-    """The id that follows from what an item holds; the order of its columns makes no difference."""
+    """The id of an item's content; the order of its columns does not matter."""
     return ContentId(f"i-{blake2b(_canonical(turns), digest_size=_CONTENT_BYTES).hexdigest()}")
 
 
 def repeated_id(first: ContentId, occurrence: int) -> ContentId:
-    """The id of an item that a version has before; `occurrence` counts from 1."""
+    """The id of an item whose content the version already has; `occurrence` counts from 1."""
     return first if occurrence == 1 else ContentId(f"{first}-{occurrence}")
 
 
@@ -68,7 +68,7 @@ class Item(msgspec.Struct, frozen=True):
 
     @property
     def shown_id(self) -> str:
-        """What users know the item by."""
+        """The id that users know."""
         return self.content_id or self.item_id
 
 
@@ -89,7 +89,7 @@ class EvaluatorSpec(msgspec.Struct, frozen=True):
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What an experiment may use up; None: as much as its tenant has."""
+    """What an experiment may use up; None: as much as its tenant may."""
 
     tokens: int | None = None
     cost: float | None = None
@@ -99,7 +99,7 @@ DEFAULT_RETRIES = 2
 
 
 class ExperimentSpec(msgspec.Struct, frozen=True):
-    """What an experiment is asked to be. None where the settings decide."""
+    """The description of an experiment. None where the settings decide."""
 
     name: str
     dataset_version_id: VersionId | None
@@ -120,7 +120,7 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
 
 
 class Experiment(msgspec.Struct, frozen=True):
-    """An experiment on record, with how it stands."""
+    """A stored experiment, with its status."""
 
     experiment_id: ExperimentId
     tenant: TenantId
@@ -158,16 +158,16 @@ class Run(msgspec.Struct, frozen=True):
     started_at_ms: int | None
     ended_at_ms: int | None
     let_finish: bool = False
-    """Of a run that is terminating: what workers have in hand may end by itself."""
+    """Of a run that is terminating: workers may finish the items they hold."""
 
     @property
     def is_worked_on(self) -> bool:
-        """Whether a worker goes on with what it has in hand of the run."""
+        """Whether a worker goes on with the run's items that it holds."""
         return self.status in WORKING or (self.status is RunStatus.TERMINATING and self.let_finish)
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """How many items are where, and what they have used up."""
+    """How many items are in each state, and what they have used up."""
 
     queueing: int = 0
     processing: int = 0

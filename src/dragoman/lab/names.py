@@ -13,16 +13,16 @@ _SHOWN_CHARACTERS = 50
 
 
 def check_name(name: str, of: str) -> None:
-    """Refuse a name that is empty, too long, or holds what cannot be seen; `of` says whose."""
+    """Refuse a name that is empty, too long, or not printable; `of` says whose name it is."""
     if not name.strip() or len(name) > MAX_NAME_CHARACTERS or not name.isprintable():
         raise InvalidMessage(
-            f"The name {name[:_SHOWN_CHARACTERS]!r} of {of} cannot be used; take 1 to "
+            f"The name {name[:_SHOWN_CHARACTERS]!r} of {of} cannot be used; use 1 to "
             f"{MAX_NAME_CHARACTERS} printable characters.",
             details={"field": "name"},
         )
 
 
 def nearest(word: str, known: Collection[str]) -> str | None:
-    """The known word that a mistyped one most likely stands for; None when none is close."""
+    """The known word closest to a mistyped one; None when none is close."""
     found = get_close_matches(word, list(known), n=1)
     return found[0] if found else None

@@ -23,7 +23,7 @@ def new_owner(random: Random) -> str:
 
 
 def this_process() -> str:
-    """A name for the process itself, for what it holds only once."""
+    """A name for the process itself, for leases that it holds only once."""
     return _in_this_process("p")
 
 

@@ -1,4 +1,4 @@
-"""The lab plane put together: scheduler, worker and the experiments that users ask for."""
+"""The lab plane assembled: the scheduler, the worker, and the experiments."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from dragoman.store import Store
 class Lab:
     """Experiments on one database: the server's lab, or the one inside a program.
 
-    ``async with Lab(store, settings.lab, clock, randomness, metrics) as lab`` starts it and stops
-    it; ``lab.experiments`` is what users ask, ``lab.feed`` tells what happens. The store stays
-    open: whoever opened it closes it.
+    ``async with Lab(store, settings.lab, clock, randomness, metrics) as lab`` starts and stops it;
+    ``lab.experiments`` is what users ask, ``lab.feed`` tells what happens. The caller closes the
+    store.
     """
 
     def __init__(
@@ -102,13 +102,13 @@ class Lab:
             await part.start()
 
     async def stop(self) -> None:
-        """Stop; what is not done goes on when a lab starts on this database again."""
+        """Stop; the next lab on this database resumes what is not done."""
         for part in reversed(self._parts):
             await part.stop()
         await self._processes.close()
 
     def resume(self, run_id: RunId) -> None:
-        """Go on with a run that this program started, perhaps before it was stopped."""
+        """Resume a run that this program started, perhaps before it was stopped."""
         self._scheduler.take_on(run_id)
 
     async def __aenter__(self) -> Lab:

@@ -1,4 +1,4 @@
-"""What an experiment came to, in a few lines for people: what it took, and what went wrong."""
+"""A short report on an experiment: what it took, and what went wrong."""
 
 from __future__ import annotations
 

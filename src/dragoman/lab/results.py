@@ -1,4 +1,4 @@
-"""What came out of experiments: rows, and what they amount to."""
+"""The results of experiments: rows and aggregates."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Results:
         wanted: Filter = EVERYTHING,
         run_id: str | None = None,
     ) -> Aggregates:
-        """What the rows amount to; final when the experiment is."""
+        """The aggregates of the rows; final when the experiment has ended."""
 
         def read(connection: Connection) -> Aggregates:
             found, run = _asked_for(connection, tenant, experiment_id, run_id)
@@ -81,11 +81,11 @@ class Results:
 
 
 def _check_scores(experiment: Experiment, names: set[str]) -> None:
-    """Refuse a score that no evaluator of the experiment gives: it would match nothing, quietly."""
+    """Refuse a score that no evaluator of the experiment gives: it would silently match nothing."""
     known = [evaluator.name for evaluator in experiment.spec.evaluators]
     for name in sorted(names.difference(known)):
         meant = nearest(name, known)
-        hint = f"did you mean {meant!r}?" if meant else f"there is {', '.join(known) or 'none'}."
+        hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known) or 'none'}."
         raise InvalidFilter(
             f"No evaluator of {experiment.spec.name!r} gives a score {name!r}; {hint}",
             details={"field": f"{SCORE}{name}"},

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class RunStatus(StrEnum):
-    """How far a run is; an experiment shows that of its latest run."""
+    """The state of a run; an experiment shows that of its latest run."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -18,7 +18,7 @@ class RunStatus(StrEnum):
 
 
 class ItemStatus(StrEnum):
-    """What became of an item or of a turn, in the user's words."""
+    """The status of an item or of a turn, in the user's words."""
 
     QUEUEING = "queueing"
     PROCESSING = "processing"
@@ -28,7 +28,7 @@ class ItemStatus(StrEnum):
 
 
 class ResultState(StrEnum):
-    """Where a result is on its way from the worker to the tables that users see."""
+    """How far a result has got from the worker to the tables that users see."""
 
     INIT = "init"
     LOGGED = "logged"
@@ -83,7 +83,7 @@ ENDED: frozenset[RunStatus] = frozenset(
 """Where a run stays for good, and where a new one may start."""
 
 ACTIVE: frozenset[RunStatus] = frozenset(RunStatus) - ENDED
-"""Runs that somebody has to drive."""
+"""Runs that need a driver."""
 
 KILLABLE: frozenset[RunStatus] = ACTIVE - {RunStatus.TERMINATING}
 

@@ -183,7 +183,7 @@ def language_usage(spoken: Counter[str], heard: Counter[str]) -> dict[str, Langu
 
 
 class StatsCache:
-    """The last snapshot, for any number of readers. Nobody ever waits for one to be made.
+    """The last snapshot, for any number of readers. No reader waits for one to be made.
 
     One is made every `snapshot_seconds`. A reader who finds none, or only a stale one, has one
     made in the background: one at a time, and for readers at most one in `cold_window_seconds`.

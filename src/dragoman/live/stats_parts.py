@@ -9,7 +9,7 @@ import msgspec
 
 
 class StatsPart(msgspec.Struct, frozen=True, array_like=True):
-    """What only the instance itself can count; the nodes and their slots everybody sees."""
+    """What only the instance itself can count; every instance sees the nodes and their slots."""
 
     sessions: int = 0
     as_source: dict[str, int] = {}

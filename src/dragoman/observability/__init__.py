@@ -1,4 +1,4 @@
-"""What the process tells about itself: events, metrics, and warnings of what takes too long."""
+"""What the process reports: events, metrics, spans, and warnings of slowness."""
 
 from dragoman.observability.event_loop import LoopLag, yielding
 from dragoman.observability.events import Log, LogFormat, configure_logging, get_logger

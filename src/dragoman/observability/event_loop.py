@@ -39,7 +39,7 @@ class LoopLag:
             self._task = asyncio.get_running_loop().create_task(self._measure(), name="loop-lag")
 
     async def stop(self) -> None:
-        """Stop measuring; harmless when it never began."""
+        """Stop measuring; does nothing if it never began."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -1,4 +1,4 @@
-"""A histogram that is counted in often and read seldom."""
+"""A histogram that is cheap to observe and seldom read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from prometheus_client.utils import floatToGoString
 
 
 class QuickHistogram(Collector):
-    """What prometheus_client's own does, for one thread, at a sixth of the price an observation."""
+    """Does what prometheus_client's own does, for one thread, at a sixth of the cost."""
 
     def __init__(
         self, name: str, meaning: str, buckets: Sequence[float], registry: CollectorRegistry

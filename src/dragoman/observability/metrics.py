@@ -1,4 +1,4 @@
-"""Every number Dragoman tells about itself, each declared once."""
+"""Every metric of Dragoman, each declared once."""
 
 from __future__ import annotations
 
@@ -59,11 +59,13 @@ class Metrics:
             "scheduler_failover_total", "Attempts given up for another node.", "reason"
         )
         self.results_dropped = make.counters(
-            "scheduler_results_dropped_total", "Results that came too late or amiss.", "reason"
+            "scheduler_results_dropped_total",
+            "Results that came too late or amiss.",
+            "reason",
         )
         self.result_fields_dropped = make.counters(
             "scheduler_result_fields_dropped_total",
-            "Malformed optional fields left out of results that were used.",
+            "Malformed optional fields dropped from results that were used.",
             "field",
         )
 

@@ -1,6 +1,6 @@
 """Where the time of an utterance goes, as OpenTelemetry spans.
 
-While tracing is off there is no `Tracing`: whoever would trace finds None and does nothing.
+While tracing is off there is no `Tracing`: callers find None and make no spans.
 Spans name things and tell times; what people say is never in them.
 """
 
@@ -78,7 +78,7 @@ class Tracing:
     ) -> Trace:
         """A span of a trace: its first one, or one under a parent of the same trace.
 
-        began is a monotonic time, for what was going on before anybody knew that it counts.
+        began is a monotonic time, for a span that started before this call.
         """
         if parent is None:
             self._look_at_the_clock()
@@ -97,7 +97,7 @@ class Tracing:
         return self._offset_ns + int(moment * 1e9)
 
     async def close(self) -> None:
-        """Send the last spans, if there is somebody to take them."""
+        """Send the last spans, if there is an exporter."""
         try:
             async with asyncio.timeout(_FLUSH_SECONDS):
                 await asyncio.to_thread(self._exit.close)
@@ -108,7 +108,7 @@ class Tracing:
         return self._clock.now_ms() * 1_000_000 - int(self._clock.monotonic() * 1e9)
 
     def _look_at_the_clock(self) -> None:
-        """Follow the calendar when it was set, and not its milliseconds, so that order is kept."""
+        """Follow a step of the wall clock, but not its jitter, so that spans keep their order."""
         offset_ns = self._offset()
         if abs(offset_ns - self._offset_ns) > _CLOCK_SET_NS:
             self._offset_ns = offset_ns

@@ -21,7 +21,7 @@ _ERRORS: dict[str, type[exceptions.ResponseError]] = {
     "MOVED": exceptions.MovedError,
     "NOSCRIPT": exceptions.NoScriptError,
 }
-"""Error replies that somebody can do something about, by their first word."""
+"""Error replies that a user or operator can act on, by their first word."""
 
 _INCOMPLETE = object()
 
@@ -30,7 +30,7 @@ _BLINK_SECONDS = 0.001
 
 
 class Asker(Protocol):
-    """Whoever waits for one reply; it gets that or a refusal, once."""
+    """A waiter for one reply; it gets that or a refusal, once."""
 
     @property
     def asked_at(self) -> float:
@@ -45,15 +45,15 @@ class Asker(Protocol):
 class Connection(asyncio.Protocol):
     """Commands of many askers go out together, and each reply goes to the one who asked for it.
 
-    When anything goes wrong the connection is cut and everybody who waits is refused, so that
-    nobody gets a reply that was meant for somebody else.
+    When anything goes wrong the connection is cut and every waiter is refused, so that no waiter
+    gets the reply of another.
     """
 
     def __init__(self, timeout_ms: int) -> None:
         self.known: set[str] = set()
         """Scripts that were sent in full over this connection, so that the server knows them."""
         self.on_lost: Callable[[], None] | None = None
-        """Called once, before those who wait are refused."""
+        """Called once, before pending requests are refused."""
         self.on_idle: Callable[[], None] | None = None
         """Called whenever everything that was asked has been answered."""
         self.is_lost = False
@@ -67,7 +67,7 @@ class Connection(asyncio.Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody waits for a reply."""
+        """Whether no reply is outstanding."""
         return not self._askers
 
     def ask(self, commands: Iterable[Command], askers: Sequence[Asker]) -> None:
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
             self._be_patient()
 
     def cut(self, why: str) -> None:
-        """Hang up; whoever still waits is refused."""
+        """Close the connection; pending requests are refused."""
         if self._patience is not None:
             self._patience.cancel()
             self._patience = None

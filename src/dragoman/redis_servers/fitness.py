@@ -25,24 +25,24 @@ class ServerFacts(msgspec.Struct, frozen=True):
     """standalone, cluster or sentinel."""
     is_replica: bool
     eviction: str
-    """What it throws out when its memory is full; empty: nothing, or it has no limit."""
+    """What it evicts when its memory is full; empty: nothing, or it has no limit."""
     skew_ms: int
     """How far its clock is ahead of ours."""
 
 
 class Misfit(msgspec.Struct, frozen=True):
-    """Why a server will not do, and what helps."""
+    """Why a server is not suitable, and what helps."""
 
     found: str
     remedy: str
     may_pass: bool = False
-    """Whether waiting may help: somebody is about to make it a primary, for example."""
+    """Whether waiting may help: a failover may be about to promote it, for example."""
 
 
 def ask_redis(url: str, timeout_ms: int, clock: Clock) -> ServerFacts | None:
-    """Ask a server what it is; None when it lets us in but does not tell.
+    """Ask a server what it is; None when it answers but does not allow INFO.
 
-    One that does not answer is DependencyDown; one that does not let us in is a wrong setting.
+    Raises DependencyDown when it does not answer, and SettingsError when it refuses the login.
     """
     seconds = timeout_ms / 1000
     try:
@@ -59,7 +59,7 @@ def ask_redis(url: str, timeout_ms: int, clock: Clock) -> ServerFacts | None:
             answered_ms = clock.now_ms()
     except AuthenticationError as error:
         raise SettingsError(
-            f"Redis at {masked(url)} does not let us in ({error}); correct the user and the "
+            f"Redis at {masked(url)} refuses the login ({error}); correct the user and the "
             "password in cluster.redis_url."
         ) from error
     except NoPermissionError:
@@ -81,7 +81,7 @@ def ask_redis(url: str, timeout_ms: int, clock: Clock) -> ServerFacts | None:
 
 
 def misfit(facts: ServerFacts, *, cluster: bool) -> Misfit | None:
-    """What keeps a server from being the one that the settings mean; None: it will do."""
+    """Why a server does not fit the settings; None when it does."""
     if not _is_new_enough(facts.version):
         return Misfit(f"it is version {facts.version}", f"install Redis {OLDEST_REDIS} or newer")
     if facts.mode == "sentinel":

@@ -24,9 +24,9 @@ _BROKEN_SCRIPT = ("user_script:", "Error running script")
 """How the error of a script that is wrong begins, on newer servers and on older ones."""
 
 _GATHER_SECONDS = 0.001
-"""A server that is far away is not waited for: things are on their way before it answers."""
+"""How many batches may be on their way to a distant server before it answers."""
 
-_LET_GO = "was let go of"
+_LET_GO = "was closed"
 _UNKNOWN_OUTCOME = "Whether the operation took effect is unknown; asking again is safe."
 
 _ASKING: Command = ("ASKING",)
@@ -34,7 +34,7 @@ _ASKING: Command = ("ASKING",)
 
 
 class _Asking:
-    """A request on its way, and who waits for it."""
+    """A request, and the future that waits for its reply."""
 
     __slots__ = ("_caller", "asked_at", "led_on", "moving", "name", "reply", "request")
 
@@ -57,7 +57,7 @@ class _Asking:
 
 
 class _Nobody:
-    """Does not care for the reply."""
+    """Ignores the reply."""
 
     def __init__(self, asked_at: float) -> None:
         self.asked_at = asked_at
@@ -98,7 +98,7 @@ class Caller:
         return asking.reply
 
     async def close(self) -> None:
-        """Let go of the servers; whoever still waits is refused."""
+        """Close the connections; pending requests are refused."""
         self._closed = True
         if self._hurry is not None:
             self._hurry.cancel()
@@ -122,7 +122,7 @@ class Caller:
             self._flush_soon()
 
     def _flush_soon(self) -> None:
-        """Send what waits at the end of this turn: whoever goes on in it may ask as well."""
+        """Send what waits at the end of this turn: other tasks may add requests in it."""
         if self._queues and not self._flushing:
             self._flushing = True
             asyncio.get_running_loop().call_soon(self._flush)

@@ -41,7 +41,7 @@ class Servers(Protocol):
         ...
 
     def broke(self, lane: str) -> None:
-        """The connection to a server was lost: it may no longer be the one that it was."""
+        """The connection to a server was lost: its role may have changed."""
         ...
 
     async def connection(self, lane: str) -> AbstractConnection:
@@ -49,7 +49,7 @@ class Servers(Protocol):
         ...
 
     async def own_connection(self) -> AbstractConnection:
-        """A connection that nobody else uses, to listen on; whoever asked for it cuts it."""
+        """A separate connection to listen on; the caller closes it."""
         ...
 
     async def close(self) -> None: ...
@@ -127,7 +127,7 @@ class ClusterServers:
     async def own_connection(self) -> AbstractConnection:
         await self._meet()
         primaries: list[ClusterNode] = self._map.get_nodes_by_server_type(PRIMARY)
-        # The next one each time: whoever lost a connection is led to another server.
+        # The next one each time: a caller that lost a connection gets another server.
         self._listeners += 1
         return _described(primaries[self._listeners % len(primaries)])
 

@@ -16,7 +16,7 @@ from dragoman.redis_servers.servers import Servers
 class Subscription:
     """What is published on some channels, for as long as the connection lasts.
 
-    Redis forgets a listener whose connection breaks, and tells nobody what it missed: when
+    Redis forgets a listener whose connection breaks, and does not repeat what it missed: when
     listening ends with DependencyDown, the listener asks anew and makes up for the gap.
     """
 

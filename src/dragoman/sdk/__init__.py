@@ -1,4 +1,4 @@
-"""For those who build on Dragoman: nodes that do the work, and sessions that ask for it.
+"""The SDK: nodes that do the work, and sessions that ask for it.
 
 from dragoman.sdk import Answer, Job, Node
 

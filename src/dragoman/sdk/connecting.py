@@ -1,4 +1,4 @@
-"""How nodes and clients reach their doors of a scheduler."""
+"""How nodes and clients connect to a scheduler."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ SessionLink = Link[SchedulerToClient]
 SessionConnect = Connect[SchedulerToClient]
 
 node_url = partial(door_url, path=NODE_DOOR.path)
-"""The address of the scheduler's door for nodes; a URL without a path means it."""
+"""The address of the scheduler's node socket, also for a URL without a path."""
 
 session_url = partial(door_url, path=CLIENT_DOOR.path)
-"""The address of the scheduler's door for clients; a URL without a path means it."""
+"""The address of the scheduler's session socket, also for a URL without a path."""
 
 WebSocketConnect = partial(WebSocketDoorConnect[SchedulerToNode], door=NODE_DOOR)
-"""Connects a node to a scheduler's URL, with a key where it wants one."""
+"""Connects a node to a scheduler's URL, with a key if it needs one."""
 
 WebSocketSessionConnect = partial(WebSocketDoorConnect[SchedulerToClient], door=CLIENT_DOOR)
-"""Connects a client to a scheduler's URL, with a key where it wants one."""
+"""Connects a client to a scheduler's URL, with a key if it needs one."""
 
 MemoryConnect = partial(MemoryDoorConnect[SchedulerToNode], door=NODE_DOOR)
 """Connects a node to an endpoint through a network in memory."""

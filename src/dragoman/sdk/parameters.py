@@ -1,4 +1,4 @@
-"""Checks of what a caller gives, in the words of the caller: parameters, not fields of the wire."""
+"""Checks of a caller's parameters; errors name the parameter, not the field of the wire."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def language_fault(parameter: str, tag: object, *, may_be_auto: bool = False) ->
     if _TAG.fullmatch(tag) and len(tag) <= _LONGEST_TAG:
         return None
     return (
-        f"`{parameter}` holds {tag!r}, which is no language tag; write one such as `en` or"
+        f"`{parameter}` holds {tag!r}, which is not a language tag; write one such as `en` or"
         " `zh-Hant`"
     )
 
@@ -54,7 +54,7 @@ def refuse_unknown(given: Collection[str], known: Collection[str], what: str) ->
 
 @contextmanager
 def own_words(names: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Have errors about a field of a message name the parameter that it came from."""
+    """Make errors about a field of a message name the parameter that it came from."""
 
     def named(match: re.Match[str]) -> str:
         field, dot, rest = match["field"].partition("[")

@@ -1,4 +1,4 @@
-"""Everything that can be set: read once, checked as a whole, never changed while running."""
+"""The settings: read once, checked as a whole, never changed while the program runs."""
 
 from dragoman.settings.cluster import ClusterSettings
 from dragoman.settings.conversation import DeliverySettings, SegmentationSettings, SessionSettings

@@ -1,4 +1,4 @@
-"""Settings of several instances that work as one over Redis."""
+"""Settings of a cluster: several instances that share Redis."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class ClusterSettings(Section):
     )
     redis_cluster: bool = Field(default=False, description="The server is a Redis Cluster.")
     key_prefix: KeyPart = Field(
-        default="dragoman:v1", description="How every key of this cluster begins in Redis."
+        default="dragoman:v1", description="Prefix of every key of this cluster in Redis."
     )
     instance_id: KeyPart = Field(
         default="auto",
-        description="Name of this instance, unique in the cluster; `auto` makes one up.",
+        description="Name of this instance, unique in the cluster; `auto` generates one.",
     )
     redis_timeout_ms: Milliseconds = Field(
         default=1000, description="How long one call to Redis may take, in milliseconds."
@@ -35,21 +35,22 @@ class ClusterSettings(Section):
     )
     owner_ttl_seconds: Seconds = Field(
         default=45,
-        description="How long an instance owns a node or a session without renewing it, in "
+        description="How long an instance owns a node or a session after it last renewed it, in "
         "seconds.",
     )
     reconcile_seconds: Seconds = Field(
-        default=5, description="How often an instance compares its view of the fleet, in seconds."
+        default=5, description="How often an instance reconciles its view of the fleet, in seconds."
     )
     stream_maxlen: Count = Field(
-        default=10000, description="Most messages in an instance's inbox; a full one refuses."
+        default=10000,
+        description="Maximum messages in an instance's inbox; a full inbox refuses more.",
     )
     reclaim_idle_ms: Milliseconds = Field(
         default=5000,
-        description="How long a message may be in work before it is handed out again, in "
-        "milliseconds.",
+        description="How long a handler may take for a message before the message is delivered "
+        "again, in milliseconds.",
     )
     dlq_max_deliveries: Count = Field(
-        default=10, description="How often a message is handed out before it becomes a dead letter."
+        default=10, description="How often a message is delivered before it becomes a dead letter."
     )
-    dlq_maxlen: Count = Field(default=10000, description="Most dead letters that are kept.")
+    dlq_maxlen: Count = Field(default=10000, description="Maximum dead letters kept.")

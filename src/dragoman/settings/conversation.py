@@ -29,12 +29,12 @@ class SegmentationSettings(Section):
     )
     hangover_auto_ms: MillisecondsOrZero = Field(
         default=150,
-        description="How long missing chunks are waited for after a cut made by the scheduler, "
+        description="How long the scheduler waits for missing chunks after it cut an utterance, "
         "in milliseconds.",
     )
     hangover_manual_ms: MillisecondsOrZero = Field(
         default=200,
-        description="How long missing chunks are waited for after the client ended the "
+        description="How long the scheduler waits for missing chunks after the client ended an "
         "utterance, in milliseconds.",
     )
     padding_auto_ms: MillisecondsOrZero = Field(
@@ -48,10 +48,10 @@ class SegmentationSettings(Section):
 
 
 class SessionSettings(Section):
-    """How the server knows that a client is still there."""
+    """Heartbeats: how the server notices that a client is gone."""
 
     heartbeat_interval_seconds: Seconds = Field(
-        default=30, description="How often a client is asked to send a heartbeat, in seconds."
+        default=30, description="How often a client must send a heartbeat, in seconds."
     )
     heartbeat_timeout_seconds: Seconds = Field(
         default=90,
@@ -60,15 +60,15 @@ class SessionSettings(Section):
 
 
 class DeliverySettings(Section):
-    """How results are put in order, and how long a lost client may take to come back."""
+    """How results are put in order, and how long a lost client may take to reconnect."""
 
     reorder_window: Count = Field(
-        default=200, description="Most utterances that are held back to deliver results in order."
+        default=200, description="Maximum utterances held back to deliver results in order."
     )
     gap_grace_ms: MillisecondsOrZero = Field(
         default=10000,
-        description="How long an utterance without a live job may block later ones before it is "
-        "announced as missing, in milliseconds.",
+        description="How long an utterance without a running job may block later ones before the "
+        "client is told that it is missing, in milliseconds.",
     )
     resume_grace_seconds: SecondsOrZero = Field(
         default=60,

@@ -23,7 +23,7 @@ DEFAULT_THRESHOLDS: Mapping[ResourceName, float] = {
 
 
 def _all_four(value: Any) -> Any:
-    """A plain number stands for all resources; one that a table leaves out keeps its default."""
+    """A plain number sets every resource; a resource that a table leaves out keeps its default."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if not 0 <= value <= _ALL:
             raise ValueError(f"must be at least 0 and at most {_ALL}")
@@ -35,43 +35,43 @@ ResourceThresholds = Annotated[Mapping[ResourceName, PercentOrZero], BeforeValid
 
 
 class NodeHealthSettings(Section):
-    """When a node gets jobs, when it is set aside, and when it is forgotten."""
+    """When a node gets jobs, when it is degraded, and when it is forgotten."""
 
     heartbeat_interval_seconds: Seconds = Field(
-        default=15, description="How often a node is asked to send a heartbeat, in seconds."
+        default=15, description="How often a node must send a heartbeat, in seconds."
     )
     heartbeat_timeout_seconds: Seconds = Field(
         default=45, description="Silence after which a node is offline, in seconds."
     )
     reconnect_grace_seconds: SecondsOrZero = Field(
         default=2,
-        description="How long a lost node may take to come back before its jobs go to others, in "
-        "seconds.",
+        description="How long a lost node may take to reconnect before its jobs go to other nodes, "
+        "in seconds.",
     )
     ready_after: Count = Field(
-        default=1, description="Good heartbeats in a row before a node gets jobs (again)."
+        default=1, description="Good heartbeats in a row before a new or degraded node gets jobs."
     )
     window: Count = Field(
-        default=5, description="Over how many of the last heartbeats bad ones count."
+        default=5, description="How many of a node's last heartbeats window_failures looks at."
     )
     window_failures: Count = Field(
-        default=3, description="Bad heartbeats within the window that set a node aside."
+        default=3, description="Bad heartbeats within the window that degrade a node."
     )
     consecutive_failures: Count = Field(
-        default=3, description="Bad heartbeats in a row that set a node aside."
+        default=3, description="Bad heartbeats in a row that degrade a node."
     )
     resource_threshold_percent: ResourceThresholds = Field(
         default=DEFAULT_THRESHOLDS,
-        description="Mean use of each resource over the last three heartbeats at which a node "
+        description="Mean use of each resource over the last three heartbeats from which a node "
         "gets no more jobs, in percent; 0: never. A plain number sets all four.",
     )
     breaker_failures: Ratio = Field(
         default=0.6,
-        description="Share of a node's last jobs that failed or timed out at which it is tried "
-        "with one job at a time; 0: never.",
+        description="Share of failures and timeouts in a node's last jobs from which it gets only "
+        "one job at a time; 0: never.",
     )
     breaker_window: Count = Field(
-        default=10, description="Over how many of a node's last jobs that share is taken."
+        default=10, description="How many of a node's last jobs breaker_failures looks at."
     )
     forget_offline_seconds: Seconds = Field(
         default=3600, description="How long an offline node is remembered, in seconds."
@@ -79,24 +79,25 @@ class NodeHealthSettings(Section):
 
 
 class ModelNotAvailableSettings(Section):
-    """What happens when a node reports that a model is missing."""
+    """What the scheduler does when a node reports a missing model."""
 
     unavailable_ttl_seconds: Seconds = Field(
         default=60,
-        description="How long the node's service is left out after such a report, in seconds.",
+        description="How long the scheduler leaves out the node's service after a report, in "
+        "seconds.",
     )
     debounce_window_seconds: SecondsOrZero = Field(
         default=5,
-        description="Reports about one service and version within this time are followed up "
-        "once, in seconds.",
+        description="Time within which reports about one service and version are handled once, "
+        "in seconds.",
     )
     node_ratelimit_window_seconds: Seconds = Field(
         default=10, description="Time over which a node's reports are counted, in seconds."
     )
     node_ratelimit_max: Count = Field(
-        default=30, description="Most reports of one node within that time; more are only counted."
+        default=30, description="Maximum reports of one node in that time; more are only counted."
     )
-    queue: Count = Field(default=10000, description="Most reports waiting to be handled.")
+    queue: Count = Field(default=10000, description="Maximum reports waiting to be handled.")
 
 
 class ServiceCatalogSettings(Section):

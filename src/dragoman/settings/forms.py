@@ -1,7 +1,7 @@
 """The form of URLs, origins, addresses, and names that go into Redis keys.
 
-Each function takes the value, and returns it or raises ValueError with a reason that a person
-understands. Nothing is looked up and nothing is connected to.
+Each function takes a value, and returns it or raises ValueError with a reason for the user. It
+looks nothing up and connects to nothing.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _check_file(url: str) -> None:
         raise ValueError(f"must name a file, as in {scheme}:///path/to/file")
     placeholders = rest.replace(DATA_DIR_PLACEHOLDER, "")
     if "{" in placeholders or "}" in placeholders:
-        raise ValueError(f"must hold no placeholder but {DATA_DIR_PLACEHOLDER}")
+        raise ValueError(f"must have no placeholder but {DATA_DIR_PLACEHOLDER}")
 
 
 def database_url(url: str) -> str:

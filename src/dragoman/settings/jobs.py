@@ -1,4 +1,4 @@
-"""Settings of jobs: how a request is bound to one, how long it may take, which node it gets."""
+"""Settings of jobs: how long a request is bound, how long a job may take, which node it gets."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ class TaskBindingSettings(Section):
     """How long a request stays bound to its job, and a session to one node."""
 
     lease_seconds: Seconds = Field(
-        default=90, description="How long a repeated request finds its finished job, in seconds."
+        default=90, description="How long a repeated request returns its finished job, in seconds."
     )
     reserved_ttl_seconds: Seconds = Field(
-        default=90, description="Longest time a slot is held without news of it, in seconds."
+        default=90, description="How long a slot stays held without a sign of its job, in seconds."
     )
     spread_enabled: bool = Field(
         default=False,
-        description="Leave out the node that served the session last, so that no node hears a "
-        "whole conversation.",
+        description="Leave out the node that served the session last, so that no single node gets "
+        "a whole conversation.",
     )
     spread_window_seconds: SecondsOrZero = Field(
         default=30, description="How long after serving a session a node is left out, in seconds."
@@ -65,28 +65,29 @@ class JobTimeoutSettings(Section):
         default=5, description="How long a node may take to confirm a cancel, in seconds."
     )
     failover_max_attempts: Count = Field(
-        default=3, description="On how many nodes a job is tried before it has failed."
+        default=3, description="How many nodes may try a job before it fails."
     )
 
 
 class PoolSettings(Section):
-    """Which nodes can carry a language pair, and how they are grouped."""
+    """Which nodes can serve a language pair, and how nodes are grouped."""
 
     rule: Literal["asr_tts", "semantic_f2f", "semantic_one_way"] = Field(
         default="asr_tts",
-        description="Which nodes carry a pair: `asr_tts`: those that hear the source and speak "
-        "the target; `semantic_f2f`: those with both as semantic languages; `semantic_one_way`: "
-        "those with the source as semantic language that translate into and speak the target.",
+        description="Which nodes serve a pair: `asr_tts`: those that recognise the source and "
+        "speak the target; `semantic_f2f`: those with both as semantic languages; "
+        "`semantic_one_way`: those with the source as a semantic language that translate into and "
+        "speak the target.",
     )
     cell_size: Count = Field(
         default=LARGEST_CELL,
         le=LARGEST_CELL,
-        description="Most nodes in one cell, the unit that changes in one step.",
+        description="Maximum nodes in one cell, the part of the fleet that changes in one step.",
     )
     max_cells: Count = Field(
         default=MOST_CELLS,
         le=MOST_CELLS,
-        description="Most cells; with cell_size, the largest fleet.",
+        description="Maximum cells; times cell_size, the largest fleet.",
     )
     choice: Literal["random", "session_hash"] = Field(
         default="random",
@@ -95,8 +96,8 @@ class PoolSettings(Section):
     )
     tenant_cells: Mapping[Text, CellNumbers] = Field(
         default={},
-        description="Cells that are tried first for a tenant, as a table of tenant and list of "
-        "cell numbers, such as `{ acme = [0, 1] }`.",
+        description="Cells to try first for a tenant, as a table from tenant to cell numbers, such "
+        "as `{ acme = [0, 1] }`.",
     )
 
 
@@ -105,8 +106,9 @@ class SelectionSettings(Section):
 
     strategy: Literal["random", "power_of_two", "least_loaded", "latency_weighted"] = Field(
         default="random",
-        description="How a node is chosen: any (`random`), the emptier of two (`power_of_two`), "
-        "the emptiest (`least_loaded`), or the faster more often (`latency_weighted`).",
+        description="How to choose a node: at random (`random`), the less loaded of two "
+        "(`power_of_two`), the least loaded (`least_loaded`), or faster nodes more often "
+        "(`latency_weighted`).",
     )
     affinity_ttl_seconds: SecondsOrZero = Field(
         default=10,
@@ -119,5 +121,5 @@ class SelectionSettings(Section):
     )
     batch_max_preemptions: CountOrZero = Field(
         default=3,
-        description="How often a batch job gives way to live work before it is left alone.",
+        description="How often live work may preempt a batch job.",
     )

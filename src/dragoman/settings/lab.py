@@ -16,36 +16,37 @@ class LabSettings(Section):
 
     enabled: bool = Field(default=True, description="Run experiments on this server.")
     item_concurrency: Count = Field(
-        default=8, description="Items of an experiment worked on at once when it does not say."
+        default=8, description="Items in progress at once in an experiment that sets no number."
     )
     max_item_concurrency: Count = Field(
-        default=500, description="Most items of one experiment worked on at once."
+        default=500, description="Maximum items of one experiment in progress at once."
     )
     running_experiments: Count = Field(
-        default=200, description="Most experiments of one tenant that run at once."
+        default=200, description="Maximum experiments of one tenant that run at once."
     )
     lease_seconds: Seconds = Field(
         default=30,
-        description="How long an item belongs to a worker without a sign of life, in seconds.",
+        description="How long a worker keeps an item after it last renewed its lease, in seconds.",
     )
     safety_tick_ms: Milliseconds = Field(
         default=1000,
-        description="How often the lab looks for work it was not told of, in milliseconds.",
+        description="How often the lab checks the database for work it got no message about, in "
+        "milliseconds.",
     )
     item_timeout_seconds: Seconds = Field(
         default=600,
-        description="How long one item may take when the experiment does not say, in seconds.",
+        description="How long one item may take in an experiment that sets no time, in seconds.",
     )
     tenant_tokens: CountOrZero = Field(
-        default=0, description="Tokens after which a tenant makes no new experiments; 0: no limit."
+        default=0, description="Tokens after which a tenant can make no experiments; 0: no limit."
     )
     tenant_cost: Cost = Field(
-        default=0, description="Cost after which a tenant makes no new experiments; 0: no limit."
+        default=0, description="Cost after which a tenant can make no experiments; 0: no limit."
     )
     denied_words: tuple[Text, ...] = Field(
-        default=(), description="Words that names and descriptions of experiments may not hold."
+        default=(), description="Words that experiments may not have in their name or description."
     )
-    max_items: Count = Field(default=10000000, description="Most items in one dataset version.")
+    max_items: Count = Field(default=10000000, description="Maximum items in one dataset version.")
     python_allow: tuple[Text, ...] = Field(
         default=(),
         description="Python functions that experiments may call over HTTP, as patterns such as "

@@ -1,4 +1,4 @@
-"""Settings that bound what callers and nodes may use of one server."""
+"""Settings that limit what callers and nodes may use of one server."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dragoman.settings.section import Bytes, Count, CountOrZero, SecondsOrZero, 
 
 
 class LimitSettings(Section):
-    """Bounds on connections, messages, work in flight and memory."""
+    """Limits on connections, messages, work in flight and memory."""
 
     max_frame_bytes: Bytes = Field(
         default=4194304,
@@ -16,72 +16,73 @@ class LimitSettings(Section):
     )
     max_sessions: Count = Field(
         default=10000,
-        description="Most sessions open at once on one instance, and most sockets beside them that "
+        description="Maximum sessions open at once on one instance; the same number of sockets may "
         "wait for their session_init.",
     )
     sessions_per_tenant: CountOrZero = Field(
-        default=0, description="Most sessions open at once for one tenant; 0: no limit."
+        default=0, description="Maximum sessions open at once for one tenant; 0: no limit."
     )
     max_inflight_per_session: Count = Field(
-        default=64, description="Most utterances of one session that are not yet delivered."
+        default=64, description="Maximum utterances of one session without a delivered result."
     )
     max_inflight_per_tenant: CountOrZero = Field(
-        default=0, description="Most jobs of one tenant that have not ended; 0: no limit."
+        default=0, description="Maximum unfinished jobs of one tenant; 0: no limit."
     )
     pending_per_pair: Count = Field(
         default=1000,
-        description="Most jobs that wait for a node, per language pair on one instance.",
+        description="Maximum jobs that wait for a node, per language pair on one instance.",
     )
     session_queue: Count = Field(
-        default=256, description="Most results kept for a session until it acknowledges them."
+        default=256, description="Maximum results kept for a session until it acknowledges them."
     )
     session_queue_bytes: Bytes = Field(
         default=8388608,
-        description="Most bytes kept for a session: results not acknowledged, audio.",
+        description="Maximum bytes kept for a session: audio, and results not yet acknowledged.",
     )
     node_queue: Count = Field(
-        default=1024, description="Most messages waiting to be sent to one node."
+        default=1024, description="Maximum messages waiting to be sent to one node."
     )
     node_queue_bytes: Bytes = Field(
-        default=33554432, description="Most bytes waiting to be sent to one node."
+        default=33554432, description="Maximum bytes waiting to be sent to one node."
     )
     buffered_bytes: Bytes = Field(
         default=1073741824,
         description=(
-            "Most bytes that one instance keeps for others: audio, inputs, results, unfinished "
-            "messages and requests."
+            "Maximum bytes that one instance keeps for all callers and nodes: audio, inputs, "
+            "results, unfinished messages and requests."
         ),
     )
     messages_per_second: Count = Field(
         default=500,
-        description="Most messages a second on one session socket, with each ping and each "
-        "fragment counted as one; more closes it (4429).",
+        description="Maximum messages per second on one session socket; each ping and each "
+        "fragment counts as one; more closes it (4429).",
     )
     node_messages_per_second: Count = Field(
         default=20000,
-        description="Most messages a second on one node socket, counted in the same way; more "
-        "closes it (4429).",
+        description="Maximum messages per second on one node socket, counted in the same way; "
+        "more closes it (4429).",
     )
     sockets_per_address: CountOrZero = Field(
         default=20000,
-        description="Most WebSockets open at once from one address, and most other connections "
-        "beside them; an IPv6 network of 64 bits is one address; 0: no limit.",
+        description="Maximum WebSockets open at once from one address; the same number of other "
+        "connections is allowed; an IPv6 /64 network counts as one address; 0: no limit.",
     )
     sockets_per_key: CountOrZero = Field(
         default=20000,
-        description="Most WebSockets open at once with one API key, on one instance; 0: no limit.",
+        description="Maximum WebSockets open at once with one API key on one instance; 0: no "
+        "limit.",
     )
     request_header_seconds: SecondsOrZero = Field(
         default=15,
-        description="How long a caller may take to say what it asks for, once it is connected, "
+        description="How long a caller may take from connecting to the end of its request headers, "
         "in seconds; 0: no limit.",
     )
     request_body_seconds: SecondsOrZero = Field(
         default=60,
-        description="How long a caller may take to send the rest of its request, besides a second "
-        "for each kilobyte that has come, in seconds.",
+        description="How long a caller may take to send its request body, plus one second for each "
+        "kilobyte received, in seconds.",
     )
     auth_failures_per_minute: Count = Field(
         default=30,
-        description="Most wrong keys a minute from one address before it is turned away.",
+        description="Wrong keys per minute from one address after which it is refused.",
     )

@@ -11,7 +11,7 @@ from dragoman.settings.wording import as_toml, plain
 
 
 def as_listing(loaded: Loaded) -> str:
-    """A settings file that says of every value where it came from."""
+    """A settings file with a comment on the source of every value."""
     paragraphs = []
     for section, keys in groupby(KEYS.values(), key=lambda key: key.section):
         rows = [

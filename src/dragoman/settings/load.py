@@ -34,9 +34,9 @@ def load_settings(
     flags: Mapping[str, Any] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """The effective settings; SettingsError names everything that is wrong, one line each.
+    """The effective settings; raises SettingsError with a line for each problem.
 
-    No file is read unless it is named, here or by DRAGOMAN_CONFIG. Flags are a tree such as
+    A file is read only if it is named, here or by DRAGOMAN_CONFIG. Flags are a tree such as
     ``{"server": {"port": 9000}}``; a flag that is None was not given.
     """
     environ = os.environ if environ is None else environ

@@ -1,6 +1,6 @@
-"""Settings that have a name and a default, and nothing behind them yet.
+"""Settings that have a name and a default, but are not built yet.
 
-A file may hold them with their default, so that a file of all defaults loads. Any other value is
+A file may set them to their default, so that a file of all defaults loads. Any other value is
 refused with the reason: a setting that is accepted and does nothing would mislead.
 """
 
@@ -16,7 +16,7 @@ from dragoman.settings.wording import as_toml
 
 @dataclass(frozen=True)
 class NotBuilt:
-    """A setting of something that Dragoman cannot do yet."""
+    """A setting for a feature that Dragoman does not have yet."""
 
     default: Any
     what: str

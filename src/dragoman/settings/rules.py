@@ -14,13 +14,13 @@ from dragoman.settings.wording import as_toml
 
 @dataclass(frozen=True)
 class Rule:
-    """Something that must hold between keys; in the text, ``{key}`` stands for key and value."""
+    """A condition between keys; in the text, ``{key}`` stands for a key and its value."""
 
     keys: tuple[str, ...]
     holds: Callable[[Settings], bool]
     text: str
     yields: str | None = None
-    """A key whose default gives way in silence: the rule holds only for a value that was chosen."""
+    """A key whose default may break the rule: the rule is checked only if the key was set."""
 
 
 def _ordered(
@@ -80,9 +80,9 @@ def _closed_or_local(settings: Settings) -> bool:
 EXPOSURE = Rule(
     keys=("auth.mode", "server.host", "auth.insecure"),
     holds=_closed_or_local,
-    text="{auth.mode} makes everyone an operator, and {server.host} can be reached from other "
-    'machines; set auth.mode = "keys" and make a key with `dragoman keys create`, or listen on '
-    "127.0.0.1, or set auth.insecure = true where the network itself is trusted.",
+    text="{auth.mode} makes every caller an operator, and other machines can reach {server.host}; "
+    'set auth.mode = "keys" and create a key with `dragoman keys create`, or listen on '
+    "127.0.0.1, or set auth.insecure = true if you trust the network.",
 )
 
 _TIMEOUT = "scheduler.job_timeout."
@@ -102,12 +102,12 @@ RULES: tuple[Rule, ...] = (
         text="{server.tls_cert} and {server.tls_key} belong together; set both for HTTPS, or "
         "neither for plain HTTP.",
     ),
-    # Jobs: the whole is no shorter than its parts, and what is bound outlives what it binds. A
-    # job that ends by its total time needs no shorter pending or run time set beside it.
+    # Jobs: the total is no shorter than its parts, and a binding outlives what it binds. A user
+    # who shortens the total time need not shorten the pending and run times too.
     at_least(
         _TIMEOUT + "total_seconds",
         _TIMEOUT + "pending_seconds",
-        "a job would end while it may still wait",
+        "a job would end while it may still wait for a node",
         yields=_TIMEOUT + "pending_seconds",
     ),
     at_least(
@@ -146,7 +146,7 @@ RULES: tuple[Rule, ...] = (
     more_than(
         _HEALTH + "heartbeat_timeout_seconds",
         _HEALTH + "heartbeat_interval_seconds",
-        "a live node would be taken for lost between two heartbeats",
+        "a live node would count as lost between two heartbeats",
     ),
     more_than(
         _SESSION + "heartbeat_timeout_seconds",
@@ -156,7 +156,7 @@ RULES: tuple[Rule, ...] = (
     at_least(
         _HEALTH + "window",
         _HEALTH + "window_failures",
-        "no window holds more bad heartbeats than it has heartbeats",
+        "a window cannot hold more bad heartbeats than heartbeats",
     ),
     at_least(
         _HEALTH + "forget_offline_seconds",
@@ -216,7 +216,7 @@ RULES: tuple[Rule, ...] = (
     at_least(
         "limits.buffered_bytes",
         "limits.session_queue_bytes",
-        "one session would be allowed more than all of them together",
+        "one session could use more than all sessions together",
         yields="limits.session_queue_bytes",
     ),
     # What runs in the background.
@@ -240,7 +240,7 @@ RULES: tuple[Rule, ...] = (
     at_least(
         "cluster.owner_ttl_seconds",
         "cluster.presence_ttl_seconds",
-        "the nodes of a lost instance are found by the owner it left behind",
+        "other instances find the nodes of a lost instance by its owner records",
     ),
     Rule(
         keys=("cluster.presence_ttl_seconds", "cluster.redis_timeout_ms"),
@@ -252,14 +252,14 @@ RULES: tuple[Rule, ...] = (
     at_least(
         "cluster.reclaim_idle_ms",
         "cluster.redis_timeout_ms",
-        "a note would be taken over from an instance that waits for one slow call",
+        "a message would be delivered again while its instance waits for one slow call",
         yields="cluster.reclaim_idle_ms",
     ),
     Rule(
         keys=("lab.lease_seconds", "lab.safety_tick_ms"),
         holds=_item_lease_outlives_a_tick,
-        text="{lab.lease_seconds} must be longer than {lab.safety_tick_ms}, because an item would "
-        "be taken from its worker between two looks; raise the first or lower the second.",
+        text="{lab.lease_seconds} must be longer than {lab.safety_tick_ms}, because a worker would "
+        "lose its item between two ticks; raise the first or lower the second.",
         yields="lab.safety_tick_ms",
     ),
     at_least(
@@ -273,7 +273,7 @@ RULES: tuple[Rule, ...] = (
 def contradictions(
     settings: Settings, sources: Mapping[str, str], unknown: Collection[str] = ()
 ) -> list[str]:
-    """A sentence for every rule that is broken, but for rules about keys without a good value."""
+    """A sentence for every broken rule, except rules about keys whose value was refused."""
     return [
         _sentence(rule, settings, sources)
         for rule in RULES
@@ -284,7 +284,7 @@ def contradictions(
 
 
 def check_exposure(settings: Settings) -> None:
-    """Refuse to let everyone in from everywhere, unless the settings say that it is meant."""
+    """Refuse open mode on an address that other machines can reach, unless it is allowed."""
     if not EXPOSURE.holds(settings):
         raise SettingsError(_sentence(EXPOSURE, settings, {}))
 

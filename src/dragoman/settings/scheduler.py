@@ -1,4 +1,4 @@
-"""Settings of the live plane, and of how it is watched."""
+"""Settings of the live plane and of its monitoring."""
 
 from __future__ import annotations
 
@@ -27,48 +27,49 @@ from dragoman.settings.section import (
 
 
 class StatsSettings(Section):
-    """How often the numbers of the dashboard are made."""
+    """How often the dashboard's figures are computed."""
 
     snapshot_seconds: Seconds = Field(
-        default=5, description="How often the stats snapshot is made, in seconds."
+        default=5, description="How often the stats snapshot is computed, in seconds."
     )
     stale_after_seconds: Seconds = Field(
-        default=10, description="Age at which a stats snapshot is called stale, in seconds."
+        default=10, description="Age from which a stats snapshot counts as stale, in seconds."
     )
     cold_window_seconds: SecondsOrZero = Field(
         default=30,
-        description="While there is no snapshot yet, at most one is made for requests within this "
-        "time, in seconds.",
+        description="Before the first snapshot, requests compute at most one within this time, in "
+        "seconds.",
     )
 
 
 class ObservabilitySettings(Section):
-    """When the scheduler warns about itself."""
+    """When the scheduler warns about its own slowness."""
 
     lock_wait_warn_ms: Milliseconds = Field(
-        default=10, description="Wait for a lock that is logged and counted, in milliseconds."
+        default=10,
+        description="Wait for a lock from which it is logged and counted, in milliseconds.",
     )
     path_warn_ms: Milliseconds = Field(
         default=50,
-        description="Duration of a step that is logged and counted as slow, in milliseconds.",
+        description="Duration from which a step is logged and counted as slow, in milliseconds.",
     )
     top_k: Count = Field(
-        default=20, description="How many entries the top lists of the metrics hold."
+        default=20, description="How many entries each top list in the metrics has."
     )
 
 
 class SchedulerSettings(Section):
-    """How jobs are given to nodes."""
+    """How the scheduler assigns jobs to nodes."""
 
     max_concurrent_jobs_per_node: Count = Field(
-        default=4, description="Slots of a node that does not say how many it has; not a cap."
+        default=4, description="Slots of a node that does not state its number; not a maximum."
     )
     job_retention_seconds: SecondsOrZero = Field(
         default=600, description="How long an ended job can still be looked up, in seconds."
     )
     explain_max: CountOrZero = Field(
         default=10000,
-        description="Of how many recent jobs the explanation is kept on one instance.",
+        description="How many recent jobs one instance keeps explanations for.",
     )
     task_binding: TaskBindingSettings = TaskBindingSettings()
     web_task_segmentation: SegmentationSettings = SegmentationSettings()

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 YEAR_SECONDS = 365 * 24 * 3600
-"""No time in the settings is longer; a longer one is a slip of units."""
+"""The longest time a setting may have; a longer one is a mistake in the units."""
 
 
 class Section(BaseModel):

@@ -1,4 +1,4 @@
-"""Settings of the program itself: where it listens, who may enter, where it keeps things."""
+"""Settings of the program itself: where it listens, who may use it, where it keeps its data."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class ServerSettings(Section):
     )
     drain_delay_seconds: SecondsOrZero = Field(
         default=0,
-        description="How long a stopping server still takes callers while `/readyz` says that it "
-        "is leaving, so that a load balancer has stopped sending any, in seconds.",
+        description="How long a stopping server still serves new callers while `/readyz` reports "
+        "that it is leaving, so that load balancers can stop sending them, in seconds.",
     )
     tls_cert: str = Field(
         default="", description="Certificate file (PEM), with its chain; empty: plain HTTP."
@@ -36,8 +36,8 @@ class ServerSettings(Section):
     )
     trusted_proxies: tuple[ProxyAddress, ...] = Field(
         default=(),
-        description="Addresses or networks whose X-Forwarded headers are believed; "
-        "`*` believes everyone.",
+        description="Addresses or networks whose X-Forwarded headers are trusted; `*` trusts every "
+        "sender.",
     )
     allowed_origins: tuple[Origin, ...] = Field(
         default=(),
@@ -47,11 +47,11 @@ class ServerSettings(Section):
 
 
 class AuthSettings(Section):
-    """Who may enter."""
+    """Who may use the server."""
 
     mode: Literal["open", "keys"] = Field(
         default="open",
-        description="`open`: everyone is an operator; `keys`: every caller shows an API key.",
+        description="`open`: every caller is an operator; `keys`: every caller needs an API key.",
     )
     insecure: bool = Field(
         default=False,
@@ -70,13 +70,13 @@ class StoreSettings(Section):
 
 
 class LogSettings(Section):
-    """What is written to the log, and in which form."""
+    """What the server logs, and in which format."""
 
     level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="The least important kind of message that is still written."
+        default="info", description="The lowest level that is logged."
     )
     format: Literal["console", "json"] = Field(
-        default="console", description="`console`: lines for people; `json`: one object a line."
+        default="console", description="`console`: lines for people; `json`: one object per line."
     )
 
 
@@ -86,6 +86,5 @@ class TracingSettings(Section):
     enabled: bool = Field(default=False, description="Send OpenTelemetry spans.")
     endpoint: str = Field(
         default="",
-        description="OTLP address the spans go to; empty: what the `OTEL_` environment "
-        "variables say.",
+        description="OTLP address to send spans to; empty: use the `OTEL_` environment variables.",
     )

@@ -1,7 +1,7 @@
 """Where settings come from: a TOML file, the environment, the flags of a command.
 
-Each reader lists what its source gives, key by key, and what in it is no setting at all. Whether
-the values are any good is judged elsewhere.
+Each reader lists the keys that its source sets, and the names in it that are not settings. Other
+modules check the values.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from dragoman.settings.tree import (
 CONFIG_VARIABLE = "DRAGOMAN_CONFIG"
 
 OTHER_VARIABLES: Mapping[str, str] = {
-    CONFIG_VARIABLE: "The settings file, where a command is not given `--config`.",
-    "DRAGOMAN_TOKEN": "The key a node or a client shows, where it is not given `--token`.",
-    "DRAGOMAN_TRACEBACK": "Set to 1, a failing command shows where in the program it failed.",
+    CONFIG_VARIABLE: "The settings file, if a command gets no `--config`.",
+    "DRAGOMAN_TOKEN": "The API key of a node or a client that gets no `--token`.",
+    "DRAGOMAN_TRACEBACK": "If set to 1, a failing command prints its traceback.",
     "DRAGOMAN_FUZZ_FRAMES": "How many frames the fuzz tests send.",
     "DRAGOMAN_FUZZ_SEED": "Which frames they send.",
-    "DRAGOMAN_CHAOS_SCHEDULES": "How many fault schedules the chaos tests try.",
-    "DRAGOMAN_CHAOS_FIRST_SEED": "The first of them; the others follow it.",
-    "DRAGOMAN_CHAOS_SEED": "The one schedule they try.",
+    "DRAGOMAN_CHAOS_SCHEDULES": "How many fault schedules the chaos tests run.",
+    "DRAGOMAN_CHAOS_FIRST_SEED": "The seed of the first schedule; the others count up from it.",
+    "DRAGOMAN_CHAOS_SEED": "The seed of the only schedule to run.",
 }
-"""Variables that begin like settings and are none."""
+"""Variables with the prefix of settings that are not settings."""
 
 # What Kubernetes and Docker links put into every container beside a service named dragoman.
 _SERVICE_LINK = re.compile(
@@ -47,7 +47,7 @@ _SERVICE_LINK_VALUE = re.compile(r"(tcp|udp)://")
 
 @dataclass(frozen=True)
 class Given:
-    """A value for a key, as a source has it."""
+    """A value for a key, as a source gives it."""
 
     key: Key
     value: Any
@@ -78,7 +78,7 @@ def read_file(path: Path) -> Reading:
     except UnicodeDecodeError:
         reason = "this is not a text file in UTF-8; save it as one"
     except OSError as error:
-        reason = f"the file cannot be read ({error.strerror}); check who may read it"
+        reason = f"the file cannot be read ({error.strerror}); check its permissions"
     except (ValueError, RecursionError) as error:  # TOML errors, endless numbers, endless nesting
         last_line = f"at line {len(text.splitlines())}, the last"
         where = str(error).replace("at end of document", last_line)
@@ -105,7 +105,7 @@ def read_environment(environ: Mapping[str, str]) -> Reading:
         elif not _is_service_link(variable, text):
             meant = nearest(_dotted(variable), KEYS)
             remedy = f"did you mean {KEYS[meant].variable}?" if meant else "unset it."
-            reading.problems.append(f"{source}: no setting goes by this name; {remedy}")
+            reading.problems.append(f"{source}: there is no setting of this name; {remedy}")
     return reading
 
 
@@ -162,7 +162,7 @@ def _read_tree(tree: Mapping[str, Any], source: Callable[[str], str], *, strict:
 
 
 def _leaves(tree: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, Any]]:
-    """What a tree holds by dotted name, down to a key or to where it leaves the known sections."""
+    """A tree's values by dotted name, down to a key or to where it leaves the known sections."""
     for name, value in tree.items():
         full = f"{section}.{name}" if section else name
         known = full in SECTIONS or full in SECTIONS_NOT_BUILT

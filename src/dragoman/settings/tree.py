@@ -30,7 +30,7 @@ LEVEL_SEPARATOR = "__"
 
 
 class Settings(Section):
-    """Everything that can be set, checked and never changed afterwards."""
+    """All settings; they are checked once and never change afterwards."""
 
     server: ServerSettings = ServerSettings()
     auth: AuthSettings = AuthSettings()
@@ -74,7 +74,7 @@ class Key:
         return get_origin(self.field.annotation) is Mapping
 
     def adapter(self) -> TypeAdapter[Any]:
-        """What checks a value of this key by itself, outside its section."""
+        """The validator of a single value of this key, without its section."""
         return TypeAdapter(self.field.rebuild_annotation())
 
 
@@ -120,7 +120,7 @@ def nested(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def nearest(name: str, known: Collection[str]) -> str | None:
-    """The known name that was probably meant: alike in its own section, or the same in another."""
+    """The known name closest to this one: alike in its section, or the same in another section."""
     section, _, leaf = name.rpartition(".")
     split = [(other, *other.rpartition(".")[::2]) for other in known]
     siblings = {word: other for other, place, word in split if place == section}

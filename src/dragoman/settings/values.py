@@ -1,4 +1,4 @@
-"""Whether one value fits its key, and how to say that it does not."""
+"""Checks one value against its key, and words what is wrong with it."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _EXPECTED: Mapping[str, str] = {
 
 
 def checked(given: Given) -> Any:
-    """The value in its key's own type; ValueError with a line for each thing that is wrong."""
+    """The value in its key's type; raises ValueError with a line for each problem."""
     adapter = given.key.adapter()
     try:
         if given.strict:
-            # As JSON, because there lists and paths have a form and text is still no number.
+            # As JSON: it has a form for lists and paths, and keeps text apart from numbers.
             return adapter.validate_json(json.dumps(given.value, default=str), strict=True)
         return adapter.validate_python(given.value)
     except ValidationError as error:

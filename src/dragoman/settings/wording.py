@@ -19,7 +19,7 @@ def masked(text: str) -> str:
 
 
 def plain(value: Any) -> Any:
-    """The value as JSON knows it, passwords masked, whole numbers without a fraction."""
+    """The value in JSON's types, passwords masked, whole numbers without a fraction."""
     match value:
         case str() | Path():
             return masked(str(value))

@@ -1,4 +1,4 @@
-"""What every database behind Dragoman offers: reads of one moment, and writes that are whole."""
+"""The interface of databases: consistent reads, and writes that happen whole or not at all."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class Store(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """Carry out what was submitted, then let go of the database. May be called twice."""
+        """Carry out what was submitted, then close the database. May be called twice."""
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Which schema a database has, and how it gets the one that this program needs."""
+"""The schema of a database: which one it has, and how to upgrade it."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class SchemaState:
 
 
 def check(database_url: str) -> SchemaState:
-    """Tell which schema the database has; changes nothing, creates nothing."""
+    """Find the schema of the database; changes and creates nothing."""
     database = database_at(database_url)
     found = database.inspect(lambda connection: _state(connection, database))
     return found or SchemaState(None, _head(), SchemaStatus.EMPTY)
 
 
 def upgrade(database_url: str) -> SchemaState:
-    """Bring an empty or older database to the schema of this program, and tell what it was before.
+    """Upgrade an empty or older database to this program's schema; returns what it was before.
 
     Several processes may do this at once: one migrates, the others wait and find it done.
     """

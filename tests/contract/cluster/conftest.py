@@ -15,7 +15,7 @@ SEED = 20_240_229
 
 @pytest.fixture(params=BACKENDS)
 def bench(request: pytest.FixtureRequest) -> Iterator[Bench]:
-    """A cluster that nobody has joined."""
+    """A cluster without instances."""
     with asyncio.Runner() as runner:
         bench = open_bench(request, runner, Random(SEED))
         yield bench

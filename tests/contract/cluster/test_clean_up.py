@@ -37,7 +37,7 @@ def test_a_lapsed_instances_inbox_is_drained_and_it_is_forgotten(bench: Bench) -
     assert bench(one.take_down(GONE)) is None
 
 
-def test_nobody_cleans_up_after_an_instance_that_is_present(bench: Bench) -> None:
+def test_an_instance_that_is_present_is_not_cleaned_up(bench: Bench) -> None:
     one, _ = bench.joined("one"), bench.joined(GONE)
     bench.advance(PRESENCE_SECONDS - 1)
 

@@ -1,4 +1,4 @@
-"""Notes that nobody could handle are kept, shown, and sent again or dropped."""
+"""Notes that no instance could handle are kept, shown, and sent again or dropped."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_news_is_heard_by_every_other_instance(bench: Bench, change: Change) -> 
     assert bench(live()) == [change, change]
 
 
-def test_whoever_calls_does_not_hear_itself(bench: Bench) -> None:
+def test_a_caller_does_not_hear_itself(bench: Bench) -> None:
     one, other = bench.joined("one"), bench.joined("other")
 
     async def live() -> Change:
@@ -92,7 +92,7 @@ def test_news_for_one_instance_is_heard_by_that_one_alone(bench: Bench) -> None:
     assert bench(live()) == EVERY_KIND[:2]
 
 
-def test_whoever_begins_to_listen_is_told_that_it_may_have_missed_something(bench: Bench) -> None:
+def test_a_new_listener_is_told_that_it_may_have_missed_something(bench: Bench) -> None:
     one, other = bench.joined("one"), bench.joined("other")
 
     async def live() -> None:
@@ -106,7 +106,7 @@ def test_whoever_begins_to_listen_is_told_that_it_may_have_missed_something(benc
     bench(live())
 
 
-def test_news_that_nobody_listens_to_is_no_error(bench: Bench) -> None:
+def test_news_without_a_listener_is_no_error(bench: Bench) -> None:
     one = bench.joined("one")
 
     bench(one.publish(EVERY_KIND[0]))

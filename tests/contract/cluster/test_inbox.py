@@ -138,7 +138,7 @@ def test_notes_that_a_former_process_had_in_work_pass_to_the_next(bench: Bench) 
     assert again == (Delivery(in_work.entry_id, 2, ended(1)),)
 
 
-def test_whoever_waits_is_woken_by_a_note(bench: Bench) -> None:
+def test_a_waiting_reader_is_woken_by_a_note(bench: Bench) -> None:
     one, other = bench.joined("one"), bench.joined("other")
 
     async def wait_for_it() -> Handed:

@@ -93,7 +93,7 @@ def test_tenants_and_kinds_are_counted_apart(bench: Bench) -> None:
     assert bench(one.acquire(IN_FLIGHT, ACME, "s-1", 1, TTL_MS)) == Acquired(1)
 
 
-def test_the_same_thing_is_counted_once_whoever_asks(bench: Bench) -> None:
+def test_the_same_thing_is_counted_once_from_every_instance(bench: Bench) -> None:
     one, other = bench.joined("one"), bench.joined("other")
 
     assert bench(one.acquire(SESSIONS, ACME, "s-1", 1, TTL_MS)) == Acquired(1)

@@ -98,7 +98,7 @@ def test_a_frozen_process_reads_no_note_before_its_sockets_are_gone() -> None:
     run_virtual(live, seed=4)
 
 
-def test_after_an_outage_everybody_goes_on_and_nobody_drops_a_socket() -> None:
+def test_after_an_outage_every_instance_goes_on_and_none_drops_a_socket() -> None:
     async def live() -> None:
         hub = make_hub()
         instances = [Instance(hub, f"i-{number}") for number in range(4)]

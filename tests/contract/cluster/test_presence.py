@@ -34,7 +34,7 @@ def test_what_an_instance_tells_about_itself_is_what_others_see(bench: Bench) ->
     assert seen == InstanceView(InstanceId("one"), card, True, 0, 0, 0)
 
 
-def test_an_instance_that_goes_silent_lapses_and_nobody_can_write_to_it(bench: Bench) -> None:
+def test_an_instance_that_goes_silent_lapses_and_takes_no_notes(bench: Bench) -> None:
     one, _ = bench.joined("one"), bench.joined("silent")
     bench.advance(PRESENCE_SECONDS - 1)
     bench(one.renew(CARD))
@@ -53,7 +53,7 @@ def test_renewing_keeps_an_instance_present(bench: Bench) -> None:
     assert bench.alive(one) == {"one": True}
 
 
-def test_nobody_can_write_to_an_instance_that_never_was(bench: Bench) -> None:
+def test_an_instance_that_never_was_takes_no_notes(bench: Bench) -> None:
     one = bench.joined("one")
 
     assert bench(one.post(InstanceId("nobody"), ended(1))) == InstanceGone()
@@ -88,7 +88,7 @@ def test_an_instance_that_leaves_with_an_empty_inbox_is_forgotten_at_once(bench:
 def test_an_instance_that_lapsed_and_was_left_alone_goes_on_as_if_nothing_was(
     bench: Bench,
 ) -> None:
-    """After an outage of Redis everybody has lapsed, and nobody needs to drop a socket."""
+    """After an outage of Redis every instance has lapsed, and none needs to drop a socket."""
     one, other = bench.joined("one"), bench.joined("other")
     bench.post(other, "one", 1)
     bench.advance(10 * PRESENCE_SECONDS)
@@ -98,7 +98,7 @@ def test_an_instance_that_lapsed_and_was_left_alone_goes_on_as_if_nothing_was(
     assert [delivery.note for delivery in bench.take(one)] == [ended(1)]
 
 
-def test_after_an_outage_nobody_is_taken_down_who_says_in_time_that_it_is_there(
+def test_after_an_outage_an_instance_that_speaks_up_in_time_is_not_taken_down(
     bench: Bench,
 ) -> None:
     early, late = bench.joined("early"), bench.joined("late")

@@ -106,7 +106,7 @@ class Model:
         )
 
     def stop_waiting(self, attempt_id: str) -> None:
-        """One attempt, one slot: whoever holds one waits for no other."""
+        """One attempt, one slot: an attempt that holds one waits for no other."""
         victim = self.victim_of(attempt_id)
         if victim is not None:
             victim.heir = None
@@ -119,7 +119,7 @@ class Model:
         return None
 
     def free(self, slot: HeldSlot, outcome: Outcome | None = None) -> None:
-        """The slot goes back once: to the heir, or to anybody."""
+        """The slot goes back once: to the heir, or to any job."""
         seat = self.seats[slot.node]
         del seat.held[slot.attempt_id]
         if outcome is not None:

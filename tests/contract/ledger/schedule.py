@@ -465,7 +465,7 @@ class Schedule:
     def was_adopted(self, ask: SlotAsk) -> bool:
         """The attempt was given up and then adopted, wherever its node lives now.
 
-        Nobody asks for a slot for it again, and no ledger need search all cells for it.
+        No caller asks for a slot for it again, and no ledger need search all cells for it.
         """
         slot, end = self.model.slot(ask.attempt_id), self.model.ended.get(ask.attempt_id)
         return (slot is not None and slot.adopted) or (end is not None and end.adopted)

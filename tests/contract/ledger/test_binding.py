@@ -94,7 +94,9 @@ def test_after_a_failed_attempt_the_job_is_created_again_and_driven_by_the_asker
     assert bench.bind(unheld(bench, attempt.job_id)) == Bound(2)
 
 
-def test_whoever_sees_an_attempt_fail_may_leave_the_job_to_its_driver(bench: Bench) -> None:
+def test_an_instance_that_sees_an_attempt_fail_may_leave_the_job_to_its_driver(
+    bench: Bench,
+) -> None:
     attempt = unheld(bench, bench.new_job())
     bench.bind(attempt)
     bench.advance(2 * CLAIM_MS / 1000)

@@ -143,7 +143,7 @@ def test_the_input_is_dropped_when_the_job_ends(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "j-", "j-00" + "f" * 24, "not a job", "j-zz" + "0" * 24])
-def test_a_job_nobody_knows_is_gone_whatever_is_asked_of_it(bench: Bench, text: str) -> None:
+def test_an_unknown_job_is_gone_whatever_is_asked_of_it(bench: Bench, text: str) -> None:
     job_id = JobId(text)
     assert bench(bench.ledger.read(job_id)) is None
     assert bench(bench.ledger.read_input(job_id)) is None

@@ -206,7 +206,7 @@ def test_cancelled_attempts_are_settled_by_a_reconnect_too(bench: Bench) -> None
     assert bench.held(new) == 0
 
 
-def test_what_a_joining_node_runs_and_nobody_knows_is_reported(bench: Bench) -> None:
+def test_what_a_joining_node_runs_and_no_job_knows_is_reported(bench: Bench) -> None:
     first = bench.join("n-0")
     attempt = bench.dispatch(first)
     bench(bench.ledger.remove(first.cell, first.sender))

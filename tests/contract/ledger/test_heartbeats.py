@@ -108,7 +108,7 @@ def test_a_heartbeat_never_seats_a_node(bench: Bench) -> None:
     assert set(bench(bench.ledger.size()).values()) == {0}
 
 
-def test_a_listed_attempt_nobody_knows_is_reported(bench: Bench) -> None:
+def test_a_listed_attempt_that_is_unknown_is_reported(bench: Bench) -> None:
     node = bench.join("n-1")
     known = bench.dispatch(node)
     assert bench.beat(node, known.running, ghost()).unknown == (ghost(),)

@@ -53,7 +53,7 @@ def test_live_work_without_a_slot_cancels_batch_work(bench: Bench) -> None:
     assert bench(bench.ledger.reserve(ask)) == Full()
 
 
-def test_the_freed_slot_passes_to_the_heir_and_to_nobody_else(bench: Bench) -> None:
+def test_the_freed_slot_passes_to_the_heir_and_to_no_other_attempt(bench: Bench) -> None:
     node = bench.join("n-1")
     victim = batch(bench, node)
     ask = live_ask(bench, node)

@@ -78,7 +78,7 @@ def test_a_failed_job_is_released_as_soon_as_it_is_acknowledged(bench: Bench) ->
     assert job.error is not None, "why it failed is told for as long as it is remembered"
 
 
-def test_a_job_nobody_acknowledges_is_released_after_the_retention(bench: Bench) -> None:
+def test_a_job_that_is_not_acknowledged_is_released_after_the_retention(bench: Bench) -> None:
     job_id = succeeded(bench)
     bench.advance(RETENTION_SECONDS - 1)
     due(bench)

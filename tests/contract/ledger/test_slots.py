@@ -143,7 +143,7 @@ def test_a_node_that_was_silent_too_long_gets_no_job(bench: Bench) -> None:
     bench.dispatch(node)
 
 
-def test_a_cell_nobody_placed_a_node_in_is_cold(bench: Bench) -> None:
+def test_a_cell_without_a_placed_node_is_cold(bench: Bench) -> None:
     ledger = bench.ledger
     sender = Sender(bench.join("n-1").node_id, 1)
     assert bench(ledger.reserve(bench.ask(bench.new_job(), cells=((9, 1),)))) == Full(cold=(9,))
@@ -245,7 +245,7 @@ def test_latency_weighted_prefers_the_fast_until_it_is_busy(bench: Bench) -> Non
     assert found == {"n-slow": 20}
 
 
-def test_a_node_nobody_has_measured_is_tried_first(bench: Bench) -> None:
+def test_a_node_not_measured_yet_is_tried_first(bench: Bench) -> None:
     known, fresh = bench.join("n-known"), bench.join("n-fresh")
     attempt = bench.dispatch(known)
     bench.advance(0.01)

@@ -1,4 +1,4 @@
-"""What nobody looks after is brought to its end by a sweep, once, by anyone."""
+"""The sweep of any instance ends what was left behind, once."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def test_a_silent_node_is_lost_and_its_jobs_fail_over(bench: Bench) -> None:
     assert {job.job_id for job, _ in hands.dispatched} == {one.job_id for one in attempts}
 
 
-def test_a_finished_attempt_nobody_took_is_brought_to_its_job(bench: Bench) -> None:
+def test_a_finished_attempt_that_was_not_taken_is_brought_to_its_job(bench: Bench) -> None:
     attempt = bench.dispatch(bench.join("n-1"))
     bench.finish(attempt)
     bench.advance(2)
@@ -174,7 +174,7 @@ def test_a_finished_attempt_nobody_took_is_brought_to_its_job(bench: Bench) -> N
     assert sweep(bench).ends == []
 
 
-def test_a_failed_attempt_nobody_took_fails_over(bench: Bench) -> None:
+def test_a_failed_attempt_that_was_not_taken_fails_over(bench: Bench) -> None:
     attempt = bench.dispatch(bench.join("n-1"))
     bench.finish(attempt, failure())
     bench.advance(2)

@@ -29,7 +29,7 @@ def keys(server: RedisProcess) -> list[str]:
     return server.command("KEYS", "*").split()
 
 
-def test_a_session_that_nobody_renews_leaves_nothing_behind(own_redis: RedisProcess) -> None:
+def test_a_session_that_is_not_renewed_leaves_nothing_behind(own_redis: RedisProcess) -> None:
     async def live() -> None:
         async with redis_records(own_redis, ttl_ms=200) as records:
             await records.create(new_record())

@@ -188,7 +188,7 @@ def test_a_revoked_key_stops_working_at_the_next_look(
     asyncio.run(scenario())
 
 
-def test_a_verified_key_is_not_believed_for_long_when_nobody_looks_again(
+def test_a_verified_key_is_not_believed_for_long_without_another_look(
     open_keys: OpenKeys, clock: ManualClock
 ) -> None:
     async def scenario() -> None:
@@ -268,7 +268,7 @@ def test_a_key_revoked_by_another_process_closes_the_socket(
     asyncio.run(scenario())
 
 
-def test_a_database_that_is_away_lets_nobody_new_in_and_is_tried_again(
+def test_a_database_that_is_away_lets_no_new_key_in_and_is_tried_again(
     database_url: str, clock: ManualClock
 ) -> None:
     async def scenario() -> None:

@@ -32,7 +32,7 @@ class CatalogServer:
         self._http: ThreadingHTTPServer | None = None
         self._thread: Thread | None = None
         self.over = Event()
-        """Set when whoever hangs may go."""
+        """Set when hanging requests may go."""
 
     @property
     def url(self) -> str:
@@ -61,7 +61,7 @@ class CatalogServer:
         self._thread.start()
 
     def down(self) -> None:
-        """Nobody listens any more."""
+        """Stop listening."""
         self.over.set()
         if self._http is None or self._thread is None:
             return

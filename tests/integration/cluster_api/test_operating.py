@@ -96,14 +96,14 @@ def test_without_a_server_the_command_says_what_to_do(
     code, _, errors = run("cluster", "status", "--data-dir", folder)
     assert (code, errors) == (
         1,
-        f"error: No server runs on {folder}; name an instance with --url.\n",
+        f"error: No server runs on the data folder {folder}; name a server with --url.\n",
     )
     code, _, errors = run("cluster", "status", "--url", "http://127.0.0.1:1")
     assert code == 1
     assert "is it running?" in errors
     for address in ("nonsense", "ftp://one"):
         code, _, errors = run("cluster", "status", "--url", address)
-        assert (code, f"--url {address} is no address of a server" in errors) == (2, True)
+        assert (code, f"--url {address} is not a server's address" in errors) == (2, True)
 
 
 def test_the_metrics_of_a_cluster_move(servers: PairOfServers, pair_redis: RedisProcess) -> None:

@@ -1,4 +1,4 @@
-"""While Redis is away nothing is promised that was not stored, and nobody is sent away for good."""
+"""While Redis is away no unstored work is promised, and no caller is refused for good."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_callers_and_nodes_are_asked_to_come_back_soon(
         assert answer.result().json()["outcome"] == "success"
 
 
-def test_whoever_waits_for_a_job_that_redis_lost_is_told_to_send_it_again(
+def test_a_caller_that_waits_for_a_job_that_redis_lost_is_told_to_send_it_again(
     own_servers: PairOfServers, own_redis: RedisProcess
 ) -> None:
     pair = new_pair()

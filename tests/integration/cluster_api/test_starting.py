@@ -46,7 +46,7 @@ def test_a_wrong_password_is_a_wrong_setting(tmp_path: Path, own_redis: RedisPro
     for url in (own_redis.url, own_redis.url.replace("://", "://:wrong@")):
         code, words = refused(tmp_path, url)
         assert code == 2
-        assert "does not let us in" in words
+        assert "refuses the login" in words
         assert "cluster.redis_url" in words
         assert "wrong@" not in words
 

@@ -1,4 +1,4 @@
-"""Whoever asks one instance about others is shown what their own key may see."""
+"""A caller that asks one instance about others is shown what its own key may see."""
 
 from __future__ import annotations
 

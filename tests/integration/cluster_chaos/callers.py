@@ -1,4 +1,4 @@
-"""Somebody who asks for jobs over HTTP, and asks again until each has an end."""
+"""A caller that asks for jobs over HTTP, and asks again until each has an end."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ Law = Callable[[Story], Iterator[str]]
 
 
 def nobody_gives_up(story: Story) -> Iterator[str]:
-    """Whoever is honest can go on, whatever happens to others."""
+    """An honest peer can go on, whatever happens to others."""
     for record in story.of(GaveUp):
         yield f"{record.who} could not go on: {record.why}"
 

@@ -84,7 +84,7 @@ def plan(
     node_groups: Sequence[str],
     wait_seconds: float,
 ) -> list[PlannedFault]:
-    """Faults of these kinds in this order, each at somebody drawn, one soon after the other."""
+    """Faults of these kinds in this order, each at a drawn victim, one soon after the other."""
     return [
         PlannedFault(
             kind,

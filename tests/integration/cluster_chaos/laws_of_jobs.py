@@ -11,7 +11,7 @@ _SUCCESS = "success"
 
 
 def a_request_is_one_job_with_one_end(story: Story) -> Iterator[str]:
-    """Whoever asks, wherever: a job has one outcome, and a request one success."""
+    """Asked anywhere, a job has one outcome, and a request one success."""
     answers = story.of(Answered)
     for job_id, told in grouped(answers, lambda record: record.job_id).items():
         ends = {(record.outcome, record.text) for record in told if record.outcome is not None}

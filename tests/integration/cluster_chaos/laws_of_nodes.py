@@ -21,7 +21,7 @@ from tests.integration.cluster_chaos.story import SUPERSEDED, Story, grouped
 _OVERLOADED = "NODE_OVERLOADED"
 
 _CATCHING_UP_SECONDS = 5.0
-"""How long after it stood still somebody may take what had been sent to it meanwhile."""
+"""How long after it stood still another may take what had been sent to it meanwhile."""
 
 
 class _Work(msgspec.Struct):

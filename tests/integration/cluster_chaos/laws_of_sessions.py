@@ -83,7 +83,7 @@ def no_session_is_lost_without_cause(story: Story) -> Iterator[str]:
 
 
 def no_session_is_taken_from_a_live_speaker(story: Story) -> Iterator[str]:
-    """A speaker has one connection at a time: nobody else can have gone on with its session."""
+    """A speaker has one connection at a time: no other can have gone on with its session."""
     for record in story.of(Parted):
         if record.code == SUPERSEDED:
             yield f"{record.speaker} was superseded, and there was no other"

@@ -58,7 +58,7 @@ class NodesOrder(msgspec.Struct, frozen=True):
 
 
 def translated(text: str, tgt_lang: str) -> str:
-    """What a text becomes; so that whoever hears it can tell whose result it is."""
+    """What a text becomes; its hearer can tell whose result it is."""
     return f"{text} in {tgt_lang}"
 
 

@@ -1,4 +1,4 @@
-"""All records of a run, put in order for whoever judges it."""
+"""All records of a run, put in order for the checker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Story:
         whom: Collection[str] | None = None,
         aftermath_seconds: float = AFTERMATH_SECONDS,
     ) -> bool:
-        """Whether a fault could be felt in this time, by these; None means by anybody."""
+        """Whether a fault could be felt in this time, by these; None means by all."""
         return any(
             fault.at <= until
             and since <= fault.until + aftermath_seconds

@@ -18,7 +18,7 @@ class Proxy:
     def __init__(self) -> None:
         self.port = 0
         self.target_port: int | None = None
-        """Where the bytes go; None: nobody is there."""
+        """Where the bytes go; None: nowhere."""
         self.delay_seconds = 0.0
         """How much later each piece arrives, in both directions."""
         self.on_request: Watcher | None = None
@@ -36,7 +36,7 @@ class Proxy:
         await self.cut()
 
     async def cut(self) -> None:
-        """Break what is connected, without a goodbye, and let nobody in."""
+        """Break what is connected, without a goodbye, and refuse new connections."""
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -48,7 +48,7 @@ class Proxy:
             await self.open()
 
     async def break_all(self) -> None:
-        """Break what is connected; whoever calls again is let in."""
+        """Break what is connected; new connections are let in."""
         for task in list(self._carrying):
             task.cancel()
         await asyncio.gather(*self._carrying, return_exceptions=True)

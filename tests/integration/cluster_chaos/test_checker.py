@@ -249,7 +249,7 @@ def test_a_request_may_be_done_twice_when_redis_forgot_the_first_time() -> None:
     assert not broken(fault(Kind.EMPTY_REDIS, "redis", 2), *story)
 
 
-def test_whoever_gave_up_and_whatever_is_left_is_seen() -> None:
+def test_speakers_that_gave_up_and_leftovers_are_seen() -> None:
     assert broken(GaveUp(at=1, who="s0.1", why="?")) == {"nobody_gives_up"}
     left = LeftBehind(at=1, seen_at="a", what="slots", count=1)
     assert broken(left) == {"nothing_is_left_behind"}

@@ -33,7 +33,7 @@ async def _echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 
 @asynccontextmanager
 async def cable() -> AsyncIterator[Proxy]:
-    """A cable to somebody who says everything again."""
+    """A cable to an echo server."""
     server = await asyncio.start_server(_echo, "127.0.0.1", 0)
     proxy = Proxy()
     await proxy.open()

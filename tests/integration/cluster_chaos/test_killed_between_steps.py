@@ -93,7 +93,7 @@ async def ask(instance: Instance, request_id: str) -> httpx.Response:
 
 
 async def ended_job(instance: Instance, request_id: str) -> dict[str, Any]:
-    """The one job that was made for a request, when it has ended; nobody asks for it again."""
+    """The one job that was made for a request, when it has ended; no caller asks for it again."""
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             page = await instance.look("/jobs?limit=1000")

@@ -58,7 +58,7 @@ def test_a_job_asked_for_at_one_instance_is_done_by_a_node_of_the_other(
         assert at_a.job(job_id)["result"]["text_translated"] == "hola"
 
 
-def test_whoever_waits_for_a_job_of_a_far_node_is_answered_at_its_end(
+def test_a_caller_that_waits_for_a_job_of_a_far_node_is_answered_at_its_end(
     at_a: Caller, b: ServerProcess, pair: Pair
 ) -> None:
     with ManualNode(b, pair, slots=2) as node:

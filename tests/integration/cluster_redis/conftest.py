@@ -20,7 +20,7 @@ def key_prefix() -> str:
 
 @pytest.fixture
 def open_peers(key_prefix: str) -> OpenPeers:
-    """Open an instance's place on a server; whoever opens it closes it."""
+    """Open an instance's place on a server; the test closes it."""
 
     def opened(
         url: str, name: str, terms: ClusterTerms | None = None, **options: object

@@ -15,7 +15,7 @@ T = TypeVar("T")
 CARD = Card(url="http://10.0.0.1:8080", started_at_ms=1_700_000_000_000)
 
 QUICK = ClusterTerms(presence_ttl_ms=1_500, owner_ttl_ms=2_500)
-"""Terms under which a test need not wait long for somebody to count as gone."""
+"""Terms under which a test need not wait long for an instance to count as gone."""
 
 
 def ended(number: int) -> EndedNote:

@@ -104,7 +104,7 @@ def test_scripts_that_were_flushed_are_loaded_again(
     asyncio.run(live())
 
 
-def test_whoever_waits_for_notes_keeps_nobody_waiting(
+def test_a_wait_for_notes_keeps_no_other_request_waiting(
     own_redis: RedisProcess, open_peers: OpenPeers
 ) -> None:
     """A wait that lasts does not hold a connection that other calls need."""
@@ -200,7 +200,7 @@ def test_a_listener_that_lost_its_connection_is_told_of_the_gap_and_listens_agai
     asyncio.run(live())
 
 
-def test_a_note_of_a_kind_nobody_knows_becomes_a_dead_letter(
+def test_a_note_of_an_unknown_kind_becomes_a_dead_letter(
     redis_server: RedisProcess, open_peers: OpenPeers, key_prefix: str
 ) -> None:
     """During a rolling upgrade a newer instance may write what an older one cannot read."""
@@ -269,7 +269,7 @@ def test_waiting_is_no_busy_loop_while_an_old_note_is_still_in_work(
     asyncio.run(live())
 
 
-def test_a_name_on_the_roster_without_a_record_is_struck_by_whoever_looks(
+def test_a_name_on_the_roster_without_a_record_is_struck_by_the_next_look(
     redis_server: RedisProcess, open_peers: OpenPeers, key_prefix: str
 ) -> None:
     """A process died between its first and its second step."""

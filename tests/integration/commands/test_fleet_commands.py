@@ -162,8 +162,8 @@ def used_slots(caller: Caller, node_id: str) -> int:
 def test_a_node_that_is_not_known_fails_with_a_sentence(
     server: ServerProcess, command: str
 ) -> None:
-    code, output, errors = run("nodes", command, "nobody", "--url", server.url)
-    assert (code, output, errors) == (1, "", "error: There is no node nobody.\n")
+    code, output, errors = run("nodes", command, "n-none", "--url", server.url)
+    assert (code, output, errors) == (1, "", "error: There is no node n-none.\n")
 
 
 # --- sessions -----------------------------------------------------------------------------------
@@ -257,8 +257,8 @@ def test_a_job_is_cancelled_once(server: ServerProcess, caller: Caller, pair: Pa
 
 def test_what_is_not_there_is_told_in_a_sentence(server: ServerProcess, tmp_path: Path) -> None:
     for command in ("show", "explain", "cancel"):
-        code, _, errors = run("jobs", command, "j-nobody", "--url", server.url)
-        assert (code, "There is no job j-nobody" in errors) == (1, True)
+        code, _, errors = run("jobs", command, "j-none", "--url", server.url)
+        assert (code, "There is no job j-none" in errors) == (1, True)
     code, _, errors = run("jobs", "list", "--url", "http://127.0.0.1:1")
     assert (code, "is it running?" in errors) == (1, True)
     code, _, errors = run("jobs", "list", "--data-dir", tmp_path)
@@ -275,5 +275,5 @@ def test_a_cluster_that_is_smaller_than_expected_fails_with_a_sentence(
     url = ("--url", server.url)
     assert run("cluster", "status", *url, "--expect", "1")[0] == 0
     code, output, errors = run("cluster", "status", *url, "--expect", "2", "--json")
-    assert (code, errors) == (1, "error: 1 instance is alive, and 2 are expected.\n")
+    assert (code, errors) == (1, "error: 1 instance is alive, 2 expected.\n")
     assert len(json.loads(output)["instances"]) == 1

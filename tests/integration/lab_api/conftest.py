@@ -29,7 +29,7 @@ Row = Mapping[str, Any]
 
 
 class Asker:
-    """Somebody who asks the lab, and the few things that most tests ask."""
+    """A caller of the lab, and the few things that most tests ask."""
 
     def __init__(self, http: httpx.AsyncClient, tenant: str) -> None:
         self._http = http

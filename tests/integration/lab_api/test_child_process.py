@@ -130,7 +130,7 @@ def test_a_request_reaches_the_child_with_who_asks_and_without_their_key(
     asyncio.run(scenario())
 
 
-def test_nobody_gets_through_without_a_key_that_may(tmp_path: Path, notes: Path) -> None:
+def test_no_caller_gets_through_without_a_key_that_may(tmp_path: Path, notes: Path) -> None:
     async def scenario() -> None:
         settings = settings_in(tmp_path, "keys")
         async with server_with_child(settings) as (server, _), client_of(server) as client:

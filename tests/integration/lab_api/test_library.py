@@ -1,4 +1,4 @@
-"""Imports that are broken off: whole, or nothing that anybody sees."""
+"""Imports that are broken off: whole, or invisible."""
 
 from __future__ import annotations
 

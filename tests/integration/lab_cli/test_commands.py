@@ -180,7 +180,7 @@ def test_gate_asks_for_a_gate(folder: Path, capsys: pytest.CaptureFixture[str]) 
 @pytest.mark.parametrize(
     ("text", "word"),
     [
-        ("name = ", "no TOML"),
+        ("name = ", "not a TOML"),
         ('name = "x"\n', "dataset"),
         ('name = "x"\n[dataset]\n[target]\nkind="python"\n', "either a `file` or a `name`"),
         ('name = "x"\n[dataset]\nfile="nowhere"\n[target]\nkind="python"\n', "nowhere"),
@@ -201,7 +201,7 @@ def test_a_file_that_makes_no_sense_is_bad_usage(
         ("concurrency = 2", "concurrency = 0", "concurrency is 0"),
         ('reference = "meant"', 'reference = "sung"', "sung"),
         ('file = "cases.jsonl"', 'name = "nothing"', "no dataset 'nothing'"),
-        ('"exact.mean"', '"exactly.mean"', "names no evaluator"),
+        ('"exact.mean"', '"exactly.mean"', "matches no evaluator"),
         ("retries = 0", "retries = 0\n[budget]\ntoken = 100", "token"),
     ],
 )
@@ -260,7 +260,7 @@ def test_programs_read_json_and_whole_ids(folder: Path, capsys: pytest.CaptureFi
     assert listed["dataset_id"] in capsys.readouterr().out
 
 
-def test_an_export_that_nobody_reads_ends_quietly(folder: Path) -> None:
+def test_an_export_whose_reader_has_gone_ends_quietly(folder: Path) -> None:
     more_than_is_buffered = [{"said": "x" * 1000}] * 100
     (folder / "cases.jsonl").write_text("".join(map(jsonl, more_than_is_buffered)))
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
@@ -300,7 +300,7 @@ def test_datasets_are_imported_listed_shown_and_exported(
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
     assert "Imported 3 items as version 1 of 'cases'" in capsys.readouterr().out
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
-    assert "are version 1 of 'cases' already" in capsys.readouterr().out
+    assert "Nothing was imported: version 1 of 'cases' already" in capsys.readouterr().out
     with (folder / "cases.jsonl").open("a") as cases:
         cases.write(jsonl({"said": "y", "meant": "Y"}))
     assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
@@ -320,6 +320,24 @@ def test_datasets_are_imported_listed_shown_and_exported(
     assert main(["dataset", "export", "cases", "--out", "out.csv"]) == 2
     assert main(["dataset", "show", "nothing"]) == 1
     assert "dragoman dataset list" in capsys.readouterr().err
+
+
+def test_an_import_is_told_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["dataset", "import", "cases.jsonl", "--name", "cases", "--json"]
+    assert main(command) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert (first["version"], first["items"], first["created"]) == (1, 3, True)
+    assert main(command) == 0
+    assert json.loads(capsys.readouterr().out) == {**first, "created": False}
+
+
+def test_lists_without_entries_say_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["dataset", "import", "cases.jsonl", "--name", "cases"]) == 0
+    assert main(["experiment", "list"]) == 0
+    assert "There are no experiments" in capsys.readouterr().out
+    assert main(["dataset", "delete", "cases"]) == 0
+    assert main(["dataset", "list"]) == 0
+    assert "There are no datasets" in capsys.readouterr().out
 
 
 def test_a_dataset_is_deleted_when_no_experiment_uses_it(
@@ -436,7 +454,7 @@ def test_a_command_that_was_killed_is_gone_on_with_at_once(folder: Path) -> None
         timeout=120,
     )
     assert told.returncode == 0, told.stdout + told.stderr
-    assert "Going on with shouting" in told.stdout
+    assert "Resuming shouting" in told.stdout
     assert "3 succeeded, 0 failed" in told.stdout
 
 

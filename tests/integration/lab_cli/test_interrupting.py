@@ -140,13 +140,13 @@ def test_the_first_interrupt_lets_calls_finish_and_the_next_start_goes_on(
     assert "Traceback" not in errors
     assert errors.count("\n") == 1, errors
     assert "Stopped; 2 " in errors
-    assert "To go on" in errors
+    assert "To resume" in errors
     assert len(calls(folder)) == 4, "what was begun was finished, and nothing else was begun"
 
     with started(folder, COMMANDS[way]) as process:
         told, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, errors
-    assert "Going on with waiting" in told + errors
+    assert "Resuming waiting" in told + errors
     assert "6 succeeded" in told
     assert begun(folder) == [str(n) for n in range(6)], "no call was paid for twice"
 
@@ -190,7 +190,7 @@ def test_a_program_that_was_killed_goes_on_where_it_was(folder: Path) -> None:
     with started(folder, COMMANDS["lab.run"]) as process:
         told, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, errors
-    assert "Going on with waiting" in errors
+    assert "Resuming waiting" in errors
     assert "waiting: success, 6 succeeded" in told
 
 
@@ -260,7 +260,7 @@ def test_a_terminal_shows_progress_whose_time_runs_also_after_an_interrupt(
         terminal.until(lambda seen: len(elapsed(seen) - before) >= 2, "the time runs on")
         assert "6/6" not in terminal.seen, "what is stopped is not done"
         (folder / "finish").touch()
-        terminal.until(lambda seen: "To go on" in seen, "it ends")
+        terminal.until(lambda seen: "To resume" in seen, "it ends")
     (folder / "finish").unlink()
     with on_a_terminal(folder, COMMANDS[way]) as terminal:
         terminal.until(lambda seen: "2/6" in seen, "what is done is done")
@@ -277,12 +277,12 @@ def test_the_command_that_was_printed_goes_on(folder: Path) -> None:
         until_it_says(process, "Press Ctrl-C again")
         (folder / "finish").touch()
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
-    again = shlex.split(errors.rpartition("To go on: ")[2])
+    again = shlex.split(errors.rpartition("To resume: ")[2])
     with (folder / "exp.toml").open("a") as file:
         file.write('# a remark\n[gate]\n"exact.mean" = ">= 0.5"\n')
     with started(folder, [str(DRAGOMAN), *again[1:]]) as process:
         told, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0, errors
-    assert "Going on with waiting" in told
+    assert "Resuming waiting" in told
     assert "gate passed: exact.mean >= 0.5" in told
     assert begun(folder) == [str(n) for n in range(6)]

@@ -1,4 +1,4 @@
-"""``dragoman experiment kill`` where nobody else is there to do it."""
+"""``dragoman experiment kill`` without a server to end the run."""
 
 from __future__ import annotations
 

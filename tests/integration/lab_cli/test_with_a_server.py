@@ -109,14 +109,14 @@ def test_two_interrupts_stop_at_once_keep_what_is_done_and_say_how_to_go_on(
         started.communicate()
     assert started.returncode == 130
     assert "1 items are done and kept" in errors
-    again = errors.rpartition("To go on: ")[2].strip()
+    again = errors.rpartition("To resume: ")[2].strip()
     assert again == "dragoman experiment run slow.toml --data-dir 'my data'"
     (tmp_path / "go on").touch()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
     assert main(shlex.split(again)[1:]) == 0
     told = capsys.readouterr().out
-    assert "Going on with slow" in told
+    assert "Resuming slow" in told
     assert "3 succeeded" in told
 
 
@@ -138,7 +138,7 @@ def test_an_interrupt_in_the_first_moment_is_no_other(tmp_path: Path) -> None:
         started.send_signal(signal.SIGINT)
         _, errors = started.communicate(timeout=PATIENCE_SECONDS)
     assert started.returncode == 130
-    assert "To go on: dragoman experiment run slow.toml --data-dir data" in errors
+    assert "To resume: dragoman experiment run slow.toml --data-dir data" in errors
 
 
 def test_the_watching_command_outlives_a_restart_of_the_server(tmp_path: Path) -> None:

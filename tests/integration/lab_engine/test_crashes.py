@@ -88,7 +88,7 @@ async def snapshot(store: Store, experiment_id: ExperimentId, ids: list[ItemId])
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
-    """What comes out when nobody is killed."""
+    """What comes out when no process is killed."""
     folder = tmp_path_factory.mktemp("undisturbed")
     url = f"sqlite:///{folder}/dragoman.db"
     upgrade(url)
@@ -166,7 +166,7 @@ def test_everything_killed_again_and_again_still_comes_to_the_same_end(
 
 
 def test_a_start_whose_process_died_at_once_is_taken_up(database_url: str, calls: str) -> None:
-    """Nothing but the pending run is there: no lock is left, and whoever comes next drives it."""
+    """Nothing but the pending run is there: no lock is left, and the next lab drives it."""
 
     async def story() -> None:
         async with laboratory(database_url, schedules=False, works=False) as dead:

@@ -1,4 +1,4 @@
-"""A lab inside a program: it drives what it started, and nobody else does."""
+"""A lab inside a program: it drives what it started, and no other lab does."""
 
 from __future__ import annotations
 

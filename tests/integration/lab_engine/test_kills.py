@@ -1,4 +1,4 @@
-"""Killing a run: from any state, within seconds, and whoever was killing may die over it."""
+"""Killing a run: from any state, within seconds, even if the killing process dies over it."""
 
 from __future__ import annotations
 

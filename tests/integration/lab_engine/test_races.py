@@ -189,7 +189,7 @@ def test_a_run_that_ended_before_its_lease_was_taken_is_let_go(database_url: str
     asyncio.run(story())
 
 
-def test_a_run_is_given_up_only_by_whoever_may_drive_it(database_url: str) -> None:
+def test_a_run_is_given_up_only_by_a_process_that_may_drive_it(database_url: str) -> None:
     async def story() -> None:
         async with laboratory(database_url, schedules=False, works=False) as at:
             version, _ = await add_items(at.store, ONE_ITEM)
@@ -272,7 +272,7 @@ def test_a_run_with_many_items_is_given_up_some_at_a_time(database_url: str) -> 
 
 
 class Shaky(Store):
-    """A store that now and then breaks in a way that nobody foresaw."""
+    """A store that now and then raises an unexpected error."""
 
     def __init__(self, store: Store, every: int) -> None:
         self._store = store

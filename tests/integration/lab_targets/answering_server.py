@@ -22,7 +22,7 @@ class Request(NamedTuple):
 
 
 class AnsweringServer:
-    """Listens on a loopback port; `over` lets whoever hangs go."""
+    """Listens on a loopback port; `over` lets hanging requests go."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []

@@ -235,7 +235,7 @@ def test_what_the_settings_list_may_be_called(server: AnsweringServer, context: 
     assert len(server.requests) == 1
 
 
-def test_a_name_that_nobody_knows_is_told() -> None:
+def test_an_unknown_name_is_told() -> None:
     async def unknown(host: str, port: int) -> list[str]:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

@@ -27,7 +27,7 @@ CALL_SECONDS = 0.02
 
 
 class PatientServer(ThreadingHTTPServer):
-    """Turns away nobody who connects while it is busy."""
+    """Refuses no connection while it is busy."""
 
     daemon_threads = True
     request_queue_size = 128

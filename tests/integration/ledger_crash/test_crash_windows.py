@@ -114,7 +114,7 @@ class Rescue:
         self.ends.append(job)
 
     async def freed(self, freed: Freed) -> None:
-        """Nobody waits for slots here."""
+        """No job waits for slots here."""
 
     async def sweep_until_ended(self, job_id: JobId, sweepers: int) -> JobRecord:
         """Sweep, several at once, until the job has its end and no slot is held."""

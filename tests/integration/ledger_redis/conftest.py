@@ -22,7 +22,7 @@ def key_prefix() -> str:
 
 @pytest.fixture
 def open_ledger(key_prefix: str) -> OpenLedger:
-    """Open a ledger on a server; whoever opens it closes it."""
+    """Open a ledger on a server; the test closes it."""
 
     def opened(url: str, **options: object) -> RedisLedger:
         return RedisLedger(url, Random(7), **{"key_prefix": key_prefix, **options})  # type: ignore[arg-type]

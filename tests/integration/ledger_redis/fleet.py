@@ -74,7 +74,7 @@ def claim(request_id: str = "", spec: JobSpec | None = None, **body: Any) -> Cla
 
 
 async def granted_or_none(ledger: Ledger, wanted: SlotAsk) -> Granted | None:
-    """A slot; None when it was refused, or when nobody knows."""
+    """A slot; None when it was refused, or when that is unknown."""
     try:
         answer = await ledger.reserve(wanted)
     except DependencyDown:

@@ -78,7 +78,7 @@ def test_settling_and_releasing_cost_no_operations_of_their_own_while_jobs_come(
     asyncio.run(live())
 
 
-def test_whoever_looks_finds_it_done_whether_it_was_sent_or_not(
+def test_a_reader_finds_it_done_whether_it_was_sent_or_not(
     redis_server: RedisProcess, open_ledger: OpenLedger
 ) -> None:
     async def live() -> None:

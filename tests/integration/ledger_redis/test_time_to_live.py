@@ -1,4 +1,4 @@
-"""Nothing stays for ever: what a job leaves behind goes by itself when nobody looks after it."""
+"""Nothing stays for ever: what a job leaves behind expires without a sweep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever asks for too much is told so: over HTTP and over sockets, by a real server."""
+"""A caller that asks for too much is told so: over HTTP and sockets, by a real server."""
 
 from __future__ import annotations
 

@@ -160,7 +160,7 @@ def attempt_of(job: Body) -> Body:
 
 
 class Caller:
-    """Somebody who uses the HTTP API."""
+    """A caller of the HTTP API."""
 
     def __init__(self, server: ServerProcess, key: str | None = None) -> None:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}

@@ -149,7 +149,7 @@ def test_a_result_that_comes_twice_changes_nothing(
         assert caller.get(f"/nodes/{node.node_id}").json()["slots"]["used"] == 0
 
 
-def test_a_flood_closes_its_own_socket_and_nobody_elses(
+def test_a_flood_closes_its_own_socket_and_no_other(
     server: ServerProcess, caller: Caller, pair: Pair
 ) -> None:
     nonsense = json.dumps({"type": "job_ack", "job_id": "j", "attempt_id": "a"})

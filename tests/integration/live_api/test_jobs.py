@@ -86,7 +86,9 @@ def test_text_is_neither_heard_nor_translated_into_its_own_language(
     assert [stage for stage, used in pipeline.items() if used] == []
 
 
-def test_whoever_waits_gets_the_result(server: ServerProcess, caller: Caller, pair: Pair) -> None:
+def test_a_caller_that_waits_gets_the_result(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
     with ManualNode(server, pair) as node:
         asking = caller.begin_to_ask(pair, wait_ms=60_000)
         node.succeed(node.take(), text_translated="hola")

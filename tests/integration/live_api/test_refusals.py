@@ -11,7 +11,7 @@ from tests.integration.serve.server_process import ServerProcess, eventually
 Pair = tuple[str, str]
 
 
-def test_a_pair_that_nobody_serves(server: ServerProcess, caller: Caller, pair: Pair) -> None:
+def test_a_pair_that_no_node_serves(server: ServerProcess, caller: Caller, pair: Pair) -> None:
     for wait_ms in (None, 60_000):
         answer = caller.ask(pair, wait_ms=wait_ms)
 
@@ -34,7 +34,7 @@ def test_a_pair_that_only_a_relative_serves(
     assert (details["src_lang"], details["tgt_lang"]) == (f"{pair[0]}-x", pair[1])
 
 
-def test_a_pair_whose_translation_nobody_knows_is_not_waited_for(
+def test_a_pair_that_no_node_translates_is_not_waited_for(
     server: ServerProcess, caller: Caller, pair: Pair
 ) -> None:
     languages = {
@@ -57,7 +57,7 @@ def test_a_pair_whose_translation_nobody_knows_is_not_waited_for(
     assert problem(answer) == (409, "PAIR_UNSUPPORTED")
 
 
-def test_a_feature_that_nobody_offers(server: ServerProcess, caller: Caller, pair: Pair) -> None:
+def test_a_feature_that_no_node_offers(server: ServerProcess, caller: Caller, pair: Pair) -> None:
     with ManualNode(server, pair, features=["emotion_detection"]):
         refused = caller.ask(pair, features=["speaker_identification"])
         offered = caller.ask(pair, features=["emotion_detection"])
@@ -89,7 +89,7 @@ def test_a_full_fleet_says_when_to_come_back(
         )
 
 
-def test_whoever_waits_in_vain_is_refused_the_same_way(
+def test_a_caller_that_waits_in_vain_is_refused_the_same_way(
     server: ServerProcess, caller: Caller, pair: Pair
 ) -> None:
     with ManualNode(server, pair):
@@ -103,7 +103,7 @@ def test_whoever_waits_in_vain_is_refused_the_same_way(
     assert "Retry-After" in answer.headers
 
 
-def test_whoever_waits_gets_the_next_free_slot(
+def test_a_caller_that_waits_gets_the_next_free_slot(
     server: ServerProcess, caller: Caller, pair: Pair
 ) -> None:
     with ManualNode(server, pair) as node:

@@ -139,7 +139,7 @@ def test_an_init_for_another_tenant_is_closed_as_forbidden(
         assert closed.value.rcvd.code == 4403
 
 
-def test_a_session_is_ended_by_its_own_tenant_or_an_operator_and_by_nobody_else(
+def test_a_session_is_ended_only_by_its_own_tenant_or_an_operator(
     server: ServerProcess, keys: dict[str, str], callers: dict[str, Caller]
 ) -> None:
     for entitled in ("red", "operator"):

@@ -25,7 +25,7 @@ class Wire:
         self.url = f"ws://127.0.0.1:{self._port}"
 
     def cut(self) -> None:
-        """Break what is connected, without a goodbye, and let nobody in."""
+        """Break what is connected, without a goodbye, and refuse new connections."""
         _hang_up(self._listening)
         self._accepting.join()
         self._listening.close()
@@ -88,6 +88,6 @@ def _pump(source: socket.socket, sink: socket.socket) -> None:
 
 
 def _hang_up(end: socket.socket) -> None:
-    """End a connection so that whoever waits on it notices."""
+    """End a connection so that its reader notices."""
     with suppress(OSError):
         end.shutdown(socket.SHUT_RDWR)

@@ -54,7 +54,7 @@ async def scheduling(
 
 
 def free_port() -> int:
-    """A port that nobody listens on just now."""
+    """A port without a listener just now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -88,7 +88,7 @@ def test_results_can_be_had_as_json(demo: ServerProcess) -> None:
     assert result["scheduling"]["attempts"] >= 1
 
 
-def test_a_pair_nobody_serves_fails_with_the_reasons(demo: ServerProcess) -> None:
+def test_a_pair_that_no_node_serves_fails_with_the_reasons(demo: ServerProcess) -> None:
     arguments = ("say", "--text", "hello", "--from", "en", "--to", "sv", "--url", demo.url)
     code, out, err = run(*arguments)
     assert (code, out) == (1, "")
@@ -123,7 +123,9 @@ def test_a_folder_without_a_server_fails_with_the_remedy(
         (("--text", "hi", "--to", "es"), "--from"),
         (("--text", "hi", "--from", "en"), "--to"),
         (("--text", "hi", "--from", "en", "--to", "es,"), "list of languages"),
-        (("--text", "hi", "--from", "e", "--to", "es"), "src_lang"),
+        (("--text", "hi", "--from", "e", "--to", "es"), "`--from` holds 'e'"),
+        (("--text", "hi", "--from", "en", "--to", "es,english"), "`--to` holds 'english'"),
+        (("--text", "hi", "--from", "en", "--to", "auto"), "`--to` is `auto`, which only --from"),
         (("--from", "en", "--to", "es"), "either"),
         (("--text", "hi", "--from", "en", "--to", "es", "--no-speech", "--out", "x.wav"), "--out"),
         (("missing.wav", "--from", "en", "--to", "es"), "missing.wav"),

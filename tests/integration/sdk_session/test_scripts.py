@@ -36,7 +36,7 @@ def test_a_script_feeds_audio(demo: ServerProcess) -> None:
         assert result.text_asr
 
 
-def test_a_script_hears_at_once_that_nobody_is_there() -> None:
+def test_a_script_hears_at_once_that_no_scheduler_is_there() -> None:
     with (
         pytest.raises(Unreachable, match="cannot be reached"),
         talk("ws://127.0.0.1:1", src_lang="en", tgt_lang="es"),

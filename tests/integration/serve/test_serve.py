@@ -87,7 +87,7 @@ def test_a_port_in_use_is_named_with_what_to_do(tmp_path: Path) -> None:
 
     assert (code, output) == (1, "")
     assert errors.splitlines() == [
-        f"error: Port {port} on 127.0.0.1 is in use by another program; stop that one, or take "
+        f"error: Port {port} on 127.0.0.1 is in use by another program; stop it, or choose "
         "another port with --port (0 takes any free one)."
     ]
 

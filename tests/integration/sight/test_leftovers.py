@@ -1,4 +1,4 @@
-"""A result nobody waits for is counted under the reason that holds."""
+"""A result that no job waits for is counted under the reason that holds."""
 
 from __future__ import annotations
 

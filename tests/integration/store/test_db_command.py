@@ -33,7 +33,7 @@ def test_upgrade_sets_up_a_database_that_check_then_approves(tmp_path: Path) -> 
     assert "already" in db("upgrade", "--data-dir", tmp_path).stdout
     after = db("check", "--data-dir", tmp_path)
     assert after.exit_code == 0
-    assert after.stdout.splitlines()[-1] == "The file is sound."
+    assert after.stdout.splitlines()[-1] == "The file is undamaged."
 
 
 def test_a_newer_schema_is_refused_by_upgrade_and_reported_by_check(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def test_one_failing_submitter_does_not_touch_the_others_of_its_group(sqlite_url
     asyncio.run(scenario())
 
 
-def test_nobody_hears_of_success_before_the_whole_group_is_committed(sqlite_url: str) -> None:
+def test_no_writer_hears_of_success_before_the_whole_group_is_committed(sqlite_url: str) -> None:
     async def scenario() -> None:
         async with notes_store(sqlite_url) as store:
             loop = asyncio.get_running_loop()

@@ -38,7 +38,7 @@ async def make_sequence(store: Store, name: str) -> None:
 
 def test_a_deadlock_is_resolved_and_both_writes_are_stored(postgres_url: str) -> None:
     def rename(mine: int, other: int, to: str) -> Work[None]:
-        """Change two rows, the second only when somebody else holds it."""
+        """Change two rows, the second only when another transaction holds it."""
 
         def work(connection: Connection) -> None:
             change = sa.update(note).values(name=to)

@@ -55,7 +55,7 @@ def test_the_spans_of_a_demo_reach_a_collector(tmp_path: Path) -> None:
     assert not any(secret in str(collector.spans) for secret in SECRETS)
 
 
-def test_a_collector_that_is_not_there_costs_nobody_an_answer(tmp_path: Path) -> None:
+def test_a_collector_that_is_not_there_costs_no_answer(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -57,7 +57,7 @@ def test_a_server_takes_work_until_it_drains() -> None:
         assert refused.value.retry_after_ms
 
 
-def test_whoever_waits_for_the_start_goes_on_when_the_server_is_ready() -> None:
+def test_a_caller_that_waits_for_the_start_goes_on_when_the_server_is_ready() -> None:
     async def scenario() -> None:
         lifecycle = Lifecycle()
         waiting = asyncio.create_task(lifecycle.begun())

@@ -19,7 +19,7 @@ DRAGOMAN = Path(sys.executable).with_name("dragoman")
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Commands run in an empty folder, so that a default data_dir is nobody's."""
+    """Commands run in an empty folder, so that the default data_dir is empty."""
     monkeypatch.chdir(tmp_path)
 
 
@@ -32,7 +32,7 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         (["serve", "--help"], 0),
         (["config", "show"], 0),
         (["db", "check"], 1),
-        (["keys", "revoke", "k-nobody"], 1),
+        (["keys", "revoke", "k-none"], 1),
         ([], 2),
         (["no-such-command"], 2),
         (["--no-such-option"], 2),
@@ -68,7 +68,7 @@ def test_each_end_has_its_exit_code(
             ValueError("a\nb"),
             1,
             "error: Something went wrong that should not have (ValueError: a b); "
-            "run with DRAGOMAN_TRACEBACK=1 to see where.\n",
+            "set DRAGOMAN_TRACEBACK=1 to see the traceback.\n",
         ),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",

@@ -15,7 +15,7 @@ SPEC = JobSpec(TenantId("t"), RequestId("r"), "en", "es", Pipeline(use_asr=False
 
 
 def lost_job() -> JobRecord:
-    """A job that somebody drives, and that no ledger knows."""
+    """A job that another instance drives, and that no ledger knows."""
     return JobRecord(
         job_id=JobId("j-00-lost"),
         spec=SPEC,
@@ -32,7 +32,7 @@ def lookout() -> Lookout:
     return Lookout(MemoryLedger(clock, Random(1)), clock)
 
 
-def test_whoever_waits_for_a_job_that_the_ledger_lost_is_told_once_that_it_is_forgotten() -> None:
+def test_a_waiter_for_a_job_that_the_ledger_lost_is_told_once_that_it_is_forgotten() -> None:
     waits, told = lookout(), list[JobRecord]()
     waits.expect(lost_job(), told.append)
 
@@ -47,7 +47,7 @@ def test_whoever_waits_for_a_job_that_the_ledger_lost_is_told_once_that_it_is_fo
     assert len(waits) == 0
 
 
-def test_whoever_waits_no_more_hears_nothing_of_a_lost_job() -> None:
+def test_a_waiter_that_left_hears_nothing_of_a_lost_job() -> None:
     waits, told = lookout(), list[JobRecord]()
     on_end = told.append
     waits.expect(lost_job(), on_end)

@@ -23,7 +23,7 @@ DEMANDS: list[Demand] = [
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody in line."""
+    """A job in line."""
 
     job_id: JobId
     tenant: TenantId
@@ -125,7 +125,7 @@ def test_standing_in_line_twice_keeps_the_first_place() -> None:
 
 
 @given(people, st.data())
-def test_whoever_leaves_is_gone_and_nothing_is_left_behind(
+def test_a_job_that_leaves_is_gone_and_nothing_is_left_behind(
     line: list[Person], data: st.DataObject
 ) -> None:
     room = WaitingRoom[Person](100)

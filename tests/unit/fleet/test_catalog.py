@@ -148,7 +148,7 @@ def test_a_thousand_failures_are_still_at_most_the_longest_pause_apart() -> None
     assert short.pause_seconds(10_000) == 30, "failing is never fetched more often than well"
 
 
-def test_whoever_wants_it_anew_gets_it_soon_but_not_more_than_once_a_second() -> None:
+def test_a_wanted_refresh_comes_soon_but_not_more_than_once_a_second() -> None:
     async def story(scene: Scene, server: Server) -> None:
         await asyncio.sleep(5)
         for _ in range(100):
@@ -261,6 +261,6 @@ def test_what_is_not_a_catalog_is_refused_with_a_reason(data: bytes) -> None:
         read_catalog(data)
 
 
-def test_fields_nobody_asked_for_are_ignored() -> None:
+def test_fields_that_are_not_asked_for_are_ignored() -> None:
     data = b'{"services": [{"service_id": "a", "type": "vad", "version": "1", "size": 3}], "v": 1}'
     assert read_catalog(data) == (CatalogService("a", "vad", "1"),)

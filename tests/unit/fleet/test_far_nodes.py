@@ -137,7 +137,7 @@ def test_the_nodes_of_a_cold_cell_stay_known_and_get_no_jobs() -> None:
     assert (scene.far.cold, scene.ready) == (set(), ["far"])
 
 
-def test_the_nodes_of_an_instance_nobody_reaches_get_no_jobs() -> None:
+def test_the_nodes_of_an_unreachable_instance_get_no_jobs() -> None:
     scene = Scene()
     scene.read(seat("far", 1), seat("farther", 2, at="elsewhere"))
     scene.far.cut_off(InstanceId("there"))

@@ -128,7 +128,7 @@ class CountingShown(Shown):
 
 
 class BusyClock(VirtualClock):
-    """A clock that goes on by itself while somebody works: 50 us from one look to the next."""
+    """A clock that goes on by itself during work: 50 us from one look to the next."""
 
     looks = 0
 

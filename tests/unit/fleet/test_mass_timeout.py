@@ -1,4 +1,4 @@
-"""A whole fleet that falls silent at once is let go of without holding anybody up."""
+"""A whole fleet that falls silent at once is removed without holding up other tasks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SilentLink:
         return True
 
     def superseded(self) -> None:
-        """Nobody comes back here."""
+        """No node comes back here."""
 
     def timed_out(self) -> None:
         if not SilentLink.in_this_turn:

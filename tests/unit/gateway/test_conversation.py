@@ -248,7 +248,7 @@ def test_a_handler_that_cannot_be_made_closes_the_connection() -> None:
     play(script, handler=no_handler)
 
 
-def test_a_handler_that_fails_at_every_turn_harms_nobody_but_its_peer() -> None:
+def test_a_handler_that_fails_at_every_turn_harms_only_its_peer() -> None:
     class Broken(ScriptedHandler):
         async def received(self, message: object) -> None:
             raise ZeroDivisionError

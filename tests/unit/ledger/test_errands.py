@@ -59,7 +59,7 @@ def test_without_a_call_to_go_with_it_is_told_soon() -> None:
     asyncio.run(live())
 
 
-def test_whoever_would_notice_has_it_told_first() -> None:
+def test_a_caller_that_would_notice_has_it_told_first() -> None:
     async def live() -> None:
         post = Post()
         errands = Errands(post.tell, FOR_EVER_SECONDS)
@@ -86,7 +86,7 @@ def test_what_a_broken_call_took_along_waits_for_the_next() -> None:
     asyncio.run(live())
 
 
-def test_what_nobody_hears_is_told_again_until_somebody_does() -> None:
+def test_what_is_not_heard_is_told_again_until_it_is() -> None:
     async def live() -> None:
         post = Post()
         post.away = True

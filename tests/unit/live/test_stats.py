@@ -90,7 +90,7 @@ def tell(story: Callable[[StatsCache, Maker, Clock], Awaitable[None]], **rules: 
 # --- who makes a snapshot, and when ------------------------------------------------------------
 
 
-def test_a_thousand_cold_requests_cause_one_generation_and_nobody_waits() -> None:
+def test_a_thousand_cold_requests_cause_one_generation_and_none_waits() -> None:
     async def story(cache: StatsCache, maker: Maker, clock: Clock) -> None:
         maker.seconds = 3.0
         began = clock.monotonic()

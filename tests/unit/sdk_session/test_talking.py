@@ -72,7 +72,7 @@ def test_two_people_who_talk_each_hear_the_other_language() -> None:
     play(script)
 
 
-def test_a_pair_nobody_serves_is_missing_with_the_reasons() -> None:
+def test_a_pair_that_no_node_serves_is_missing_with_the_reasons() -> None:
     async def script(scene: Scene) -> None:
         async with scene.client(tgt_lang="sv") as session:
             await session.say("hello")

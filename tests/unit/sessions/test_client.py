@@ -26,7 +26,7 @@ def test_another_instance_does_not_whatever_its_connection_is_called() -> None:
     assert not Client(OWNER).is_spoken_for_by(SessionOwner(THERE, FIRST, 5))
 
 
-def test_nobody_does_who_has_the_session_from_somebody_else() -> None:
+def test_no_client_does_that_has_the_session_from_another_owner() -> None:
     client = Client(OWNER)
     client.connections.add(SECOND)
     assert not client.is_spoken_for_by(SessionOwner(HERE, SECOND, 6))

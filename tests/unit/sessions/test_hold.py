@@ -163,7 +163,7 @@ def test_a_resume_here_whose_answer_was_lost_is_heard_of_later() -> None:
     play(story)
 
 
-def test_another_process_of_the_same_name_is_somebody_else() -> None:
+def test_another_process_of_the_same_name_is_another_owner() -> None:
     async def story(stage: Stage) -> None:
         await stage.records.create(RECORD)
         await stage.records.take(SESSION, HERE, SECOND)

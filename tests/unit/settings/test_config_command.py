@@ -68,7 +68,7 @@ def test_passwords_are_shown_as_stars(options: list[str]) -> None:
 def test_a_good_file_is_fine(file: Path) -> None:
     result = typed("check", str(file), environ={"DRAGOMAN_SERVER__PORT": "nonsense"})
     assert result.exit_code == 0
-    assert result.stdout == f"{file} is fine.\n"
+    assert result.stdout == f"{file} is valid.\n"
 
 
 def test_a_bad_file_is_refused(file: Path) -> None:

@@ -134,8 +134,8 @@ def test_a_list_in_the_environment_is_separated_by_commas_or_is_json(
     [
         ("DRAGOMAN_SERVER__PROT", "1", ["did you mean DRAGOMAN_SERVER__PORT?"]),
         ("DRAGOMAN_PORT", "9000", ["did you mean DRAGOMAN_SERVER__PORT?"]),
-        ("DRAGOMAN_NONSENSE", "1", ["no setting goes by this name", "unset it"]),
-        ("DRAGOMAN_SERVER", "{}", ["no setting goes by this name"]),
+        ("DRAGOMAN_NONSENSE", "1", ["there is no setting of this name", "unset it"]),
+        ("DRAGOMAN_SERVER", "{}", ["there is no setting of this name"]),
         ("DRAGOMAN_SERVER__PORT", "http", ["server.port", "whole number"]),
         ("DRAGOMAN_AUTH__INSECURE", "perhaps", ["auth.insecure", "true or false"]),
         ("DRAGOMAN_SCHEDULER__POOLS__TENANT_CELLS", "acme=1", ["tenant_cells", "table"]),

@@ -1,4 +1,4 @@
-"""The lab's process as the live process sees it: started, watched, started again, ended."""
+"""The lab's process as the live process sees it: started, watched, restarted, ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _log = get_logger(__name__)
 
 
 class LabChild:
-    """A plane of the server that lives in a process of its own.
+    """The lab plane in a process of its own.
 
     Scoring text on the live plane's event loop would cost every speaker milliseconds. The child
     reads its settings from a pipe that stays open as long as this process lives: when the pipe
@@ -61,7 +61,7 @@ class LabChild:
 
     @property
     def socket_path(self) -> str:
-        """Where the lab is asked; refused while nobody answers there."""
+        """The lab's socket; refused while no process answers there."""
         if self._meeting_point is None or not self._answers.is_set():
             doing = "shutting down" if self._ending else "starting"
             raise DependencyDown(
@@ -83,7 +83,7 @@ class LabChild:
             _log.warning("lab_not_ready", after_seconds=START_SECONDS)
 
     async def drain(self) -> None:
-        """Have the child stop; items in its hands are taken up again by the next one."""
+        """Stop the child; the next one takes up its items again."""
         self._ending = True
         self._answers.clear()
         process = self._process

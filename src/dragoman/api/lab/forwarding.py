@@ -22,13 +22,13 @@ _IMPATIENT = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), 2.0
 _RETRY_AFTER_MS = 1_000
 _NO_BODY = frozenset({"GET", "HEAD", "DELETE"})
 _ABOUT_A_BODY = frozenset({"content-length", "content-type", "content-encoding"})
-"""What is left out with the body, which such a request may have and which means nothing."""
+"""Headers that are dropped together with a body that has no meaning here."""
 
 _NOT_HANDED_ON = frozenset(
     {
         # Between two neighbours only, by HTTP's own rules.
         *("connection", "keep-alive", "te", "trailer", "transfer-encoding", "upgrade", "host"),
-        # What the live process sees to itself.
+        # Headers that the live process handles itself.
         *("authorization", "cookie", "date", "expect", PRINCIPAL_HEADER),
     }
 )

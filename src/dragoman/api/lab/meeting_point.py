@@ -16,8 +16,8 @@ _OWNER_ONLY = 0o600
 class MeetingPoint:
     """A listening Unix socket that outlives the processes which answer on it.
 
-    The live process makes it and hands it to each child in turn: whoever connects while a child is
-    being replaced waits in line for the next one.
+    The live process makes it and hands it to each child in turn: a caller that connects while a
+    child is being replaced waits in line for the next one.
     """
 
     def __init__(self, data_dir: Path) -> None:

@@ -74,7 +74,7 @@ class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ChangeOrder(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """What may be changed of an experiment, also while it runs; what is left out stays."""
+    """Changes to an experiment, even while it runs; a field that is left out stays."""
 
     name: str | msgspec.UnsetType = msgspec.UNSET
     description: str | msgspec.UnsetType = msgspec.UNSET
@@ -89,7 +89,7 @@ class ChangeOrder(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
 
 
 class CloneOrder(msgspec.Struct, forbid_unknown_fields=True):
-    """A copy of an experiment; without a name, it is called like it, with a number."""
+    """A copy of an experiment; without a name, it gets the original's with a number."""
 
     name: str | None = None
 
@@ -151,7 +151,7 @@ def read_filter(text: str | None) -> JsonValue:
         tree: JsonValue = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidFilter(
-            f"`filter` is no JSON ({error}).", details={"field": "filter"}
+            f"`filter` is not valid JSON ({error}).", details={"field": "filter"}
         ) from None
     return tree
 

@@ -1,6 +1,6 @@
 """Who is asking, as the live process tells the lab's process over their own socket.
 
-Nobody else can reach that socket, so what the header says is believed.
+Only the live process can reach that socket, so the lab trusts the header.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ from dragoman.errors import Unauthorized
 PRINCIPAL_HEADER = "x-dragoman-principal"
 
 # Only for the OpenAPI document: the key itself is read by the live process.
-_DOCUMENTED = HTTPBearer(auto_error=False, description="A key made by `dragoman keys create`.")
+_DOCUMENTED = HTTPBearer(
+    auto_error=False, description="An API key; `dragoman keys create` creates one."
+)
 
 
 def as_header(principal: Principal) -> str:
@@ -33,7 +35,7 @@ def from_headers(headers: Iterable[tuple[bytes, bytes]]) -> Principal:
     for name, value in headers:
         if name == wanted:
             return msgspec.json.decode(urlsafe_b64decode(value), type=Principal)
-    raise Unauthorized("The lab is asked through its server, which says who is asking.")
+    raise Unauthorized("The lab answers only its server, which says who is asking.")
 
 
 def asked_by(permission: Permission) -> Callable[..., Awaitable[Principal]]:

@@ -53,7 +53,7 @@ class PushForwarder:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         socket = WebSocket(scope, receive, send)
-        # Accepted whoever comes: a browser can read the code of a close, not of a refusal.
+        # Every socket is accepted first: a browser can read a close code, but not a refusal.
         await socket.accept()
         relay = _Relay(socket)
         try:
@@ -141,7 +141,7 @@ class _Relay:
             self.end(lab.close_code or CloseCode.NORMAL, lab.close_reason or "")
 
     async def _listen(self) -> None:
-        """Notice when the caller leaves; what callers say here means nothing."""
+        """Notice when the caller leaves; messages from callers are ignored."""
         with suppress(WebSocketDisconnect, *_GONE):
             while True:
                 await self._socket.receive()

@@ -1,4 +1,4 @@
-"""An experiment as it happens, over a socket: how far it is, rows as they come, the end."""
+"""An experiment live over a socket: its progress, rows as they come, its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dragoman.lab.states import ENDED
 from dragoman.live.gateway import CloseCode
 
 STATS_SECONDS = 1.0
-"""How often a watcher is told how far the experiment is, while anything changes."""
+"""How often a watcher gets the experiment's progress, while it changes."""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -109,7 +109,7 @@ def _has_ended(overview: Overview) -> bool:
 
 
 async def _until_gone(socket: WebSocket) -> None:
-    """Notice when the watcher leaves; what watchers say means nothing."""
+    """Notice when the watcher leaves; messages from watchers are ignored."""
     with suppress(WebSocketDisconnect):
         while True:
             await socket.receive_text()

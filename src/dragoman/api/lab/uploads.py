@@ -35,7 +35,7 @@ UPLOAD_BODY = {
                         "format": {
                             "type": "string",
                             "enum": [known.value for known in Format],
-                            "description": "By default as the file's name ends.",
+                            "description": "Default: by the file's extension.",
                         },
                         "schema": {
                             "type": "string",
@@ -76,7 +76,7 @@ def _read(form: FormData) -> Upload:
     unknown = sorted(set(form) - _FIELDS)
     if unknown:
         raise InvalidMessage(
-            f"The form has a field {unknown[0]!r} that means nothing here; it takes "
+            f"The form has a field {unknown[0]!r} that is not known; it takes "
             f"{', '.join(sorted(_FIELDS))}."
         )
     file = form.get("file")

@@ -61,7 +61,7 @@ class ItemView(msgspec.Struct, frozen=True):
 
 
 class DifferenceView(msgspec.Struct, frozen=True):
-    """What changed between two versions; items are counted all, and some of them shown."""
+    """What changed between two versions; all items are counted, some are shown."""
 
     from_version: int
     to_version: int
@@ -73,7 +73,7 @@ class DifferenceView(msgspec.Struct, frozen=True):
 
 
 class ExperimentView(msgspec.Struct, frozen=True):
-    """An experiment with how far it is."""
+    """An experiment with its progress."""
 
     experiment_id: str
     name: str
@@ -103,7 +103,7 @@ class ExperimentView(msgspec.Struct, frozen=True):
 
 
 class RunView(msgspec.Struct, frozen=True):
-    """A run with how far it is."""
+    """A run with its progress."""
 
     run_id: str
     experiment_id: str

@@ -25,7 +25,7 @@ class CatalogView(msgspec.Struct, frozen=True):
 
 
 def catalog_router(prefix: str, catalog: ServiceCatalog) -> APIRouter:
-    """The route of whoever wants to know what nodes may offer. It never asks the server."""
+    """The route of the service catalog. It never asks the catalog server."""
     router = APIRouter(
         prefix=f"{prefix}/catalog",
         tags=["catalog"],
@@ -34,7 +34,7 @@ def catalog_router(prefix: str, catalog: ServiceCatalog) -> APIRouter:
 
     @router.get(
         "",
-        summary="The services that are known, and how the last fetch went",
+        summary="The known services, and how the last fetch went",
         response_class=Response,
         responses={200: {"model": shown_as("Catalog", CatalogView)}},
     )

@@ -35,7 +35,7 @@ class InstanceShown(msgspec.Struct, frozen=True):
 
     instance_id: InstanceId
     alive: bool
-    """False: it went silent, and nobody has cleaned up after it yet."""
+    """False: it went silent, and no other instance has cleaned up after it yet."""
     nodes: int
     sessions: int
     inbox_length: int
@@ -79,7 +79,7 @@ _HANDLED = shown_as("DeadLetterHandled", LetterHandled)
 
 
 def cluster_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> APIRouter:
-    """The routes of whoever looks after several instances; one that is alone sees itself."""
+    """Routes of the cluster; a single instance sees only itself."""
     router = APIRouter(
         prefix=f"{prefix}/cluster",
         tags=["cluster"],
@@ -89,7 +89,7 @@ def cluster_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> AP
 
     @router.get(
         "",
-        summary="Every instance that is present, or that nobody has cleaned up after",
+        summary="Every instance that is present or not yet cleaned up",
         response_class=Response,
         responses={200: {"model": shown_as("Cluster", ClusterShown)}},
     )
@@ -102,7 +102,7 @@ def cluster_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> AP
 
     @router.get(
         "/dead-letters",
-        summary="Notes between instances that were given up, oldest first",
+        summary="Dead letters: notes that an instance could not handle, oldest first",
         response_class=Response,
         responses={200: {"model": shown_as("DeadLetterPage", ListPage[LetterShown])}},
     )
@@ -124,7 +124,7 @@ def cluster_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> AP
 
     @router.delete(
         "/dead-letters/{letter_id:path}",
-        summary="Forget a dead letter",
+        summary="Delete a dead letter",
         response_class=Response,
         responses={200: {"model": _HANDLED}},
     )

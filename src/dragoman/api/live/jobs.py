@@ -32,7 +32,7 @@ from dragoman.live.protocol import (
 
 Client = Annotated[Principal, Depends(require(Permission.JOBS))]
 AudioQuery = Annotated[
-    ResultAudio, Query(description="omit leaves the sound of results out of the answer.")
+    ResultAudio, Query(description="omit leaves the audio of results out of the answer.")
 ]
 
 _VIEWED_TOGETHER = 32
@@ -48,13 +48,13 @@ _BODY = {
 
 
 def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers) -> APIRouter:
-    """The routes of whoever wants something translated."""
+    """Routes of jobs."""
     router = APIRouter(prefix=f"{prefix}/jobs", tags=["jobs"])
     desk = JobDesk(plane, services)
 
     @router.post(
         "",
-        summary="Ask for a job",
+        summary="Make a job",
         status_code=201,
         response_class=Response,
         responses={
@@ -78,7 +78,7 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         client: Client,
         page: Paging,
         tenant_id: Annotated[
-            str | None, Query(description="Another tenant's, for an operator.")
+            str | None, Query(description="Another tenant's jobs (operators only).")
         ] = None,
         result_audio: AudioQuery = ResultAudio.INCLUDE,
     ) -> Response:
@@ -108,7 +108,7 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
 
     @router.get(
         "/{job_id}/explain",
-        summary="Why a job went where it went",
+        summary="Why the scheduler chose a job's nodes",
         response_class=Response,
         responses={200: {"model": shown_as("Explain", ExplainView)}},
     )
@@ -144,7 +144,7 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
 
 
 class JobDesk:
-    """Takes requests in, and waits with those who want to."""
+    """Takes requests, and waits for the job where the caller asks for that."""
 
     def __init__(self, plane: LivePlane, services: Services) -> None:
         self._plane = plane
@@ -165,7 +165,7 @@ class JobDesk:
         waited = await self._wait(request, submitted.job_id)
         record = await self._plane.ledger.read(submitted.job_id)
         if record is None:
-            # Jobs are kept for long after their end: whoever stored this one has lost it.
+            # Jobs are kept long after their end, so the ledger has lost this one.
             raise DependencyDown(FORGOTTEN.message, details={"job_id": submitted.job_id})
         if _was_refused(record):
             raise _refusal(record)

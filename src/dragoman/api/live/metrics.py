@@ -1,4 +1,4 @@
-"""The most telling metrics as JSON, for whoever has no Prometheus."""
+"""The most important metrics as JSON, for use without Prometheus."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class LiveMetrics(msgspec.Struct, frozen=True):
 
 
 def metrics_router(prefix: str, plane: LivePlane, metrics: Metrics) -> APIRouter:
-    """The route of whoever looks for what is wrong."""
+    """The route for a quick look without Prometheus."""
     router = APIRouter(
         prefix=f"{prefix}/metrics",
         tags=["metrics"],
@@ -81,7 +81,7 @@ def metrics_router(prefix: str, plane: LivePlane, metrics: Metrics) -> APIRouter
 
     @router.get(
         "",
-        summary="The most telling metrics as JSON; all of them are under /metrics",
+        summary="The most important metrics as JSON; /metrics has all of them",
         response_class=Response,
         responses={200: {"model": shown_as("Metrics", LiveMetrics)}},
     )

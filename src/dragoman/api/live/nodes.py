@@ -28,13 +28,13 @@ Place = tuple[int, int]
 
 
 class Order(BaseModel):
-    """Why a node is drained or shut down; the node and its log are told."""
+    """Why a node is drained or shut down, for the node and the log."""
 
     reason: str | None = Field(default=None, max_length=256)
 
 
 def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
-    """The routes of whoever looks after the fleet."""
+    """Routes of nodes."""
     router = APIRouter(
         prefix=f"{prefix}/nodes",
         tags=["nodes"],
@@ -77,7 +77,7 @@ def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
 
     @router.post(
         "/{node_id:path}/drain",
-        summary="Give a node no more jobs, also after it reconnects",
+        summary="Give a node no more jobs, even after it reconnects",
         response_class=Response,
         responses={200: {"model": _NODE}},
     )
@@ -87,7 +87,7 @@ def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
 
     @router.post(
         "/{node_id:path}/shutdown",
-        summary="Have a node finish its jobs and end",
+        summary="Tell a node to finish its jobs and end its process",
         response_class=Response,
         responses={200: {"model": _NODE}},
     )
@@ -105,7 +105,7 @@ def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
         await plane.registry.resume(NodeId(node_id))
         view = await view_of(node_id)
         if view.status is NodeHealth.DRAINING:
-            # One of another instance, which was told: news that it did it arrive in a moment.
+            # Another instance has the node and was told; its change arrives in a moment.
             view = msgspec.structs.replace(view, status=NodeHealth.REGISTERING)
         return answer(view)
 

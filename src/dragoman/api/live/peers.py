@@ -1,4 +1,4 @@
-"""Other instances, asked over HTTP for what only they know, with the key of whoever wants it."""
+"""Asks other instances over HTTP for what only they know, with the caller's key."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from dragoman.ids import InstanceId
 from dragoman.observability import get_logger
 
 ASKED_HEADER = "Dragoman-Instance"
-"""Names the instance that is asked, which answers for itself alone and asks nobody else."""
+"""Names the instance that is asked, which answers only for itself and asks no other."""
 
 ANSWER_SECONDS = 2.0
 
@@ -26,7 +26,7 @@ _log = get_logger(__name__)
 
 
 class Roster(Protocol):
-    """Who else is there."""
+    """The other instances."""
 
     async def refresh(self) -> None:
         """Ask anew; DependencyDown leaves what was known."""
@@ -104,7 +104,7 @@ class Peers:
 
     async def ask_all(self, request: Request) -> dict[InstanceId, bytes | None]:
         """Every other instance's answer to the same request."""
-        # One that has just come is asked too: whoever looks must not miss what it has.
+        # An instance that has just joined is asked too, so that its part is not missing.
         await self._look_again()
         names = list(self._present())
         answers = await asyncio.gather(*(self.ask(name, request) for name in names))

@@ -1,4 +1,4 @@
-"""The door between a server and its Redis: it starts with one that will do, or says why not."""
+"""Checks Redis before the server starts, and says why an unsuitable one is refused."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ class RedisGate:
             _log.warning(
                 "redis_may_forget",
                 maxmemory_policy=facts.eviction,
-                remedy="a slot that is forgotten may be given twice; set it to noeviction",
+                remedy="a lease that Redis evicts may be given twice; set it to noeviction",
             )
         unfit = misfit(facts, cluster=self._settings.redis_cluster)
         if unfit is None:
             return None
-        sentence = f"Redis at {masked(url)} will not do: {unfit.found}; {unfit.remedy}."
+        sentence = f"Redis at {masked(url)} cannot be used: {unfit.found}; {unfit.remedy}."
         if not unfit.may_pass:
             raise CannotStart(sentence)
         return sentence

@@ -1,4 +1,4 @@
-"""Sessions over HTTP: who is talking, into which languages, what is in flight; and their end."""
+"""Sessions over HTTP: their languages, what is in flight, and how to end them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sessions_router(
     peers: Peers,
     instance_id: InstanceId,
 ) -> APIRouter:
-    """The routes of whoever looks after conversations; nothing here tells what was said."""
+    """Routes of sessions; none of them shows what was said."""
     router = APIRouter(prefix=f"{prefix}/sessions", tags=["sessions"])
 
     def our_page(client: Principal, page: PageRequest) -> SessionPage:
@@ -46,7 +46,7 @@ def sessions_router(
 
     @router.get(
         "",
-        summary="The tenant's sessions; an operator sees everybody's",
+        summary="The tenant's sessions; an operator sees those of every tenant",
         response_class=Response,
         responses={200: {"model": shown_as("SessionPage", SessionPage)}},
     )
@@ -86,7 +86,7 @@ def sessions_router(
 
     @router.delete(
         "/{session_id}",
-        summary="End a session: its client is closed, and its jobs are cancelled",
+        summary="End a session: close its connection and cancel its jobs",
         response_class=Response,
         responses={200: {"model": shown_as("SessionEnded", SessionView)}},
     )

@@ -12,7 +12,7 @@ from dragoman.live.stats import Stats
 
 
 def stats_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
-    """The route of whoever draws a dashboard. It computes nothing: it hands out a snapshot."""
+    """The route for dashboards. It computes nothing: it returns a snapshot."""
     router = APIRouter(
         prefix=f"{prefix}/stats",
         tags=["stats"],

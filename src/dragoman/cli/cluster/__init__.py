@@ -1,4 +1,4 @@
-"""``dragoman cluster``: look after several instances that work as one."""
+"""``dragoman cluster``: the instances of a cluster and its dead letters."""
 
 from dragoman.cli.cluster.command import app
 

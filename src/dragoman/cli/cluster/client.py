@@ -1,4 +1,4 @@
-"""The cluster's routes, as the commands ask them."""
+"""A client for the cluster's routes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``dragoman cluster``: who is in the cluster, and what to do with notes nobody could handle."""
+"""``dragoman cluster``: the instances of a cluster and its dead letters."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ from dragoman.errors import NotFound
 _FAILED = 1
 
 LettersArgument = Annotated[
-    list[str] | None, typer.Argument(metavar="ID", help="The letters, as `list` shows them.")
+    list[str] | None, typer.Argument(metavar="ID", help="Ids of letters, as `list` shows them.")
 ]
-AllOption = Annotated[bool, typer.Option("--all", help="Every letter that there is now.")]
+AllOption = Annotated[bool, typer.Option("--all", help="All letters.")]
 
 app = typer.Typer(
-    name="cluster", help="Look after several instances that work as one.", no_args_is_help=True
+    name="cluster",
+    help="Show the instances of a cluster and its dead letters.",
+    no_args_is_help=True,
 )
 dlq = typer.Typer(
-    help="Dead letters: notes between instances that could not be handled.", no_args_is_help=True
+    help="Dead letters: notes that an instance could not handle.", no_args_is_help=True
 )
 app.add_typer(dlq, name="dlq")
 
@@ -47,7 +49,7 @@ def status_command(
     ] = None,
     json: JsonOption = False,
 ) -> None:
-    """Show every instance. Exit code 1 when one of them is gone, or there are dead letters."""
+    """Show every instance. Exit code 1 when an instance is gone or there are dead letters."""
 
     async def show(client: ClusterClient) -> int:
         cluster = await client.cluster()
@@ -58,7 +60,7 @@ def status_command(
         alive = sum(seen.alive for seen in cluster.instances)
         if expect is not None and alive < expect:
             are = "instance is" if alive == 1 else "instances are"
-            typer.echo(f"error: {alive} {are} alive, and {expect} are expected.", err=True)
+            typer.echo(f"error: {alive} {are} alive, {expect} expected.", err=True)
             return _FAILED
         well = all(seen.alive and not seen.dead_letters for seen in cluster.instances)
         return 0 if well else _FAILED
@@ -108,7 +110,7 @@ def drop_command(
     token: TokenOption = None,
     json: JsonOption = False,
 ) -> None:
-    """Forget dead letters. Notes are hints: what they were about is swept up without them."""
+    """Delete dead letters. A note is only a hint: the sweep finds what it was about."""
     _for_each(ClusterClient.drop, "dropped", letters, every, json, (url, data_dir, token))
 
 
@@ -120,9 +122,9 @@ def _for_each(
     as_json: bool,
     way: tuple[str | None, Path | None, str | None],
 ) -> None:
-    """Do something with each letter; those that cannot be done do not keep the others back."""
+    """Do something with each letter; one that fails does not keep the others back."""
     if bool(letters) == every:
-        raise typer.BadParameter("Name letters by their ids, or say --all.")
+        raise typer.BadParameter("Give the ids of letters, or --all.")
 
     async def work(client: ClusterClient) -> int:
         code = 0

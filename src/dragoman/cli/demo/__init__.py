@@ -1,4 +1,4 @@
-"""``dragoman demo``: a server, a simulated fleet and live traffic, to look around in."""
+"""``dragoman demo``: a server, a simulated fleet, live traffic and an experiment."""
 
 from dragoman.cli.demo.command import demo
 

@@ -1,4 +1,4 @@
-"""The command itself: what it starts, what it tells the user, how it ends."""
+"""The command itself: what it starts, what it prints, how it ends."""
 
 from __future__ import annotations
 
@@ -33,22 +33,24 @@ _JOB = (
 
 def demo(
     nodes: Annotated[
-        int, typer.Option(metavar="N", min=0, max=1000, help="How many simulated nodes.")
+        int, typer.Option(metavar="N", min=0, max=1000, help="Number of simulated nodes.")
     ] = 12,
     traffic: Annotated[
         float,
-        typer.Option(metavar="RATE", min=0, max=1000, help="Utterances a second; 0 for none."),
+        typer.Option(metavar="RATE", min=0, max=1000, help="Utterances per second; 0 for none."),
     ] = 20,
     port: Annotated[
         int, typer.Option(metavar="PORT", help="Port to listen on; 0 takes any free one.")
     ] = 8080,
     seconds: Annotated[
         float | None,
-        typer.Option(metavar="N", min=0, help="End by itself after so many seconds."),
+        typer.Option(metavar="N", min=0, help="Stop after this many seconds."),
     ] = None,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep everything there, instead of throwing it away."),
+        typer.Option(
+            metavar="DIR", help="Keep the data in this folder.  [default: a temporary folder]"
+        ),
     ] = None,
     log_level: Annotated[
         str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
@@ -56,7 +58,7 @@ def demo(
 ) -> None:
     """Run a server with a fleet, traffic and an experiment.
 
-    It listens on this machine alone, asks for no keys, and leaves nothing behind.
+    It listens on this machine only, needs no keys, and deletes its data when it ends.
     """
 
     @asynccontextmanager
@@ -64,7 +66,7 @@ def demo(
         services = server.services
         random = services.randomness.stream("demo traffic")
         socket_url = server.url.replace("http", "ws", 1)
-        # Of a small fleet only those languages are asked for that it has.
+        # Speakers use only languages that the fleet has.
         spoken = LANGUAGES[: nodes or None]
         async with (
             running_fleet(socket_url, nodes, services.randomness) as fleet,
@@ -106,7 +108,7 @@ def _introduce(server: Server) -> None:
         f'  {_this_program()} say --text "Good morning" --from en --to es --url {server.url}'
     )
     typer.echo(f'  {_this_program()} experiment show "{NAME}" --url {server.url}')
-    typer.echo(f"Every route: {server.url}/docs. Ctrl-C ends it.")
+    typer.echo(f"Every route: {server.url}/docs. Press Ctrl-C to stop.")
 
 
 def _this_program() -> str:

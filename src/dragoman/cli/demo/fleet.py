@@ -19,7 +19,7 @@ LANGUAGES = (
     ("en", "zh", "ja"),
     ("es", "fr", "en"),
 )
-"""What the nodes speak, in turn; the first alone serves the examples that the demo shows."""
+"""The nodes' languages, in turn; the first entry alone serves the examples the demo prints."""
 
 _PROFILES = ("steady", "steady", "steady", "slow", "steady", "flaky")
 _SLOTS = (4, 2, 3, 4, 2)
@@ -54,7 +54,7 @@ async def running_fleet(url: str, count: int, randomness: Randomness) -> AsyncIt
                 node_id=f"demo-{number + 1:02d}",
                 drain_seconds=_LEAVE_SECONDS,
                 on_event=noticed,
-                # All of them share this one machine; how busy it is says nothing of the fleet.
+                # All nodes share this machine, so its real load says nothing about one of them.
                 usage=lambda: ResourceUsage(cpu_percent=20.0, mem_percent=30.0),
                 random=randomness.stream(f"node {number}"),
             )

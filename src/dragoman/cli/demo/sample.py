@@ -20,7 +20,7 @@ _PHRASES: tuple[Mapping[str, str], ...] = (
     {"source": "Where is the station?", "reference": "¿Dónde está la estación?", "said": "Allí"},
     {"source": "Good night", "reference": "Buenas noches", "said": "Buenas noches"},
 )
-"""Phrases with what some model said of them: the sample needs no model."""
+"""Phrases with the recorded output of a model: the sample needs no model."""
 
 _PATIENCE_SECONDS = 30.0
 
@@ -29,7 +29,7 @@ _log = get_logger(__name__)
 
 @asynccontextmanager
 async def running_sample(url: str) -> AsyncIterator[None]:
-    """Have the server's lab run the sample; the demo goes on without it when that fails."""
+    """Have the server's lab run the sample; if that fails, the demo goes on without it."""
     submitting = asyncio.create_task(_submit(url))
     try:
         yield
@@ -48,7 +48,7 @@ async def _submit(url: str) -> None:
                 files={"file": ("phrases.jsonl", lines)},
             )
             if imported.status_code == httpx.codes.CONFLICT:
-                # Kept by an earlier demo on the same folder.
+                # An earlier demo on the same folder has imported it.
                 return
             imported.raise_for_status()
             submitted = await http.post("/api/v1/experiments/submit", json=_order(imported.json()))
@@ -60,7 +60,7 @@ async def _submit(url: str) -> None:
 def _order(imported: Mapping[str, object]) -> dict[str, object]:
     return {
         "name": NAME,
-        "description": "What a model said of five phrases, compared with what was right.",
+        "description": "A model's recorded translations of five phrases, compared with references.",
         "dataset_version_id": imported["version_id"],
         "target": {"kind": "recorded", "output": "said"},
         "evaluators": [

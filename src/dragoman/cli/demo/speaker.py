@@ -19,12 +19,12 @@ from dragoman.sdk import (
 )
 
 _SPOKEN_SHARE = 0.3
-"""How many speak into a microphone; the others type."""
+"""The share of speakers that send audio; the others send text."""
 _TWO_TARGETS_SHARE = 0.2
 _FINAL_SHARE = 0.5
-"""How often somebody who speaks says that this was all, instead of just falling silent."""
+"""How often a speaker marks the end of an utterance, instead of just falling silent."""
 _DROP_SHARE = 0.05
-"""After how many of the utterances the socket is lost."""
+"""The share of utterances after which the socket is dropped."""
 _FEWEST_UTTERANCES, _MOST_UTTERANCES = 3, 12
 
 _SAMPLE_RATE = 16_000
@@ -36,7 +36,7 @@ _SILENCE_SECONDS = 1.5
 
 
 class Wire:
-    """The way to the scheduler, with a socket that one can lose."""
+    """The way to the scheduler, with a socket that can be dropped."""
 
     def __init__(self, url: str) -> None:
         self._connect = WebSocketSessionConnect(url)
@@ -53,7 +53,7 @@ class Wire:
 
 
 class Speaker:
-    """Somebody who says a few things, each when it is their turn, and then leaves."""
+    """A client that says a few things, each in its turn, and then leaves."""
 
     def __init__(self, url: str, languages: Sequence[str], random: Random, tally: Tally) -> None:
         self._random = random
@@ -68,11 +68,11 @@ class Speaker:
 
     @property
     def is_free(self) -> bool:
-        """Whether the next turn can be theirs: they are not speaking, and have more to say."""
+        """Whether the next turn can be this speaker's: it is silent and has more to say."""
         return self._things_left > 0 and not self._turn.is_set()
 
     def speak(self) -> None:
-        """It is their turn to say something."""
+        """Give the speaker its turn."""
         self._turn.set()
 
     def leave(self) -> None:
@@ -82,7 +82,7 @@ class Speaker:
         self._turn.set()
 
     async def attend(self) -> None:
-        """Be there from the first turn to the last result."""
+        """Take part from the first turn to the last result."""
         options = SessionOptions(
             src_lang=self._source,
             tgt_langs=self._targets,
@@ -132,7 +132,7 @@ class Speaker:
             await self._pause(_SILENCE_SECONDS)
 
     async def _pause(self, seconds: float) -> None:
-        """Say nothing for a while; whoever is leaving does not wait."""
+        """Say nothing for a while; a speaker that is leaving does not wait."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._leaving.wait()

@@ -32,7 +32,7 @@ async def show_status(nodes: Sequence[Node], traffic: Traffic) -> None:
 
 
 def status_line(nodes: Sequence[Node], traffic: Traffic) -> str:
-    """Nodes and their jobs, sessions and what came of their utterances, and how long it took."""
+    """The nodes and their jobs, the sessions, the results of utterances, and how long they took."""
     tally = traffic.tally
     ready = sum(node.status is NodeHealth.READY for node in nodes)
     running = sum(len(node.running) for node in nodes)

@@ -1,4 +1,4 @@
-"""What came of the traffic."""
+"""Counts of what the traffic led to."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Live traffic: people who come, say things to each other, and leave."""
+"""Live traffic: speakers that come, say a few things, and leave."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from dragoman.cli.demo.speaker import Speaker
 from dragoman.cli.demo.tally import Tally
 
 _SECONDS_BETWEEN_UTTERANCES = 2.0
-"""How often one speaker has something to say, on the average."""
+"""The average time between two utterances of one speaker."""
 _MOST_SPEAKERS = 300
 _FAREWELL_SECONDS = 3.0
 
 
 class Traffic:
-    """Gives turns to speakers at a rate, and has as many of them as the rate takes."""
+    """Gives turns to speakers at a rate, and keeps as many speakers as that rate needs."""
 
     def __init__(
         self, url: str, per_second: float, languages: Sequence[Sequence[str]], random: Random
@@ -39,7 +39,7 @@ class Traffic:
         return len(self._speakers)
 
     async def run(self) -> None:
-        """Give turns until cancelled. A turn that everybody is too busy for is lost."""
+        """Give turns until cancelled. A turn is lost when every speaker is busy."""
         while True:
             await asyncio.sleep(self._random.expovariate(self._per_second))
             speaker = self._next_speaker()
@@ -47,7 +47,7 @@ class Traffic:
                 speaker.speak()
 
     async def finish(self) -> None:
-        """Hear out what was said last."""
+        """Wait for the results of the last utterances."""
         attending = list(self._speakers)
         for speaker in self._speakers.values():
             speaker.leave()
@@ -79,7 +79,7 @@ async def running_traffic(
 ) -> AsyncIterator[Traffic]:
     """Traffic for as long as the block lasts; none at a rate of 0.
 
-    People who talk to each other share one of the groups of languages.
+    Each speaker draws its languages from one of the groups.
     """
     traffic = Traffic(url, per_second, languages, random)
     speaking = asyncio.create_task(traffic.run()) if per_second > 0 else None

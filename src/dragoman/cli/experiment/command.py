@@ -24,7 +24,7 @@ from dragoman.cli.experiment.summary import (
 from dragoman.cli.experiment.watching import Stopped, until_ended, watch_experiment
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
-from dragoman.cli.lab.printing import JsonOption, console, print_json
+from dragoman.cli.showing import JsonOption, console, print_json
 from dragoman.errors import (
     DatasetEmpty,
     DatasetInvalid,
@@ -41,18 +41,18 @@ from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
     name="experiment",
-    help="Run experiments, and look after those there are.",
+    help="Run, list, show, retry and stop experiments.",
     no_args_is_help=True,
 )
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id, or its name.")]
 
 _CANNOT_BE_USED = (DatasetEmpty, DatasetInvalid, DeniedWord, InvalidMessage, SchemaMismatch)
-"""What a lab answers to an experiment file that will not do, however often it is tried."""
+"""Errors that an experiment file causes, and that come again however often it is tried."""
 
 
 class Retry(StrEnum):
-    """The modes in which there is something to try again."""
+    """The modes that try items again."""
 
     FAIL_RETRY = Mode.FAIL_RETRY
     RETRY_ALL = Mode.RETRY_ALL
@@ -61,24 +61,24 @@ class Retry(StrEnum):
 
 @app.command("run")
 def run_command(
-    file: Annotated[Path, typer.Argument(metavar="EXP.toml", help="What to run.")],
+    file: Annotated[Path, typer.Argument(metavar="EXP.toml", help="The experiment file.")],
     new: Annotated[
-        bool, typer.Option("--new", help="Begin a new experiment, also if one is unfinished.")
+        bool, typer.Option("--new", help="Begin a new experiment, even if one is unfinished.")
     ] = False,
-    gate: Annotated[
-        bool, typer.Option("--gate", help="Fail also when the file has no [gate].")
-    ] = False,
+    gate: Annotated[bool, typer.Option("--gate", help="Fail if the file has no [gate].")] = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Run the experiment that a file describes, or go on with it.
+    """Run the experiment that a file describes, or resume it.
 
-    The same name, file and dataset version is the same experiment: unfinished, it goes on;
-    finished, a new one (`NAME #2`) is made. Comments, the gate, the concurrency, retries and the
-    budget may change in between. Ctrl-C begins nothing more, lets the calls in flight finish and
-    keeps what is done; a second one cancels those calls. Exit code 1 when the run or its [gate]
-    failed, 2 when the file cannot be used, 130 after Ctrl-C.
+    The same name, file and dataset version mean the same experiment. If it is unfinished, it is
+    resumed; if it is finished, a new one (`NAME #2`) is made. Comments, the gate, the concurrency,
+    the retries and the budget may change in between.
+
+    The first Ctrl-C starts no more calls, lets the calls in flight finish and keeps every result;
+    a second one cancels those calls. Exit code 1 when the run or its [gate] failed, 2 when the
+    file cannot be used, 130 after Ctrl-C.
     """
     read = read_experiment_file(file)
     if gate and not read.gate:
@@ -89,7 +89,7 @@ def run_command(
 
     async def work(lab: LabClient) -> int:
         meant = await _meant(lab, read, new=new)
-        # From here on something runs: Ctrl-C has to stop it and say how to go on.
+        # From here on a run is under way: Ctrl-C must stop it and say how to resume it.
         with interrupts() as interrupted:
             experiment_id = await _begin(lab, read, meant, new=new)
             return await _see_through(lab, experiment_id, interrupted, read.gate, again)
@@ -104,14 +104,14 @@ def list_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show every experiment, the latest first."""
+    """List every experiment, newest first."""
 
     async def work(lab: LabClient) -> None:
         found = await lab.experiments()
         if as_json:
             print_json(found)
         else:
-            print_experiments(console(), found)
+            print_experiments(found)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -124,7 +124,7 @@ def show_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show an experiment: how far it is, and its scores so far."""
+    """Show an experiment: its progress, and its scores so far."""
 
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
@@ -132,7 +132,7 @@ def show_command(
         if as_json:
             print_json({"experiment": found, "aggregates": reached})
         else:
-            print_summary(console(), found, reached)
+            print_summary(found, reached)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -145,20 +145,22 @@ def results_command(
         typer.Option(
             "--filter",
             metavar="JSON",
-            help='Only rows such as \'{"field": "score.exact", "op": "<", "value": 1}\'.',
+            help='Which rows, as in \'{"field": "score.exact", "op": "<", "value": 1}\'.',
         ),
     ] = None,
-    limit: Annotated[int, typer.Option(min=1, metavar="N", help="Most rows.")] = 100,
+    limit: Annotated[
+        int, typer.Option(min=1, metavar="N", help="Show at most this many rows.")
+    ] = 100,
     as_json: JsonOption = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Show rows of an experiment."""
+    """Show the rows of an experiment."""
     try:
         tree = None if wanted is None else msgspec.json.decode(wanted)
     except msgspec.DecodeError as error:
-        raise InvalidFilter(f"The filter is no JSON ({error}).") from None
+        raise InvalidFilter(f"The filter is not valid JSON ({error}).") from None
 
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
@@ -166,7 +168,7 @@ def results_command(
         if as_json:
             print_json(rows)
         else:
-            print_rows(console(), rows)
+            print_rows(rows)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -178,8 +180,8 @@ def retry_command(
         Retry | None,
         typer.Option(
             metavar="MODE",
-            help="fail_retry, retry_all for every item, or retry_items.  [default: fail_retry, or "
-            "retry_items with --item]",
+            help="fail_retry for failed and stopped items, retry_all for every item, retry_items "
+            "for those of --item.  [default: fail_retry, or retry_items with --item]",
         ),
     ] = None,
     items: Annotated[
@@ -190,11 +192,11 @@ def retry_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Try again what failed or was stopped; what went well is kept."""
+    """Run failed and stopped items again. Items that succeeded are kept."""
     if mode is None:
         mode = Retry.RETRY_ITEMS if items else Retry.FAIL_RETRY
     if bool(items) is not (mode is Retry.RETRY_ITEMS):
-        raise typer.BadParameter("--item goes with mode retry_items", param_hint="--mode")
+        raise typer.BadParameter("--item and mode retry_items go together", param_hint="--mode")
     way = Way(url, data_dir, token)
     again = f"dragoman experiment retry {shlex.quote(experiment)}{way.as_options()}"
 
@@ -207,8 +209,8 @@ def retry_command(
                 return code
             run = await lab.run(found.experiment_id, started.run_id)
             if run.status == RunStatus.SUCCESS and run.stats.items == 0:
-                typer.echo(f"There was nothing to retry: every item of {found.name} has succeeded.")
-            # The experiment may well be a success of earlier runs.
+                typer.echo(f"There was nothing to retry: every item of {found.name} succeeded.")
+            # Earlier runs may have made the experiment a success; this run decides.
             return 0 if run.status == RunStatus.SUCCESS else FAILED
 
     raise typer.Exit(with_lab(way, work))
@@ -221,20 +223,20 @@ def kill_command(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """End the run of an experiment."""
+    """Stop the run of an experiment."""
 
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
         await lab.kill(found.experiment_id)
         typer.echo(f"{found.name} ({found.experiment_id}) is being stopped.")
-        if lab.resume is not None:  # no server does it when this command has gone
+        if lab.resume is not None:  # the run is in this process: stay until it has stopped
             await until_ended(lab, found.experiment_id)
 
     with_lab(Way(url, data_dir, token), work)
 
 
 async def _meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:
-    """Which experiment the file means; its dataset is imported when it is not there yet."""
+    """Which experiment the file means; imports its dataset if the lab does not have it."""
     try:
         return await find_meant(lab, file, new=new)
     except DatasetInvalid as error:
@@ -242,11 +244,11 @@ async def _meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:
 
 
 async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: bool) -> str:
-    """Start the experiment that the file means, or go on with it; its id."""
+    """Start or resume the experiment that the file means, and return its id."""
     unfinished = meant.unfinished
     if unfinished is None:
         return await _begin_new(lab, file, meant, new=new)
-    typer.echo(f"Going on with {unfinished.name} ({unfinished.experiment_id}).")
+    typer.echo(f"Resuming {unfinished.name} ({unfinished.experiment_id}).")
     if changes := file.changes(unfinished):
         try:
             await lab.change(unfinished.experiment_id, changes)
@@ -280,24 +282,23 @@ async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new:
 async def _see_through(
     lab: LabClient, experiment_id: str, interrupted: Interrupts, gate: Gate, again: str
 ) -> int:
-    """Watch the run to its end and tell how it ended; the exit code."""
-    out = console()
+    """Watch the run to its end, print how it ended, and return the exit code."""
     try:
-        found = await watch_experiment(lab, experiment_id, interrupted, console=out)
+        found = await watch_experiment(lab, experiment_id, interrupted, console=console())
     except Stopped as stopped:
         _say_how_to_go_on(stopped.experiment, again)
         return INTERRUPTED
     except Away:
         typer.echo(
-            "The lab does not answer, so the run was not stopped; it goes on when its server is "
+            "The lab does not answer, so the run was not stopped. It goes on when the server is "
             f"back. To watch it again: {again}",
             err=True,
         )
         return INTERRUPTED
     reached = await lab.aggregates(experiment_id)
-    print_summary(out, found, reached)
+    print_summary(found, reached)
     verdicts = judge(gate, reached)
-    print_verdicts(out, verdicts)
+    print_verdicts(verdicts)
     if found.status == RunStatus.TERMINATED:
         _say_how_to_go_on(found, again)
     passed = all(verdict.passed for verdict in verdicts)
@@ -306,5 +307,6 @@ async def _see_through(
 
 def _say_how_to_go_on(found: ExperimentView, again: str) -> None:
     typer.echo(
-        f"Stopped; {found.stats.success} items are done and kept. To go on: {again}", err=True
+        f"Stopped. The results of {found.stats.success} items are kept. To resume: {again}",
+        err=True,
     )

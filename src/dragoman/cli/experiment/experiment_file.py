@@ -21,7 +21,7 @@ from dragoman.lab.targets import TARGETS
 
 
 class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
-    """Which cases: a file, or a dataset that was imported before."""
+    """The dataset: a file, or a dataset that is in the lab."""
 
     file: str | None = None
     name: str | None = None
@@ -30,7 +30,7 @@ class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class RunPart(msgspec.Struct, forbid_unknown_fields=True):
-    """How it is run; what is left out, the settings decide."""
+    """How to run it; the settings decide what the file leaves out."""
 
     concurrency: int | None = None
     evaluator_concurrency: int | None = None
@@ -40,7 +40,7 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
-    """Everything that the file may say."""
+    """Everything that the file may contain."""
 
     name: str
     dataset: DatasetPart
@@ -54,16 +54,16 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class ExperimentFile(msgspec.Struct, frozen=True):
-    """A file that was read: what it describes, and the mark by which it is known again."""
+    """A file that was read: what it describes, and the mark that identifies the experiment."""
 
     path: Path
     described: Description
     gate: Gate
     mark: str
-    """Changes with what decides the results, and with nothing else of the file."""
+    """Changes only when a part of the file changes that decides the results."""
 
     def order(self, name: str, version_id: str) -> dict[str, Any]:
-        """What the lab is asked for."""
+        """The request to the lab."""
         described = self.described
         wanted = {
             "name": name,
@@ -79,11 +79,11 @@ class ExperimentFile(msgspec.Struct, frozen=True):
 
     @property
     def description(self) -> str:
-        """The description that the experiment is stored with; the mark is its last line."""
+        """The description to store with the experiment; its last line is the mark."""
         return f"{self.described.description}\n{self.mark}".strip()
 
     def changes(self, found: ExperimentView) -> dict[str, Any]:
-        """What the file says by now of an experiment that goes on, where it may be changed."""
+        """The changeable fields in which the file now differs from the experiment."""
         run, budget = self.described.run, self.described.budget
         asked = {
             "description": self.description,
@@ -96,13 +96,13 @@ class ExperimentFile(msgspec.Struct, frozen=True):
 
     @property
     def dataset_file(self) -> Path | None:
-        """The file with the cases, found beside this one."""
+        """The dataset's file; its path is relative to this file."""
         file = self.described.dataset.file
         return None if file is None else self.path.parent / file
 
 
 def read_experiment_file(path: Path) -> ExperimentFile:
-    """Read the file; what cannot be used is named."""
+    """Read an experiment file; raises SettingsError that names what cannot be used."""
     try:
         written = tomllib.loads(path.read_bytes().decode())
         _check_keys(written, str(path))
@@ -110,14 +110,14 @@ def read_experiment_file(path: Path) -> ExperimentFile:
     except OSError as error:
         raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is no TOML file ({error}).") from None
+        raise SettingsError(f"{path} is not a TOML file ({error}).") from None
     except msgspec.ValidationError as error:
         raise SettingsError(f"{path}: {error}.") from None
     dataset = described.dataset
     if (dataset.file is None) == (dataset.name is None):
-        raise SettingsError(f"{path}: [dataset] names either a `file` or a `name`.")
+        raise SettingsError(f"{path}: [dataset] needs either a `file` or a `name`.")
     if dataset.file is not None and dataset.version is not None:
-        raise SettingsError(f"{path}: `version` goes with the `name` of a dataset, not a file.")
+        raise SettingsError(f"{path}: [dataset] `version` goes with `name`, not with `file`.")
     found = ExperimentFile(
         path=path,
         described=described,
@@ -125,7 +125,7 @@ def read_experiment_file(path: Path) -> ExperimentFile:
         mark=_mark(described),
     )
     if found.dataset_file is not None and not found.dataset_file.is_file():
-        raise SettingsError(f"{path}: there is no file {found.dataset_file}; see [dataset].")
+        raise SettingsError(f"{path}: the file {found.dataset_file} of [dataset] does not exist.")
     return found
 
 
@@ -198,11 +198,11 @@ def _shown(table: str) -> str:
 
 
 def _mark(described: Description) -> str:
-    """The hash of what decides the results.
+    """The hash of everything that decides the results.
 
-    Comments and gates decide nothing, and how many calls are made at once or tried again, the
-    budget and the description can be changed while an experiment runs. The dataset version is
-    compared by itself.
+    It leaves out comments and gates, and what may change while an experiment runs: the
+    concurrency, the retries, the budget and the description. The dataset version is compared
+    separately.
     """
     run = described.run
     deciding = {
@@ -213,11 +213,11 @@ def _mark(described: Description) -> str:
         "item_timeout_seconds": run.item_timeout_seconds,
         "time_limit_seconds": run.time_limit_seconds,
     }
-    # TOML has dates, which become text, and infinities, which JSON has no word for.
+    # TOML has dates, which become text, and infinities, which JSON lacks.
     content = json.dumps(deciding, sort_keys=True, default=str)
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
 def _score_names(described: Description) -> list[str]:
-    """What the evaluators call their scores; one without a name is called as its kind."""
+    """The names of the evaluators' scores; an evaluator without a name uses its kind."""
     return [str(one.get("name") or one.get("kind", "")) for one in described.evaluators]

@@ -14,7 +14,7 @@ from dragoman.lab.names import nearest
 from dragoman.lab.results import Aggregates
 
 QUANTITIES = ("count", "errors", "mean", "pass_rate")
-"""What of a score a gate may look at."""
+"""The figures of a score that a gate may limit."""
 
 MAX_FAILED = "max_failed"
 
@@ -31,7 +31,7 @@ _LIMIT = re.compile(r"\s*(>=|<=|==|!=|>|<|=)\s*(-?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?
 
 
 class Bar(msgspec.Struct, frozen=True):
-    """One thing that must hold of a score."""
+    """One limit on a figure of a score."""
 
     score: str
     quantity: str
@@ -50,7 +50,7 @@ class Bar(msgspec.Struct, frozen=True):
 
 
 class MaxFailed(msgspec.Struct, frozen=True):
-    """The share of the items that may be without a score: means over the others say too little."""
+    """The share of items that may lack a score: a mean over few items says too little."""
 
     limit: float = 0.0
 
@@ -69,21 +69,21 @@ Gate = tuple[Bar | MaxFailed, ...]
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Whether something held, and what was found."""
+    """Whether a limit held, and the figure that was found."""
 
     bar: Bar | MaxFailed
     found: float | None
     passed: bool
 
     def __str__(self) -> str:
-        found = "nothing has such a score" if self.found is None else f"it is {self.found:g}"
+        found = "no item has this score" if self.found is None else f"it is {self.found:g}"
         return f"{self.bar}: {found}"
 
 
 def read_gate(written: Mapping[str, Any] | None, scores: Collection[str], where: str) -> Gate:
-    """The gate of a file whose evaluators give these scores; what makes no sense is named.
+    """The gate of a file whose evaluators give these scores; errors name the faulty line.
 
-    Every gate limits the share of items without a score, also where it does not say so.
+    Every gate limits the share of items without a score, even if the file does not.
     """
     if written is None:
         return ()
@@ -93,15 +93,19 @@ def read_gate(written: Mapping[str, Any] | None, scores: Collection[str], where:
     for bar in bars:
         if bar.score not in scores:
             meant = nearest(bar.score, scores)
-            hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(scores) or 'none'}."
+            hint = (
+                f"did you mean {meant!r}?"
+                if meant
+                else f"the file has {', '.join(scores) or 'none'}."
+            )
             raise SettingsError(
-                f"{where}: the gate on {bar.score!r} names no evaluator of the file; {hint}"
+                f"{where}: the gate on {bar.score!r} matches no evaluator of the file; {hint}"
             )
     return (*bars, max_failed)
 
 
 def judge(gate: Gate, reached: Aggregates) -> list[Verdict]:
-    """What held and what did not; a score that is not there never holds."""
+    """A verdict for each limit; a limit on a missing score never holds."""
     return [_verdict(bar, reached) for bar in gate]
 
 
@@ -111,7 +115,7 @@ def _verdict(bar: Bar | MaxFailed, reached: Aggregates) -> Verdict:
 
 
 def _flat(written: Mapping[str, Any], before: str = "") -> dict[str, Any]:
-    """The gate's lines; TOML reads `exact.mean` without quotation marks as a table in a table."""
+    """The gate's lines. TOML reads an unquoted `exact.mean` as a table in a table."""
     flat: dict[str, Any] = {}
     for key, value in written.items():
         if isinstance(value, Mapping):
@@ -124,8 +128,8 @@ def _flat(written: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 def _max_failed(share: Any, where: str) -> MaxFailed:
     if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
         raise SettingsError(
-            f"{where}: the gate {MAX_FAILED} = {share!r} cannot be read; it is the share of the "
-            "items that may be without a score, from 0 to 1."
+            f"{where}: the gate {MAX_FAILED} = {share!r} cannot be read; give the share of items "
+            "that may lack a score, from 0 to 1."
         )
     return MaxFailed(float(share))
 
@@ -136,7 +140,7 @@ def _bar(key: str, text: Any, where: str) -> Bar:
         meant = nearest(key, [MAX_FAILED])
         hint = f" Did you mean {meant}?" if meant else ""
         raise SettingsError(
-            f"{where}: the gate {key!r} is not known; write {MAX_FAILED}, or NAME.QUANTITY with "
+            f"{where}: there is no gate {key!r}; write {MAX_FAILED}, or NAME.QUANTITY with "
             f"one of {', '.join(QUANTITIES)}.{hint}"
         )
     limit = _LIMIT.fullmatch(text) if isinstance(text, str) else None

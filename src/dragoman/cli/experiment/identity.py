@@ -1,4 +1,4 @@
-"""Which experiment a file means: one that is there and unfinished, or a new one."""
+"""Which experiment a file means: an unfinished one, or a new one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FINISHED = (RunStatus.SUCCESS, RunStatus.FAILED)
 
 
 class Meant(msgspec.Struct, frozen=True):
-    """What a run of the file is about."""
+    """The experiment and the dataset version that a file means."""
 
     version_id: str
     name: str
@@ -24,7 +24,7 @@ class Meant(msgspec.Struct, frozen=True):
 
 
 async def find_meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:
-    """The same name, the same file, the same dataset version: then it is the same experiment."""
+    """Find the experiment: the same name, file and dataset version mean the same one."""
     version_id = await _version(lab, file)
     name = file.described.name
     latest: ExperimentView | None = None
@@ -43,11 +43,11 @@ async def find_meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Mean
 
 
 async def _version(lab: LabClient, file: ExperimentFile) -> str:
-    """The dataset version that the file means, imported when it is not there yet."""
+    """The dataset version that the file means, imported if the lab does not have it."""
     cases = file.dataset_file
     if cases is None:
         return await _named_version(lab, file)
-    # Sent each time: the lab knows by its content whether it has it, and stores it once.
+    # Sent each time: the lab compares the content and stores it once.
     format_ = file.described.dataset.format
     return (await lab.import_dataset(cases, cases.name, format_=format_)).version_id
 

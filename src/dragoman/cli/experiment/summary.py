@@ -1,92 +1,113 @@
-"""How an experiment ended, for people."""
+"""What the experiment commands print for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+import typer
 
 from dragoman.api import ExperimentView
 from dragoman.cli.experiment.gate import Verdict
+from dragoman.cli.showing import print_table
 from dragoman.lab.model import ResultRow
 from dragoman.lab.report import lines_of
-from dragoman.lab.results import Aggregates
+from dragoman.lab.results import Aggregate, Aggregates
 
 _CELL_CHARACTERS = 60
 
 
-def print_summary(console: Console, found: ExperimentView, reached: Aggregates) -> None:
-    """What became of the items, and each score."""
+def print_summary(found: ExperimentView, reached: Aggregates) -> None:
+    """Print how the items ended, each score, and the rest of the report."""
     stats = found.stats
-    console.print(
-        Text(
-            f"{found.name} ({found.experiment_id}): {found.status}, {stats.success} succeeded, "
-            f"{stats.fail} failed" + (f", {stats.terminated} stopped" if stats.terminated else "")
-        )
+    typer.echo(
+        f"{found.name} ({found.experiment_id}): {found.status}, {stats.success} succeeded, "
+        f"{stats.fail} failed" + (f", {stats.terminated} stopped" if stats.terminated else "")
     )
     if found.reason:
-        console.print(Text(found.reason))
-    table = Table("score", "count", "errors", "mean", "stddev", "p50", "pass rate", box=None)
-    for name, score in reached.scores.items():
-        rate = score.pass_rate if isinstance(score.pass_rate, float) else None
-        table.add_row(
-            *(Text(name), str(score.count), str(score.errors)),
-            *(_number(value) for value in (score.mean, score.stddev, score.p50, rate)),
-        )
+        typer.echo(found.reason)
     if reached.scores:
-        console.print(table)
+        print_table(
+            ("score", "count", "errors", "mean", "stddev", "p50", "pass rate"),
+            (
+                (name, score.count, score.errors, *map(_number, _figures(score)))
+                for name, score in reached.scores.items()
+            ),
+            empty="",
+        )
     for line in lines_of(reached, stats, _duration_seconds(found)):
-        console.print(Text(line))
+        typer.echo(line)
 
 
-def print_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """What of the gate held, and what did not."""
+def print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    """Print which limits of the gate held and which did not."""
     for verdict in verdicts:
         word = "passed" if verdict.passed else "FAILED"
-        console.print(Text(f"gate {word}: {verdict}", style="green" if verdict.passed else "red"))
+        typer.secho(f"gate {word}: {verdict}", fg="green" if verdict.passed else "red")
 
 
-def print_experiments(console: Console, experiments: Sequence[ExperimentView]) -> None:
-    """One line an experiment."""
-    table = Table("experiment_id", "name", "status", "items", "failed", "made", box=None)
-    for one in experiments:
-        stats = one.stats
-        items = stats.queueing + stats.processing + stats.success + stats.fail + stats.terminated
-        table.add_row(
-            *(one.experiment_id, Text(one.name), one.status),
-            *(str(items), str(stats.fail), one.created_at),
-        )
-    console.print(table)
+def print_experiments(experiments: Sequence[ExperimentView]) -> None:
+    """Print one line for each experiment."""
+    print_table(
+        ("experiment_id", "name", "status", "items", "failed", "made"),
+        (
+            (
+                one.experiment_id,
+                one.name,
+                one.status,
+                _items(one),
+                one.stats.fail,
+                one.created_at,
+            )
+            for one in experiments
+        ),
+        empty="There are no experiments; `dragoman experiment run` makes one.",
+    )
 
 
-def print_rows(console: Console, rows: Sequence[ResultRow]) -> None:
-    """One line a row, with what went in, what came out and the scores."""
+def print_rows(rows: Sequence[ResultRow]) -> None:
+    """Print one line for each row, with its input, its output and its scores."""
     names = list(dict.fromkeys(name for row in rows for name in row.scores))
-    table = Table("item_id", "turn", "status", "input", "output", *names, "error", box=None)
-    for row in rows:
-        scores = [row.scores.get(name) for name in names]
-        table.add_row(
-            *(row.item_id, str(row.turn), row.status, _cell(row.input), _cell(row.output)),
-            *("" if cell is None else _number(cell.score) for cell in scores),
-            Text(row.error_code or ""),
-        )
-    console.print(table)
+    print_table(
+        ("item_id", "turn", "status", "input", "output", *names, "error"),
+        (
+            (
+                *(row.item_id, row.turn, row.status, _cell(row.input), _cell(row.output)),
+                *(_score(row, name) for name in names),
+                row.error_code or "",
+            )
+            for row in rows
+        ),
+        empty="There are no such rows.",
+    )
+
+
+def _items(found: ExperimentView) -> int:
+    stats = found.stats
+    return stats.queueing + stats.processing + stats.success + stats.fail + stats.terminated
+
+
+def _figures(score: Aggregate) -> tuple[float | None, ...]:
+    rate = score.pass_rate if isinstance(score.pass_rate, float) else None
+    return score.mean, score.stddev, score.p50, rate
+
+
+def _score(row: ResultRow, name: str) -> str:
+    cell = row.scores.get(name)
+    return "" if cell is None else _number(cell.score)
 
 
 def _duration_seconds(found: ExperimentView) -> float | None:
-    """How long the latest run has taken; None before it has begun."""
+    """How long the latest run has taken; None before it started."""
     if found.started_at is None:
         return None
     end = datetime.now(UTC) if found.ended_at is None else datetime.fromisoformat(found.ended_at)
     return max(0.0, (end - datetime.fromisoformat(found.started_at)).total_seconds())
 
 
-def _cell(values: object) -> Text:
+def _cell(values: object) -> str:
     text = ", ".join(f"{name}={value}" for name, value in dict(values).items())  # type: ignore[call-overload]
-    return Text(text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…")
+    return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"
 
 
 def _number(value: float | None) -> str:

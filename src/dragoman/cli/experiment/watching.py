@@ -1,4 +1,4 @@
-"""Staying with a run until it ends, in a lab that is asked over HTTP."""
+"""Watching a run until it ends, in a lab that is asked over HTTP."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from dragoman.lab.running import Interrupts, Reached, shown_on, watch
 from dragoman.lab.states import ENDED, RunStatus
 
 LOOK_SECONDS = 0.3
-"""How often the lab is asked how far it is."""
+"""How often the command asks the lab for the run's progress."""
 
 
 class Stopped(Exception):
-    """Raised when the user stopped a run that they were watching."""
+    """Raised when the user stopped the run that the command was watching."""
 
     def __init__(self, experiment: ExperimentView) -> None:
         super().__init__(experiment.name)
@@ -45,7 +45,7 @@ class _Watched:
 async def watch_experiment(
     lab: LabClient, experiment_id: str, interrupted: Interrupts, *, console: Console
 ) -> ExperimentView:
-    """Show how far the run is until it has ended; `Stopped` when Ctrl-C ended it."""
+    """Show the run's progress until it ends; raises `Stopped` when Ctrl-C ended it."""
     watched = _Watched(lab, experiment_id)
     with shown_on(console) as display:
         await watch(watched, interrupted, display, look_seconds=LOOK_SECONDS)

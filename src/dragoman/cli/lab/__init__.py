@@ -1,1 +1,1 @@
-"""What the lab's commands share: the way to a lab, and how things are shown."""
+"""What the lab's commands share: finding a lab, and asking it."""

@@ -1,4 +1,4 @@
-"""The way to a lab: a server's, or one inside this program when no server runs."""
+"""Finding a lab: a server's, or one inside this program when no server runs."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ from dragoman.store import SchemaStatus, check, upgrade
 TOKEN_VARIABLE = "DRAGOMAN_TOKEN"
 
 UrlOption = Annotated[
-    str | None, typer.Option("--url", metavar="U", help="The server whose lab is used.")
+    str | None, typer.Option("--url", metavar="U", help="The server whose lab to use.")
 ]
 DataDirOption = Annotated[
     Path | None,
     typer.Option(
         "--data-dir",
         metavar="DIR",
-        help="Folder of the lab; a server that runs on it is used.  [default: .dragoman]",
+        help="The lab's data folder; if a server runs on it, use that.  [default: .dragoman]",
     ),
 ]
 TokenOption = Annotated[
     str | None,
-    typer.Option("--token", metavar="KEY", envvar=TOKEN_VARIABLE, help="A key, where it is asked."),
+    typer.Option("--token", metavar="KEY", envvar=TOKEN_VARIABLE, help="API key, if needed."),
 ]
 
 _USER = Principal(key_id=None, role=Role.OPERATOR, tenant=DEFAULT_TENANT)
@@ -56,15 +56,15 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How the user says which lab they mean."""
+    """The options by which the user names a lab."""
 
     url: str | None = None
     data_dir: Path | None = None
     token: str | None = None
     modules: Path = Path()
-    """Where functions of the user's own are found, besides the folder they are in."""
+    """Where the user's functions are looked for, besides the current folder."""
     new: bool = False
-    """Whether a lab is made where there is none."""
+    """Whether to create a lab where there is none."""
 
     def __post_init__(self) -> None:
         if self.url is None:
@@ -74,11 +74,11 @@ class Way:
         parts = urlsplit(self.url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
             raise SettingsError(
-                f"--url {self.url!r} is no server's address; write it like http://127.0.0.1:8080."
+                f"--url {self.url!r} is not a server's address; write it like http://127.0.0.1:8080."
             )
 
     def as_options(self) -> str:
-        """The options that mean the same lab again, to be typed."""
+        """The options that name the same lab, as the user would type them."""
         options = [("--url", self.url), ("--data-dir", self.data_dir)]
         return "".join(
             f" {name} {shlex.quote(str(value))}" for name, value in options if value is not None
@@ -98,7 +98,7 @@ def with_lab(way: Way, work: Callable[[LabClient], Awaitable[Result]]) -> Result
 
 @asynccontextmanager
 async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
-    """The lab of the server named, of the one that runs on the data folder, or one of our own."""
+    """The lab of the named server, of the data folder's server, or one inside this program."""
     if way.url is not None:
         async with _server(way.url, way.token) as client:
             yield client
@@ -117,7 +117,7 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         return
     if not way.new:
         await asyncio.to_thread(_check_lab, settings)
-    # As `python -m` would: the program's own folder is of no use to its user.
+    # As with `python -m`: the user's functions are in these folders, not beside this program.
     modules = str(way.modules.absolute())
     sys.path[:0] = dict.fromkeys((modules, str(Path.cwd())))
     await asyncio.to_thread(upgrade, settings.store.database_url)
@@ -139,7 +139,7 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
 
 
 async def _resume(lab: Lab, experiment_id: str, run_id: str) -> str | None:
-    """Go on with a run of this lab; what is waited for before that, if anything is."""
+    """Resume a run of this lab; returns a sentence about who runs it now, if another does."""
     await lab.experiments.check(DEFAULT_TENANT, experiment_id)
     holder = await lab.experiments.holder(RunId(run_id))
     lab.resume(RunId(run_id))
@@ -148,17 +148,17 @@ async def _resume(lab: Lab, experiment_id: str, run_id: str) -> str | None:
     process = process_of(holder.owner)
     who = "a process on another machine" if process is None else f"process {process}"
     return (
-        f"It is being run by {who}. Should that fall silent, this command takes over "
-        f"within {holder.seconds_left:.0f} s."
+        f"It is being run by {who}. If that process stops renewing its lease, this command takes "
+        f"over within {holder.seconds_left:.0f} s."
     )
 
 
 def _check_lab(settings: Settings) -> None:
-    """Refuse a folder without a lab: most likely another one is meant."""
+    """Refuse a folder without a lab: the user most likely means another folder."""
     if check(settings.store.database_url).state is SchemaStatus.EMPTY:
         raise NotFound(
-            f"There is no lab in {settings.server.data_dir}; `dragoman dataset import` or "
-            "`dragoman experiment run` makes one, and --data-dir names another folder."
+            f"There is no lab in {settings.server.data_dir}; create one with `dragoman dataset "
+            "import` or `dragoman experiment run`, or name another folder with --data-dir."
         )
 
 

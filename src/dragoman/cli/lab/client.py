@@ -1,4 +1,4 @@
-"""The lab's API, as the commands ask it."""
+"""A client for the lab's API."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ View = TypeVar("View")
 
 
 class LabClient:
-    """Asks a lab over HTTP; refusals are raised as the errors they were."""
+    """Asks a lab over HTTP; raises its refusals as the errors that they were there."""
 
     def __init__(
         self,
@@ -48,11 +48,11 @@ class LabClient:
         resume: Callable[[str, str], Awaitable[str | None]] | None = None,
         find: Callable[[], Awaitable[str | None]] | None = None,
     ) -> None:
-        """`find` tells where the server is by now, if there is one."""
+        """`find` returns the server's present address, or None while there is none."""
         self._http = http
         self._find = find
         self.resume = resume
-        """Has the lab inside this program go on with a run; what is waited for, if anything is.
+        """Resumes a run in the lab inside this program; returns whom it waits for, if any.
 
         None when the lab is a server's.
         """
@@ -62,9 +62,9 @@ class LabClient:
     async def import_dataset(
         self, file: Path, name: str, *, format_: str | None = None, schema: str | None = None
     ) -> ImportedView:
-        """Make a dataset of a file, or the next version of the one that has the name.
+        """Make a dataset of a file, or the next version of the dataset of that name.
 
-        A version of the same rows and schema is not made again.
+        The same rows and schema make no new version.
         """
         while True:
             known = await self.find_dataset(name)
@@ -98,7 +98,7 @@ class LabClient:
             return await self._ask(DatasetView, "GET", f"/datasets/{_quoted(name)}")
         except NotFound:
             raise NotFound(
-                f"There is no dataset {name!r}; `dragoman dataset list` shows those there are."
+                f"There is no dataset {name!r}; `dragoman dataset list` shows every dataset."
             ) from None
 
     async def datasets(self) -> list[DatasetView]:
@@ -143,7 +143,7 @@ class LabClient:
         return next(run for run in page.items if run.run_id == run_id)
 
     async def change(self, experiment_id: str, changes: Mapping[str, Any]) -> ExperimentView:
-        """Change what may be changed of an experiment, also while it runs."""
+        """Change an experiment's changeable fields, even while it runs."""
         path = f"/experiments/{experiment_id}"
         return await self._ask(ExperimentView, "PATCH", path, json=changes)
 
@@ -153,7 +153,7 @@ class LabClient:
         await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill", json=order)
 
     async def find_again(self) -> None:
-        """Look where a server is by now that does not answer where it was."""
+        """Look up the server's address again, after it stopped answering at the old one."""
         if self._find is not None and (url := await self._find()) is not None:
             self._http.base_url = url
 
@@ -192,7 +192,7 @@ class LabClient:
         return rows
 
     async def aggregates(self, experiment_id: str) -> Aggregates:
-        """What the rows of an experiment amount to."""
+        """The aggregates over an experiment's rows."""
         return await self._ask(Aggregates, "GET", f"/experiments/{experiment_id}/aggregates")
 
     # --- inside ---------------------------------------------------------------------------------
@@ -217,12 +217,12 @@ class LabClient:
             return msgspec.json.decode(answer.content or b"null", type=kind)
         except msgspec.MsgspecError:
             raise DependencyDown(
-                f"What answers at {self._http.base_url} is no Dragoman server of this version."
+                f"The program at {self._http.base_url} is not a Dragoman server of this version."
             ) from None
 
     @contextmanager
     def _answering(self) -> Iterator[None]:
-        """Tell of a server that does not answer."""
+        """Raise DependencyDown when the server does not answer."""
         try:
             yield
         except httpx.TransportError as error:
@@ -239,9 +239,9 @@ def _refusal(status: int, body: bytes) -> DragomanError:
         kind = BY_CODE.get(problem["code"], InternalError)
         return kind(problem["message"], details=problem["details"])
     except (msgspec.MsgspecError, KeyError, TypeError):
-        if status in _AWAY:  # something in between answers for a server that is not there
+        if status in _AWAY:  # a proxy answers for a server that is down
             return DependencyDown(f"The server does not answer (status {status}).")
-        return InternalError(f"The server answered with status {status} and nothing to explain it.")
+        return InternalError(f"The server answered with status {status} and no explanation.")
 
 
 def _quoted(part: str) -> str:

@@ -1,1 +1,1 @@
-"""A seeded engine that pretends to be models."""
+"""A seeded engine that simulates models."""

@@ -1,4 +1,4 @@
-"""An engine without models: it takes its time, and answers what a person can check by eye."""
+"""An engine without models: it waits, and gives answers that a person can check by eye."""
 
 from __future__ import annotations
 

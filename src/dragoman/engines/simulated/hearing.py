@@ -1,4 +1,4 @@
-"""Pretended speech recognition: the same audio is always heard as the same words."""
+"""Simulated speech recognition: the same audio always gives the same words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a make-believe model takes."""
+"""How long a simulated model takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kind of node to pretend to be."""
+"""Profiles: how fast and how reliable a simulated node is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dragoman.sdk import JobFailed
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True):
-    """How quick and how reliable the pretended models are."""
+    """How fast and how reliable the simulated models are."""
 
     latencies: Mapping[ServiceType, Latency]
     failure_rate: float = 0.0

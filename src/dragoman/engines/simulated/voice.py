@@ -1,4 +1,4 @@
-"""Pretended speech: one tone for each word, as long as the word, in a WAV that really plays."""
+"""Simulated speech: one tone for each word, as long as the word, in a WAV that plays."""
 
 from __future__ import annotations
 

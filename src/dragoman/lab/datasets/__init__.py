@@ -1,4 +1,4 @@
-"""Dataset files: read as they stream in, checked line by line, never half."""
+"""Dataset files: read as a stream, checked line by line, imported whole or not at all."""
 
 from dragoman.lab.datasets.formats import FORMATS, Format, format_of
 from dragoman.lab.datasets.problems import MOST_PROBLEMS, Problem

@@ -13,16 +13,16 @@ from dragoman.lab.datasets.records import BadRecord, Record
 from dragoman.lab.datasets.schema import MAX_COLUMNS
 
 MAX_HEADER_BYTES = 1 << 20
-"""A header is looked at as a whole, before any limit on what it says can apply."""
+"""The header is read as a whole, before limits on its columns can apply."""
 
 _NAMES_SHOWN = 10
 
-# The module has one limit for the process, made for the memory of 2003. Records are bounded here.
+# The csv module has a small limit of its own for the whole process. Records are bounded here.
 csv.field_size_limit(MAX_RECORD_BYTES)
 
 
 def read_csv(file: BinaryIO) -> Iterator[Record | BadRecord]:
-    """The records of a file, every value as text; empty lines are passed over."""
+    """The records of a file, every value as text; empty lines are skipped."""
     source = _Source(file)
     records = _records(source)
     source.max_bytes = MAX_HEADER_BYTES
@@ -47,7 +47,7 @@ def read_csv(file: BinaryIO) -> Iterator[Record | BadRecord]:
 
 
 class _Source:
-    """Feeds lines to the reader, and knows where the record being read begins."""
+    """Feeds lines to the reader, and keeps the line where the current record begins."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._lines = numbered_lines(file)
@@ -72,7 +72,7 @@ class _Source:
                 f"a {what} longer than {self.max_bytes:,} bytes begins here; "
                 "is a quotation mark left open?",
             )
-        # Bytes that are not UTF-8 travel on as surrogates, to be reported with their record.
+        # Bytes that are not UTF-8 become surrogates, which are reported with their record.
         return line.content.decode("utf-8", errors="surrogateescape")
 
 
@@ -117,9 +117,9 @@ def _is_text(field: str) -> bool:
 
 def _reason(told: str) -> str:
     if told == "unexpected end of data":
-        return "a quotation mark that opens in this record is never closed"
+        return "a quotation mark in this record is never closed"
     if "expected after" in told:
-        return "text behind a closing quotation mark; write a quotation mark inside a field twice"
+        return "text after a closing quotation mark; write a quotation mark inside a field twice"
     if told.startswith("new-line character"):
         return "a carriage return outside quotation marks; end lines with LF or CRLF"
     return told

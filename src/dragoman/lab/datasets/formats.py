@@ -30,7 +30,7 @@ _SUFFIXES = {".jsonl": Format.JSONL, ".ndjson": Format.JSONL, ".csv": Format.CSV
 
 
 def format_of(name: str) -> Format:
-    """The format that a format's name (`csv`) or a file's name (`sentences.csv`) tells."""
+    """The format for a format's name (`csv`) or a file's name (`sentences.csv`)."""
     try:
         return Format(name.lower())
     except ValueError:

@@ -16,7 +16,7 @@ _NO_NUMBER = re.compile(rb"[:\[,]\s*-?(NaN|Infinity)")
 
 
 def read_jsonl(file: BinaryIO) -> Iterator[Record | BadRecord]:
-    """The objects of a file; empty lines are passed over."""
+    """The objects of a file; empty lines are skipped."""
     for line in numbered_lines(file):
         content = line.content.strip(_JSON_SPACE)
         if content or line.too_long:
@@ -48,7 +48,7 @@ def _first_bad_byte(content: bytes) -> int:
 
 
 def _reason(told: str, content: bytes) -> str:
-    """The decoder's words, with a hint at what people run into most."""
+    """The decoder's message, with a hint for the most common mistake."""
     reason, _, _ = told.removeprefix("JSON is malformed: ").partition(" - at ")
     if _NO_NUMBER.search(content):
         return f"{reason}; note that NaN and Infinity are not JSON, write null"

@@ -1,4 +1,4 @@
-"""What is wrong with a dataset file: as much as one look can tell, line by line."""
+"""The problems of a dataset file, as many as one pass finds, line by line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import msgspec
 from dragoman.errors import DatasetInvalid
 
 MOST_PROBLEMS = 100
-"""How many problems are looked for before reading stops; the rest is most likely the same."""
+"""Reading stops after this many problems; more are most likely the same."""
 
 _PROBLEMS_IN_MESSAGE = 5
 
@@ -25,7 +25,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 class Unreadable(Exception):
-    """Raised when reading cannot go on: where the next record begins is no longer known."""
+    """Raised when reading cannot go on, because the next record's start is unknown."""
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
@@ -53,7 +53,7 @@ class Problems:
         return len(self._found) >= self._most
 
     def stop_here(self) -> None:
-        """Note that the rest of the file was not looked at."""
+        """Note that the rest of the file was not read."""
         self._complete = False
 
     def as_error(self) -> DatasetInvalid:

@@ -1,4 +1,4 @@
-"""A dataset file read in batches: memory stays flat, and one problem spoils the whole import."""
+"""Reads a dataset file in batches: memory stays flat, and one problem refuses the whole file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Turns = tuple[Turn, ...]
 BATCH_ITEMS = 1000
 BATCH_BYTES = 4 * 1024 * 1024
 TURNS = "turns"
-"""The one column name that means something: the list of an item's turns."""
+"""The one column name with a meaning of its own: the list of an item's turns."""
 
 DEFAULT_MAX_ITEMS = 10_000_000
 
@@ -29,8 +29,8 @@ class DatasetReader:
     """The items of a file, to be iterated once, in batches.
 
     From the first problem on no more batches come; the file is read further only to find more
-    problems, and the iteration ends with `DatasetInvalid`. Whoever stores the batches keeps them
-    hidden until the iteration has ended well.
+    problems, and the iteration ends with `DatasetInvalid`. The caller that stores the batches
+    keeps them hidden until the iteration has succeeded.
     """
 
     def __init__(
@@ -43,14 +43,14 @@ class DatasetReader:
         most_problems: int = MOST_PROBLEMS,
     ) -> None:
         self._records = FORMATS[file_format](file)
-        # Only text has to be made into what the schema asks for; JSON says what it is.
+        # Only text needs converting to the schema's types; JSON has types of its own.
         self._values_are_text = file_format is Format.CSV
         self._given_schema = schema
         self._max_items = max_items
         self._problems = Problems(most_problems)
         self._seen = ColumnsSeen()
         self.items = 0
-        """How many items were read well so far."""
+        """How many valid items were read so far."""
 
     def schema(self) -> dict[str, JsonValue]:
         """The JSON-schema of a turn: the one given, completed by the columns that were seen."""
@@ -71,7 +71,7 @@ class DatasetReader:
             yield batch
 
     def _good_items(self) -> Iterator[tuple[Turns, int]]:
-        """The items before the first problem, and a look at everything behind it."""
+        """The items before the first problem; what follows it is only checked."""
         try:
             for record in self._records:
                 if self._problems.enough():

@@ -1,4 +1,4 @@
-"""What both formats hand on: a record, or what is wrong with it."""
+"""What both formats produce: a record, or what is wrong with it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.lab.model import JsonValue
 
 
 class Record(NamedTuple):
-    """One item as it stands in the file, by the line where it begins."""
+    """One item as the file has it, with the line where it begins."""
 
     line: int
     values: Mapping[str, JsonValue]
@@ -17,7 +17,7 @@ class Record(NamedTuple):
 
 
 class BadRecord(NamedTuple):
-    """A record that cannot be read; the ones behind it can."""
+    """A record that cannot be read; later ones can."""
 
     line: int
     message: str

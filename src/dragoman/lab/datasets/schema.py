@@ -1,4 +1,4 @@
-"""The JSON-schema of a dataset's rows: given and checked, or worked out from what was seen."""
+"""The JSON-schema of a dataset's rows: given and checked, or inferred from the rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dragoman.errors import DatasetInvalid
 from dragoman.lab.model import JsonValue, Turn
 
 MAX_COLUMNS = 1000
-"""Different columns in one dataset; beyond that, keys are being used as values."""
+"""Maximum columns of a dataset; more mean that keys hold data."""
 
 _SHOWN_CHARACTERS = 200
 _PROBLEMS_A_ROW = 10
@@ -27,12 +27,12 @@ class RowSchema:
             self._validator = jsonschema_rs.validator_for(
                 dict(document),
                 retriever=_fetch_nothing,
-                # This engine takes time in proportion to the text, whatever the pattern.
+                # This engine takes linear time in the length of the text, whatever the pattern.
                 pattern_options=jsonschema_rs.RegexOptions(),
             )
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             raise DatasetInvalid(
-                f"The schema is no JSON-schema that can be used: {_first_line(error)}",
+                f"The schema is not a valid JSON Schema: {_first_line(error)}",
                 details={"field": "schema"},
             ) from None
         self._text_types = {
@@ -49,9 +49,9 @@ class RowSchema:
             yield column, error.message[:_SHOWN_CHARACTERS]
 
     def from_text(self, turn: Turn) -> Turn:
-        """The turn with text made into the numbers, truths and JSON that the schema asks for.
+        """The turn with its texts converted to the numbers, booleans and JSON of the schema.
 
-        What cannot be made into it stays text, for `problems` to name.
+        What cannot be converted stays text, for `problems` to name.
         """
         if not self._text_types:
             return turn
@@ -82,7 +82,7 @@ class ColumnsSeen:
         return len(self._types) <= MAX_COLUMNS
 
     def schema(self, given: RowSchema | None) -> dict[str, JsonValue]:
-        """The schema to keep: what was given holds, what it does not mention is added."""
+        """The schema to keep: the one given, plus the columns that it does not mention."""
         seen: dict[str, JsonValue] = {
             name: {"type": _type_word(types)} for name, types in self._types.items()
         }

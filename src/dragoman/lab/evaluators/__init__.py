@@ -1,4 +1,4 @@
-"""How outputs are judged: evaluators, which turn a turn and its output into a score."""
+"""Evaluators: each gives a turn and its output a score."""
 
 from dragoman.lab.evaluators.evaluator import Evaluator, Score
 from dragoman.lab.evaluators.kinds import (

@@ -1,4 +1,4 @@
-"""Whether the output holds the reference somewhere."""
+"""Whether the output contains the reference."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dragoman.lab.model import JsonValue
 
 
 class Settings(TextSettings, frozen=True):
-    """What is looked for, and where: the reference is a text, or a list that all must be there."""
+    """What to look for, and where: a reference is a text, or a list that must all occur."""
 
 
 class ContainsEvaluator(TextEvaluator[Settings]):
-    """1 when everything looked for is there, 0 when something is missing."""
+    """1 when everything looked for occurs, 0 when something is missing."""
 
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:
         wanted = reference if isinstance(reference, list) else [reference]

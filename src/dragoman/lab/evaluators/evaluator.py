@@ -1,4 +1,4 @@
-"""What every evaluator can do, and what it says."""
+"""The interface of evaluators, and the scores that they give."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ PASS = "pass"
 FAIL = "fail"
 
 LARGEST_SCORE = 1e100
-"""Above zero and below it: sums of squares, too, are then numbers that every database has."""
+"""The largest absolute score: sums of squares still fit into every database's numbers."""
 
 
 class Score(msgspec.Struct, frozen=True):
-    """What an evaluator says of an output; an absent score is absent, never zero."""
+    """An evaluator's judgement of an output; a missing score is None, never zero."""
 
     score: float | None = None
     label: str | None = None
@@ -28,7 +28,7 @@ class Score(msgspec.Struct, frozen=True):
 
 
 class Evaluator(Protocol):
-    """Something that judges outputs, many at once."""
+    """Judges outputs, many at once."""
 
     @property
     def name(self) -> str:
@@ -41,7 +41,7 @@ class Evaluator(Protocol):
         ...
 
     async def score(self, turn: Turn, output: Output) -> Score:
-        """What it says; `EvaluatorError` when it cannot tell, `RateLimited` when not now."""
+        """The score; raises `EvaluatorError` when it fails, `RateLimited` to be called later."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""Whether the output is what the reference says, and nothing else."""
+"""Whether the output equals the reference."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class Settings(TextSettings, frozen=True):
     """What is compared, and how closely."""
 
     ignore_space: bool = False
-    """Take any run of white space for one blank, and none at either end."""
+    """Treat any run of white space as one space, and strip both ends."""
 
 
 class ExactEvaluator(TextEvaluator[Settings]):
@@ -36,7 +36,7 @@ class ExactEvaluator(TextEvaluator[Settings]):
 
 
 def _same_json(one: JsonValue, other: JsonValue) -> bool:
-    """Whether two JSON values are the same; Python by itself takes true for 1."""
+    """Whether two JSON values are equal; in Python alone, True equals 1."""
     if isinstance(one, bool) or isinstance(other, bool):
         return one is other
     if isinstance(one, list) and isinstance(other, list):

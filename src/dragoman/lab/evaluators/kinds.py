@@ -50,9 +50,9 @@ def check_evaluator(spec: EvaluatorSpec, columns: Collection[str], context: Cont
 
 
 def open_evaluator(spec: EvaluatorSpec, context: Context, processes: ProcessPool) -> Evaluator:
-    """The evaluator that a spec describes; whoever opens it closes it.
+    """The evaluator that a spec describes; the caller closes it.
 
-    Evaluators that compute much do so in `processes`, which belong to the lab and stay open.
+    Evaluators that compute much use `processes`, which belong to the lab and stay open.
     """
     kind = EVALUATORS.find(spec.kind)
     settings = settings_of(kind.settings, spec.settings, "evaluator")

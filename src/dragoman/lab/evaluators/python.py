@@ -41,7 +41,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
 
 
 class PythonEvaluator:
-    """Calls the function with the columns it asks for, of the turn and of the output."""
+    """Calls the function with the columns of the turn and the output that it asks for."""
 
     def __init__(
         self, name: str, settings: Settings, context: Context, processes: ProcessPool

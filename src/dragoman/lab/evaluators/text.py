@@ -1,4 +1,4 @@
-"""What evaluators have in common that compare an output with a column of the dataset."""
+"""The common part of evaluators that compare an output with a column of the dataset."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def check(settings: TextSettings, columns: Collection[str], context: Context) ->
 
 
 class TextEvaluator(ABC, Generic[SettingsT]):
-    """Finds the two values; its kinds say what comparing them means."""
+    """Finds the two values; subclasses compare them."""
 
     cpu_bound = False
 
@@ -52,8 +52,8 @@ class TextEvaluator(ABC, Generic[SettingsT]):
 
     @abstractmethod
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:
-        """What it says of these two."""
+        """The score for these two values."""
 
     def plain(self, text: str) -> str:
-        """The text without what makes no difference."""
+        """The text without the differences to ignore."""
         return text.casefold() if self.settings.ignore_case else text

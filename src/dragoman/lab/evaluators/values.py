@@ -14,12 +14,12 @@ _SHOWN_CHARACTERS = 120
 
 
 def reference_of(turn: Turn, column: str) -> JsonValue:
-    """What the dataset says should come out."""
+    """The reference value of the dataset."""
     return _column(turn, column, "The turn")
 
 
 def output_of(output: Output, column: str | None) -> JsonValue:
-    """What came out: the named column of the output, or its main one."""
+    """The output's named column, or its main one."""
     return _column(output.columns, column or output.main, "The output")
 
 

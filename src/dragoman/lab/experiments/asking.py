@@ -1,4 +1,4 @@
-"""What an experiment must hold to before anything of it is stored."""
+"""Checks on an experiment before it is stored."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from dragoman.settings import LabSettings
 
 MAX_RETRIES = 100
 MAX_EVALUATORS = 100
-"""In one experiment: each is run on every item and has columns of its own in every view."""
+"""Maximum evaluators of an experiment: each runs on every item and has columns in every view."""
 
 
 def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
@@ -65,7 +65,7 @@ def _check_built(spec: ExperimentSpec) -> None:
         )
     if spec.budget != Budget():
         raise InvalidMessage(
-            "The experiment has a budget, and no run would stop at it: budgets are not built yet; "
+            "The experiment has a budget, but budgets are not built yet and no run stops at one; "
             "leave it out."
         )
     for evaluator in spec.evaluators:
@@ -77,7 +77,7 @@ def _check_built(spec: ExperimentSpec) -> None:
 
 
 def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
-    """Refuse texts that hold a denied word: whole words, except in scripts without spaces."""
+    """Refuse texts with a denied word: whole words, except in scripts without spaces."""
     for text in texts:
         for word in denied:
             pattern = re.escape(word.casefold())
@@ -88,7 +88,7 @@ def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
 
 
 def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context: Context) -> None:
-    """Refuse a mapping, a target or evaluators that ask for columns that are not there."""
+    """Refuse a mapping, a target or evaluators that use columns the dataset does not have."""
     if version is None:
         raise no_version(spec.dataset_version_id)
     columns = columns_of(version.schema)
@@ -100,7 +100,7 @@ def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context:
         for evaluator in spec.evaluators:
             check_evaluator(evaluator, columns, context)
     except SchemaMismatch:
-        # Without items nobody knows the columns; it is refused as empty when it is started.
+        # Without items there are no columns to check; the start refuses an empty dataset.
         if version.items:
             raise
 
@@ -121,7 +121,7 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str]) -> None:
 
 
 def check_balance(spent: tuple[int, float], settings: LabSettings) -> None:
-    """Refuse a new experiment of a tenant that has used up what it may."""
+    """Refuse a new experiment of a tenant that has used up its quota."""
     _check_left("tokens", settings.tenant_tokens, spent[0])
     _check_left("cost", settings.tenant_cost, spent[1])
 

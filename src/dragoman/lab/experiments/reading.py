@@ -1,4 +1,4 @@
-"""Experiments as users read them: how far they are, and what came out."""
+"""Experiments as users read them: their progress and their outcome."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from dragoman.store import Connection, Store
 
 
 class Overview(msgspec.Struct, frozen=True):
-    """An experiment with how far it is."""
+    """An experiment with its progress."""
 
     experiment: Experiment
     stats: Stats
     items: int
-    """How many items there are, also while the rows of a run are still being made."""
+    """The number of items, even while the run's rows are still being made."""
     progress: float
-    """From 0 to 1, of the items that its latest run takes; what was stopped is not done."""
+    """The share of the latest run's items that are done, 0 to 1; stopped items are not done."""
     eta_seconds: float | None
-    """How long it will take from now on at the pace so far; None when nothing can be said."""
+    """The estimated time left at the present pace; None when there is no estimate."""
 
 
 class RunOverview(msgspec.Struct, frozen=True):
-    """A run with how far it is."""
+    """A run with its progress."""
 
     run: Run
     stats: Stats
 
 
 class Reading:
-    """What can be read of experiments."""
+    """Reads experiments."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -108,7 +108,7 @@ def _overview(connection: Connection, experiment: Experiment, now_ms: int) -> Ov
 
 
 def _expected(run: Run, of_run: Stats, items: int, succeeded: int) -> int:
-    """How many items the run will have, also while its rows are still being made."""
+    """The number of items of the run, even while its rows are still being made."""
     if run.mode is Mode.RETRY_ITEMS:
         return max(len(run.item_ids), run.items)
     if run.start_done:

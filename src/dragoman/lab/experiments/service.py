@@ -48,7 +48,7 @@ from dragoman.store import Connection, Store, Work
 Result = TypeVar("Result")
 
 CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries"})
-"""What of an experiment may be changed after it was made, also while it runs."""
+"""The fields of an experiment that may change after it was made, even while it runs."""
 
 
 class Experiments(Reading):
@@ -91,7 +91,7 @@ class Experiments(Reading):
         return made, started
 
     async def start(self, tenant: TenantId, experiment_id: str, ask: StartAsk = SUBMIT) -> Started:
-        """Start a run; with retry_items, join the one that is under way."""
+        """Start a run; retry_items joins a run that is under way."""
         check_ask(ask)
         found = await self.check(tenant, experiment_id)
         started = await self._unless_overtaken(self._starting(found, ask))
@@ -102,7 +102,7 @@ class Experiments(Reading):
         return started
 
     async def check(self, tenant: TenantId, experiment_id: str) -> Experiment:
-        """The experiment; refused when its target or an evaluator cannot be opened here and now.
+        """The experiment; refused if this process cannot open its target or an evaluator now.
 
         Every start begins with this, before a row changes: what could be opened when the
         experiment was made may be gone, or elsewhere.
@@ -130,7 +130,7 @@ class Experiments(Reading):
         return None
 
     async def end_run(self, run_id: RunId, reason: str) -> None:
-        """Have a run ended that cannot go on."""
+        """End a run that cannot go on."""
         at_ms = self._clock.now_ms()
 
         def end(connection: Connection) -> None:
@@ -154,7 +154,7 @@ class Experiments(Reading):
         *,
         let_finish: bool = False,
     ) -> RunId:
-        """Have the experiment's run ended.
+        """End the experiment's run.
 
         With `let_finish`, calls in flight may end by themselves first. Asked again while the run
         is ending, calls that were let finish are cancelled, and else nothing changes.
@@ -179,15 +179,15 @@ class Experiments(Reading):
             raise ExperimentNotRunning(
                 f"Experiment {experiment_id} is not running; there is nothing to kill."
             )
-        # Whoever kills sees it through: the program that drove the run may be gone for good.
+        # This process drives the run to its end: the program that drove it may be gone.
         self._on_started(killed)
         return killed
 
     async def change(self, tenant: TenantId, experiment_id: str, **changes: object) -> Experiment:
-        """Change name, description, budget, concurrency or retries, also while it runs."""
+        """Change name, description, budget, concurrency or retries, even while it runs."""
         if unknown := changes.keys() - CHANGEABLE:
             raise InvalidMessage(
-                f"{min(unknown)} cannot be changed; what can is {', '.join(sorted(CHANGEABLE))}."
+                f"{min(unknown)} cannot be changed; these can: {', '.join(sorted(CHANGEABLE))}."
             )
 
         def change(connection: Connection) -> Experiment:
@@ -229,7 +229,7 @@ class Experiments(Reading):
     # --- inside ---------------------------------------------------------------------------------
 
     async def _unless_overtaken(self, work: Work[Result]) -> Result:
-        """Do the work, again when another was quicker; each time, that other has got somewhere."""
+        """Do the work, and repeat it when another process was quicker."""
         while True:
             try:
                 return await self._store.write(work)
@@ -238,7 +238,7 @@ class Experiments(Reading):
 
     async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         check_form(spec, self._settings)
-        # Where the functions of a program are found: remembered, so that they are found again.
+        # The folder of a program's functions, kept so that a later process can import them.
         spec = msgspec.structs.replace(spec, modules=spec.modules or self._context.modules)
         version_id = spec.dataset_version_id or ""
 
@@ -283,7 +283,7 @@ class Experiments(Reading):
         try:
             return await self._store.write(insert)
         except IntegrityError as error:
-            # Somebody took the name after it was looked for.
+            # Another caller took the name after the check.
             raise _name_taken(made.spec.name) from error
 
     def _starting(self, experiment: Experiment, ask: StartAsk) -> Work[Started]:
@@ -302,7 +302,7 @@ class Experiments(Reading):
 def _latest_run(connection: Connection, tenant: TenantId, experiment_id: str) -> Run | None:
     """The experiment's latest run; neither it nor the experiment changes until this is over.
 
-    The run's row first, then the experiment's: whoever ends a run locks them in this order.
+    The run's row first, then the experiment's: the end of a run locks them in this order.
     """
     known = experiments.find_experiment(connection, experiment_id, tenant=tenant)
     if known is None:

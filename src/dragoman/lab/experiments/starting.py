@@ -1,4 +1,4 @@
-"""Starting a run: what may stand against it is looked at in the transaction that starts it."""
+"""Starts a run; the transaction that starts it also checks that it may start."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class StartAsk(msgspec.Struct, frozen=True):
 
     mode: Mode = Mode.SUBMIT
     item_ids: tuple[str, ...] = ()
-    """The items of retry_items, as users know them."""
+    """The items of retry_items, by the ids that users know."""
     trial_items: int | None = None
 
 
@@ -37,7 +37,7 @@ SUBMIT = StartAsk()
 
 
 class Overtaken(Exception):
-    """Raised when another changed the experiment meanwhile: look again, and all is clear."""
+    """Raised when another process changed the experiment meanwhile; the caller looks again."""
 
 
 class Started(msgspec.Struct, frozen=True):
@@ -49,7 +49,7 @@ class Started(msgspec.Struct, frozen=True):
 
 
 def check_ask(ask: StartAsk) -> None:
-    """Refuse a start that says too little or too much."""
+    """Refuse a start with missing or superfluous options."""
     if ask.mode not in STRATEGIES:
         raise InvalidMessage(
             f"Mode {ask.mode} is not built yet; choose one of {', '.join(sorted(STRATEGIES))}."
@@ -72,16 +72,16 @@ def start(
     new: Run,
     running_max: int,
 ) -> Started:
-    """Start a run, or join the one that is under way; one experiment never has two.
+    """Start a run, or join the one under way; an experiment never has two.
 
-    Raises `Overtaken` when another started or deleted it while this looked.
+    Raises `Overtaken` when another process started or deleted it meanwhile.
     """
     known = experiments.find_experiment(connection, experiment_id, tenant=tenant)
     if known is None:
         raise no_experiment(experiment_id)
     named = _named_items(connection, known, ask.item_ids)
     if known.run_id is not None:
-        # The run's row first, then the experiment's: whoever ends a run locks them in this order.
+        # The run's row first, then the experiment's: the end of a run locks them in this order.
         latest = runs.find_run(connection, known.run_id, lock=True)
         if latest is not None and latest.status in ACTIVE:
             return _join(connection, known, latest, ask, named)
@@ -141,7 +141,7 @@ def _join(
 def _named_items(
     connection: Connection, experiment: Experiment, shown_ids: Sequence[str]
 ) -> tuple[ItemId, ...]:
-    """The rows of the items that were named; an item that is not there is refused."""
+    """The rows of the named items; an unknown item is refused."""
     version_id = experiment.spec.dataset_version_id
     if not shown_ids or version_id is None:
         return ()
@@ -169,7 +169,7 @@ def _check_quota(connection: Connection, tenant: TenantId, running_max: int) -> 
     running = runs.active_runs(connection, tenant)
     if running >= running_max:
         raise QuotaExceeded(
-            f"{running} experiments of this tenant are running, as many as may "
+            f"{running} experiments of this tenant are running, which is the limit "
             "(lab.running_experiments); wait for one to end.",
             retry_after_ms=5_000,
         )

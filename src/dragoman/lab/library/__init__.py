@@ -1,4 +1,4 @@
-"""Datasets on record: brought in from files whole or not at all, looked at, written out again."""
+"""The tenants' datasets: imported whole or not at all, read, exported."""
 
 from dragoman.lab.library.difference import Difference, difference
 from dragoman.lab.library.export import exported

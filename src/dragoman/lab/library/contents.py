@@ -1,6 +1,6 @@
 """The contents of a version in order, sorted in little memory while its items are stored.
 
-Ids that follow from contents come in no order at all. An index that takes them as they come costs
+Content ids come in random order. An index that takes them as they come costs
 a page of the database for each; sorted, they fill one page after the other.
 """
 
@@ -37,7 +37,7 @@ class SortedContents:
             run.close()
 
     def batches(self, most: int) -> Iterator[list[tuple[ContentId, ItemId, bool]]]:
-        """Each content with its item, and whether it is one that the version has before.
+        """Each content with its item, and whether the version has had it before.
 
         A content that comes again has an id of its own, by how often it came.
         """

@@ -13,11 +13,11 @@ from dragoman.lab.library.library import Library
 from dragoman.lab.model import ContentId, DatasetVersion, Item, VersionId, content_id
 
 MOST_NAMED = 100
-"""So many items are shown of those that came and of those that went; all are counted."""
+"""How many added and removed items are shown; all are counted."""
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """Items by what they hold: where they stand in their version makes no difference."""
+    """The difference by content: the position of an item does not matter."""
 
     unchanged: int
     added: int
@@ -27,9 +27,9 @@ class Difference(msgspec.Struct, frozen=True):
 
 
 async def difference(library: Library, before: DatasetVersion, after: DatasetVersion) -> Difference:
-    """Which items the later version has more, and which it has no more.
+    """The items that the later version added and removed.
 
-    The versions are compared some items at a time, by the ids that follow from their contents.
+    The versions are compared some items at a time, by their content ids.
     """
     if before.content is None or after.content is None:
         return await _difference_by_reading(library, before, after)
@@ -41,7 +41,7 @@ async def difference(library: Library, before: DatasetVersion, after: DatasetVer
 async def _only_in(
     library: Library, version: DatasetVersion, other: DatasetVersion
 ) -> tuple[int, tuple[Item, ...]]:
-    """How many items of a version the other does not have, and some of them."""
+    """How many items of a version the other lacks, and some of them."""
     number = 0
     named: list[ContentId] = []
     async for contents in _contents(library, version.version_id):

@@ -1,4 +1,4 @@
-"""A dataset version written out again, as a file that could be brought back in."""
+"""Writes a dataset version as a file that can be imported again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _ITEMS_AT_ONCE = 1000
 def exported(
     library: Library, version: DatasetVersion, file_format: Format
 ) -> AsyncIterator[bytes]:
-    """The file in pieces; what the format cannot hold is refused before the first."""
+    """The file in pieces; a version that the format cannot hold is refused first."""
     if file_format is Format.CSV:
         if version.max_turns > 1:
             raise InvalidMessage(

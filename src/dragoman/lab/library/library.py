@@ -1,4 +1,4 @@
-"""The tenants' datasets: every version is what one file held, and never changes."""
+"""The tenants' datasets: every version holds one file's items and never changes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 class Imported(msgspec.Struct, frozen=True):
-    """The version that a file is."""
+    """The version that an import made or found."""
 
     version: DatasetVersion
     is_new: bool
@@ -65,7 +65,7 @@ class _Content:
     def of(self, schema: Schema) -> str:
         required = schema.get("required")
         if isinstance(required, list):
-            # In the order in which columns were seen, which makes no difference to anything.
+            # The order of the columns has no meaning.
             schema = {**schema, "required": sorted(required, key=str)}
         whole = self._hash.copy()
         whole.update(_canonical(schema))
@@ -73,7 +73,7 @@ class _Content:
 
 
 class Library:
-    """Brings files in, and finds what was brought in."""
+    """Imports files, and finds datasets."""
 
     def __init__(self, store: Store, settings: LabSettings, clock: Clock, random: Random) -> None:
         self._store = store
@@ -246,10 +246,10 @@ class Library:
         schema: Schema | None,
         number_it: Callable[[Connection], int],
     ) -> Imported:
-        """Store the items where nobody sees them, and last the version that shows them all.
+        """Store the items, and last the version, which makes them visible.
 
-        A lease says that the import is under way: what a killed import leaves is cleared away by
-        the next lab on the database.
+        A lease marks the import as under way: the next lab on the database deletes what a killed
+        import leaves.
         """
         reader = self._reader(file, file_format, schema)
         version_id = VersionId(new_id(self._random, "v"))
@@ -260,7 +260,7 @@ class Library:
         try:
             content = await self._store_items(tenant, version_id, reader, held)
         except BaseException as error:
-            # Shielded, because it may be the caller's leaving that brought us here.
+            # Shielded: the caller may have been cancelled.
             await asyncio.shield(self._discard(held, version_id))
             if isinstance(error, Ousted):
                 raise _stood_still() from error
@@ -290,7 +290,7 @@ class Library:
         try:
             shown = await self._store.write(show)
         except Exception as error:
-            # Not when the caller left: this write goes on by itself, and needs its items.
+            # Not when the caller was cancelled: this write goes on by itself and needs its items.
             await self._discard(held, version_id)
             if isinstance(error, Ousted):
                 raise _stood_still() from error
@@ -333,9 +333,9 @@ class Library:
         await self._store.write(leased)
 
     async def _discard(self, held: Held, version_id: VersionId) -> None:
-        """Remove the items of a version that did not come to be.
+        """Remove the items of a failed import.
 
-        What cannot be removed now is never seen, and is removed by the next lab.
+        What cannot be removed now stays invisible, and the next lab removes it.
         """
         with suppress(StoreError, Ousted):
             await discard_import(self._store, held, version_id)
@@ -359,16 +359,15 @@ def _with_contents(reader: DatasetReader) -> Iterator[tuple[list[Turns], list[Co
 
 def _taken(name: str) -> NameTaken:
     return NameTaken(
-        f"There is a dataset {name!r} already; take another name, or add a version to that one."
+        f"There is a dataset {name!r} already; choose another name, or add a version to it."
     )
 
 
 def _no_dataset(dataset_id: str) -> NotFound:
-    return NotFound(f"There is no dataset {dataset_id}; GET /datasets lists those there are.")
+    return NotFound(f"There is no dataset {dataset_id}; GET /datasets lists every dataset.")
 
 
 def _stood_still() -> StoreError:
     return StoreError(
-        "The import stood still for so long that another process cleared it away; import the "
-        "file again."
+        "The import paused for so long that another process deleted it; import the file again."
     )

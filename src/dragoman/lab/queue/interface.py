@@ -27,21 +27,21 @@ class Topic(Protocol[Hint]):
         ...
 
     async def take(self) -> Sequence[Hint]:
-        """Everything given since the last time, in order; waits for something."""
+        """Every hint since the last call, in order; waits for one."""
         ...
 
 
 class Queue(Protocol):
-    """What scheduler and workers tell each other."""
+    """The hints between the scheduler and the workers."""
 
     @property
     def offers(self) -> Topic[Offer]:
-        """For workers: items are to be had."""
+        """For workers: items can be taken."""
         ...
 
     @property
     def stops(self) -> Topic[RunId]:
-        """For workers: whatever they do for this run is in vain."""
+        """For workers: stop working on this run."""
         ...
 
     @property

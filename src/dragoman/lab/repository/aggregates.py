@@ -1,4 +1,4 @@
-"""What the scores of many turns amount to, computed by the database."""
+"""Aggregates of the scores of many turns, computed by the database."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dragoman.store import Connection
 
 BINS = 10
 PASS, FAIL = "pass", "fail"
-"""Labels with which an evaluator says itself whether a turn passes."""
+"""Labels by which an evaluator decides whether a turn passes."""
 PASSING_SCORE = 1.0
-"""Without such a label, a turn passes with full marks."""
+"""Without such a label, a turn passes with this score."""
 
 NO_CODE = "INTERNAL_ERROR"
 """Stands for the code of a failure that has none."""
@@ -38,11 +38,11 @@ class Bin(msgspec.Struct, frozen=True):
 
 
 class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What many values amount to; values that are missing count nowhere but in `errors`."""
+    """The aggregate of many values; missing values count only in `errors`."""
 
     count: int
     errors: int
-    """Of a score: every turn that has ended without one, whatever went wrong."""
+    """Turns that have ended without this score, for any reason."""
     mean: float | None
     stddev: float | None
     min: float | None
@@ -122,7 +122,7 @@ def aggregates_of(
 
 
 def _with_errors(found: tuple[Aggregate, int], turns: int) -> Aggregate:
-    """The aggregate of a score that so many of the turns have."""
+    """The aggregate of a score that this many turns have."""
     aggregate, judged = found
     return msgspec.structs.replace(aggregate, errors=turns - judged)
 
@@ -130,7 +130,7 @@ def _with_errors(found: tuple[Aggregate, int], turns: int) -> Aggregate:
 def _failures(
     connection: Connection, shown: sa.Subquery, ended: sa.ColumnElement[bool], items: int
 ) -> Failures:
-    """What became of the items that did not succeed, by the code of what went wrong."""
+    """The items that did not succeed, counted by error code."""
     code = sa.func.coalesce(shown.c.error_code, NO_CODE)
     failed = (
         sa.select(
@@ -183,7 +183,7 @@ def _measure(
 
 NOTHING = Aggregate(0, 0, None, None, None, None, 0.0, None, None, None, None, ())
 NO_SCORES = msgspec.structs.replace(NOTHING, pass_rate=None)
-"""Of an evaluator that has judged nothing yet."""
+"""The aggregate of an evaluator that has judged nothing yet."""
 
 
 def _by_name(

@@ -1,4 +1,4 @@
-"""Moving what workers logged to the tables that users see, inside the database."""
+"""Moves what workers logged to the tables that users see, inside the database."""
 
 from __future__ import annotations
 
@@ -82,25 +82,25 @@ _SHOW_TURNS_FAILED = (
     )
     .values(
         status=ItemStatus.FAIL.value,
-        error_message="The result is in the run log and could not be moved; the log says why.",
+        error_message="The result is in the run log, but moving it failed; the log says why.",
     )
 )
 
 
 class Logged(msgspec.Struct, frozen=True):
-    """An item whose end is in the run log and not yet in sight of users."""
+    """An item whose end is in the run log but not yet visible to users."""
 
     item_id: ItemId
     status: ItemStatus
 
 
 def logged_items(connection: Connection, run: Run, most: int) -> list[Logged]:
-    """Items that wait to be archived; nobody else changes them until this transaction ends."""
+    """Items that wait to be archived, locked until this transaction ends."""
     return _found(connection, run, most, _LOGGED)
 
 
 def waiting_items(connection: Connection, run: Run, most: int) -> list[Logged]:
-    """Items that wait to be archived, only looked at."""
+    """Items that wait to be archived, without a lock."""
     return _found(connection, run, most, _WAITING)
 
 
@@ -112,7 +112,7 @@ def _found(
 
 
 def archive(connection: Connection, run: Run, logged: Sequence[Logged]) -> None:
-    """Show users what became of these items; every try is moved once, whoever asks again."""
+    """Make the ends of these items visible; a try is moved once, however often this is called."""
     if logged:
         these = _these(run, [item.item_id for item in logged])
         for statement in (_SHOW_TURNS, _SHOW_ITEMS, _CLOSE):
@@ -122,7 +122,7 @@ def archive(connection: Connection, run: Run, logged: Sequence[Logged]) -> None:
 def give_up_archiving(
     connection: Connection, run: Run, item_id: ItemId, *, with_turns: bool
 ) -> None:
-    """Close an item whose result cannot be moved, so that it does not hold up the others."""
+    """End an item whose result cannot be moved, so that it does not hold up the others."""
     these = _these(run, [item_id])
     for statement in (_CLOSE_AS_FAILED, _SHOW_ITEMS):
         connection.execute(statement, these)

@@ -1,4 +1,4 @@
-"""Datasets on record: versions that never change, and items that are stored before them."""
+"""Stored datasets: versions that never change, and items that are stored before them."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _RENAME = (
 def insert_items(
     connection: Connection, tenant: TenantId, version_id: VersionId, items: Sequence[Item]
 ) -> None:
-    """Store items of a version that nobody sees yet."""
+    """Store items of a version that is not visible yet."""
     connection.insert(
         _NEW_ITEMS,
         [
@@ -64,7 +64,7 @@ def insert_contents(
     version_id: VersionId,
     contents: Sequence[tuple[ContentId, ItemId, bool]],
 ) -> None:
-    """Store which items hold what; those that the version has before get ids of their own."""
+    """Store the content of items; repeated contents get ids of their own."""
     connection.insert(
         _NEW_CONTENTS, [(version_id, content, item_id) for content, item_id, _ in contents]
     )
@@ -84,7 +84,7 @@ def insert_dataset(
 
 
 def insert_version(connection: Connection, tenant: TenantId, version: DatasetVersion) -> None:
-    """Let a version be seen, with all its items."""
+    """Make a version visible, with all its items."""
     row = {
         "id": version.version_id,
         "tenant": tenant,
@@ -100,7 +100,7 @@ def insert_version(connection: Connection, tenant: TenantId, version: DatasetVer
 
 
 def lock_dataset(connection: Connection, dataset_id: DatasetId) -> bool:
-    """Keep others from adding versions until this transaction ends; False when it is gone."""
+    """Lock the dataset against new versions until this transaction ends; False when it is gone."""
     row = sa.select(dataset.c.id).where(dataset.c.id == dataset_id).with_for_update()
     return connection.execute(row).first() is not None
 
@@ -154,13 +154,13 @@ def find_content(
 
 
 def lock_version(connection: Connection, version_id: str) -> bool:
-    """Keep a version from being deleted until this transaction ends; False when it is gone."""
+    """Lock a version against deletion until this transaction ends; False when it is gone."""
     row = sa.select(dataset_version.c.id).where(dataset_version.c.id == version_id)
     return connection.execute(row.with_for_update()).first() is not None
 
 
 def lock_versions(connection: Connection, dataset_id: DatasetId) -> list[VersionId]:
-    """Every version of a dataset; nobody begins to use one until this transaction ends."""
+    """Every version of a dataset, locked against new uses until this transaction ends."""
     rows = connection.execute(
         sa.select(dataset_version.c.id)
         .where(dataset_version.c.dataset_id == dataset_id)
@@ -181,7 +181,7 @@ def using_experiment(connection: Connection, version_ids: Sequence[VersionId]) -
 
 
 def delete_dataset(connection: Connection, dataset_id: DatasetId) -> None:
-    """Remove a dataset from sight, with its versions; their items are removed afterwards."""
+    """Delete a dataset and its versions; their items are removed afterwards."""
     connection.execute(sa.delete(dataset_version).where(dataset_version.c.dataset_id == dataset_id))
     connection.execute(sa.delete(dataset).where(dataset.c.id == dataset_id))
 
@@ -251,7 +251,7 @@ def items_by_content(
 def known_items(
     connection: Connection, version_id: VersionId, shown_ids: Sequence[str]
 ) -> dict[str, ItemId]:
-    """Those of these items that the version has: how users know them -> their rows."""
+    """The items of these that the version has: the users' ids -> their rows."""
     found = rows_of_contents(connection, version_id, shown_ids)
     without_content = connection.execute(
         sa.select(dataset_item.c.id).where(

@@ -1,4 +1,4 @@
-"""Handing items out, and taking them back from workers that went silent."""
+"""Hands items out, and takes them back from workers that went silent."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _log = item_run_log.c
 def in_state(
     result_state: ResultState, status: ItemStatus | None = None
 ) -> tuple[sa.ColumnElement[bool], ...]:
-    """The rows of a run in one state, as the index has them: archived rows are out of sight."""
+    """The rows of a run in one state, in the index's order; archived rows are left out."""
     run_and_state = (
         _log.run_id == sa.bindparam("run"),
         _log.result_state == sa.literal(result_state.value),
@@ -58,7 +58,7 @@ _NEW_TOKEN = {
     "lease_owner": None,
     "lease_expires_at": None,
 }
-"""Whoever held the item before can write nothing any more."""
+"""Fences the item: its former worker can write nothing more."""
 
 _HAND_OUT = (
     sa.update(item_run_log).where(*_THESE).values(status=ItemStatus.PROCESSING.value, **_NEW_TOKEN)
@@ -74,7 +74,7 @@ _QUEUE_AGAIN = (
 def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemId]:
     """Hand out waiting items, in order, until so many are worked on at once.
 
-    An item handed out belongs to nobody yet: any worker may take it, once. Users are shown it
+    An item handed out has no worker yet: any worker may take it, once. Users are shown it
     a moment later, so that the worker does not wait for that.
     """
     busy = connection.execute(_COUNT_WORKED_ON, {"run": run.run_id}).scalar_one()
@@ -88,7 +88,7 @@ def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemId]
 
 
 class TakenBack(msgspec.Struct, frozen=True):
-    """What became of the items of silent workers."""
+    """What happened to the items of silent workers."""
 
     queued: tuple[ItemId, ...]
     lost: tuple[ItemId, ...]
@@ -115,6 +115,6 @@ def take_back(connection: Connection, run: Run, retries: int) -> TakenBack:
         lost,
         ItemStatus.FAIL,
         "WORKER_LOST",
-        "Every worker that took this item went silent; look for what ends them.",
+        "Every worker that took this item went silent; find out what ends them.",
     )
     return TakenBack(queued, lost)

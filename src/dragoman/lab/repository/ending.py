@@ -1,4 +1,4 @@
-"""The last moments of a run: items that still join it, and its end."""
+"""The end of a run, and items that join it before that."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from dragoman.store import Connection
 _log = item_run_log.c
 
 _WHOLE = (Mode.SUBMIT, Mode.RETRY_ALL)
-"""Modes whose start comes to every item by itself."""
+"""Modes whose runs take every item."""
 
 
 def join(
     connection: Connection, run_id: RunId, version_id: VersionId | None, named: Sequence[ItemId]
 ) -> bool:
-    """Have a run try these items again, each that has ended; False when the run itself has.
+    """Make a run try those of these items again that have ended; False when the run has ended.
 
     The run's row is locked: either the end of the run comes first, and nothing is joined, or the
     items do, and the end has to wait for them.
@@ -67,7 +67,7 @@ def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> 
         .with_for_update(),
         {"item_ids": as_list(item_ids)},
     ).all()
-    # What a worker has just logged is moved first: a try that was made is never lost.
+    # Logged results are moved first: a finished try is never lost.
     archive(
         connection,
         run,
@@ -89,7 +89,7 @@ def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> 
             result_state=ResultState.INIT.value,
             try_no=next_try,
             first_try_no=next_try,
-            # A line of its own, so that nothing of the earlier tries is reused.
+            # A new lineage, so that results of earlier tries are not reused.
             lineage=sa.literal(f"{run.run_id}/") + sa.cast(next_try, sa.String(10)),
             lease_token=_log.lease_token + 1,
             lease_owner=None,
@@ -151,7 +151,7 @@ def keep_aggregates(connection: Connection, run: Run, found: Aggregates) -> None
 
 
 def judged(counts: dict[ItemStatus, int]) -> tuple[RunStatus, str | None]:
-    """Success with one item that went well, or without items; failed when none did."""
+    """Success when an item succeeded or there are none; failed when no item succeeded."""
     if counts.get(ItemStatus.SUCCESS, 0) or not sum(counts.values()):
         return RunStatus.SUCCESS, None
     return RunStatus.FAILED, "No item succeeded; the rows say why."
@@ -169,7 +169,7 @@ def item_counts(connection: Connection, experiment_id: ExperimentId) -> dict[Ite
 
 
 def run_stats(connection: Connection, run: Run) -> Stats:
-    """How far a run is and what it has used up; one that has ended is not counted again."""
+    """A run's progress and usage; those of an ended run are stored, not counted again."""
     if run.status in ENDED:
         counts = _kept_counts(connection, run.run_id)
     else:
@@ -180,7 +180,7 @@ def run_stats(connection: Connection, run: Run) -> Stats:
 def experiment_totals(
     connection: Connection, experiment_id: ExperimentId, latest: Run | None = None
 ) -> Stats:
-    """How an experiment's items stand and what all its runs have used up.
+    """The states of an experiment's items and the usage of all its runs.
 
     Where its latest run is given and came to every item, the run's own counts are the experiment's:
     a list of experiments that are over counts no items.

@@ -1,4 +1,4 @@
-"""Experiments on record."""
+"""Stored experiments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def insert_experiment(connection: Connection, made: Experiment) -> None:
 
 
 def update_spec(connection: Connection, experiment_id: ExperimentId, spec: ExperimentSpec) -> None:
-    """Change what an experiment is asked to be."""
+    """Change the description of an experiment."""
     connection.execute(
         sa.update(experiment)
         .where(experiment.c.id == experiment_id)
@@ -48,7 +48,7 @@ def find_experiment(
     tenant: TenantId | None = None,
     lock: bool = False,
 ) -> Experiment | None:
-    """The experiment; with `lock`, nobody else starts or ends it until this transaction ends."""
+    """The experiment; with `lock`, no other transaction starts or ends it until this one ends."""
     select = sa.select(experiment).where(experiment.c.id == experiment_id)
     if tenant is not None:
         select = select.where(experiment.c.tenant == tenant)
@@ -82,9 +82,9 @@ def list_experiments(
 
 
 def delete_experiment(connection: Connection, experiment_id: ExperimentId) -> None:
-    """Remove the experiment from sight; its runs and what they left are removed afterwards.
+    """Delete the experiment; its runs and their rows are removed afterwards.
 
-    What they used up stays on record: deleting gives a tenant nothing back.
+    Their usage stays stored: deleting gives a tenant nothing back.
     """
     keep_usage_of_deleted(connection, experiment_id)
     removing.begin(connection, removing.Kind.EXPERIMENT, experiment_id)

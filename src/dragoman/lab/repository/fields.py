@@ -77,7 +77,7 @@ def field_of(shown: sa.Subquery, field: str) -> sa.ColumnElement[Any]:
             "score.NAME.",
             details={"field": field},
         )
-    # Its tables are its own, also where the same ones are joined around it.
+    # It needs its own aliases: the same tables may be joined around it.
     return value.correlate(shown).scalar_subquery()
 
 

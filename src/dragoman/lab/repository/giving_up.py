@@ -1,4 +1,4 @@
-"""Ending items that no worker will end: their run was killed, or their workers were lost."""
+"""Ends items that no worker will end: their run was killed, or their workers were lost."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _UNTENDED_ITEMS = _OPEN_ITEMS.where(
         _log.lease_expires_at < now_ms(),
     )
 )
-"""Open items that no worker has in hand."""
+"""Open items that no worker holds."""
 
 _LOG_TURNS = sa.insert(turn_run_log).from_select(
     [
@@ -70,9 +70,9 @@ _LOG_ITEMS = (
 
 
 def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[ItemId]:
-    """End items of a killed run that have not ended; who still works on them is fenced off.
+    """End the open items of a killed run; workers that hold them are fenced off.
 
-    Where the run lets calls finish, items in the hands of a worker are left to it.
+    If the run lets calls finish, items that a worker holds are left to it.
     """
     which = {"run": run.run_id, "most": most}
     ending = _UNTENDED_ITEMS if run.let_finish else _OPEN_ITEMS

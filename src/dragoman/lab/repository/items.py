@@ -68,7 +68,7 @@ _ITEMS = sa.select(dataset_item.c.id, dataset_item.c.turns_json).where(
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """An item in the hands of one worker; what carries an older token is refused."""
+    """An item that one worker holds; writes with an older token are refused."""
 
     run_id: RunId
     item_id: ItemId
@@ -87,7 +87,7 @@ def offered(connection: Connection, run_id: RunId, most: int) -> list[ItemId]:
 def take(
     connection: Connection, run_id: RunId, item_ids: Sequence[ItemId], owner: str, lease_ms: int
 ) -> list[Lease]:
-    """Take those of the items that are still to be had; told twice, a worker takes them once."""
+    """Take those of the items that are still free; a repeated hint takes them once."""
     asked = {"run": run_id, "item_ids": as_list(item_ids)}
     rows = connection.execute(_TO_BE_HAD, asked).all()
     if not rows:
@@ -108,9 +108,9 @@ def take(
 
 
 def renew(connection: Connection, owner: str, leases: Sequence[Lease], lease_ms: int) -> set[Lease]:
-    """Keep these leases for another while; those that the worker still has.
+    """Renew these leases, and return those that the worker still has.
 
-    What it has and does not name runs out: it has given that up.
+    Leases that it does not name run out: the worker has given them up.
     """
     by_run: dict[RunId, list[Lease]] = {}
     for one in leases:
@@ -127,7 +127,7 @@ def renew(connection: Connection, owner: str, leases: Sequence[Lease], lease_ms:
 
 
 def give_back(connection: Connection, owner: str, leases: Sequence[Lease]) -> None:
-    """Hand items back at once, untried, as a worker does that is stopping."""
+    """Hand items back at once, untried, as a stopping worker does."""
     connection.execute(
         _GIVE_BACK,
         [

@@ -1,4 +1,4 @@
-"""What workers write down, many entries in one transaction, each only under its item's lease."""
+"""The journal of workers: many entries in one transaction, each under its item's lease."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class ScoreEntry(msgspec.Struct, frozen=True):
 
 
 class TurnEntry(msgspec.Struct, frozen=True):
-    """What one turn came to in a try."""
+    """The outcome of one turn in a try."""
 
     turn_no: int
     status: ItemStatus
@@ -75,7 +75,7 @@ class TryEntry(msgspec.Struct, frozen=True):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """Something that a worker did on an item while it held the lease."""
+    """One entry of a worker for an item that it holds."""
 
     tenant: TenantId
     lease: Lease
@@ -105,7 +105,7 @@ def write_entries(
 def _tokens_held(
     connection: Connection, owner: str, entries: Sequence[Entry]
 ) -> dict[tuple[RunId, ItemId], int]:
-    """The tokens of the items that this worker has; nobody takes them back meanwhile."""
+    """The tokens of the items that this worker holds, locked until this transaction ends."""
     by_run: dict[RunId, set[ItemId]] = defaultdict(set)
     for entry in entries:
         by_run[entry.lease.run_id].add(entry.lease.item_id)
@@ -124,7 +124,7 @@ _NEW_ROWS = {
     }
     for dialect, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))
 }
-"""Rows that may be there already; whoever adds them names every column, in the table's order."""
+"""Rows that may exist already; each has every column, in the table's order."""
 
 
 class _Rows:

@@ -26,11 +26,11 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class Ousted(Exception):
-    """Raised when a lease has passed to somebody else: its former holder writes nothing more."""
+    """Raised when a lease has passed to another holder: the former one writes nothing more."""
 
 
 def take(connection: Connection, name: str, owner: str, lease_ms: int) -> Held | None:
-    """Take a lease that is free, has run out, was lost track of, or whose holder has ended.
+    """Take a lease that is free, has run out, was lost, or whose holder has ended.
 
     None while another holds it.
     """
@@ -95,7 +95,7 @@ def holder_of(connection: Connection, name: str) -> Holder | None:
 
 
 def renew(connection: Connection, held: Held, lease_ms: int) -> None:
-    """Keep the lease for another while; raises `Ousted` when it is somebody else's by now."""
+    """Renew the lease; raises `Ousted` when another holder has it."""
     renewed = connection.execute(
         sa.update(lease).where(*_is(held)).values(expires_at=now_ms() + lease_ms)
     )
@@ -104,19 +104,19 @@ def renew(connection: Connection, held: Held, lease_ms: int) -> None:
 
 
 def require(connection: Connection, held: Held) -> None:
-    """Let the rest of the transaction happen only under this lease, which cannot pass meanwhile."""
+    """Let the transaction go on only under this lease, which cannot pass to another meanwhile."""
     mine = {"name": held.name, "owner": held.owner, "token": held.token}
     if connection.execute(_MINE, mine).first() is None:
         raise Ousted(held.name)
 
 
 def release(connection: Connection, held: Held) -> None:
-    """Let somebody else take the lease now."""
+    """Release the lease, so that another process can take it at once."""
     connection.execute(sa.update(lease).where(*_is(held)).values(expires_at=0))
 
 
 def forget(connection: Connection, held: Held) -> None:
-    """Remove a lease that nobody needs again."""
+    """Remove a lease that is not needed any more."""
     connection.execute(sa.delete(lease).where(*_is(held)))
 
 

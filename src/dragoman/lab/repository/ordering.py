@@ -66,7 +66,7 @@ class Ordered:
         return [*order, rows.c.item_id, rows.c.turn_no]
 
     def place_of(self, row: sa.Row[Any]) -> Place:
-        """Where a row of a page stands."""
+        """The place of a row of a page."""
         return Place(row.item_id, row.turn_no, tuple(getattr(row, key) for key in self._keys))
 
     def _is_behind(self, place: Place) -> sa.ColumnElement[bool]:
@@ -94,6 +94,6 @@ class Ordered:
         )
         if not same:
             raise InvalidMessage(
-                "The cursor is of a list that is sorted otherwise; take `next` from the page "
+                "The cursor belongs to a list with another order; take `next` from the page "
                 "before, or leave it out."
             )

@@ -1,4 +1,4 @@
-"""Removing what users no longer see: some rows in a transaction, so that others get their turn."""
+"""Removes what users no longer see, a few rows in each transaction so that others get a turn."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from dragoman.store import Connection
 ROWS_AT_ONCE = 5_000
 
 IMPORTS = "import/"
-"""What the leases of imports begin with; the version's id follows."""
+"""The prefix of the leases of imports; the version's id follows."""
 
 
 class Kind(StrEnum):
@@ -41,23 +41,23 @@ class Kind(StrEnum):
 
 
 def import_lease(version_id: VersionId) -> str:
-    """The lease of whoever brings the version in."""
+    """The lease of the import of this version."""
     return f"{IMPORTS}{version_id}"
 
 
 def begin(connection: Connection, kind: Kind, removed_id: str) -> None:
-    """Note what is to be removed, in the transaction that takes it out of sight."""
+    """Note what to remove, in the transaction that makes it invisible."""
     connection.execute(sa.insert(pending_removal), {"kind": kind.value, "id": removed_id})
 
 
 def pending(connection: Connection) -> list[tuple[Kind, str]]:
-    """What has been begun and is not finished."""
+    """The removals that are not finished."""
     rows = connection.execute(sa.select(pending_removal).order_by(pending_removal.c.id))
     return [(Kind(row.kind), row.id) for row in rows]
 
 
 def remove_some(connection: Connection, kind: Kind, removed_id: str) -> bool:
-    """Remove some of what is left; False when nothing was, and the removal is over."""
+    """Remove some of what is left; False when nothing is left and the removal is over."""
     if kind is Kind.VERSION:
         left = _remove_items(connection, VersionId(removed_id))
     else:
@@ -72,9 +72,9 @@ def remove_some(connection: Connection, kind: Kind, removed_id: str) -> bool:
 
 
 def discard_some(connection: Connection, held: Held, version_id: VersionId, lease_ms: int) -> bool:
-    """Remove some of what an import stored of a version that did not come to be.
+    """Remove some of what a failed import stored.
 
-    False when nothing is left of it, and the lease of the import has been given up.
+    False when nothing is left and the import's lease was removed.
     """
     leases.renew(connection, held, lease_ms)
     shown = sa.select(dataset_version.c.id).where(dataset_version.c.id == version_id)

@@ -1,4 +1,4 @@
-"""What earlier tries and runs left behind, to be used again instead of being made again."""
+"""Outputs and scores of earlier tries and runs, which are reused instead of made again."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class StoredScore(msgspec.Struct, frozen=True):
 
 
 class Leftovers(msgspec.Struct, frozen=True):
-    """What went well before for one item: outputs by turn, scores by turn and evaluator."""
+    """What can be reused for one item: outputs by turn, scores by turn and evaluator."""
 
     outputs: dict[int, StoredOutput]
     scores: dict[int, dict[int, StoredScore]]
@@ -44,7 +44,7 @@ class Leftovers(msgspec.Struct, frozen=True):
 def leftovers(
     connection: Connection, taken: Sequence[tuple[Lease, Item]], evaluators: int
 ) -> list[Leftovers]:
-    """For each item, in order, what need not be made again."""
+    """For each item, in order, what can be reused."""
     asked = [(lease, item) if not _is_fresh(lease) else None for lease, item in taken]
     turns = [
         target_record_id(lease.lineage, item.item_id, turn_no)

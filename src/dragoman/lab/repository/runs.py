@@ -1,4 +1,4 @@
-"""Runs on record: started, found, killed and ended, each step guarded by the run's own row."""
+"""Stored runs: started, found, killed and ended, each step guarded by the run's own row."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from dragoman.lab.states import ACTIVE, WORKING, Mode, RunStatus, sources
 from dragoman.store import Connection
 
 NEW_RUN_MS = 30_000
-"""For how long the new run of a program is not taken for one that its program left behind."""
+"""How long a program's new run may be without a driver before it counts as abandoned."""
 
 _RUN = sa.select(run_log).where(run_log.c.id == sa.bindparam("run"))
 _RUN_LOCKED = _RUN.with_for_update()
 
 
 def lease_name(run_id: RunId) -> str:
-    """The lease of whoever drives the run."""
+    """The lease of the run's driver."""
     return f"run/{run_id}"
 
 
 def insert_run(connection: Connection, run: Run) -> None:
-    """Store a new run, and show its experiment as begun again."""
+    """Store a new run, and set its experiment to pending again."""
     connection.execute(
         sa.insert(run_log),
         {
@@ -82,7 +82,7 @@ def insert_run(connection: Connection, run: Run) -> None:
 
 
 def find_run(connection: Connection, run_id: RunId, *, lock: bool = False) -> Run | None:
-    """The run; with `lock`, nobody else changes it until this transaction ends."""
+    """The run; with `lock`, no other transaction changes it until this one ends."""
     row = connection.execute(_RUN_LOCKED if lock else _RUN, {"run": run_id}).first()
     return None if row is None else _run(row)
 
@@ -133,7 +133,7 @@ def _with_lease() -> sa.FromClause:
 
 
 def _is_lapsed() -> sa.ColumnElement[bool]:
-    """Whether no process drives the run by now.
+    """Whether no process drives the run now.
 
     A program takes the lease of its run a moment after it has started it.
     """
@@ -177,7 +177,7 @@ def count_by_status(connection: Connection) -> dict[RunStatus, int]:
 
 
 def active_runs(connection: Connection, tenant: TenantId) -> int:
-    """How many runs of the tenant have not ended; no other can start one until this is over."""
+    """How many runs of the tenant have not ended; blocks other starts until this is over."""
     nothing = {"tenant": tenant}
     connection.execute(insert_into(connection, quota).on_conflict_do_nothing(), nothing)
     connection.execute(sa.select(quota.c.tenant).where(quota.c.tenant == tenant).with_for_update())
@@ -188,7 +188,7 @@ def active_runs(connection: Connection, tenant: TenantId) -> int:
         .where(
             run_log.c.status.in_([status.value for status in sorted(ACTIVE)]),
             run_log.c.tenant == tenant,
-            # A program that was killed takes up no place.
+            # Runs of killed programs do not count.
             sa.not_(sa.and_(run_log.c.embedded, lapsed)),
         )
     )
@@ -205,7 +205,7 @@ def change_status(
     reason: str | None = None,
     of_experiment: tuple[RunStatus, str | None] | None = None,
 ) -> bool:
-    """Step the run to another state, and its experiment with it; False where no step leads there.
+    """Move the run and its experiment to another state; False when the table has no such step.
 
     `of_experiment`: its status and reason where they are not those of its last run, which may
     have had only some of the items.
@@ -238,7 +238,7 @@ def change_status(
 
 
 def set_let_finish(connection: Connection, run_id: RunId, let_finish: bool) -> None:
-    """Say whether workers may finish what they have in hand when the run is terminated."""
+    """Set whether workers may finish the items they hold when the run is terminated."""
     connection.execute(
         sa.update(run_log).where(run_log.c.id == run_id).values(let_finish=let_finish)
     )

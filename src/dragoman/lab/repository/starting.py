@@ -27,15 +27,15 @@ class Selection(msgspec.Struct, frozen=True):
 
     version_id: VersionId | None
     unfinished_only: bool = False
-    """Leave out what went well before, and reuse what the others left behind."""
+    """Leave out items that succeeded before, and reuse what the others left."""
     named: tuple[ItemId, ...] | None = None
     """Only these; None: all."""
     most: int | None = None
-    """No more than so many; None: no limit."""
+    """No more than this many; None: no limit."""
 
 
 def start_page(connection: Connection, run: Run, selection: Selection, size: int) -> bool:
-    """Make the rows of the next page of items; whether the start is done with it.
+    """Make the rows of the next page of items; True when the start is done.
 
     How far it got is stored with the rows, so that any process can go on from there.
     """
@@ -83,7 +83,7 @@ _POSITION = sa.select(run_log.c.start_cursor, run_log.c.start_done, run_log.c.it
 def _next_span(
     connection: Connection, run: Run, selection: Selection, cursor: str, size: int
 ) -> Span | None:
-    """The next items to look at, whether they are taken or not; None after the last."""
+    """The next items to look at, taken or not; None after the last."""
     if size <= 0:
         return None
     if selection.named is not None:

@@ -35,7 +35,7 @@ def _now_on_postgresql(element: now_ms, compiler: SQLCompiler, **options: Any) -
 
 
 def read_now_ms(connection: Connection) -> int:
-    """The database's own time: what processes on several machines measure a run by."""
+    """The database's own time, by which processes on several machines measure a run."""
     return int(connection.execute(sa.select(now_ms())).scalar_one())
 
 
@@ -82,7 +82,7 @@ def as_list(ids: Iterable[str]) -> str:
 
 
 def storable(text: str) -> str:
-    """The text as every database can keep it: no zero character, no half of one."""
+    """The text as every database can store it: without NUL characters and lone surrogates."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     return text.replace("\x00", "�")

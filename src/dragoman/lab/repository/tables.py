@@ -310,7 +310,7 @@ annotation = sa.Table(
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Index(None, "experiment_id", "item_id", "turn_no"),
 )
-"""What people said of a row."""
+"""People's judgements of a row."""
 
 pending_removal = sa.Table(
     "pending_removal",

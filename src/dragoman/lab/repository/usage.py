@@ -1,4 +1,4 @@
-"""What tenants have used up, which outlives the experiments that used it."""
+"""The usage of tenants, which outlives the experiments that caused it."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def keep_usage_of_deleted(connection: Connection, experiment_id: ExperimentId) -
 
 
 def _row_of(tenant: TenantId) -> str:
-    """A name that no run has; tenants may be longer than an id."""
+    """An id that no run has; a tenant's name may be longer than an id."""
     return f"deleted-{sha256(tenant.encode()).hexdigest()[:32]}"

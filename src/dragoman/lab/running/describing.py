@@ -28,7 +28,7 @@ def exact(
     name: str = "exact",
     weight: float = 1.0,
 ) -> Evaluator:
-    """Whether the output is what the column `reference` says, and nothing else."""
+    """Scores whether the output equals the column `reference`."""
     how = {"ignore_case": ignore_case, "ignore_space": ignore_space}
     return _of_kind("exact", name, weight, reference=reference, output=output, **how)
 
@@ -41,7 +41,7 @@ def contains(
     name: str = "contains",
     weight: float = 1.0,
 ) -> Evaluator:
-    """Whether the output has in it what the column `reference` says."""
+    """Scores whether the output contains the column `reference`."""
     settings = {"reference": reference, "output": output, "ignore_case": ignore_case}
     return _of_kind("contains", name, weight, **settings)
 
@@ -53,7 +53,7 @@ def python(
     name: str | None = None,
     weight: float = 1.0,
 ) -> Evaluator:
-    """A function that judges: its arguments are columns, `output`, or both.
+    """A function that gives a score: its arguments are columns, `output`, or both.
 
     It returns a number, True or False, or a mapping with score, label and reason. With `cpu_bound`
     it runs in a process of its own.
@@ -71,7 +71,7 @@ def http(url: str, *, output: str, **settings: Any) -> TargetSpec:
 
 
 def recorded(*, output: str) -> TargetSpec:
-    """Outputs that are in the dataset already, in this column."""
+    """Outputs that the dataset already has, in this column."""
     return TargetSpec("recorded", {"output": output})
 
 

@@ -61,14 +61,14 @@ Asked = ParamSpec("Asked")
 _ROWS_IN_MEMORY_BYTES = 16 << 20
 
 _LOOK_SECONDS = 0.5
-"""How often it is looked how far the run is, besides being told of its end."""
+"""How often the program checks the run's progress, besides hearing of its end."""
 
 _FINISHED = (RunStatus.SUCCESS, RunStatus.FAILED)
 _INTERRUPTED_EXIT_CODE = 130
 
 
 class Interrupted(KeyboardInterrupt, SystemExit):
-    """Raised when Ctrl-C stopped `lab.run`; the message says what is kept and how to go on.
+    """Raised when Ctrl-C stopped `lab.run`; the message says what is kept and how to resume.
 
     A program that does not catch it ends with exit code 130 and without a traceback.
     """
@@ -166,8 +166,8 @@ async def _run(
     if pressed.count:
         stats = summary.stats
         raise Interrupted(
-            f"Stopped; {stats.success} of {summary.items} items are done and kept. To go on, call "
-            f"lab.run with the same arguments: it goes on with {summary.name!r} ({experiment_id})."
+            f"Stopped. The results of {stats.success} of {summary.items} items are kept. To resume "
+            f"{summary.name!r} ({experiment_id}), call lab.run with the same arguments."
         )
     return RunResult(database_url, DEFAULT_TENANT, experiment_id, run_id, summary)
 
@@ -206,7 +206,7 @@ class _Bench:
                 await watch(watched, pressed, display, look_seconds=_LOOK_SECONDS)
                 return experiment_id, run_id, await self._summary(experiment_id)
             except asyncio.CancelledError:
-                # Nothing more is begun, and what is done stays.
+                # No item is begun any more, and every result is kept.
                 await asyncio.shield(self._stop(watched))
                 raise
             finally:
@@ -215,13 +215,13 @@ class _Bench:
     async def _begin(
         self, spec: ExperimentSpec, display: Display, *, new: bool
     ) -> tuple[ExperimentId, RunId]:
-        """Go on with the same experiment if it is there and unfinished, else make a new one."""
+        """Resume the same experiment if it is unfinished, else make a new one."""
         while True:
             latest, free_name = await self._latest(spec.name)
             if latest is not None and not new and _is_same(latest.spec, spec):
                 run_id = await self._gone_on_with(latest, spec)
                 if run_id is not None:
-                    display.say(f"Going on with {latest.spec.name} ({latest.experiment_id}).")
+                    display.say(f"Resuming {latest.spec.name} ({latest.experiment_id}).")
                     return latest.experiment_id, run_id
             named = msgspec.structs.replace(spec, name=free_name)
             try:
@@ -231,7 +231,7 @@ class _Bench:
             return made.experiment_id, started.run_id
 
     async def _latest(self, name: str) -> tuple[Experiment | None, str]:
-        """The last of the experiments that are called so, and what the next would be called."""
+        """The latest experiment of that name, and the name of the next one."""
         latest: Experiment | None = None
         free, number = name, 1
         while (found := await self._lab.experiments.find(DEFAULT_TENANT, free)) is not None:
@@ -240,7 +240,7 @@ class _Bench:
         return latest, free
 
     async def _gone_on_with(self, found: Experiment, spec: ExperimentSpec) -> RunId | None:
-        """Have an experiment go on; None when it is finished, or runs elsewhere."""
+        """Resume an experiment; None when it is finished or runs elsewhere."""
         if found.status in _FINISHED:
             return None
         if found.run_id is not None and found.status in ACTIVE:
@@ -260,7 +260,7 @@ class _Bench:
         try:
             started = await experiments.start(DEFAULT_TENANT, found.experiment_id, StartAsk(mode))
         except ExperimentRunning:
-            return None  # another run went on with it at the same moment
+            return None  # another run resumed it at the same moment
         return started.run_id
 
     def _is_driven(self, connection: Connection, run_id: RunId) -> bool:
@@ -354,7 +354,7 @@ def _line(number: int, row: Mapping[str, JsonValue]) -> bytes:
     try:
         line = msgspec.json.encode(row)
         if b"null" in line:
-            # The encoder writes null for NaN and infinities, which are no missing values.
+            # The encoder writes null for NaN and infinities, which are not missing values.
             checked_json(msgspec.to_builtins(row), "row")
     except (TypeError, ValueError, RecursionError) as error:
         raise DatasetInvalid(
@@ -399,7 +399,7 @@ def _is_same(found: ExperimentSpec, asked: ExperimentSpec) -> bool:
 
 
 def _mark(spec: ExperimentSpec, functions: Mapping[str, Function]) -> str:
-    """The hash of what decides the results; functions go by where they are defined."""
+    """The hash of everything that decides the results; functions count by their location."""
     deciding = (
         spec.target,
         spec.evaluators,
@@ -474,7 +474,7 @@ def _in_a_thread(asked: Mapping[str, Any]) -> RunResult:
 
 
 def _ended(call: Callable[[], RunResult]) -> RunResult:
-    """What the call gives back; a Ctrl-C that stopped it ends with its one sentence."""
+    """The call's result; when Ctrl-C stopped it, the program ends with one sentence."""
     try:
         return call()
     except Interrupted as stopped:

@@ -1,4 +1,4 @@
-"""How far a run is, on a terminal, in a notebook, or nowhere."""
+"""Shows the progress of a run on a terminal, in a notebook, or not at all."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from dragoman.lab.running.watching import Display, Reached
 
 
 class _Elapsed(ProgressColumn):
-    """The time since the bar was shown; it runs on, whatever the counts say."""
+    """The time since the bar was first shown, independent of the counts."""
 
     def render(self, task: Task) -> Text:
         return Text(str(timedelta(seconds=int(task.elapsed or 0))), style="progress.elapsed")
@@ -61,7 +61,7 @@ class _Bar:
 
 
 class _Cell:
-    """A line in the output of a notebook's cell, written over as the run gets on."""
+    """A line in the output of a notebook's cell, overwritten as the run goes on."""
 
     def __init__(self, handle: Any) -> None:
         self._handle = handle
@@ -83,7 +83,7 @@ class _Cell:
 
 
 class Quiet:
-    """Says what has to be said, on standard error, and shows nothing else."""
+    """Prints sentences on standard error, and no progress."""
 
     def show(self, reached: Reached) -> None:
         pass
@@ -95,7 +95,7 @@ class Quiet:
 
 @contextmanager
 def shown_on(console: Console) -> Iterator[Display]:
-    """A bar on the console; where that is no terminal, only sentences."""
+    """A bar on the console; without a terminal, only sentences."""
     if not console.is_terminal:
         yield Quiet()
         return
@@ -108,7 +108,7 @@ def shown_on(console: Console) -> Iterator[Display]:
 def shown_here(wanted: bool | None) -> Iterator[Display]:
     """Where this program's user looks: a notebook's cell or a terminal.
 
-    `wanted`: False shows nothing, True shows a bar also where no terminal is found.
+    `wanted`: False shows nothing, True shows a bar even without a terminal.
     """
     shell = notebook() if wanted is not False else None
     if shell is not None:

@@ -1,4 +1,4 @@
-"""What `lab.run` gives back."""
+"""What `lab.run` returns."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Summary(msgspec.Struct, frozen=True):
     stats: Stats
     aggregates: Aggregates
     items: int = 0
-    """How many items there are, those included that the run did not come to."""
+    """The number of items, including those that the run did not reach."""
     duration_seconds: float | None = None
 
     @property
@@ -77,7 +77,7 @@ class RunResult:
         limit: int | None = None,
     ) -> list[ResultRow]:
         """The rows, one a turn, in the order of the dataset; of a filter, those that pass it."""
-        # In a thread of its own: whoever asks may be inside an event loop, as notebooks are.
+        # In a thread of its own: the caller may be inside an event loop, as in a notebook.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, self._read(filter, limit)).result()
 

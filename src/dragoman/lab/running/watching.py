@@ -1,6 +1,6 @@
-"""Staying with a run until it ends: how far it is, and what Ctrl-C does to it.
+"""Watches a run until it ends: its progress, and what Ctrl-C does to it.
 
-The first Ctrl-C begins nothing more and lets the calls in flight finish, since they are paid for;
+The first Ctrl-C starts no more calls and lets those in flight finish, since they are paid for;
 the second cancels them.
 """
 
@@ -20,40 +20,40 @@ from dragoman.lab.model import Stats
 from dragoman.lab.states import ENDED, RunStatus
 
 AWAY_SECONDS = 1.0
-"""How often a lab that does not answer is asked again."""
+"""How often to ask a lab again that does not answer."""
 
 
 class Reached(msgspec.Struct, frozen=True):
-    """How far a run is."""
+    """The progress of a run."""
 
     status: RunStatus
     stats: Stats
     items: int
-    """How many items there are, also while their rows are still being made."""
+    """The number of items, even while their rows are still being made."""
     eta_seconds: float | None = None
 
     @property
     def done(self) -> int:
-        """Items that have ended by themselves; those that were stopped are still to be done."""
+        """Items that have ended; those that were stopped do not count."""
         return self.stats.success + self.stats.fail
 
 
 class Watched(Protocol):
-    """A run that can be looked at and stopped, wherever it is."""
+    """A run that can be watched and stopped, wherever it is."""
 
     async def look(self) -> Reached: ...
 
     async def stop(self, *, let_finish: bool) -> None:
-        """Have it end: when the calls in flight have ended, or at once."""
+        """End it: when the calls in flight have ended, or at once."""
         ...
 
     async def find_again(self) -> None:
-        """Look for a lab that does not answer where it was."""
+        """Look up the lab's address again, after it stopped answering."""
         ...
 
 
 class Display(Protocol):
-    """Where a person sees how far a run is."""
+    """Where a person sees the progress of a run."""
 
     def show(self, reached: Reached) -> None: ...
 
@@ -76,11 +76,11 @@ class Interrupts:
         self.look_now()
 
     def look_now(self) -> None:
-        """End the wait, if there is one, without a Ctrl-C: something has happened."""
+        """End the wait, if there is one, without a Ctrl-C."""
         self._woken.set()
 
     async def wait(self, timeout_seconds: float) -> None:
-        """Wait until Ctrl-C is pressed, for so long at most."""
+        """Wait until Ctrl-C is pressed, or until the time is up."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_seconds):
                 await self._woken.wait()
@@ -113,9 +113,9 @@ def interrupts() -> Iterator[Interrupts]:
 async def watch(
     watched: Watched, interrupted: Interrupts, display: Display, *, look_seconds: float
 ) -> Reached:
-    """Show how far the run is until it has ended, and stop it when the user asks for that.
+    """Show the run's progress until it ends, and stop it when the user asks for that.
 
-    A lab that does not answer is waited for; `Away` when the user does not wait.
+    Waits for a lab that does not answer; raises `Away` when the user stops waiting.
     """
     stops = 0
     is_away = False

@@ -1,4 +1,4 @@
-"""The scheduler: starts runs, hands their items out, archives what comes back, ends them."""
+"""The scheduler: starts runs, hands out their items, archives the results, ends the runs."""
 
 from dragoman.lab.scheduler.modes import STRATEGIES
 from dragoman.lab.scheduler.scheduler import Scheduler

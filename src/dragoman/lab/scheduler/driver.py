@@ -31,10 +31,10 @@ from dragoman.store import Connection, Store
 
 RENEWALS_IN_A_LEASE = 3
 STRIKES = 3
-"""How often in a row a run may break, in ways nobody foresaw, before it is given up as failed."""
+"""How often in a row a step may raise an unexpected error before the run fails."""
 
 SHOW_EVERY_SECONDS = 0.1
-"""While there is work to hand out, that comes first: users see its results this much later."""
+"""While there is work to hand out, it comes first: results appear this much later."""
 
 _TROUBLE_PAUSE_SECONDS = 0.5
 
@@ -47,7 +47,7 @@ class Drive:
         self.wake = asyncio.Event()
         self.held: Held | None = None
         self.strikes = 0
-        """How often it broke since it last got anywhere."""
+        """How often it broke since it last made progress."""
 
 
 class Driver:
@@ -81,7 +81,7 @@ class Driver:
     # --- the chain ------------------------------------------------------------------------------
 
     async def _shield(self, drive: Drive, then: Handler[Drive]) -> None:
-        """Keep one run's trouble from the others, and go on with it when the trouble has passed."""
+        """Keep one run's errors from the others, and try that run again after a pause."""
         while True:
             try:
                 await then(drive)
@@ -101,7 +101,7 @@ class Driver:
             await asyncio.sleep(_TROUBLE_PAUSE_SECONDS)
 
     async def _give_up(self, run_id: RunId, reason: str) -> None:
-        """End a run that nobody can drive, unless somebody else does by now."""
+        """End a run that no process can drive, unless another process drives it now."""
         name = runs.lease_name(run_id)
         try:
             held = await self._store.write(
@@ -126,13 +126,13 @@ class Driver:
             self._tell_end(ended)
 
     async def _check(self, drive: Drive, then: Handler[Drive]) -> None:
-        """Leave alone what has ended by now."""
+        """Skip a run that has ended."""
         run = await self._store.read(lambda c: runs.find_run(c, drive.run_id))
         if run is not None and run.status not in ENDED:
             await then(drive)
 
     async def _lock(self, drive: Drive, then: Handler[Drive]) -> None:
-        """Let only one process drive a run; another takes over when this one falls silent."""
+        """Let only one process drive a run; another takes over when this one stops renewing."""
         name = runs.lease_name(drive.run_id)
         held = await self._store.write(lambda c: leases.take(c, name, self._owner, self._lease_ms))
         if held is None:
@@ -155,18 +155,18 @@ class Driver:
                 )
             except Ousted:
                 return
-            except Exception as error:  # the next renewal may go well, and in time
+            except Exception as error:  # the next renewal may still come in time
                 self._log.warning_limited(
                     "lab_lease_not_renewed", key=held.name, every_seconds=10, reason=str(error)
                 )
 
     async def _execute(self, drive: Drive) -> None:
-        """Take step after step, when something happened or the safety tick came, until the end."""
+        """Take a step at every hint and every safety tick, until the run ends."""
         assert drive.held is not None
         held = drive.held
         found = await self._store.read(lambda c: _run_and_experiment(c, drive.run_id))
         if found is None:
-            # It ended between the look at it and the lease, by whoever drove it before.
+            # Its former driver ended it before this one had the lease.
             await self._store.write(lambda c: leases.forget(c, held))
             return
         run, experiment = found
@@ -225,7 +225,7 @@ class Driver:
             return msgspec.structs.replace(step, archived=[*moved, *step.archived])
 
     async def _keep_aggregates(self, run: Run) -> None:
-        """Keep what the scores amount to at the end of this run, unless the next has begun."""
+        """Store the aggregates at the end of this run, unless the next run has begun."""
 
         def amount(connection: Connection) -> aggregates.Aggregates | None:
             now = experiments.find_experiment(connection, run.experiment_id)

@@ -1,4 +1,4 @@
-"""The modes of a run: each says which items it takes and what it takes over."""
+"""The modes of a run: each says which items it takes and what it reuses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a step cannot be taken as a whole: results are moved one by one, or the run is given up."""
+"""What the driver does when a step fails: it moves results one by one, or ends the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from dragoman.store import Connection, Store, Work
 async def archive_one_by_one(store: Store, plan: Plan, log: Log) -> list[Logged]:
     """Move results alone, each in a transaction, and close those that cannot be moved.
 
-    One item that cannot be archived must not hold up the others. Returns what was dealt with.
+    One item that cannot be archived must not hold up the others. Returns the items it handled.
     """
     logged = await store.read(lambda c: archiving.waiting_items(c, plan.run, ARCHIVE_BATCH))
     moved: list[Logged] = []
@@ -66,7 +66,7 @@ async def _done(store: Store, plan: Plan, work: Work[None]) -> bool:
     except Ousted:
         raise
     except Exception:
-        # A database that is away is not the item's fault: then this fails, too.
+        # When the database is away, this fails too: the item is not at fault.
         await store.write(lambda c: leases.require(c, plan.held))
         return False
     return True

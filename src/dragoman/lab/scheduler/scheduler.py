@@ -1,4 +1,4 @@
-"""The scheduler: sees to it that every run that has not ended is driven by somebody."""
+"""The scheduler: makes sure that every run that has not ended has a driver."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COUNT_EVERY_SECONDS = 5.0
 
 
 class Scheduler:
-    """Drives runs; those of a process that died are found by their lease, and go on here."""
+    """Drives runs; it finds those of a dead process by their lease, and resumes them."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class Scheduler:
     ) -> None:
         """`cannot_open` says why the run of a program cannot be carried out here; None if it can.
 
-        `end` has a run ended that cannot go on.
+        `end` ends a run that cannot go on.
         """
         self._store = store
         self._queue = queue
@@ -63,11 +63,11 @@ class Scheduler:
         self._log = get_logger(__name__, clock)
 
     async def start(self) -> None:
-        """Begin to drive what has to be driven."""
+        """Begin to drive runs."""
         self._loops = [asyncio.create_task(self._hear_news()), asyncio.create_task(self._sweep())]
 
     async def stop(self) -> None:
-        """Stop driving; whoever comes next goes on where this stops."""
+        """Stop driving; the next scheduler goes on from there."""
         tasks = [*self._loops, *(task for _, task in self._drives.values())]
         for task in tasks:
             task.cancel()
@@ -102,7 +102,7 @@ class Scheduler:
             await _set_within(self._sweep_now, self._tick_seconds)
 
     async def _undriven(self) -> list[RunId]:
-        """The runs to be driven from now on: those told of, and those that nobody drives."""
+        """The runs to drive from now on: those it was told of, and those without a driver."""
         found: set[RunId] = set()
         if self._adopts or self._own:
             for orphan in await self._store.read(lambda c: runs.orphans(c, ORPHANS_AT_ONCE)):
@@ -117,7 +117,7 @@ class Scheduler:
     async def _takes_up(self, orphan: runs.Orphan) -> bool:
         """Whether this process goes on with a run that no process drives.
 
-        What a program left behind can go on where its functions can be called. A server ends what
+        A program's abandoned run can go on where its functions can be called. A server ends what
         it cannot carry out, so that it does not count as running for ever.
         """
         if not orphan.of_a_program:
@@ -131,7 +131,7 @@ class Scheduler:
         if self._adopts and self._end is not None:
             await self._end(
                 orphan.run_id,
-                f"The program that ran it has ended, and it cannot go on here: {reason} "
+                f"The program that ran it has ended, and this server cannot resume it: {reason} "
                 "Run that program again, or retry it where its functions are.",
             )
             return True

@@ -1,4 +1,4 @@
-"""One step of a run: everything that is due, in one transaction under the driver's lease."""
+"""One step of a run: everything that is due, in transactions under the driver's lease."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from dragoman.store import Connection
 START_PAGE = 1_000
 ARCHIVE_BATCH = 500
 TERMINATE_BATCH = 500
-"""Rows that one transaction makes or moves: enough to be quick, few enough to let others in."""
+"""Rows that one transaction makes or moves: enough to be fast, few enough to let others in."""
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -39,9 +39,9 @@ class Plan(msgspec.Struct, frozen=True):
     experiment: Experiment
     concurrency: int
     look_around: bool
-    """Also do what is not worth doing every time: look for lost workers and for lost offers."""
+    """Also look for lost workers and lost offers, which need not be done in every step."""
     handed_out: list[ItemId] = []
-    """Items that workers have, and that users are not shown so yet."""
+    """Items that workers hold and that users do not see as such yet."""
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -60,7 +60,7 @@ class Step(msgspec.Struct, frozen=True):
 
 
 def refill(connection: Connection, plan: Plan) -> list[ItemId]:
-    """Fill free places at once, before anything else is done."""
+    """Hand out items first, before anything else."""
     leases.require(connection, plan.held)
     run = runs.find_run(connection, plan.run.run_id)
     if run is None or run.status not in WORKING:
@@ -101,7 +101,7 @@ def take_step(connection: Connection, plan: Plan) -> Step:
 
 
 def _as_of_now(connection: Connection, plan: Plan, at_ms: int) -> tuple[Run, Experiment]:
-    """The run and its experiment as they are by now: killed, out of time, changed."""
+    """The run and its experiment as they are now: killed, out of time, changed."""
     run = runs.find_run(connection, plan.run.run_id)
     assert run is not None, "a run that is driven is never deleted"
     experiment = plan.experiment

@@ -1,4 +1,4 @@
-"""What experiments try: targets, which turn a turn and the turns before it into an output."""
+"""Targets: each answers a turn, given the turns before it, with an output."""
 
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context

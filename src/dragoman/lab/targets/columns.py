@@ -1,4 +1,4 @@
-"""Whether a dataset has the columns that settings speak of."""
+"""Whether a dataset has the columns that settings name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""For whom experiments run, and hence what they may reach."""
+"""Who experiments run as, and hence what they may reach."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Context:
     http_allow: tuple[str, ...] | None = None
     """Private hosts, addresses and networks that may be called; None: any."""
     open_mode: bool = False
-    """Whether the server asks for no keys, as on a machine of one's own: loopback is allowed."""
+    """Whether the server needs no keys, as on a developer's machine: loopback is allowed."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    """Functions handed over in Python, by the names that settings call them."""
+    """Functions that a program passed in, by the names that settings use."""
     clock: Clock = field(default_factory=SystemClock)
     modules: str | None = None
-    """The folder that functions are imported from, besides those that Python knows."""
+    """The folder to import functions from, besides Python's own path."""
 
     def at(self, modules: str | None) -> Context:
         """The same, with the folder that an experiment remembers; a server has no such folders."""

@@ -27,7 +27,7 @@ _BOUND = (
 
 
 class PythonFunction:
-    """A function together with what it wants to be given."""
+    """A function together with its parameters."""
 
     def __init__(self, name: str, function: Callable[..., Any]) -> None:
         self.name = name
@@ -35,9 +35,7 @@ class PythonFunction:
         try:
             parameters = inspect.signature(function).parameters.values()
         except (TypeError, ValueError):
-            raise InvalidMessage(
-                f"`{name}` does not tell its parameters; wrap it in a def."
-            ) from None
+            raise InvalidMessage(f"`{name}` has no readable signature; wrap it in a def.") from None
         if any(p.kind is inspect.Parameter.POSITIONAL_ONLY for p in parameters):
             raise InvalidMessage(
                 f"`{name}` has parameters that cannot be given by name; remove the `/`."
@@ -61,7 +59,7 @@ class PythonFunction:
         return {name: values[name] for name in self.wanted if name in values}
 
     def missing(self, names: Iterable[str]) -> list[str]:
-        """The parameters that have to be given and are not among these names."""
+        """The required parameters that are not among these names."""
         known = set(names)
         return [name for name in self.required if name not in known]
 
@@ -76,7 +74,7 @@ class PythonFunction:
 
 
 def find_function(name: str, context: Context, where: str) -> PythonFunction:
-    """The function called ``module:function``, or one that was handed over in Python."""
+    """The function called ``module:function``, or one that the program passed in."""
     if name in context.functions:
         return PythonFunction(name, context.functions[name])
     parts = _NAME.fullmatch(name)
@@ -106,13 +104,13 @@ def _imported(module: str, function: str, where: str, folder: str | None) -> Cal
     if found is None:
         raise _unusable(where, f"the module `{module}` has no `{function}`")
     if not callable(found):
-        raise _unusable(where, f"`{module}:{function}` is no function")
+        raise _unusable(where, f"`{module}:{function}` is not a function")
     called: Callable[..., Any] = found
     return called
 
 
 def _check_folder(module: str, where: str, folder: str | None) -> None:
-    """Refuse a module that was imported from elsewhere before one of its name in the folder."""
+    """Refuse a module of the folder whose name was already imported from elsewhere."""
     if folder is None:
         return
     meant = PathFinder.find_spec(module.partition(".")[0], [folder])
@@ -133,7 +131,7 @@ def _is_own(name: str, function: Callable[..., Any], allow: Iterable[str]) -> bo
     """Whether the function may be called, also by the name of where it was written.
 
     A pattern such as ``tools.*`` means what is written there, not what is imported there: a
-    module that says ``from os import system`` does not offer ``system`` to everybody.
+    module that says ``from os import system`` does not offer ``system`` to callers.
     """
     if name in allow:
         return True
@@ -185,7 +183,7 @@ async def _given_up_when_cancelled(call: Coroutine[Any, Any, Any]) -> Any:
         _given_up.add(task)
         task.add_done_callback(_forget)
         raise
-    if task.cancelled():  # by its own doing: nobody here gave it up
+    if task.cancelled():  # it cancelled itself
         raise RuntimeError("CancelledError")
     return task.result()
 
@@ -201,4 +199,4 @@ async def _without_exit(call: Coroutine[Any, Any, Any]) -> Any:
 def _forget(task: asyncio.Task[Any]) -> None:
     _given_up.discard(task)
     if not task.cancelled():
-        task.exception()  # looked at, so that nobody is warned about what nobody waits for
+        task.exception()  # retrieved, or asyncio would warn about an abandoned call

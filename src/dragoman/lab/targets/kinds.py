@@ -53,6 +53,6 @@ def check_target(spec: TargetSpec, columns: Collection[str], context: Context) -
 
 
 def open_target(spec: TargetSpec, context: Context) -> Target:
-    """The target that a spec describes, ready to be called; whoever opens it closes it."""
+    """The target that a spec describes, ready to be called; the caller closes it."""
     kind = TARGETS.find(spec.kind)
     return kind.open(settings_of(kind.settings, spec.settings, "target"), context)

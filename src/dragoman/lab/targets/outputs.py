@@ -1,4 +1,4 @@
-"""What a target gives back, and what it is told of the turns before."""
+"""What a target returns, and what it is told of the turns before."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAIN_COLUMN = "output"
 MAX_DEPTH = 100
 
 MOST_USED = 10**15
-"""The most tokens, or the highest cost, that is believed of one answer; their sums can be kept."""
+"""The most tokens, or the highest cost, accepted from one answer; sums of them fit."""
 
 
 class Output(msgspec.Struct, frozen=True):
-    """What a target made of a turn: named columns, one of which is the answer."""
+    """A target's answer to a turn: named columns, one of which is the main one."""
 
     columns: Mapping[str, JsonValue]
     main: str = MAIN_COLUMN
@@ -51,9 +51,9 @@ def usage_problem(output: Output) -> str | None:
     """What is wrong with the tokens or the cost that a target reports; None if nothing is."""
     tokens, cost = output.tokens, output.cost
     if tokens is not None and not (_is_number(tokens, int) and 0 <= tokens <= MOST_USED):
-        return f"reports {_shown(tokens)} tokens, which is no count from 0 to {MOST_USED:.0e}"
+        return f"reports {_shown(tokens)} tokens, which is not a count from 0 to {MOST_USED:.0e}"
     if cost is not None and not (_is_number(cost, int | float) and 0 <= cost <= MOST_USED):
-        return f"reports a cost of {_shown(cost)}, which is no number from 0 to {MOST_USED:.0e}"
+        return f"reports a cost of {_shown(cost)}, which is not a number from 0 to {MOST_USED:.0e}"
     return None
 
 

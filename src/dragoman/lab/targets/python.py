@@ -41,7 +41,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
 
 
 class PythonTarget:
-    """Calls the function with the turn's columns; what blocks is called on a thread."""
+    """Calls the function with the turn's columns; a blocking function runs on a thread."""
 
     def __init__(self, settings: Settings, context: Context) -> None:
         self._function = find_function(settings.function, context, WHERE)

@@ -1,4 +1,4 @@
-"""Outputs that are already in the dataset: only the scoring is left to do."""
+"""Outputs that are already in the dataset, which only need scoring."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
 
 
 class RecordedTarget:
-    """Answers a turn with what the turn says was answered."""
+    """Answers a turn with the output recorded in it."""
 
     def __init__(self, settings: Settings, context: Context) -> None:
         self._column = settings.output

@@ -38,7 +38,7 @@ class Registry(Mapping[str, KindT], Generic[KindT]):
         return len(list(iter(self)))
 
     def find(self, name: str) -> KindT:
-        """The kind of this name; an unknown one is refused with those that exist."""
+        """The kind of this name; the refusal of an unknown one lists those that exist."""
         try:
             return self[name]
         except KeyError:
@@ -61,14 +61,14 @@ class Registry(Mapping[str, KindT], Generic[KindT]):
 
 
 def settings_of(form: type[SettingsT], given: Mapping[str, Any], where: str) -> SettingsT:
-    """The settings in their form; `InvalidMessage` names the one that does not fit."""
+    """The settings as a struct; raises `InvalidMessage` that names the invalid one."""
     try:
         return msgspec.convert(dict(given), type=form)
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$")
         key = path.rstrip("`").lstrip(".")
         if not key and "`" in reason:
-            # A field that is missing, or that nobody knows, is named by the message itself.
+            # The message itself names a field that is missing or unknown.
             key = reason.split("`")[-2]
         raise InvalidMessage(
             f"`{where}.{key}` does not fit: {reason}; `{where}` takes {_fields(form)}",

@@ -28,7 +28,7 @@ def retry_after_seconds(headers: Mapping[str, str], now_ms: int) -> float | None
 
 
 def refusal_in(error: BaseException, now_ms: int) -> RateLimited | None:
-    """The refusal that an exception of a client library stands for; None if it is another failure.
+    """The rate limit that a client library's exception reports; None for any other failure.
 
     Libraries put the status into the exception (``status_code``, ``status``, ``code``) or into its
     ``response``, and the headers beside it.

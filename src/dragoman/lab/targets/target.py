@@ -1,4 +1,4 @@
-"""What every target can do."""
+"""The interface of targets."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dragoman.lab.targets.outputs import Output, PastTurn
 
 
 class Target(Protocol):
-    """Something that answers turns, many at once."""
+    """Answers turns, many at once."""
 
     async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
-        """The answer to a turn; `TargetError` when there is none, `RateLimited` when not now."""
+        """The answer; raises `TargetError` on failure, `RateLimited` to be called later."""
         ...
 
     async def close(self) -> None: ...

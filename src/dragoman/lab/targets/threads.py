@@ -26,9 +26,9 @@ class Threads:
         self._lock = Lock()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """What the function returns or raises.
+        """Returns or raises what the function does.
 
-        When the caller is cancelled the thread is abandoned: nobody can stop it, but what it
+        When the caller is cancelled the thread is abandoned: it cannot be stopped, but what it
         comes back with goes nowhere.
         """
         loop = asyncio.get_running_loop()

@@ -1,4 +1,4 @@
-"""The worker: takes items under a lease, carries them out, writes down every step."""
+"""The worker: takes items under a lease, carries them out, journals every step."""
 
 from dragoman.lab.worker.execution import Bench, Limits
 from dragoman.lab.worker.terms import Terms

@@ -1,4 +1,4 @@
-"""Offers that a worker has heard of and not taken up yet."""
+"""Offers that a worker knows of and has not taken yet."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dragoman.lab.queue import Offer
 
 
 class Backlog:
-    """Offered items in the order in which they were heard of, each once."""
+    """Offered items in the order of the hints, each once."""
 
     def __init__(self) -> None:
         self._items: dict[tuple[RunId, ItemId], None] = {}

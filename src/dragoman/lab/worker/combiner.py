@@ -16,15 +16,15 @@ MAX_ENTRIES = 1_000
 
 WRITE_ATTEMPTS = 5
 RETRY_PAUSE_SECONDS = 0.2
-"""A database that was away for a moment costs a pause, not the work that was done."""
+"""When the database is away for a moment, writes are tried again: no work is lost."""
 
 
 Waiting = tuple[Entry, asyncio.Future[bool]]
-"""An entry, and who waits for it."""
+"""An entry, and the future that tells whether it was written."""
 
 
 class Unstorable(Exception):
-    """Raised when the database is there and refuses what an item has: no other try mends that."""
+    """Raised when the database refuses an item's value: another try would not help."""
 
     def __init__(self, refused: Entry, reason: str) -> None:
         super().__init__(reason)
@@ -73,7 +73,7 @@ class Combiner:
             elif len(batch) == 1:
                 self._fail(batch, Unstorable(batch[0][0], _reason(error)))
             else:
-                # One entry cannot be stored; those of other items must not pay for it.
+                # One entry cannot be stored; the entries of other items still can.
                 for entries in _by_lease(batch):
                     await self._write_one_by_one(entries)
             return
@@ -102,7 +102,7 @@ class Combiner:
         for _, written in (*batch, *behind):
             if not written.done():
                 written.set_exception(error)
-                written.exception()  # an entry that nobody waits for is no surprise
+                written.exception()  # retrieved, or asyncio would warn about it
 
     def _tell(self, batch: list[Waiting], held: Sequence[bool]) -> None:
         if refused := held.count(False):
@@ -127,7 +127,7 @@ class Combiner:
 
 
 def _reason(error: Exception) -> str:
-    """Why the database refuses a write, in a line; of an error of its driver, that one's words."""
+    """Why the database refuses a write, in one line: the driver's own message, if there is one."""
     told = getattr(error, "orig", None) or error
     return " ".join(str(told).split()) or type(error).__name__
 

@@ -1,4 +1,4 @@
-"""The journal of one item: what was done under its lease, in the database."""
+"""The journal of one item: the work done under its lease, in the database."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class LeaseJournal:
         if isinstance(result, Failure):
             return
         record_id = self._score_id(turn_no, name)
-        # On its way before anything that comes later, so nothing has to wait for it.
+        # It is written before anything later, so the caller need not wait for it.
         self._send(
             ScoreEntry(
                 record_id,
@@ -89,7 +89,7 @@ class LeaseJournal:
         self._tries_logged += 1
 
     async def give_up(self, refused: Unstorable, first_try: int, turns: int) -> None:
-        """End the item as failed, because the database refuses something that it has."""
+        """End the item as failed, because the database refuses one of its values."""
         what = refused.refused.what
         if isinstance(what, ScoreEntry):
             code, thing = EvaluatorError.code, f"what the evaluator `{what.name}` said"
@@ -153,7 +153,7 @@ class LeaseJournal:
     async def _enter(self, what: OutputEntry | TryEntry) -> None:
         for written in self._on_their_way:
             if written.done():
-                written.result()  # raises why it was not written: nothing may come after a gap
+                written.result()  # raises why it was not written: the journal may have no gaps
         if not await self._combiner.enter(self._entry(what)):
             raise Revoked
 

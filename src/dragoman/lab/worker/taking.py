@@ -1,4 +1,4 @@
-"""Taking items that were handed out, with everything that is needed to carry them out."""
+"""Takes items that were handed out, with everything that is needed to carry them out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from dragoman.store import Connection
 
 
 class Taken(msgspec.Struct, frozen=True):
-    """An item in hand, and what need not be done again."""
+    """An item that the worker took, and what it can reuse."""
 
     lease: Lease
     item: Item
@@ -39,7 +39,7 @@ def take(
     owner: str,
     lease_ms: int,
 ) -> list[Taken]:
-    """Lease those of the items that are still to be had, and read them."""
+    """Lease those of the items that are still free, and read them."""
     leases = items.take(connection, run_id, item_ids, owner, lease_ms)
     known = items.read_items(connection, [lease.item_id for lease in leases])
     pairs = [(lease, known[lease.item_id]) for lease in leases]

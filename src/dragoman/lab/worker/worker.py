@@ -36,7 +36,7 @@ _TROUBLE_PAUSE_SECONDS = 0.5
 class Worker:
     """Carries out items of any run, many at once.
 
-    What a worker is told is a hint. What it may do is decided by the database, where every item
+    What a worker is told is a hint. The database decides what it may do: there, every item
     it works on is leased to it; it writes nothing for an item that it no longer holds.
     """
 
@@ -80,7 +80,7 @@ class Worker:
             self._loops.append(asyncio.create_task(loop()))
 
     async def stop(self) -> None:
-        """Stop working and hand back what is not done, so that nobody waits for a lease to end."""
+        """Stop working and hand back unfinished items, so that others need not wait for a lease."""
         for loop in self._loops:
             loop.cancel()
         await asyncio.gather(*self._loops, return_exceptions=True)
@@ -129,7 +129,7 @@ class Worker:
                 await self._handle(self._backlog.next_offer(room))
 
     async def _shield(self, offer: Offer, then: Handler[Offer]) -> None:
-        """Let no trouble with one offer end the worker: it is still there to be taken later."""
+        """Keep errors with one offer from ending the worker: the offer can still be taken later."""
         try:
             await then(offer)
         except StoreError as error:
@@ -142,7 +142,7 @@ class Worker:
             await asyncio.sleep(_TROUBLE_PAUSE_SECONDS)
 
     async def _check(self, offer: Offer, then: Handler[Offer]) -> None:
-        """Spend nothing on a run that has ended, or is being ended, by now."""
+        """Skip a run that has ended or is being ended."""
         if offer.run_id not in self._places:
             found = await self._store.read(lambda c: run_and_experiment(c, offer.run_id))
             if found is None or found[0].status not in WORKING:
@@ -196,7 +196,7 @@ class Worker:
         except Revoked:
             self._log.info("lab_item_revoked", run_id=place.run.run_id)
         except Exception:
-            # The lease runs out, and the item is tried again, by whoever can reach the database.
+            # The lease runs out, and a worker that can reach the database tries the item again.
             self._log.exception("lab_item_abandoned", run_id=place.run.run_id)
         finally:
             place.working.pop(taken.lease, None)
@@ -217,7 +217,7 @@ class Worker:
     # --- looking around -------------------------------------------------------------------------
 
     async def _renew_leases(self) -> None:
-        """Renew by a task and a connection of its own: it waits for nothing but the database."""
+        """Renew in a task and on a connection of its own: it waits only for the database."""
         while True:
             await asyncio.sleep(self._renewal_seconds)
             await self._unless_in_trouble(self._keep_leases())
@@ -229,7 +229,7 @@ class Worker:
             await self._unless_in_trouble(self._look_for_work())
 
     async def _unless_in_trouble(self, look: Coroutine[Any, Any, None]) -> None:
-        """Do something that is done again anyway: when it fails, that is only told."""
+        """Do something that is repeated anyway: a failure is only logged."""
         try:
             await look
         except StoreError as error:
@@ -240,7 +240,7 @@ class Worker:
             self._log.exception("lab_worker_cannot_look")
 
     async def _keep_leases(self) -> None:
-        """Renew every lease, and stop working on what is no longer this worker's."""
+        """Renew every lease, and stop working on items that this worker no longer holds."""
         held = [lease for place in self._places.values() for lease in place.working]
         if not held:
             return
@@ -262,7 +262,7 @@ class Worker:
                 self._places[run_id].take_up(found[1])
 
     async def _look_for_work(self) -> None:
-        """Find offers that no hint told of."""
+        """Find offers that came without a hint."""
         room = self._terms.capacity - self._working
         if room <= 0:
             return
@@ -280,7 +280,7 @@ class Worker:
         self._something_to_do.set()
 
     def _leave(self, run_id: RunId) -> None:
-        """Stop what is done for a run; nobody waits for targets that take their time over it."""
+        """Stop working on a run, without waiting for targets that are slow to stop."""
         place = self._places.pop(run_id, None)
         if place is not None:
             leaving = asyncio.create_task(self._unless_in_trouble(place.close()))

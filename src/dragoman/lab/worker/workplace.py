@@ -1,4 +1,4 @@
-"""What a worker has in hand for one run: its experiment, its bench, the items being worked on."""
+"""A worker's state for one run: its experiment, its bench, the items in progress."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Workplace:
         """When items ended whose places have not been filled again."""
 
     def take_up(self, experiment: Experiment) -> None:
-        """Go by what the experiment says now, as far as it may be changed while it runs."""
+        """Apply the experiment's changes that may be made while it runs."""
         if experiment.spec == self.experiment.spec or isinstance(self.opened, Failure):
             return
         self.experiment = experiment
@@ -61,7 +61,7 @@ class Workplace:
             task.cancel()
 
     async def close(self) -> None:
-        """Wait for what was stopped, then let go of the target and the evaluators."""
+        """Wait for the stopped items, then close the target and the evaluators."""
         self.stop()
         await asyncio.gather(*self.working.values(), return_exceptions=True)
         if not isinstance(self.opened, Failure):

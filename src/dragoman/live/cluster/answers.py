@@ -14,7 +14,7 @@ class ClusterTerms(msgspec.Struct, frozen=True):
     """The times and bounds that all instances of a cluster go by."""
 
     presence_ttl_ms: int = 30_000
-    """Silence after which nobody writes to an instance any more."""
+    """Silence after which no instance writes to an instance any more."""
     owner_ttl_ms: int = 45_000
     """Silence after which others may clean up after it."""
     inbox_max: int = 10_000
@@ -27,8 +27,8 @@ class ClusterTerms(msgspec.Struct, frozen=True):
     def suspicion_ms(self) -> int:
         """How long an instance is suspected before it is taken down.
 
-        It runs from when somebody saw the lapse, not from the lapse: after an outage of Redis
-        everybody has lapsed, and each gets this long to say that it is still there.
+        It runs from when an instance saw the lapse, not from the lapse: after an outage of Redis
+        every instance has lapsed, and each gets this long to say that it is still there.
         """
         return self.owner_ttl_ms - self.presence_ttl_ms
 
@@ -67,7 +67,7 @@ class Renewed(msgspec.Struct, frozen=True):
     """The instance is still present."""
 
     revived: bool = False
-    """It had lapsed, or Redis had forgotten it, and nobody had cleaned up after it."""
+    """It had lapsed, or Redis had forgotten it, and no instance had cleaned up after it."""
 
 
 class Superseded(msgspec.Struct, frozen=True):
@@ -107,7 +107,7 @@ class Drained(msgspec.Struct, frozen=True):
 
 
 class Fenced(msgspec.Struct, frozen=True):
-    """Nothing was taken: the instance is back, or somebody else cleans up after it."""
+    """Nothing was taken: the instance is back, or another one cleans up after it."""
 
 
 # --- inbox ---------------------------------------------------------------------------------------
@@ -122,7 +122,7 @@ class InboxFull(msgspec.Struct, frozen=True):
 
 
 class InstanceGone(msgspec.Struct, frozen=True):
-    """Nobody of that name is present."""
+    """No instance of that name is present."""
 
 
 class Delivery(msgspec.Struct, frozen=True):

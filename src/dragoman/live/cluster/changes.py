@@ -1,6 +1,6 @@
 """What instances call out to each other: news that may be missed.
 
-Whoever misses it finds out at the next reconcile, so nothing is built on hearing all of it.
+A listener that misses it finds out at the next reconcile, so nothing relies on hearing all of it.
 """
 
 from __future__ import annotations

@@ -50,7 +50,7 @@ class Presence(Protocol):
         ...
 
     async def instances(self) -> tuple[InstanceView, ...]:
-        """Every instance that is present, or that nobody has cleaned up after."""
+        """Every instance that is present, or not yet cleaned up."""
         ...
 
     async def take_down(self, instance_id: InstanceId) -> CleanUp | None:
@@ -84,7 +84,7 @@ class Inbox(Protocol):
         """Strike out the notes that are done, and hand out others.
 
         Notes in hand are still being worked on, however long it takes. Those that were handed out
-        long ago and are in nobody's hand, because a process died or a handler failed, are handed
+        long ago and are no longer in hand, because a process died or a handler failed, are handed
         out again, and become dead letters when that happened too often.
         """
         ...
@@ -142,7 +142,7 @@ class Limits(Protocol):
     ) -> Acquired | LimitReached:
         """Count a session or a job against its tenant's limit, until released or not renewed.
 
-        The same lease_id is counted once, whoever asks and however often.
+        The same lease_id is counted once, however often and from wherever it is asked for.
         """
         ...
 

@@ -38,7 +38,7 @@ class Fence(StrEnum):
 
 
 class SocketHolder(Protocol):
-    """Whoever holds the sockets of this instance."""
+    """The holder of this instance's sockets."""
 
     def card(self) -> Card:
         """What to tell others about this instance now."""
@@ -94,7 +94,7 @@ class Membership:
             await asyncio.gather(cleaning, return_exceptions=True)
 
     async def leave(self) -> None:
-        """Say goodbye, if there is anybody to hear it."""
+        """Say goodbye, if Redis answers."""
         if not self._joined:
             return
         try:
@@ -139,7 +139,7 @@ class Membership:
         self._pulse.dealt_with()
 
     async def _clean_up(self) -> bool:
-        """Clean up after everybody who is gone."""
+        """Clean up after every instance that is gone."""
         for view in await self._presence.instances():
             if not view.alive:
                 clean_up = await self._presence.take_down(view.instance_id)

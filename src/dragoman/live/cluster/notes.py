@@ -1,6 +1,6 @@
 """What instances write to each other: pointers, never payloads.
 
-A note is a hint. Whoever gets it looks up the truth in the ledger and does nothing when the
+A note is a hint. Its reader looks up the truth in the ledger and does nothing when the
 truth has moved on, so a note that comes twice, late or not at all does no harm.
 """
 
@@ -24,7 +24,7 @@ class AssignNote(msgspec.Struct, frozen=True, tag="assign", omit_defaults=True):
     connection_id: ConnectionId
     epoch: int
     watched: bool = False
-    """Somebody watches every step: those are to be called out to the job's driver."""
+    """A watcher wants every step: those are to be called out to the job's driver."""
     traceparent: str | None = None
     """The span the node works under."""
 

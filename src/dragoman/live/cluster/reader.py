@@ -30,7 +30,7 @@ class Reader:
     """Hands the notes of an instance's inbox to a handler.
 
     Notes about the same thing are handled one after the other, others side by side, so that a slow
-    one holds up nobody else. A note whose handler fails or takes too long stays in the inbox and is
+    one holds up no other. A note whose handler fails or takes too long stays in the inbox and is
     handed out again later; when that happens too often it becomes a dead letter.
     """
 
@@ -77,7 +77,7 @@ class Reader:
         try:
             handed = None if self._is_paused() else await self._take(room)
             if handed is None:
-                # Whoever deals with it lets reading go on.
+                # A handler that finishes lets reading go on.
                 await asyncio.sleep(_BREATH_SECONDS)
             elif handed.deliveries:
                 for delivery in handed.deliveries:
@@ -88,7 +88,7 @@ class Reader:
             log.warning_limited("inbox_lost", key="inbox", every_seconds=10, error=error.message)
             await asyncio.sleep(_BREATH_SECONDS)
         except Exception:
-            # Whatever it was, an inbox that nobody reads would fill up.
+            # Whatever it was, an inbox that is not read would fill up.
             log.exception("inbox_failed")
             await asyncio.sleep(_BREATH_SECONDS)
 

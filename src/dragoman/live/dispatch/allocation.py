@@ -73,7 +73,7 @@ class Inheriting(msgspec.Struct, frozen=True):
 
 
 class Refused(msgspec.Struct, frozen=True):
-    """Nobody takes the job now."""
+    """No node takes the job now."""
 
     error: errors.DragomanError
     decisions: tuple[Decision, ...]
@@ -99,7 +99,7 @@ class _Asked:
 
     @property
     def cells(self) -> tuple[Mask, ...]:
-        """Everybody that could take the job if they had a slot, in the order asked."""
+        """Every node that could take the job if it had a slot, in the order asked."""
         return tuple(self._masks.items())
 
 
@@ -220,7 +220,7 @@ class Allocator:
     ) -> Granted | None:
         answer = await self._ledger.reserve(self._ask(job, attempt_id, cells))
         if self._cold is not None and isinstance(answer, Granted) and not decision.knows(answer):
-            # Another instance has seated somebody else there, who may speak other languages.
+            # Another instance has seated another node there, which may have other languages.
             await self._ledger.drop(answer.cell, attempt_id)
             answer = Full()
         if not isinstance(answer, Granted):

@@ -1,4 +1,4 @@
-"""Work that goes on beside whoever began it."""
+"""Work that goes on beside the task that began it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ending a job for whoever asked for it, wherever it has got to."""
+"""Ends a job at its caller's request, however far it has got."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Cancelling:
             return None
         attempt = await self._ledger.read_attempt(current.cell, current.attempt_id)
         if attempt is None:
-            # Its node has let go of it, and nobody can finish it any more.
+            # Its node has given it up, so no node can finish it any more.
             await self._ledger.end(
                 record.job_id,
                 current.attempt_id,

@@ -191,7 +191,7 @@ class Course:
         return error
 
     async def refuse(self, job: LiveJob, error: errors.DragomanError) -> None:
-        """End a job nobody takes; it keeps its record and its explanation."""
+        """End a job that no node takes; it keeps its record and its explanation."""
         with_job(error, job.job_id)
         self._sightings.refused(job, error)
         step = await self._settlement.end_without_attempt(
@@ -204,7 +204,7 @@ class Course:
         job = self.jobs.get(record.job_id)
         if job is None:
             job = await self._reviving.revive(record, job_input)
-            # Meanwhile somebody else may have taken the job up here.
+            # Meanwhile another task may have taken the job up here.
             job = self.jobs.get(record.job_id, job)
             if job is None:
                 return
@@ -246,7 +246,7 @@ class Course:
     async def place(self, job: LiveJob) -> errors.DragomanError | None:
         """Hold a slot, bind it and tell its node; the refusal when no slot is free."""
         if job.allocating:
-            # The slot that is being found may be lost already: whoever finds it looks again.
+            # The slot that is being found may be lost already: the task that finds it looks again.
             job.look_again = True
             return None
         job.allocating = True
@@ -351,7 +351,8 @@ class Course:
         if await self._ledger.read_attempt(current.cell, current.attempt_id) is not None:
             return True
         # Its cell does not know it: the ledger's server failed over and lost what it had
-        # confirmed, or whoever won the attempt back could not tell the job. Nobody else ends it.
+        # confirmed, or the instance that won the attempt back could not tell the job. Only this
+        # ends it.
         step = await self._settlement.forgotten(record, current)
         if isinstance(step, JobDone):
             self.ended(step.job)

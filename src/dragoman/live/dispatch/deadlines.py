@@ -61,7 +61,7 @@ class Deadlines:
         *,
         look_seconds: float,
     ) -> None:
-        """look_seconds: how often the ledger is asked about an attempt that nobody speaks of."""
+        """look_seconds: how often the ledger is asked about a silent attempt."""
         self._jobs = jobs
         self._ledger = ledger
         self._settlement = settlement

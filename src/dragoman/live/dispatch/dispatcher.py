@@ -216,7 +216,7 @@ class Dispatcher:
                 )
         if not batch:
             job.deadline = job.started + self._terms.total_ms / 1000
-        # Batch work waits for slots, but not for a pair or a feature nobody has.
+        # Batch work waits for slots, but not for a pair or a feature that no node has.
         job.may_wait = order.may_wait and not batch
         if order.began is not None:
             job.began = order.began
@@ -389,7 +389,7 @@ class Dispatcher:
             if error is not None:
                 await self._course.refuse(job, error)
         except BaseException:
-            # Nobody waits for it any more, or nobody knows how far it came: left to the sweep.
+            # No caller waits for it any more, or its state is unknown: left to the sweep.
             self._course.abandon(job)
             raise
         if error is not None:

@@ -1,4 +1,4 @@
-"""Jobs that the ledger lost: whoever waits for one is told, though nothing is stored."""
+"""Jobs that the ledger lost: their waiters are told, though nothing is stored."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class Guest:
         self.running = running
         self.node_id = node_id
         self.listener = driver
-        """Who is told how it goes on: whoever drives its job, or holds its session."""
+        """The instance that is told how it goes on: its job's driver, or its session's holder."""
         self.watched = watched
         self.dispatched_ms = 0
         self.accepted_ms = 0
@@ -56,7 +56,7 @@ class Guest:
 class CancelledFirst:
     """Reaches nodes, and gives no node an attempt that it was told to cancel before.
 
-    Notes overtake each other: the node would work on something whose slot is somebody else's.
+    Notes overtake each other: the node would work on something whose slot is another attempt's.
     """
 
     def __init__(self, nodes: NodePort) -> None:
@@ -170,7 +170,7 @@ class Hosting:
             guest.listener, guest.watched = watcher, steps
 
     def ended(self, guest: Guest, record: JobRecord) -> None:
-        """The attempt brought its job to its end: whoever listens beside its driver is told."""
+        """The attempt ended its job: the listener beside its driver is told."""
         if guest.listener not in (record.claimed_by, self._instance_id):
             self._peers.ended(record.job_id, guest.listener)
 

@@ -88,7 +88,7 @@ class Inheritances:
         await self._placing.look_again(job)
 
     def renounce(self, job: LiveJob) -> None:
-        """The job needs no slot any more: whoever is next may have it."""
+        """The job needs no slot any more: the next in line may have it."""
         waits, job.inheritance = job.inheritance, None
         if waits is not None:
             self._placing.spawn(self._drop(waits))

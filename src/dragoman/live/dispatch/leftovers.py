@@ -1,4 +1,4 @@
-"""Why a result came that nobody waits for."""
+"""Why a result came that no job waits for."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ class LiveAttempt:
         self.deadline = now + ack_seconds
         """For the acknowledgement, then for the run."""
         self.look_at = look_at
-        """When the ledger is asked how it goes, should nobody tell before."""
+        """When to ask the ledger for its state, if no message comes before."""
 
     def accepted(self, at_ms: int, now: float, run_ms: int) -> None:
         """The node has it since a time that the ledger tells: from then on its run time counts.
@@ -170,9 +170,9 @@ class LiveJob:
         self.inheritance: Inheritance | None = None
         self.attempt: LiveAttempt | None = None
         self.look_again = False
-        """Somebody else wanted a slot for it meanwhile."""
+        """Another task wanted a slot for it meanwhile."""
         self.allocating = False
-        """Somebody is looking for a slot for it."""
+        """A task is looking for a slot for it."""
         self.ended = False
         """This instance drives it no more."""
         self.excluded: frozenset[NodeId] = frozenset()
@@ -184,7 +184,7 @@ class LiveJob:
         """Called once, when a node was told of the job or the job ended without one."""
         self.trace: Trace | None = None
         self.look_at = inf
-        """When somebody will look at it next, in case nothing happens before."""
+        """When its driver looks at it next, if nothing happens before."""
 
     @property
     def kept_bytes(self) -> int:
@@ -192,7 +192,7 @@ class LiveJob:
         return self.input.size_bytes if self.spec.session_id is None else 0
 
     def progressed(self, progress: Progress) -> None:
-        """Tell whoever watches that the job took a step."""
+        """Tell watchers that the job took a step."""
         if self.trace is not None:
             self.trace.event(STEP_NAMES[progress])
         if self.on_progress is not None:
@@ -214,7 +214,7 @@ class LiveJob:
         return self.spec.tenant
 
     def next_deadline(self) -> float:
-        """When somebody must look at the job, if nothing happens before."""
+        """When its driver must look at the job, if nothing happens before."""
         at = inf if self.deadline is None else self.deadline
         if self.attempt is not None:
             at = min(at, self.attempt.deadline, self.attempt.look_at)
@@ -225,7 +225,7 @@ class LiveJob:
         return at
 
     def placed(self) -> None:
-        """A node was told, or nobody will be."""
+        """A node was told, or none will be."""
         waiting, self.on_placed = self.on_placed, []
         for callback in waiting:
             callback()

@@ -1,4 +1,4 @@
-"""Jobs that somebody here waits for and that other instances see to."""
+"""Jobs that callers here wait for and that other instances drive."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Waiting:
 
 
 class Lookout:
-    """Finds out that a job has ended: by looking now and then, at once when somebody tells."""
+    """Finds out that a job has ended: by looking now and then, at once when an instance tells."""
 
     def __init__(
         self,
@@ -80,19 +80,19 @@ class Lookout:
                 del self._waiting[job_id]
 
     def told(self, record: JobRecord) -> None:
-        """Somebody says that the job has ended."""
+        """An instance says that the job has ended."""
         waiting = self._waiting.pop(record.job_id, None)
         for on_end in waiting.on_end if waiting is not None else ():
             on_end(record)
 
     def progressed(self, job_id: JobId, progress: Progress) -> None:
-        """Somebody says that the job took a step."""
+        """An instance says that the job took a step."""
         waiting = self._waiting.get(job_id)
         if waiting is not None and waiting.on_progress is not None:
             waiting.on_progress(progress, job_id)
 
     def partial(self, partial: JobPartial) -> None:
-        """Somebody says what a node has recognised so far."""
+        """An instance says what a node has recognised so far."""
         waiting = self._waiting.get(partial.job_id)
         if waiting is not None and waiting.on_partial is not None:
             waiting.on_partial(partial)
@@ -122,5 +122,5 @@ class Lookout:
 
 
 def _went_elsewhere(now: JobRecord, before: JobRecord) -> bool:
-    """Whether somebody else can tell of the job now."""
+    """Whether another instance can tell of the job now."""
     return (now.claimed_by, now.current) != (before.claimed_by, before.current)

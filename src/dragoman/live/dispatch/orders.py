@@ -22,7 +22,7 @@ _encoder = msgspec.msgpack.Encoder()
 
 
 class Progress(StrEnum):
-    """Steps of a job that somebody may want to watch."""
+    """Steps of a job that a client may watch."""
 
     DISPATCHED = "dispatched"
     ACCEPTED = "accepted"
@@ -36,7 +36,7 @@ OnProgress = Callable[[Progress, JobId], None]
 
 
 class JobOrder(msgspec.Struct, frozen=True):
-    """A job somebody wants done."""
+    """A job that a caller asks for."""
 
     spec: JobSpec
     input: JobInput

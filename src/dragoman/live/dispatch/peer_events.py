@@ -26,7 +26,7 @@ class PeerEvents:
         self._hosting = hosting
 
     async def ended(self, job_id: JobId) -> JobRecord | None:
-        """A job has its end: whoever waits for it here is told; the job, if it is so."""
+        """A job has its end: its waiters here are told; returns the job, if it is so."""
         record = await self._ledger.read(job_id)
         if record is None or not record.ended:
             return None

@@ -48,7 +48,7 @@ class TenantCounts(Protocol[Id]):
 class PeerPort(Protocol):
     """Reaches other instances: the nodes connected to them, and the jobs they drive.
 
-    But for `assign`, nobody waits for it and it may get lost: the sweep finds what was missed.
+    But for `assign`, the sender does not wait and it may get lost: the sweep finds what was missed.
     """
 
     async def assign(
@@ -90,7 +90,7 @@ class PeerPort(Protocol):
         ...
 
     def partial(self, partial: JobPartial, driver: InstanceId) -> None:
-        """What a node has recognised so far, for whoever drives the job."""
+        """What a node has recognised so far, for the job's driver."""
         ...
 
     def watch(

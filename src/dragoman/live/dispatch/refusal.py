@@ -21,7 +21,7 @@ NEVER_WAITS = (errors.PairUnsupported, errors.UnsupportedFeature)
 def refusal(
     decision: Decision, outlook: Outlook | None, *, cold: frozenset[int] = frozenset()
 ) -> errors.DragomanError:
-    """The error that says best why nobody took the job; cold cells do not know their slots."""
+    """The error that says best why no node took the job; cold cells do not know their slots."""
     requirement = decision.requirement
     pair = requirement.shown
     kind = _kind(decision, cold)

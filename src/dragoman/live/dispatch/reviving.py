@@ -63,7 +63,7 @@ class Reviving:
 
 
 def _waits_since_ms(record: JobRecord) -> int | None:
-    """Since when the job looks for a slot, whoever looked; None when nobody wrote it down."""
+    """Since when the job looks for a slot, on any instance; None when that is not recorded."""
     if not record.attempts:
         return record.created_at_ms
     return record.attempts[-1].times.finished_ms or None

@@ -42,7 +42,7 @@ class Sightings:
                 self._tally.left_out(decision)
 
     def found_nobody(self, decision: Decision, error: errors.DragomanError) -> None:
-        """Nobody was fit and free now. The job may yet wait: its refusal is what counts."""
+        """No node was fit and free now. The job may yet wait: its refusal is what counts."""
         self._tally.show_examples(decision, error.details.get("reasons", {}))
 
     def dispatched(self, job: LiveJob, granted: Granted, now: float) -> None:
@@ -81,5 +81,5 @@ class Sightings:
             end_span(job.trace, record)
 
     def dropped(self, reason: str) -> None:
-        """A result nobody waits for."""
+        """A result that no job waits for."""
         self._metrics.results_dropped.labels(reason).inc()

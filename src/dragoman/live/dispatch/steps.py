@@ -13,7 +13,7 @@ from dragoman.live.ledger import Sender
 from dragoman.live.protocol import AttemptState
 
 _TOGETHER_SECONDS = 0.02
-"""Nobody sees a step that comes so much later, and most nodes say the next one before."""
+"""A step this much later is of no use, and most nodes report the next one before."""
 
 
 class Said(msgspec.Struct, frozen=True):

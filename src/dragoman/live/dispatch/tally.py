@@ -58,7 +58,7 @@ class Tally:
         """Some nodes that were left out lately, by reason."""
 
     def asked(self) -> None:
-        """Somebody asked for a job."""
+        """A caller asked for a job."""
         self._rate.add(self._clock.monotonic())
 
     @property

@@ -20,7 +20,7 @@ from dragoman.live.protocol import JobState
 
 
 class UnderWay:
-    """Knows the jobs and their attempts, and tells everybody concerned when one is over."""
+    """Knows the jobs and their attempts, and tells their waiters when one is over."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class UnderWay:
         self.idle.clear()
 
     def ended(self, record: JobRecord) -> None:
-        """The job has its end: everybody who waits for it is told, once."""
+        """The job has its end: every waiter is told, once."""
         job = self.jobs.pop(record.job_id, None)
         if self._lookout:
             self._lookout.told(record)
@@ -76,7 +76,7 @@ class UnderWay:
             callback(record)
 
     def gone(self, job: LiveJob) -> None:
-        """The ledger lost the job: whoever waits for it is told, though nothing is stored."""
+        """The ledger lost the job: its waiters are told, though nothing is stored."""
         now_ms = self._clock.now_ms()
         known = JobRecord(
             job_id=job.job_id,
@@ -99,7 +99,7 @@ class UnderWay:
         self._forget(job)
 
     def hand_on(self, job: LiveJob, record: JobRecord) -> None:
-        """Another instance drives the job now; whoever waits here is still told of its end."""
+        """Another instance drives the job now; waiters here are still told of its end."""
         for on_end in job.on_end:
             self._lookout.expect(record, on_end, job.on_partial, job.on_progress)
         self.abandon(job)

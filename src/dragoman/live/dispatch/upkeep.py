@@ -46,7 +46,7 @@ class Share(msgspec.Struct, frozen=True):
     count: int = 1
 
     def of(self, numbers: Sequence[int]) -> Sequence[int]:
-        """The numbers that are this instance's; every number is somebody's."""
+        """The numbers that are this instance's; every number belongs to an instance."""
         return [number for number in numbers if number % self.count == self.rank]
 
 
@@ -120,7 +120,7 @@ class Upkeep:
             cells = await self._ledger.cells()
             share = self._share()
             if self._passes % SWEEP_ALL_EVERY == 0:
-                # Whoever has the rest may be gone, and nobody has noticed yet.
+                # The instances that have the rest may be gone, unnoticed so far.
                 share = WHOLE
             self._passes += 1
             await self._sweeper.sweep(share.of(cells), share.of(range(JOB_SHARDS)))
@@ -157,7 +157,7 @@ class Upkeep:
             self._course.hand_on(job, record)
 
     def _take_up_adrift(self) -> None:
-        """Look again for jobs that nobody has looked for since the last time."""
+        """Look again for jobs that no task has looked for since the last time."""
         adrift = {job.job_id for job in self._course.jobs.values() if job.adrift}
         for job_id in sorted(adrift & self._adrift)[:_MOST_TOGETHER]:
             job = self._course.jobs[job_id]

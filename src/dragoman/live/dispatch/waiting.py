@@ -43,7 +43,7 @@ def in_turn(lines: Iterable[Iterator[T]]) -> Iterator[T]:
 
 
 class Queue(Generic[W]):
-    """One tenant's jobs of one pair: first in, first out, past demands nobody can meet now."""
+    """One tenant's jobs of one pair: first in, first out, past demands no node can meet now."""
 
     def __init__(self) -> None:
         self._demands: dict[Demand, OrderedDict[JobId, tuple[int, W]]] = {}
@@ -107,13 +107,13 @@ class WaitingRoom(Generic[W]):
         return self._by_pair.get(pair, 0)
 
     def has_line(self, demand: Demand) -> bool:
-        """Whether somebody waits for the same."""
+        """Whether a job waits for the same."""
         return demand in self._by_demand
 
     def line(self, without: Collection[Demand] = ()) -> Iterator[W]:
         """Whose turn it is, then whose it will be, among those whose demand can be met.
 
-        Nobody may join or leave while the line is looked at.
+        No job may join or leave while the line is looked at.
         """
         return in_turn(
             in_turn(queue.line(without) for queue in tenants.values())

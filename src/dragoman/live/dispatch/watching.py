@@ -39,13 +39,13 @@ class Watching:
             attempt_id = current.attempt_id
             attempt = await self._ledger.read_attempt(current.cell, attempt_id)
             if attempt is not None:
-                # Its driver may be gone; whoever has its node hears of it first.
+                # Its driver may be gone; the instance that has its node hears of it first.
                 who.add(attempt.owner.instance_id)
         for instance_id in sorted(who):
             self._peers.watch(record.job_id, attempt_id, instance_id, steps=steps)
 
     def pass_on(self, job: LiveJob, watcher: InstanceId, steps: bool) -> None:
-        """Tell another instance, instead of whoever watched the job here."""
+        """Tell another instance, instead of the watcher here."""
         job.on_partial = partial(self._peers.partial, driver=watcher)
         job.on_progress = partial(self._progressed, job, watcher) if steps else None
 

@@ -1,4 +1,4 @@
-"""The service catalog: what services there are, known also while nobody can be asked."""
+"""The service catalog: which services there are, also while its server is away."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from dragoman.observability import Metrics, get_logger
 log = get_logger("dragoman.fleet")
 
 _SOONEST_SECONDS = 1.0
-"""Between two fetches, however often somebody wants the catalog anew."""
+"""The shortest time between two fetches, however often callers ask for one."""
 
 _MOST_DOUBLINGS = 32
 _ERROR_MAX_CHARACTERS = 300

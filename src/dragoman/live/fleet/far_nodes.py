@@ -146,7 +146,7 @@ class FarNodes:
         )
 
     def cool(self, cell: int) -> None:
-        """The cell lost its memory: its nodes are known, but nobody knows how they do."""
+        """The cell lost its memory: its nodes are known, but their state is not."""
         self.cold.add(cell)
         known = self._cells.get(cell, {})
         for node in known.values():
@@ -154,7 +154,7 @@ class FarNodes:
         self._put(cell, known)
 
     def cut_off(self, instance_id: InstanceId) -> None:
-        """Nobody reaches the instance: its nodes get no work until their cells are read anew."""
+        """The instance is unreachable: its nodes get no work until their cells are read again."""
         for cell, known in list(self._cells.items()):
             theirs = [node for node in known.values() if node.owner.instance_id == instance_id]
             for node in theirs:
@@ -163,7 +163,7 @@ class FarNodes:
                 self._put(cell, known)
 
     def forget(self, cell: int) -> None:
-        """Nobody lives in the cell any more."""
+        """The cell has no nodes any more."""
         self.cold.discard(cell)
         self._put(cell, {})
 
@@ -184,7 +184,7 @@ class FarNodes:
             self._put(node.cell, {**self._cells.get(node.cell, {}), node.node_id: far})
 
     def moved_in(self, node_id: NodeId) -> None:
-        """The node is connected to us now: whoever shows it from now on, it is not this table."""
+        """The node is connected to this instance now: this table no longer shows it."""
         far = self._nodes.pop(node_id, None)
         if far is not None:
             known = {**self._cells.get(far.cell, {})}

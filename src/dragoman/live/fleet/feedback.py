@@ -1,8 +1,8 @@
-"""What becomes of reports that a model is not available.
+"""How the scheduler handles reports that a model is not available.
 
-A node's heartbeat tells what it means to run; such a report tells what it could not run. Whoever
-receives one only queues it. A worker in the background marks the service on the node, so that
-the next decision leaves it out, and follows up what concerns everybody once in a while.
+A node's heartbeat tells what it means to run; such a report tells what it could not run. The
+receiver only queues it. A background worker marks the service on the node, so that the next
+decision leaves it out, and follows up what concerns every node once in a while.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class MarkPort(Protocol):
     """Shows marks to those who choose nodes."""
 
     def set_marks(self, node_id: NodeId, marks: tuple[Mark, ...]) -> bool:
-        """False when nobody knows the node."""
+        """False when the node is unknown."""
         ...
 
 
@@ -73,7 +73,7 @@ class Feedback:
         """Set for the end of the next mark, while there is one."""
 
     def report(self, node_id: NodeId, message: ModelNotAvailable) -> None:
-        """A node lacks a service. Nothing is done about it here, so nobody waits."""
+        """A node lacks a service. It is handled later, so the caller does not wait."""
         self._counts.received()
         reason = normal_reason(message.reason[:_REASON_READ_CHARACTERS])
         try:
@@ -138,5 +138,5 @@ class Feedback:
     def _expire(self) -> None:
         for node_id in self._marks.expire(at_most=_ENDS_AT_ONCE):
             self._nodes.set_marks(node_id, self._marks.of(node_id))
-        # Those that are left, if there are, have their turn after everybody else's.
+        # Those that are left, if any, get their turn after all others.
         self._set_alarm()

@@ -130,7 +130,7 @@ class Leaving:
             await self._roll.port.lost(node.cell, answer.lost)
 
     async def _lose(self, node: Node) -> NodeLost | Stale | NotSeated | Cold:
-        """Nobody else gives up what the node held before its time: insist."""
+        """No other instance releases what the node held before its lease ends: keep trying."""
         while True:
             try:
                 return await self._ledger.lose(node.cell, node.sender)

@@ -23,7 +23,7 @@ from dragoman.live.protocol import (
 )
 from dragoman.live.snapshot import NodeFacts, PoolRule, is_in_a_pool, what_is_missing
 
-NOBODY = Owner(InstanceId(""), ConnectionId(""), 0)
+NO_OWNER = Owner(InstanceId(""), ConnectionId(""), 0)
 
 
 class Node:
@@ -70,7 +70,7 @@ class Node:
         self.cell = -1
         self.index = -1
         self.link = link
-        self.owner = NOBODY
+        self.owner = NO_OWNER
         self.holder = ""
         """How the directory remembers whom the node's name belongs to."""
         self.tenant = tenant

@@ -52,7 +52,7 @@ class AttemptPort(Protocol):
 
 
 class PeerPort(Protocol):
-    """Tells other instances what concerns them. Nobody waits for it, and it may get lost."""
+    """Tells other instances what concerns them. It does not wait; messages may get lost."""
 
     def changed(self, cell: int, node_id: NodeId) -> None:
         """A node's facts are new."""

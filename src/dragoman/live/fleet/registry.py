@@ -233,7 +233,7 @@ class Registry:
             self._count_job(node, node.health.job_ended(failure), failure=failure)
 
     def set_marks(self, node_id: NodeId, marks: tuple[Mark, ...]) -> bool:
-        """Which services of the node are left alone for now; False for a node nobody knows."""
+        """Which services of the node are left out for now; False for an unknown node."""
         node = self._nodes.get(node_id)
         if node is None:
             return False

@@ -81,7 +81,7 @@ class Roll:
             self.port.wake()
 
     def show_in_its_seat(self, node: Node, cell: int, index: int) -> None:
-        """Show the node again, if somebody else was thought to have its seat."""
+        """Show the node again, if its seat was thought to be another node's."""
         view = self._snapshots.current.cells.get(cell)
         shown = view.indexes.get(node.node_id) if view is not None else None
         if (node.cell, node.index) == (cell, index) and shown != index:

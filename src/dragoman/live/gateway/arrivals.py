@@ -18,7 +18,7 @@ class Arrivals:
         self._waiter: asyncio.Future[None] | None = None
         self.items: deque[Any] = deque()
         self.on_arrival: Callable[[], None] = self._wake
-        """Called when something came: wakes the reader, unless somebody takes things from here."""
+        """Called when something came: wakes the reader, unless a consumer takes them from here."""
 
     def put_nowait(self, item: Any) -> None:
         self.items.append(item)

@@ -79,7 +79,7 @@ class Connections:
             self._empty.set()
 
     def refuse_new(self) -> None:
-        """Begin a drain: who is connected stays, nobody else comes in."""
+        """Begin a drain: connected peers stay, new ones are refused."""
         self.draining = True
 
     def close_all(self, code: CloseCode, reason: str = "") -> None:

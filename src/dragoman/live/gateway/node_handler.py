@@ -127,7 +127,7 @@ class NodeHandler:
 
     async def opened(self, connection: Connection) -> None:
         self._connection = connection
-        # Whoever has not registered has no heartbeats that could time out.
+        # A node that has not registered has no heartbeats that could time out.
         self._patience = asyncio.get_running_loop().call_later(
             self._registry.timeout_seconds, ConnectionLink(connection).timed_out
         )

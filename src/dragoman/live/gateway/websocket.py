@@ -56,7 +56,7 @@ class Shortcut(Protocol):
 class WebSocketApp(Generic[M]):
     """Serves an endpoint over WebSocket; to be given to a `WebSocketRoute`.
 
-    The socket is accepted whoever comes, then closed with a code if a check fails: a browser can
+    Every socket is accepted first, then closed with a code if a check fails: a browser can
     read the code of a close, but not the status of a refused handshake.
     """
 

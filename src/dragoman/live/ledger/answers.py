@@ -1,4 +1,4 @@
-"""What the ledger answers. Every answer is a type of its own, so nobody guesses from a number."""
+"""What the ledger answers. Every answer is a type of its own, so callers never guess."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Freed(msgspec.Struct, frozen=True):
     """What became of the slots an operation gave back."""
 
     slots: int = 0
-    """Slots anybody may take now."""
+    """Slots that any job may take now."""
     inherited: tuple[Inherited, ...] = ()
 
 
@@ -97,7 +97,7 @@ class Placed(msgspec.Struct, frozen=True):
     lost: tuple[RunningJob, ...] = ()
     """Attempts of older connections that the node no longer runs: ended, slot free."""
     cancelling: tuple[RunningJob, ...] = ()
-    """Attempts it still runs that nobody wants: to be told to cancel."""
+    """Attempts it still runs that no job wants: to be told to cancel."""
     unknown: tuple[RunningJob, ...] = ()
     """Attempts it runs that the cell does not know: to be adopted or cancelled."""
     freed: Freed = NOTHING_FREED
@@ -294,7 +294,7 @@ class OpenWork(msgspec.Struct, frozen=True):
 
 
 class StillHeld(msgspec.Struct, frozen=True):
-    """Somebody drives the job, or it has ended."""
+    """An instance drives the job, or it has ended."""
 
     by: InstanceId | None = None
 

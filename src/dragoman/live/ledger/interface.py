@@ -149,7 +149,7 @@ class Ledger(Protocol):
     ) -> a.Finished | a.LateFinish | a.Stale | a.Cold:
         """Store outcome and result and free the slot, in one step.
 
-        The attempt stays until `settle`; past due_ms somebody else may take it to its job.
+        The attempt stays until `settle`; past due_ms another instance may take it to its job.
         """
         ...
 
@@ -182,7 +182,7 @@ class Ledger(Protocol):
     async def read_attempt(self, cell: int, attempt_id: AttemptId) -> AttemptRecord | None: ...
 
     async def due_attempts(self, cells: Sequence[int], limit: int) -> tuple[AttemptRecord, ...]:
-        """Attempts somebody must look at now."""
+        """Attempts the sweep must look at now."""
         ...
 
     # --- jobs ------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ class Ledger(Protocol):
     ) -> a.Retrying | a.NotCurrent | a.Ended | a.JobGone:
         """The attempt is over without success: the job is CREATED again, driven by instance_id.
 
-        None leaves it to whoever drove it before, who has claim_ms to go on with it.
+        None leaves it to its former driver, which has claim_ms to go on with it.
         An attempt that was never bound is remembered, so that it can no longer be.
         """
         ...
@@ -269,7 +269,7 @@ class Ledger(Protocol):
         ...
 
     async def due_jobs(self, shards: Sequence[int], limit: int) -> tuple[JobRecord, ...]:
-        """Jobs somebody must look at now: claim or time run out.
+        """Jobs the sweep must look at now: claim or time run out.
 
         Ended jobs whose retention passed are released and forgotten on the way.
         """

@@ -43,7 +43,7 @@ class DirectoryEntry(msgspec.Struct, frozen=True):
     node_id: NodeId
     cell: int
     holder: str
-    """The key or registration token that first used the node_id; empty when nobody claims it."""
+    """The key or registration token that first used the node_id; empty when unclaimed."""
     owner: Owner
 
 
@@ -95,7 +95,7 @@ class AttemptRecord(msgspec.Struct, frozen=True):
     acked: bool
     """The current connection of the node has acknowledged or listed it."""
     due_at_ms: int
-    """When somebody must look at it: lease, run time, cancel grace or an end not yet taken."""
+    """When the sweep must look at it: lease, run time, cancel grace or an end not yet taken."""
     run_until_ms: int = 0
     """When its run time is up; 0 before it is acknowledged."""
     asked: bool = False

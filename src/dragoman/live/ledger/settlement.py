@@ -20,7 +20,7 @@ from dragoman.live.protocol import ErrorInfo, Outcome
 NO_ACK = ErrorInfo(code="JOB_TIMEOUT", message="The node did not acknowledge the job in time.")
 RAN_TOO_LONG = ErrorInfo(code="JOB_TIMEOUT", message="The node worked on the job for too long.")
 OUT_OF_TIME = ErrorInfo(code="JOB_TIMEOUT", message="The job's total time is up.")
-FORGOTTEN = ErrorInfo(code="NODE_UNAVAILABLE", message="Nobody knows what became of the attempt.")
+FORGOTTEN = ErrorInfo(code="NODE_UNAVAILABLE", message="The scheduler lost track of the attempt.")
 PREEMPTED_CODE = "PREEMPTED"
 CANCELLED_CODE = "JOB_CANCELLED"
 

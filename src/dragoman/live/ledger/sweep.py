@@ -1,4 +1,4 @@
-"""Looking after what nobody looks after: the net under every timer and every process.
+"""The sweep: finds what every timer and every process has missed.
 
 A sweep reads what is due and takes the same fenced steps the fast path takes. Any number of
 processes may sweep the same things at once.
@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 class Hands(Protocol):
-    """What a sweep cannot do itself: speak to nodes, find them, tell whoever waits."""
+    """What a sweep cannot do itself: speak to nodes, find them, tell those that wait."""
 
     async def tell_cancel(self, won: a.CancelWon, attempt: AttemptRecord) -> None:
         """Tell the node to stop working on the attempt."""
@@ -56,7 +56,7 @@ class Hands(Protocol):
         ...
 
     async def ended(self, job: JobRecord) -> None:
-        """The job has its end: tell whoever waits for it."""
+        """The job has its end: tell those that wait for it."""
         ...
 
     async def freed(self, freed: a.Freed) -> None:
@@ -125,7 +125,7 @@ class Sweeper:
         if attempt.asked:
             await self._lose_silent_node(attempt)
         elif attempt.error is not None:
-            # Whoever won the cancel may have died before the job heard of it.
+            # The instance that won the cancel may have died before the job heard of it.
             await self._follow(await self._settlement.cancelled(attempt, attempt.error))
         # Marked before asked: the answer to the question is the heartbeat that decides.
         marked = await self._ledger.mark_asked(
@@ -192,7 +192,7 @@ class Sweeper:
             await self._follow(await self._settlement.take(attempt))
             return
         if attempt is None and job.spec.job_class is JobClass.BATCH:
-            # Its cell forgot it: cancelled and let go while nobody told the job. It waits again.
+            # Its cell forgot it: cancelled and let go, but the job was not told. It waits again.
             await self._follow(await self._settlement.forgotten(job, current))
             return
         won = await self._settlement.cancel(attempt, OUT_OF_TIME) if attempt else None

@@ -38,7 +38,7 @@ RETRY_SECONDS = 1.0
 class Arrivals:
     """Takes in how utterances ended, in any order, and sends it in the right one.
 
-    A number is stored before its message is sent: whoever owns the session next knows it.
+    A number is stored before its message is sent: the session's next owner knows it.
     """
 
     def __init__(
@@ -134,11 +134,11 @@ class Arrivals:
         await self._send(self._delivery.missing(index, target, info.code, self._now()))
 
     def abandoned(self, index: int, target: str) -> None:
-        """Nobody works on the utterance any more: it may block others only so long."""
+        """No node works on the utterance any more: it may block others only so long."""
         self._delivery.abandoned(index, target, self._now())
 
     async def gave_up(self, index: int, target: str) -> None:
-        """Nobody works on the utterance, and it was waited for long enough."""
+        """No node works on the utterance, and it was waited for long enough."""
         await self._send(self._delivery.missing(index, target, GAP_TIMEOUT, self._now()))
 
     async def due(self) -> None:
@@ -252,7 +252,7 @@ class Arrivals:
     # --- sending ---------------------------------------------------------------------------------
 
     async def _send(self, ready: Sequence[Ready[JobRecord]]) -> None:
-        """Store the delivery numbers, then send; one after another, whoever comes."""
+        """Store the delivery numbers, then send; one caller after another."""
         self._count_dropped()
         if self._stopped:
             return

@@ -54,7 +54,7 @@ class Departures:
         self._arrivals = arrivals
         self._spans = spans
         self._watched = record.init.ui_events
-        """Somebody wants to see every step."""
+        """The client wants to see every step."""
         self.waiting_bytes = 0
         """Of utterances that wait until less is in flight."""
         self.working_bytes = 0
@@ -135,7 +135,7 @@ class Departures:
     async def take_up(self, jobs: Sequence[OpenJob], found: Mapping[JobId, JobRecord]) -> None:
         """Wait for the jobs that an earlier owner of the session had made, or take their ends.
 
-        Of an utterance without one nobody has the input: it is announced when the client does not
+        The input of an utterance without one is lost: it is announced when the client does not
         send it again.
         """
         ended = []
@@ -173,7 +173,7 @@ class Departures:
             await self._refuse(speech, target, info)
 
     async def _submit(self, speech: Speech, target: str) -> ErrorInfo | None:
-        """Make the utterance's job for a target, or find it; the refusal when nobody takes it."""
+        """Make the utterance's job for a target, or find it; the refusal when no node takes it."""
         try:
             await self._claim(speech, target)
         except errors.DragomanError as error:
@@ -230,7 +230,7 @@ class Departures:
         await self._claim(msgspec.structs.replace(speech, request_id=RequestId(name)), target)
 
     async def _refuse(self, speech: Speech, target: str, info: ErrorInfo) -> None:
-        """Nobody takes the utterance: it ends in its turn, with the reason."""
+        """No node takes the utterance: it ends in its turn, with the reason."""
         job_id = (info.details or {}).get("job_id")
         record = await self._read(JobId(job_id)) if isinstance(job_id, str) else None
         if record is not None and record.error is not None and record.error.code == info.code:
@@ -247,7 +247,7 @@ class Departures:
     # --- jobs that are lost ----------------------------------------------------------------------
 
     async def look_for_lost_jobs(self, *, driven_too: bool = False) -> None:
-        """Find jobs nobody drives any more: ended unheard of, or gone from the ledger."""
+        """Find jobs without a driver: ended unheard of, or gone from the ledger."""
         now = self._tools.clock.monotonic()
         for key, job in list(self._jobs.items()):
             job_id, speech = job
@@ -267,7 +267,7 @@ class Departures:
                 await self._arrivals.gave_up(*key)
 
     def _lose(self, key: Key) -> None:
-        """Nobody works on the utterance, and nobody here has its input."""
+        """No node works on the utterance, and this instance does not have its input."""
         self._lost_since.setdefault(key, self._tools.clock.monotonic())
         self._arrivals.abandoned(*key)
 
@@ -321,13 +321,13 @@ class Departures:
             await self._tools.ledger.release((record.job_id,))
 
     async def _hand_on_end(self, record: JobRecord) -> None:
-        """Tell whoever holds the session now."""
+        """Tell the instance that holds the session now."""
         if self._tools.peers is None:
             return
         try:
             session = await self._tools.records.read(self._session_id)
         except errors.DependencyDown:
-            # Whoever it is looks for the job now and then.
+            # That instance looks for the job now and then.
             return
         if session is not None:
             self._tools.peers.ended(record.job_id, session.owner.instance_id)

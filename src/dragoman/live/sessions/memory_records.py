@@ -93,7 +93,7 @@ class _Kept:
 
 
 class MemoryRecords:
-    """Session records in one process's memory; nobody else can own them, so they never lapse."""
+    """Session records in one process's memory; no other can own them, so they never lapse."""
 
     def __init__(self, keep_delivered: int) -> None:
         """keep_delivered is how far back unacknowledged deliveries are kept."""

@@ -45,7 +45,7 @@ class ClientLink(Protocol):
 
 
 class SessionPeers(Protocol):
-    """The other instances. What they are told is a hint that may be lost; nobody waits for it."""
+    """The other instances. What they are told is a hint that may be lost, without an answer."""
 
     def taken(self, session_id: SessionId, before: SessionOwner, now: SessionOwner) -> None:
         """Tell the instance that held a session that it was resumed here."""

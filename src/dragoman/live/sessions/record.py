@@ -1,6 +1,6 @@
 """What must outlive a session's connection, so that a dropped client can go on where it was.
 
-Only the session's owner writes it, and a write of anybody else changes nothing. Every write raises
+Only the session's owner writes it; any other write changes nothing. Every write raises
 the record's revision and names the newest one that its writer has seen: a keeper that was taken
 back to an earlier time, as Redis is by a failover, refuses it, and so the writer notices.
 """
@@ -132,7 +132,7 @@ class SessionRecords(Protocol):
     async def renew(self, held: Sequence[Holding]) -> tuple[SessionId, ...]:
         """Go on owning sessions; those that are not the asker's, or whose records are older.
 
-        Records that nobody renews or writes are forgotten after a while.
+        Records that are neither renewed nor written are forgotten after a while.
         """
         ...
 
@@ -164,7 +164,7 @@ class SessionRecords(Protocol):
         ...
 
     async def forget(self, session_id: SessionId, owner: SessionOwner) -> bool:
-        """The session is over; False when somebody else owns it."""
+        """The session is over; False when another instance owns it."""
         ...
 
     async def count(self) -> int: ...

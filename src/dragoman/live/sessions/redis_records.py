@@ -69,7 +69,7 @@ class RedisRecords:
         ttl_ms: int,
         key_prefix: str = "dragoman:v1",
     ) -> None:
-        """The caller may be shared, and is closed by whoever opened it.
+        """`caller` may be shared; the code that opened it closes it.
 
         keep_delivered is how far back unacknowledged deliveries are kept. ttl_ms is how long a
         record that its owner neither writes nor renews is kept: longer than a lost client may

@@ -18,7 +18,7 @@ _REST_SECONDS = 2.0
 
 
 class Renewal:
-    """Renews sessions a few at a time, and all at once after whoever keeps the records was away.
+    """Renews sessions a few at a time, and all at once after the keeper of records was away.
 
     It may have come back without what was written last. A session notices that with its next
     write, or here; until then its record is of an earlier time, should this instance die.

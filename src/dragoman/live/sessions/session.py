@@ -99,7 +99,7 @@ class Session:
 
     @property
     def holding(self) -> Holding:
-        """The session as it is named to whoever keeps its record."""
+        """The session as it is named to the keeper of its record."""
         return self._hold.holding
 
     @property
@@ -145,7 +145,7 @@ class Session:
         self._client.connections.add(connection_id)
 
     def was_held_by(self, owner: SessionOwner) -> bool:
-        """Whether such an owner is this very session, and nobody else had it in between."""
+        """Whether such an owner is this very session, without another owner in between."""
         return self._client.is_spoken_for_by(owner)
 
     def attach(self, link: ClientLink, record: SessionRecord) -> None:
@@ -310,7 +310,7 @@ class Session:
     # --- time and bounds -------------------------------------------------------------------------
 
     async def look_for_lost_jobs(self) -> None:
-        """Find jobs nobody drives any more: ended unheard of, or gone from the ledger."""
+        """Find jobs without a driver: ended unheard of, or gone from the ledger."""
         await self._departures.look_for_lost_jobs()
         self._arm()
 

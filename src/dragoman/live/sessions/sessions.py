@@ -311,7 +311,7 @@ class Sessions(SessionTable):
 
 
 async def _unless_down(what: str, work: Awaitable[None]) -> None:
-    """Do something that nobody waits for; a keeper that is away does not stop the rest."""
+    """Do something that no task waits for; a keeper that is away does not stop the rest."""
     try:
         await work
     except errors.DependencyDown as down:

@@ -29,7 +29,7 @@ class Tools(msgspec.Struct, frozen=True):
     clock: Clock
     tracing: Tracing | None = None
     peers: SessionPeers | None = None
-    """None: this instance is alone, and nobody else holds its sessions."""
+    """None: this instance is alone, and no other holds its sessions."""
     tenants: TenantCounts[SessionId] | None = None
     """None: a tenant's sessions are counted here alone."""
 
@@ -47,7 +47,7 @@ class Client:
         """All that spoke for the session here, or asked to."""
 
     def is_spoken_for_by(self, owner: SessionOwner) -> bool:
-        """Whether an owner is this client's, here, and nobody had the session in between.
+        """Whether an owner is this client's, here, without another owner in between.
 
         The answer to a resume may be still on its way, or lost: its connection owns the record
         before it is known here.

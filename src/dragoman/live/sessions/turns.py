@@ -18,7 +18,7 @@ class Turns:
         self._locks: dict[SessionId, WatchedLock] = {}
 
     def __len__(self) -> int:
-        """Sessions that somebody visits."""
+        """Sessions that a task visits."""
         return len(self._visitors)
 
     def __contains__(self, session_id: SessionId) -> bool:

@@ -28,7 +28,7 @@ from dragoman.sdk.transport import LimitsFrames, LinkClosed
 _log = get_logger(__name__)
 
 _REGISTER_SECONDS = 10.0
-"""What a scheduler gets to answer a registration in."""
+"""How long a scheduler may take to answer a registration."""
 
 
 class Conversation:
@@ -53,7 +53,7 @@ class Conversation:
         self._refusal: Error | None = None
 
     async def hold(self, register: NodeRegister) -> Ending:
-        """See the connection through, and say how it ended."""
+        """Serve the connection until it ends, and return how it ended."""
         try:
             await self._link.send(register)
             async with asyncio.timeout(_REGISTER_SECONDS):

@@ -43,8 +43,8 @@ _NO_PLACE_CODE = 1008
 _NO_PLACE_REFUSAL = "FLEET_FULL"
 
 _REMEDIES: Mapping[type[DragomanError], str] = {
-    InvalidCapabilitySchema: "correct what the node says of itself and start it again",
-    Unauthorized: "give the node a valid key (`dragoman keys create --role node` makes one)",
+    InvalidCapabilitySchema: "correct the node's parameters and start it again",
+    Unauthorized: "give the node a valid key (`dragoman keys create --role node` creates one)",
     Forbidden: "use a key with role node, made for this node or for any",
     NodeIdConflict: "give each node a node_id of its own, or stop the other process",
 }
@@ -66,11 +66,11 @@ def final_error(ending: Ending, node_id: str | None) -> DragomanError | None:
     else:
         happened = ending.reason or f"closed with {ending.code}"
     named = f"node {node_id}" if node_id else "the node"
-    return cause(f"The scheduler sent {named} away: {happened}; {_REMEDIES[cause]}.")
+    return cause(f"The scheduler refused {named}: {happened}; {_REMEDIES[cause]}.")
 
 
 def has_no_place(ending: Ending) -> bool:
-    """Whether the scheduler is well but full, so that hurry is of no use."""
+    """Whether the scheduler is well but full, so that a quick retry is of no use."""
     refused_with = ending.refusal.code if ending.refusal is not None else None
     return refused_with == _NO_PLACE_REFUSAL or ending.code == _NO_PLACE_CODE
 

@@ -1,4 +1,4 @@
-"""What happens to a node, told to whoever watches it."""
+"""The events of a node, for its `on_event`."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Refused(Event, frozen=True):
 
 
 class FunctionFailed(Event, frozen=True):
-    """The function for a job raised an error, or returned something that is no Answer."""
+    """The function for a job raised an error, or returned something other than an Answer."""
 
     job_id: JobId
     attempt_id: AttemptId

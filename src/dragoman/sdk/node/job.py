@@ -25,7 +25,7 @@ _MAX_SHOWN = 100  # characters
 
 
 class Channel(Protocol):
-    """How a job that runs speaks with its node."""
+    """How a running job talks to its node."""
 
     @property
     def cancelled(self) -> bool: ...
@@ -66,7 +66,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     attempt_id: AttemptId = AttemptId("")
     trace_id: str = ""
     traceparent: str | None = None
-    """Where spans of the node's own belong, as a W3C header; None while nobody traces."""
+    """The parent of the node's own spans, as a W3C header; None while tracing is off."""
     session_id: SessionId | None = None
     utterance_index: int | None = None
     channel: Channel | None = None
@@ -93,7 +93,7 @@ def job_from(assign: JobAssign, channel: Channel) -> Job:
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job came to. Fill in what there is; timings are measured where they are left out."""
+    """The result of a job. Fill in what there is; missing timings are measured."""
 
     text_asr: str | None = None
     """What was said."""

@@ -47,7 +47,7 @@ from dragoman.sdk.transport import Backoff, Unreachable
 _STEADY_SECONDS = 10.0
 """A connection that lasted so long was a good one: the next wait is short again."""
 _GOODBYE_SECONDS = 2.0
-"""What the scheduler gets to hear that the node leaves, and the last results to be sent."""
+"""How long the goodbye and the last results may take to be sent."""
 
 
 class Node:
@@ -139,7 +139,7 @@ class Node:
         return self._hand.high_water
 
     def run(self) -> bool:
-        """Work until SIGTERM or Ctrl-C, which lets running jobs finish; a second one does not.
+        """Work until SIGTERM or Ctrl-C, which lets running jobs finish; a second signal does not.
 
         What the person who runs it should know is written to the terminal: that the node is
         connected, why it gets no jobs, and what its functions raise. True when the node left in
@@ -243,7 +243,7 @@ class Node:
         self._tell(HealthChanged(message.status, message.reason))
 
     def _on_command(self, control: NodeControl) -> None:
-        """Do as told. Drain and resume are the scheduler's own doing; there they are only told."""
+        """Obey the scheduler. It drains and resumes nodes itself: these are only reported."""
         self._tell(Commanded(control.command, control.reason))
         if control.command is Command.REPORT:
             self._outbox.beat()

@@ -51,18 +51,18 @@ class Outbox:
         self._open = False
 
     def open(self) -> None:
-        """From now on there is a link. What was said to the last one is forgotten."""
+        """From now on there is a link. What was queued for the last one is forgotten."""
         self._queue.clear()
         self._beat_is_due = False
         self._open = True
 
     def close(self) -> None:
-        """There is no link: what is said is dropped, and attempts that end stay in hand."""
+        """There is no link: messages are dropped, and attempts that end stay in hand."""
         self._queue.clear()
         self._open = False
 
     def say(self, message: Message) -> None:
-        """Send a message, if there is anyone to hear it."""
+        """Send a message, if there is a connection."""
         self._put(message)
 
     def answer(self, attempt: Attempt) -> None:

@@ -21,7 +21,7 @@ class Serves(Protocol):
 
 
 async def serve_until_signalled(node: Serves) -> bool:
-    """Serve; True when the node left in peace, False when a second signal cut it short."""
+    """Serve; True when the node left in order, False when a second signal cut it short."""
     serving = asyncio.create_task(node.serve())
     with _on_signals(node, serving):
         await asyncio.wait([serving])

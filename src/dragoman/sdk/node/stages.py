@@ -26,7 +26,7 @@ def pipeline_of(functions: Mapping[str, WorkFunction], clock: Clock) -> Work:
     unknown = set(functions) - set(ServiceType)
     if unknown:
         raise InvalidCapabilitySchema(
-            f"`services` names {', '.join(sorted(unknown))}, which is no service; there are"
+            f"`services` names {', '.join(sorted(unknown))}, which is not a service; there are"
             f" {', '.join(ServiceType)}"
         )
     stages = {

@@ -84,7 +84,7 @@ async def _run_in_thread(function: Callable[[Job], Answer], job: Job) -> Answer:
         try:
             loop.call_soon_threadsafe(settle, answer, raised)
         except RuntimeError:
-            return  # the loop is closed, and nobody waits any more
+            return  # the loop is closed, and no task waits any more
 
     threading.Thread(target=work, name=f"job {job.job_id}", daemon=True).start()
     try:

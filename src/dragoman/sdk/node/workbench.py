@@ -25,7 +25,7 @@ from dragoman.sdk.node.outcomes import LEAVING, OVERLOADED, failure, raised, suc
 from dragoman.sdk.node.work import Work
 
 _ABANDON_SECONDS = 1.0
-"""What a cancelled function gets to tidy up in when the node leaves at once."""
+"""How long a cancelled function may tidy up when the node leaves at once."""
 
 
 class Workbench:

@@ -1,4 +1,4 @@
-"""Waking those who wait for something to change."""
+"""Wakes tasks that wait for a change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 class Bell:
-    """Rung at every change; whoever waits looks again whether it was the change they wanted."""
+    """Rung at every change; each waiting task checks whether its condition holds now."""
 
     def __init__(self) -> None:
         self._next_ring = asyncio.Event()

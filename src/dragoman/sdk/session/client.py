@@ -1,4 +1,4 @@
-"""A session: one speaks, and hears the translations, through lost connections."""
+"""A session: sends speech or text, and receives translations, through lost connections."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ class SessionClient:
     Speak either with `feed`, which takes audio as it comes and lets the scheduler cut it into
     utterances, or with `say` and `utter`, which take whole utterances. Each utterance ends once for
     each target language, in order, in a `TranslationResult` or a `Missing`. A lost connection is
-    made again, and nothing is lost or heard twice by it.
+    made again; no result is lost or delivered twice.
     """
 
     def __init__(self, url: str | SessionConnect, **options: Unpack[SessionOptions]) -> None:
-        """Say what is spoken and what it becomes; nothing is connected yet.
+        """Set the languages and options; nothing is connected yet.
 
         `url` is the scheduler's, or a connector of your own. `SessionOptions` lists the options.
         """
@@ -115,7 +115,7 @@ class SessionClient:
     async def feed(self, audio: bytes, final: bool = False) -> None:
         """Send audio as it is spoken; `final` says that an utterance ends here.
 
-        Waits while the scheduler has enough, and while more is kept than may be.
+        Waits while the scheduler's queue or this client's buffer is full.
         """
         chunks = self._dialogue.in_chunks()
         if not audio and not final:
@@ -127,7 +127,7 @@ class SessionClient:
             self._dialogue.bell.ring()
 
     async def say(self, text: str, *, request_id: str | None = None) -> int:
-        """Have a text translated; its number, which the results carry."""
+        """Send a text; returns its number, which the results carry."""
         return await self.utter(text=text, request_id=request_id)
 
     async def utter(
@@ -141,9 +141,9 @@ class SessionClient:
         pipeline: Pipeline | None = None,
         features: tuple[str, ...] | None = None,
     ) -> int:
-        """Send a whole utterance, as text or as audio; its number, which the results carry.
+        """Send a whole utterance, as text or audio; returns its number, which the results carry.
 
-        What is left out is as the session says. Waits while too much is in flight.
+        What is left out comes from the session's options. Waits while too much is in flight.
         """
         utterances = self._dialogue.in_utterances()
         said = _checked(
@@ -186,7 +186,7 @@ class SessionClient:
         return result
 
     async def close(self) -> None:
-        """Say that this is all, and wait until every result is here; they can be read after it."""
+        """End the speech, and wait until every result has come; they can be read afterwards."""
         self._dialogue.closing = True
         self._dialogue.bell.ring()
         await self._dialogue.bell.until(lambda: self._is_over)
@@ -335,7 +335,7 @@ class _Forgotten(Exception):
 
 
 def _checked(utterance: Utterance) -> Utterance:
-    """The utterance, checked as the scheduler will, so that a mistake is told where it is made."""
+    """The utterance, checked as the scheduler will: mistakes are reported where they are made."""
     for name, language in (("src_lang", utterance.src_lang), ("tgt_lang", utterance.tgt_lang)):
         fault = None if language is None else language_fault(name, language)
         if fault is not None:
@@ -349,4 +349,4 @@ def _checked(utterance: Utterance) -> Utterance:
 
 
 def _nobody_watches(event: SessionEvent) -> None:
-    """What happens besides results is not looked at."""
+    """Events are ignored."""

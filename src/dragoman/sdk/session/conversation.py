@@ -36,7 +36,7 @@ from dragoman.sdk.transport import LinkClosed
 _log = get_logger(__name__)
 
 _INIT_SECONDS = 10.0
-"""What a scheduler gets to answer an init in."""
+"""How long a scheduler may take to answer an init."""
 
 
 class Conversation:
@@ -64,7 +64,7 @@ class Conversation:
         self._unpausing: asyncio.TimerHandle | None = None
 
     async def hold(self, init: SessionInit) -> Ending:
-        """See the connection through, and say how it ended."""
+        """Serve the connection until it ends, and return how it ended."""
         try:
             await self._link.send(init)
             async with asyncio.timeout(_INIT_SECONDS):
@@ -152,7 +152,7 @@ class Conversation:
         return None
 
     async def _watch(self, interval_seconds: float) -> None:
-        """Keep the heart beating; a scheduler that does not answer is taken for lost."""
+        """Send heartbeats; a scheduler that does not answer counts as lost."""
         await self._pulse.run(interval_seconds)
         await self._link.close()
 

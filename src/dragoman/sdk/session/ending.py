@@ -45,7 +45,7 @@ FINAL_CODES: Mapping[int, type[DragomanError]] = {
 _REMEDIES: Mapping[type[DragomanError], str] = {
     PayloadTooLarge: "send shorter pieces, or raise limits.max_frame_bytes",
     InvalidMessage: "correct what the session asks for",
-    Unauthorized: "give a valid key (`dragoman keys create --role client` makes one)",
+    Unauthorized: "give a valid key (`dragoman keys create --role client` creates one)",
     Forbidden: "use a key with role client, and your own tenant",
     SessionClosed: "another program goes on with this session; open a new one",
     RateLimited: "try again later",

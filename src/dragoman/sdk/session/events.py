@@ -1,4 +1,4 @@
-"""What happens in a session besides results, told to whoever watches it."""
+"""The events of a session besides results, for its `on_event`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one says when a session is opened, checked before anything is connected."""
+"""The options of a session, checked before anything is connected."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class SessionOptions(TypedDict, total=False):
     """Whether every step of an utterance is told to on_event."""
     trace_id: str
     token: str | None
-    """A key, where the scheduler wants one."""
+    """An API key, if the scheduler needs one."""
     if_gone: IfGone
     """What to do when the scheduler no longer has the session: raise, or open a new one."""
     max_in_flight: int
@@ -58,7 +58,7 @@ class SessionOptions(TypedDict, total=False):
     keep_bytes: int
     """How much speech is kept until the scheduler has stored it; `feed` waits beyond that."""
     reconnect_seconds: float
-    """How long a lost scheduler is looked for."""
+    """How long to try to reconnect to a lost scheduler."""
     on_event: Callable[[SessionEvent], None]
     clock: Clock
     random: Random
@@ -84,7 +84,7 @@ _SAID = (
 
 
 def opening(options: SessionOptions) -> SessionInit:
-    """The message that opens the session; InvalidMessage when it makes no sense."""
+    """The message that opens the session; raises InvalidMessage for invalid options."""
     refuse_unknown(options.keys(), SessionOptions.__annotations__, "a session")
     fault = next(_faults(options), None)
     if fault is not None:

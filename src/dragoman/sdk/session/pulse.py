@@ -24,7 +24,7 @@ class Pulse:
     def __init__(self, dialogue: Dialogue, clock: Clock, keep_bytes: int) -> None:
         self.is_due = False
         self.is_lost = False
-        """A heartbeat was not answered: nobody hears the client."""
+        """A heartbeat was not answered: the scheduler is gone."""
         self._dialogue = dialogue
         self._clock = clock
         self._keep_bytes = keep_bytes

@@ -1,4 +1,4 @@
-"""What comes back: each end once, in order, and with the reason where there is no result."""
+"""The results of a session: each once, in order, with a reason where there is none."""
 
 from __future__ import annotations
 

@@ -62,11 +62,11 @@ class SyncSession:
         self._wait_for(self._client.feed(audio, final))
 
     def say(self, text: str, *, request_id: str | None = None) -> int:
-        """Have a text translated; its number, which the results carry."""
+        """Send a text; returns its number, which the results carry."""
         return self._wait_for(self._client.say(text, request_id=request_id))
 
     def utter(self, *, audio: bytes, request_id: str | None = None) -> int:
-        """Have a whole spoken utterance translated; its number, which the results carry."""
+        """Send a whole spoken utterance; returns its number, which the results carry."""
         return self._wait_for(self._client.utter(audio=audio, request_id=request_id))
 
     def results(self) -> Iterator[Result]:
@@ -79,7 +79,7 @@ class SyncSession:
         return self._wait_for(self._client.next_result())
 
     def close(self) -> None:
-        """Say that this is all, and wait until every result is here; they can be read after it."""
+        """End the speech, and wait until every result has come; they can be read afterwards."""
         self._wait_for(self._client.close())
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:

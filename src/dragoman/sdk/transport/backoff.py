@@ -1,4 +1,4 @@
-"""How long a node waits before it knocks again."""
+"""How long a node or client waits before it reconnects."""
 
 from __future__ import annotations
 

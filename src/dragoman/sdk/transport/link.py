@@ -42,11 +42,11 @@ class Link(Protocol[M_co]):
     """One connection to a scheduler."""
 
     async def send(self, message: Message) -> None:
-        """Send a message; LinkClosed when the connection has ended."""
+        """Send a message; raises LinkClosed when the connection has ended."""
         ...
 
     async def receive(self) -> M_co:
-        """The next message; LinkClosed when there will be none, InvalidMessage for nonsense."""
+        """The next message; raises LinkClosed at the end, InvalidMessage for a malformed one."""
         ...
 
     async def close(self) -> None:

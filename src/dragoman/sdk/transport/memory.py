@@ -9,7 +9,7 @@ from dragoman.sdk.transport.doors import Door
 from dragoman.sdk.transport.link import LinkClosed, check_frame
 
 if TYPE_CHECKING:
-    # In earnest, one does without the gateway, and without the server it brings along.
+    # Real nodes and clients need neither the gateway nor the server.
     from dragoman.auth import ApiKey
     from dragoman.live.gateway import Delay, Endpoint, MemoryClient, MemoryNetwork
 
@@ -51,7 +51,7 @@ class MemoryLink(Generic[M]):
     """A link in memory; its `client` is where faults are made."""
 
     def __init__(self, client: MemoryClient[M]) -> None:
-        # Whoever has a client has the gateway already.
+        # A caller that has a client has imported the gateway already.
         from dragoman.live.gateway import ConnectionClosed
 
         self.client = client

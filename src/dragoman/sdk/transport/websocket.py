@@ -1,4 +1,4 @@
-"""Links over WebSocket, which is what everybody uses in earnest."""
+"""Links over WebSocket, as real nodes and clients use them."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from dragoman.sdk.transport.link import LinkClosed, Unreachable, check_frame
 
 M = TypeVar("M", bound=Message)
 
-_MAX_FRAME_BYTES = 256 * 1024 * 1024  # the scheduler's own limit decides; this one stops madness
+_MAX_FRAME_BYTES = 256 * 1024 * 1024  # the scheduler's limit decides; this one bounds memory
 _CLOSE_SECONDS = 2.0
 
 
 class WebSocketDoorConnect(Generic[M]):
-    """Connects to a door of a scheduler, with a key where it wants one."""
+    """Connects to a socket of a scheduler, with a key if it needs one."""
 
     def __init__(
         self,

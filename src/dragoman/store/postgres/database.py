@@ -18,11 +18,11 @@ from dragoman.store.postgres.failures import cannot_connect, cannot_use
 from dragoman.store.postgres.store import PostgresStore
 
 ALTERING_LOCK = int.from_bytes(b"dragoman")
-"""The advisory lock of whoever alters the schema; PostgreSQL releases it with the transaction."""
+"""The advisory lock for altering the schema; PostgreSQL releases it with the transaction."""
 
 
 class PostgresDatabase(Database):
-    """One database on a PostgreSQL server, which somebody has created."""
+    """One existing database on a PostgreSQL server."""
 
     def __init__(self, url: URL) -> None:
         self._url = url
@@ -65,7 +65,7 @@ class PostgresDatabase(Database):
     def _run(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Run the function in a transaction, on an event loop of its own.
 
-        The loop has a thread of its own too: whoever calls may already be inside one.
+        The loop has a thread of its own too: the caller may already be inside a loop.
         """
         with ThreadPoolExecutor(1, thread_name_prefix="dragoman-store-schema") as thread:
             return thread.submit(asyncio.run, self._transaction(work)).result()

@@ -1,4 +1,4 @@
-"""What PostgreSQL's errors mean to whoever asked, said without the values they asked with."""
+"""What PostgreSQL's errors mean to the caller, without the values of the statement."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def may_try_again(error: BaseException) -> bool:
 
 
 def cannot_connect(database: str, error: BaseException) -> StoreError:
-    """The sentence for a server that cannot be reached or does not let us in."""
+    """The sentence for a server that cannot be reached or refuses the login."""
     remedy = _CONNECT_REMEDIES.get(sqlstate(error), _CONNECT_REMEDY)
     return StoreError(f"The database {database} cannot be reached ({reason(error)}); {remedy}.")
 
@@ -69,7 +69,7 @@ def for_caller(error: BaseException) -> BaseException:
         return error
     if sqlstate(error) in _NO_TEXT:
         return InvalidMessage(
-            "A text holds a zero character (U+0000), which the database cannot take; leave it out."
+            "A text holds a NUL character (U+0000), which the database cannot store; remove it."
         )
     failure = StoreError(f"The database refused a statement ({reason(error)}).")
     failure.__cause__ = error

@@ -50,7 +50,7 @@ def integrity_problems(path: Path) -> list[str]:
 
 def _copy(source: Path, partial: Path) -> None:
     with closing(connect(source)) as origin, closing(sqlite3.connect(partial)) as copy:
-        # All pages in one step: one moment of the source, and in WAL mode nobody waits for it.
+        # All pages in one step: one moment of the source; in WAL mode no writer waits for it.
         origin.backup(copy)
         # The copy is one file by itself, without a log beside it.
         copy.execute("PRAGMA journal_mode = DELETE")

@@ -2,7 +2,7 @@
 
 What is submitted while a commit runs travels together in the next transaction, so the cost of a
 commit is shared. Each submission has a savepoint of its own: one that fails is undone alone.
-Nobody hears of success before COMMIT has returned.
+No submitter hears of success before COMMIT has returned.
 """
 
 from __future__ import annotations

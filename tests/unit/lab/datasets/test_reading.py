@@ -154,7 +154,7 @@ def test_a_record_of_many_lines_is_named_by_the_line_where_it_begins() -> None:
 
 def test_a_quotation_mark_that_is_never_closed_is_named_where_it_opens() -> None:
     found = problems(from_csv, 'a\n1\n"two\n3\n4\n')
-    assert found == [(3, "a quotation mark that opens in this record is never closed")]
+    assert found == [(3, "a quotation mark in this record is never closed")]
 
 
 def test_text_behind_a_closing_quotation_mark_is_explained() -> None:

@@ -1,4 +1,4 @@
-"""The feed: watchers hear of their experiment, and nobody waits for a slow one."""
+"""The feed: watchers hear of their experiment, and the lab does not wait for a slow one."""
 
 from __future__ import annotations
 

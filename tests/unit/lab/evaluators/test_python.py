@@ -162,7 +162,7 @@ def test_processes_are_used_again() -> None:
 
 
 def gone(process_id: int) -> bool:
-    """Whether a process has ended; whoever started it may not have looked yet."""
+    """Whether a process has ended; its parent may not have looked yet."""
     try:
         state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -179,7 +179,7 @@ def written(path: Path) -> Callable[[], bool]:
     return lambda: path.exists() and path.read_text() != ""
 
 
-def test_a_process_that_was_ended_while_idle_is_replaced_and_nobody_is_blamed() -> None:
+def test_a_process_that_was_ended_while_idle_is_replaced_and_no_call_is_blamed() -> None:
     async def main(pool: ProcessPool) -> None:
         process_id = int(await pool.call(f"{HERE}:process_id", {}))
         os.kill(process_id, 9)

@@ -140,7 +140,7 @@ class FewPlaces(LimitedServer):
 
 
 class Erratic(LimitedServer):
-    """Refuses every so many-th call, whoever makes it and whenever."""
+    """Refuses every n-th call, whenever it comes."""
 
     def __init__(self, every: int, seconds: float, retry_after_seconds: float | None) -> None:
         super().__init__(seconds, Told.NOTHING)

@@ -247,7 +247,7 @@ def test_the_number_can_be_changed_while_calls_wait() -> None:
     run_virtual(main, seed=1)
 
 
-def test_whoever_stops_waiting_gives_the_place_to_the_next() -> None:
+def test_a_call_that_stops_waiting_gives_its_place_to_the_next() -> None:
     async def main() -> None:
         limit, gauge = limiter(1), Gauge()
         first, second, third = (asyncio.create_task(limit.run(gauge.call)) for _ in range(3))

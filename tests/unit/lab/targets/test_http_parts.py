@@ -105,7 +105,7 @@ def test_a_path_that_leads_nowhere_says_where_it_ends(path: str) -> None:
     ],
 )
 def test_a_path_that_searches_or_is_none_is_refused(path: str) -> None:
-    with pytest.raises(ValueError, match="is no path"):
+    with pytest.raises(ValueError, match="is not a path"):
         JsonPath(path)
 
 

@@ -60,7 +60,7 @@ def test_functions_are_found_by_name_or_handed_over() -> None:
         (f"{HERE}:os.system", "module:function"),
         ("no_such_module:f", "cannot be imported"),
         (f"{HERE}:gone", "has no `gone`"),
-        (f"{HERE}:not_a_function", "is no function"),
+        (f"{HERE}:not_a_function", "is not a function"),
         (f"{HERE}:by_position", "remove the `/`"),
         ("builtins:dict", "wrap it in a def"),
     ],

@@ -1,4 +1,4 @@
-"""Datasets over HTTP: sent as files, looked at, fetched again."""
+"""Datasets over HTTP: import, list, show, export, delete."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from dragoman.lab.library import difference, exported
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.DATASETS))]
-Number = Annotated[int | None, Query(ge=1, description="A version's number; else the latest.")]
+Number = Annotated[int | None, Query(ge=1, description="A version's number; default: the latest.")]
 
 _IMPORTED = shown_as("ImportedDataset", ImportedView)
 _MEDIA_TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv"}
 
 
 def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
-    """The routes of whoever has cases to try things on."""
+    """Routes of datasets."""
     router = APIRouter(prefix=f"{prefix}/datasets", tags=["datasets"], route_class=route_class)
 
     @router.post(
@@ -91,7 +91,7 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.delete(
         "/{dataset_id}",
-        summary="Remove a dataset with all its versions; not while an experiment uses one",
+        summary="Delete a dataset and all its versions; refused while an experiment uses one",
         status_code=204,
         response_class=Response,
     )
@@ -160,7 +160,8 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         desk: Desk,
         before: Annotated[int, Query(alias="from", ge=1, description="The earlier version.")],
         after: Annotated[
-            int | None, Query(alias="to", ge=1, description="Else the latest.")
+            int | None,
+            Query(alias="to", ge=1, description="The later version; default: the latest."),
         ] = None,
     ) -> Response:
         earlier = await desk.library.version(caller.tenant, dataset_id, before)

@@ -42,14 +42,14 @@ _STARTED = shown_as("StartedRun", StartedView)
 
 
 def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
-    """The routes of whoever wants to know how good something is."""
+    """Routes of experiments."""
     router = APIRouter(
         prefix=f"{prefix}/experiments", tags=["experiments"], route_class=route_class
     )
 
     @router.post(
         "",
-        summary="Make an experiment; it is started separately",
+        summary="Make an experiment without starting it",
         status_code=201,
         response_class=Response,
         responses={201: {"model": _CREATED}},
@@ -105,7 +105,7 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.get(
         "/{experiment_id}",
-        summary="An experiment, with how far it is",
+        summary="An experiment with its progress",
         response_class=Response,
         responses={200: {"model": _EXPERIMENT}},
     )
@@ -116,7 +116,7 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.patch(
         "/{experiment_id}",
-        summary="Change name, description, budget, concurrency or retries, also while it runs",
+        summary="Change name, description, budget, concurrency or retries, even while it runs",
         response_class=Response,
         responses={200: {"model": _EXPERIMENT}},
         openapi_extra=_body(ChangeOrder),
@@ -130,7 +130,7 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.delete(
         "/{experiment_id}",
-        summary="Remove an experiment with all its results; not while it runs",
+        summary="Delete an experiment and all its results; refused while it runs",
         status_code=204,
         response_class=Response,
     )
@@ -150,7 +150,7 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.post(
         "/{experiment_id}/runs",
-        summary="Start a run, or have the one under way try items again",
+        summary="Start a run, or add items to the run under way",
         status_code=201,
         response_class=Response,
         responses={
@@ -183,7 +183,7 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.post(
         "/{experiment_id}/clone",
-        summary="Make a new experiment like this one",
+        summary="Copy an experiment",
         status_code=201,
         response_class=Response,
         responses={201: {"model": _CREATED}},

@@ -1,4 +1,4 @@
-"""Targets and evaluators over HTTP: which kinds there are, and one tried out."""
+"""Targets and evaluators over HTTP: the kinds, and trying one evaluator."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _TRY_BODY = {
 
 
 def kinds_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
-    """The routes of whoever puts an experiment together."""
+    """Routes of the kinds of target and evaluator."""
     router = APIRouter(prefix=prefix, tags=["experiments"], route_class=route_class)
 
     @router.get(
@@ -63,7 +63,7 @@ def kinds_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.post(
         "/evaluators/try",
-        summary="Run an evaluator once, on values that are given",
+        summary="Run an evaluator once, on given values",
         response_class=Response,
         responses={200: {"model": shown_as("Score", Score)}},
         openapi_extra=_TRY_BODY,

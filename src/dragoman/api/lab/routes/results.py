@@ -1,4 +1,4 @@
-"""Results over HTTP: rows, and what they amount to."""
+"""Results over HTTP: rows and aggregates."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _BODY = {
 
 
 def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
-    """The routes of whoever wants to see what came out."""
+    """Routes of results."""
     router = APIRouter(
         prefix=f"{prefix}/experiments/{{experiment_id}}",
         tags=["experiments"],
@@ -75,7 +75,7 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.get(
         "/aggregates",
-        summary="What the rows of an experiment amount to; at any time, final when it has ended",
+        summary="The aggregates of an experiment's rows, so far or final",
         response_class=Response,
         responses={200: {"model": shown_as("Aggregates", Aggregates)}},
     )
@@ -86,10 +86,8 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         wanted: Annotated[
             str | None, Query(alias="filter", description="A filter, as JSON.")
         ] = None,
-        run_id: Annotated[str | None, Query(description="As this run left them.")] = None,
-        group_by: Annotated[
-            str | None, Query(description="Not built yet: refused, so that none expects groups.")
-        ] = None,
+        run_id: Annotated[str | None, Query(description="Results as this run left them.")] = None,
+        group_by: Annotated[str | None, Query(description="Not built yet; refused.")] = None,
     ) -> Response:
         if group_by is not None:
             raise InvalidMessage("group_by is not built yet; leave it out.")

@@ -1,4 +1,4 @@
-"""The process on the other side: calls one function after the other, and ends with the lab.
+"""The evaluator process: calls one function after another, and ends with the lab.
 
 It is started as a file, not as a module of this package: it imports msgspec and what it is asked to
 call, and is ready in a moment. What the two sides say to each other is a length and MessagePack;
@@ -54,7 +54,7 @@ def main(descriptor: int) -> None:
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
     calls: SimpleQueue[Call] = SimpleQueue()
-    # A thread listens while a function computes, to notice that nobody wants its answer.
+    # A thread listens while a function computes, to notice that the lab has gone.
     Thread(target=_listen, args=(connection, calls), daemon=True).start()
     while True:
         connection.sendall(_framed(_answer(calls.get())))
@@ -73,7 +73,7 @@ def _answer(call: Call) -> Answer:
         value = _function(call.function)(**call.arguments)
         if inspect.iscoroutine(value):
             value = asyncio.run(value)
-    except BaseException as error:  # also when it calls exit(): the process is not the function's
+    except BaseException as error:  # exit() too: a function must not end the process
         return Answer(error=f"{type(error).__name__}: {error}")
     return Answer(value)
 

@@ -61,7 +61,7 @@ class ProcessPool:
         return process
 
     def _forget_the_dead(self) -> None:
-        """Leave out who was ended while it had nothing to do: no call is to blame for that."""
+        """Skip a process that ended while idle: no call caused that."""
         for process in [process for process in self._processes if not process.alive]:
             process.kill()
             self._processes.discard(process)

@@ -80,7 +80,7 @@ class Process:
         return msgspec.msgpack.decode(content, type=Answer)
 
     def kill(self) -> None:
-        """End it now, whatever it does; harmless when it has ended."""
+        """End it now; does nothing when it has ended."""
         self._popen.kill()
         self._writer.close()
 

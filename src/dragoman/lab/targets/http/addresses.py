@@ -21,7 +21,7 @@ _GLOBAL_UNICAST = IPv6Network("2000::/3")
 
 
 class AddressRules:
-    """Decides about an address that a host name turned out to be."""
+    """Decides which addresses calls may go to."""
 
     def __init__(self, allow: tuple[str, ...] | None, open_mode: bool) -> None:
         self.permits_all = allow is None
@@ -53,7 +53,7 @@ class AddressRules:
         return shown.is_global and not shown.is_multicast
 
     def refuse(self, host: str) -> bool:
-        """Whether the host is an address that may not be called, known without asking anyone."""
+        """Whether the host is itself an address that may not be called; asks no name server."""
         try:
             ip_address(host.strip("[]").partition("%")[0])
         except ValueError:

@@ -38,7 +38,7 @@ class Reading:
         self._cost = None if settings.cost is None else JsonPath(settings.cost)
 
     def output(self, answer: Answer, latency_ms: float, now_ms: int) -> Output:
-        """The output in an answer; `TargetError` or `RateLimited` when it is another one."""
+        """The output in an answer; raises `TargetError` or `RateLimited` when there is none."""
         _require_success(answer, now_ms)
         try:
             found: JsonValue = msgspec.json.decode(answer.content)
@@ -83,7 +83,7 @@ def _whole(path: JsonPath, answer: JsonValue) -> int:
 def _number(path: JsonPath, answer: JsonValue) -> float:
     value = path.value_in(answer)
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
-        raise LookupError(f"{path.text} is no number of at least 0")
+        raise LookupError(f"{path.text} is not a number of at least 0")
     return value
 
 

@@ -1,9 +1,9 @@
-"""Connections that go only where they may.
+"""Connections to permitted addresses only.
 
-A host name is looked up here, each address is judged, and the connection is made to a judged
-address itself. Nobody looks the name up again in between, so an answer that changes from one
-moment to the next (DNS rebinding) gains nothing. And nobody is told what a name stands for here:
-whoever may run experiments could otherwise ask for the names of a network they do not see.
+The guard looks a host name up, judges each address, and connects to a judged address itself. The
+name is not looked up again in between, so an answer that changes from one moment to the next (DNS
+rebinding) gains nothing. Errors do not tell which addresses a name has: a user who may run
+experiments could otherwise explore the names of a network that they do not see.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Lookup = Callable[[str, int], Awaitable[list[str]]]
 
 
 class AddressRefused(Exception):
-    """Raised when a host has no address that may be called: none that is permitted, or none."""
+    """Raised when a host has no permitted address, or none at all."""
 
 
 async def look_up(host: str, port: int) -> list[str]:
@@ -65,7 +65,7 @@ class GuardedNetwork(httpcore.AsyncNetworkBackend):
                 permitted, port, timeout, local_address, socket_options
             )
         except httpcore.ConnectError:
-            raise httpcore.ConnectError(f"{host} takes no connections on port {port}") from None
+            raise httpcore.ConnectError(f"{host} accepts no connections on port {port}") from None
 
     async def _connect_to_one(
         self,

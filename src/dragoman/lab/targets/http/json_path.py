@@ -20,7 +20,7 @@ _STEP = re.compile(
 
 
 class JsonPath:
-    """A path that was understood; ValueError when it cannot be."""
+    """A parsed path; raises ValueError when the text is not a path."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -50,14 +50,14 @@ def _part(whole: JsonValue, step: str | int) -> JsonValue:
 
 def _steps(text: str) -> list[str | int]:
     if not text.startswith("$"):
-        raise ValueError(f"`{text}` is no path; paths begin with $, such as $.choices[0].text")
+        raise ValueError(f"`{text}` is not a path; paths begin with $, such as $.choices[0].text")
     steps: list[str | int] = []
     at = 1
     while at < len(text):
         step = _STEP.match(text, at)
         if step is None:
             raise ValueError(
-                f"`{text}` is no path from character {at + 1} on; steps are .name, [0] and ['name']"
+                f"`{text}` is not a path from character {at + 1}; steps are .name, [0] and ['name']"
             )
         if step["index"] is not None:
             steps.append(int(step["index"]))

@@ -27,7 +27,7 @@ _KEPT_CONNECTIONS = 100
 _KEPT_SECONDS = 30.0
 _OWN_HEADERS = {
     "accept": "application/json",
-    # An answer that unpacks to a thousand times its size is not worth the risk.
+    # A compressed answer may unpack to a thousand times its size.
     "accept-encoding": "identity",
     "user-agent": f"dragoman/{__version__}",
 }
@@ -71,10 +71,10 @@ class HttpTarget:
         await self._pool.aclose()
 
     async def _ask(self, url: httpx.URL, body: JsonValue) -> Answer:
-        """The answer; whatever keeps it from coming is a `TargetError`."""
+        """The answer; raises `TargetError` when there is none."""
         seconds = self._settings.timeout_seconds
         try:
-            # The client's own limits are for each step; a server that drips would never end.
+            # The client's own limits are per step; a server that drips would never end.
             async with asyncio.timeout(seconds):
                 return await self._exchange(url, body)
         except (TimeoutError, httpcore.TimeoutException) as error:
@@ -102,7 +102,7 @@ class HttpTarget:
                 for name, value in response.headers
             }
             if headers.get("content-encoding", "identity") != "identity":
-                raise TargetError("The answer is compressed, which was not asked for.")
+                raise TargetError("The answer is compressed; the request did not allow that.")
             return Answer(response.status, headers, await _read(response))
 
 

@@ -66,7 +66,7 @@ class Allowance:
 
 
 class _Begun(Generic[T]):
-    """A call that was made as far as it goes without waiting.
+    """A call that has run up to its first wait.
 
     One that has ended by then, as most evaluators have, needs no timer, which costs more than it.
     """

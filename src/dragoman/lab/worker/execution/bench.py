@@ -1,4 +1,4 @@
-"""What a worker has at hand for the items of one run: the target, the evaluators, the limits."""
+"""What a worker needs for the items of one run: the target, the evaluators, the limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Bench:
     """One for each run and worker; it is shared by the items that are worked on at once.
 
     The target and each evaluator have a limiter of their own, so one that is out of breath does
-    not hold up the others. Whoever opened the target and the evaluators closes them.
+    not hold up the others. The caller closes the target and the evaluators.
     """
 
     def __init__(

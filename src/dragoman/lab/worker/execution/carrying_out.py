@@ -33,7 +33,7 @@ async def carry_out(item: Item, past: Reusable, journal: Journal, bench: Bench) 
 
 
 class _Item:
-    """An item in hand."""
+    """The item being carried out."""
 
     def __init__(self, item: Item, past: Reusable, journal: Journal, bench: Bench) -> None:
         self._turns = [bench.mapped(turn) for turn in item.turns]

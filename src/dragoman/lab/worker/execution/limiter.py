@@ -175,10 +175,10 @@ class Limiter:
         self._admit()
 
     def _admit(self) -> None:
-        """Let in whoever may go; for the next one who only has to wait, be woken in time."""
+        """Let in the calls that may start, and set a timer for the next one."""
         wait_seconds = math.inf
         while self._waiting:
-            if self._waiting[0].done():  # whoever it was does not wait any more
+            if self._waiting[0].done():  # its caller was cancelled
                 self._waiting.popleft()
                 continue
             wait_seconds = self._wait_seconds()

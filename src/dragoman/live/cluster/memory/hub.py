@@ -28,11 +28,11 @@ class MemoryHub:
         return MemoryPeers(self, instance_id)
 
     def go_down(self) -> None:
-        """Answer nobody, as a Redis that cannot be reached."""
+        """Answer no request, as a Redis that cannot be reached."""
         self.faults.down = True
 
     def come_back(self) -> None:
-        """Answer again; whoever listens learns that it missed something."""
+        """Answer again; listeners learn that they missed something."""
         self.faults.down = False
         for listener in list(self.listeners.values()):
             listener.on_gap()

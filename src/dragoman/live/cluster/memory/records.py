@@ -15,7 +15,7 @@ class Window(msgspec.Struct):
 
 
 class Listener(msgspec.Struct, frozen=True):
-    """Somebody who listens to the feed."""
+    """A listener of the feed."""
 
     on_called: Callable[[bytes], None]
     on_gap: Callable[[], None]

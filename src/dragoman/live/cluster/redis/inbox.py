@@ -31,7 +31,7 @@ class InboxOperations(DeadLetterOperations):
     _tags: Tags
     _terms: ClusterTerms
     _bell: Caller
-    """A line of its own: who waits there keeps nobody else waiting."""
+    """A connection of its own: a wait there keeps no other request waiting."""
     _longest_wait_ms: int
     _instance_id: InstanceId
     _incarnation: str

@@ -60,6 +60,6 @@ class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOpera
         return self._instance_id
 
     async def close(self) -> None:
-        """Let go of the servers without a word; whoever still waits is refused."""
+        """Close the connections without a word; pending requests are refused."""
         await self._bell.close()
         await self._caller.close()

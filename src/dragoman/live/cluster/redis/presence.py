@@ -27,7 +27,7 @@ _pack_card = msgspec.msgpack.Encoder().encode
 _card = msgspec.msgpack.Decoder(Card)
 
 _NO_CARD = Card(url="", started_at_ms=0)
-"""For a name on the roster without a record; whoever would clean up after it strikes it."""
+"""For a name on the roster without a record; the instance that cleans up strikes it."""
 
 
 class PresenceOperations:
@@ -45,7 +45,7 @@ class PresenceOperations:
     async def join(self, card: Card) -> Joined:
         self._next_incarnation = self._next_incarnation or new_id(self._random, "life")
         incarnation = self._next_incarnation
-        # The roster first: a record that nobody can find would never be cleaned up.
+        # The roster first: a record that is not on it would never be cleaned up.
         await self._tags.ask_roster("enter", self._instance_id, incarnation)
         (took_over,) = await self._tags.ask_instance(
             self._instance_id,

@@ -50,7 +50,7 @@ class NodeCleaner:
         """Its nodes get no more slots; those that do not come back in time lose what they held."""
         seats = await self._seats_of(gone.instance_id)
         # Asked after the seats were read: if the instance is still down now, those were its old
-        # connections, and whoever registers with its next life has a newer epoch.
+        # connections, and a node that registers with its next life has a newer epoch.
         still = await self._presence.take_down(gone.instance_id)
         if still is not None and still.incarnation == gone.incarnation:
             await self._cut_off(gone.instance_id, seats)

@@ -53,7 +53,7 @@ class Outbox:
         self._tasks: set[asyncio.Task[None]] = set()
         self._freed_slots = 0
         self.on_gone: Callable[[InstanceId], None] = lambda instance_id: None
-        """Called when nobody of a name is present."""
+        """Called when no instance of a name is present."""
 
     # --- hints -----------------------------------------------------------------------------------
 
@@ -161,7 +161,7 @@ class Outbox:
         )
 
     def model_missed(self, service_id: str, version: str | None) -> None:
-        """The catalog may have to be read anew, by everybody."""
+        """Every instance may have to read the catalog again."""
         self.publish(CatalogStale(service_id, version))
 
     # --- inside ----------------------------------------------------------------------------------

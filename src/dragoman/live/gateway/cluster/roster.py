@@ -18,7 +18,7 @@ class Roster:
         self._urls: dict[InstanceId, str] = {}
 
     async def refresh(self) -> None:
-        """Ask who is present; while nobody answers, this instance sees to everything."""
+        """Ask who is present; while Redis does not answer, this instance sees to everything."""
         try:
             views = await self._presence.instances()
         except DependencyDown:

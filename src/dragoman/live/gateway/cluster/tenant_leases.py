@@ -30,7 +30,7 @@ Id = TypeVar("Id", SessionId, JobId)
 class TenantLeases(Generic[Id]):
     """Counts what this instance has against its tenants' limits, for as long as it has it.
 
-    Only what is new is ever refused. What could not be given back is forgotten when nobody
+    Only what is new is ever refused. What could not be given back is forgotten when no instance
     renews it.
     """
 

@@ -83,7 +83,7 @@ class Direction:
         self._deliver(end)
 
     def release(self) -> None:
-        """Let writers go on for good: they have nobody left to wait for."""
+        """Let writers go on for good: there is no reader left to wait for."""
         self._buffer_bytes = sys.maxsize
         self._room.set()
 
@@ -112,4 +112,4 @@ class Direction:
 
 
 def _nothing() -> None:
-    """Nobody wants to know."""
+    """No callback is set."""

@@ -27,7 +27,7 @@ class Link:
         self.endpoint = endpoint
         self.to_server = Direction(draw_delay, buffer_bytes)
         self.to_client = Direction(draw_delay, buffer_bytes)
-        # Who knows that nothing will come also knows that nobody reads what it writes.
+        # A side that knows that nothing will come also knows that its writes are not read.
         self.to_server.on_end = self.to_client.release
         self.to_client.on_end = self.to_server.release
         self.is_cut = False

@@ -53,7 +53,7 @@ def load(seat: Seated) -> float:
 def expected_ms(seat: Seated) -> float:
     """How long one more job would take there: its pace, and how busy it is.
 
-    A node nobody has measured yet counts as instant, so that it gets measured.
+    A node not measured yet counts as instant, so that it gets measured.
     """
     return seat.mean_ms * (1.0 + load(seat))
 
@@ -90,7 +90,7 @@ def _cheapest(
     cost: Callable[[Seated], float],
     random: Random,
 ) -> int:
-    """The lowest cost; among equals each has the same chance, so that nobody is herded."""
+    """The lowest cost; among equals each has the same chance, so that jobs do not herd."""
     costs = [(_cost(seats, index, cost), index) for index in indexes(mask)]
     lowest = min(costs)[0]
     equals = [index for value, index in costs if value == lowest]

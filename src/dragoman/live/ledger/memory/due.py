@@ -1,4 +1,4 @@
-"""A queue of names by the time somebody must look at them."""
+"""A queue of names by the time the sweep must look at them."""
 
 from __future__ import annotations
 

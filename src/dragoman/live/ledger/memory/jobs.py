@@ -315,7 +315,7 @@ class JobShard:
 
 
 def _is_named_by_session(spec: JobSpec) -> bool:
-    """Whether the scheduler named the request: then nobody can make it again."""
+    """Whether the scheduler named the request: then no caller can make it again."""
     return spec.session_id is not None and spec.request_id.startswith(f"{spec.session_id}/")
 
 

@@ -10,7 +10,7 @@ from dragoman.live.ledger.memory.seats import Attempt, Heir, Seat, Whereabouts
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome
 
 ENDED_DUE_MS = 1_000
-"""How long an attempt that ended without its node's word waits for whoever ended it."""
+"""How long an attempt that ended without its node's word waits for the instance that ended it."""
 
 LOST = ErrorInfo(code="NODE_UNAVAILABLE", message="The node that carried the attempt is gone.")
 

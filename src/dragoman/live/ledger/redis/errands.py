@@ -14,8 +14,9 @@ from dragoman.errors import DependencyDown
 class Errands:
     """Names to be told to tags of one kind, each with the next call there, or soon without one.
 
-    Nothing is told out of turn: whoever would notice asks `run` first. What could not be told is
-    told again later; telling twice does no harm. What a dying process has not told is swept up.
+    Nothing is told out of turn: a caller that would notice asks `run` first. What could not be
+    told is told again later; telling twice does no harm. What a dying process has not told is
+    swept up.
     """
 
     def __init__(
@@ -55,7 +56,7 @@ class Errands:
             self.went(tag, names, self._tell(tag, names))
 
     async def finish(self) -> None:
-        """Tell everything that waits, as far as anybody listens, and take no more."""
+        """Tell everything that waits, as far as Redis answers, and take no more."""
         self._closed = True
         for tag in tuple(self._waiting):
             self.run(tag)

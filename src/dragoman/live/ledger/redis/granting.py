@@ -83,7 +83,7 @@ class GrantOperations:
             return await self._tags.ask_cell(cell, name, arguments, candidate_bytes(mask))
         except DependencyDown:
             if name != "peek":
-                # Perhaps it was granted: whoever asks again must ask there first.
+                # Perhaps it was granted: the next ask must go there first.
                 self._where.remember(AttemptId(str(arguments[1])), cell)
             raise
 
@@ -96,7 +96,7 @@ class GrantOperations:
                     self._where.remember(ask.attempt_id, cell)
                 self._where.has_room(cell)
                 if before is not None and before != cell:
-                    # It may have been an heir elsewhere: nobody holds two slots.
+                    # It may have been an heir elsewhere: no attempt holds two slots.
                     await self._tags.ask_cell(before, "drop", (ask.attempt_id,))
                 _, index, owner, at_ms = answer
                 return a.Granted(cell, index, *forms.owner_in(owner), at_ms)

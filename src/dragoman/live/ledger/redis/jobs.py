@@ -28,7 +28,7 @@ _AFTER_ALL_TIMES = "\x01"
 """Sorts after the separator that stands before the time in the name of a recent job."""
 
 _SHARDS_TOGETHER = 4
-"""Looked through at a time: whoever speaks meanwhile should not wait for all of them."""
+"""Looked through at a time: sessions should not wait for all of them meanwhile."""
 
 
 class JobOperations:

@@ -45,9 +45,9 @@ class RedisLedger(
     ) -> None:
         """Nothing is sent until the first operation.
 
-        cell_ttl_ms is how long a cell that nobody writes to is kept: longer than offline nodes
+        cell_ttl_ms is how long a cell without writes is kept: longer than offline nodes
         are remembered. job_ttl_ms is how much longer than their last deadline jobs are kept when
-        nobody sweeps them. time_shift_ms is added to the server's time, for tests. on_answer is
+        no sweep finds them. time_shift_ms is added to the server's time, for tests. on_answer is
         told the name of each operation that was answered, and its seconds.
         """
         servers = open_servers(url, timeout_ms, cluster=cluster)
@@ -100,6 +100,6 @@ class RedisLedger(
         }
 
     async def close(self) -> None:
-        """Let go of the servers; whoever still waits is refused."""
+        """Close the connections; pending requests are refused."""
         await self._tags.finish()
         await self.caller.close()

@@ -13,7 +13,7 @@ local function is_alive()
 end
 
 -- Why a process may not speak for the instance, or nil when it may. A record that Redis has
--- forgotten refuses nobody.
+-- forgotten refuses no process.
 local function refused(incarnation)
   local present = fact('incarnation')
   if present and present ~= incarnation then return {'superseded'} end

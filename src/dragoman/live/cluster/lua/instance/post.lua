@@ -1,4 +1,4 @@
--- post: put a note in the inbox, if somebody is there to read it and there is room.
+-- post: put a note in the inbox, if its instance is present and there is room.
 -- arguments  inbox_max
 -- blobs      note
 -- answers    posted | full | gone

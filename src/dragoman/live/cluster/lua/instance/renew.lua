@@ -1,4 +1,4 @@
--- renew: stay present; an instance that lapsed is revived if nobody has taken it down.
+-- renew: stay present; an instance that lapsed is revived if no instance has taken it down.
 -- arguments  incarnation, ttl_ms
 -- blobs      card
 -- answers    renewed revived | superseded | taken_down

@@ -1,5 +1,5 @@
 -- Attempts: packed arrays in HELD (they hold a slot) and ENDED (their job has not taken them).
--- HOLDS scores each held attempt with the index of its seat; DUE with the time somebody must look.
+-- HOLDS scores each held attempt with the index of its seat; DUE with the time the sweep must look.
 local JOB_ID, NODE_ID, INDEX, OWNER, EPOCH, CLASS, LEASE_MS, RUN_MS = 1, 2, 3, 4, 5, 6, 7, 8
 local DUE_AT_MS, STATE, ACKED, ASKED, RUN_UNTIL_MS = 9, 10, 11, 12, 13
 local DISPATCHED_MS, ACCEPTED_MS, RUNNING_MS, FINISHED_MS = 14, 15, 16, 17
@@ -11,7 +11,7 @@ local NO_HEIR = {}
 local LOST = '{"code":"NODE_UNAVAILABLE","message":"The node that carried the attempt is gone."}'
 local PREEMPTED = '{"code":"PREEMPTED","message":"The slot was needed for live work."}'
 
--- How long an attempt that ended without its node's word waits for whoever ended it.
+-- How long an attempt that ended without its node's word waits for the instance that ended it.
 local ENDED_DUE_MS = 1000
 
 local ORDER = {DISPATCHED = 0, ACCEPTED = 1, RUNNING = 2, CANCELLING = 3, FINISHED = 4}

@@ -17,7 +17,7 @@ local function set_version(value)
   redis.call('SETRANGE', BOARD, 0, struct.pack('>d', value))
 end
 
--- The seat in a record of the board, or nil when nobody sits there. `free` is what may be
+-- The seat in a record of the board, or nil when no node sits there. `free` is what may be
 -- granted: none while the node is offline, drained or silent.
 local function seat_in(board, at, index)
   local free, slots, held, flags, _, epoch, alive_until_ms, mean_ms =

@@ -7,7 +7,7 @@ end
 
 local function load_of(seat) return seat.held / seat.slots end
 
--- How long one more job would take there: its pace, and how busy it is. A node nobody has
+-- How long one more job would take there: its pace, and how busy it is. A node not
 -- measured yet counts as instant, so that it gets measured.
 local function expected_ms(seat) return seat.mean_ms * (1 + load_of(seat)) end
 
@@ -35,7 +35,7 @@ local function draw(seats, chance)
   return seats[math.floor(chance * #seats) + 1]
 end
 
--- The lowest cost; among equals each has the same chance, so that nobody is herded.
+-- The lowest cost; among equals each has the same chance, so that jobs do not herd.
 local function cheapest(seats, cost, chance)
   local lowest, equals = math.huge, {}
   for _, seat in ipairs(seats) do

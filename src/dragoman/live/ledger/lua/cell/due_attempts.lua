@@ -1,4 +1,4 @@
--- due_attempts: attempts somebody must look at now, the longest due first.
+-- due_attempts: attempts the sweep must look at now, the longest due first.
 -- arguments  limit
 -- answers    {attempt_id, packed, result}, ...
 local function operation(arguments)

@@ -29,7 +29,7 @@ local function grant(ask, candidates)
   if not seat then return {'full'} end
   local owner = hold(seat, ask[ASK_ATTEMPT_ID], ask[ASK_JOB_ID], ask[ASK_CLASS], ask[ASK_ACK_MS],
     ask[ASK_LEASE_MS], ask[ASK_RUN_MS], ask[ASK_PREEMPTIONS])
-  -- It may have been waiting for another slot of the cell: nobody holds two.
+  -- It may have been waiting for another slot of the cell: no attempt holds two.
   disinherit(ask[ASK_ATTEMPT_ID])
   return {'granted', seat.index, owner, now_ms}
 end

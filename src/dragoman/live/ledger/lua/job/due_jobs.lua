@@ -1,4 +1,4 @@
--- due_jobs: jobs somebody must look at now; ended ones are released and forgotten on the way.
+-- due_jobs: jobs the sweep must look at now; ended ones are released and forgotten on the way.
 -- arguments  limit
 -- along      job_ids to release
 -- answers    {job_id, packed, spec, result}, ...

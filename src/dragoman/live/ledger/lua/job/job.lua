@@ -1,6 +1,6 @@
 -- A shard's keys and its jobs: packed arrays in JOBS, what was asked in SPECS, what a node works on
 -- in INPUTS, what came of it in OUTPUTS. BINDINGS leads from a request to its job; DUE scores jobs
--- with the time somebody must look; RECENT sorts them by tenant and age.
+-- with the time the sweep must look; RECENT sorts them by tenant and age.
 local JOBS, SPECS, INPUTS, OUTPUTS = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local BINDINGS, DUE, RECENT = KEYS[5], KEYS[6], KEYS[7]
 
@@ -32,7 +32,7 @@ local function due_at_ms(job)
   return job[CURRENT] ~= '' and total or math.min(job[CLAIM_UNTIL_MS], total)
 end
 
--- Store the job and when somebody must look at it. The shard lives at least as long as its jobs,
+-- Store the job and when the sweep must look at it. The shard lives at least as long as its jobs,
 -- plus what the call asks for. DUE, SPECS and RECENT know every job that JOBS knows, so that they
 -- come and go with it.
 local function write(job_id, job)

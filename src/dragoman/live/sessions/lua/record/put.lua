@@ -1,4 +1,4 @@
--- put: write a whole record, unless it is there in the same or a newer revision, or somebody else has it.
+-- put: write a whole record, unless it is there in the same or a newer revision, or another owner has it.
 -- arguments  owner, revision, next_chunk_seq, next_utterance_index, next_delivery_seq,
 --            open jobs {utterance, target, job_id}, deliveries {number, utterance, target, job_id,
 --            reason}, dropped ones {number, utterance, target, reason},
