@@ -413,9 +413,20 @@ def test_a_retry_exits_by_its_own_outcome(folder: Path, capsys: pytest.CaptureFi
     assert main(["experiment", "retry", "shouting"]) == 1, "what it tried failed again"
     (folder / "mended").touch()
     assert main(["experiment", "retry", "shouting"]) == 0
+
+
+def test_a_retry_with_nothing_to_retry_says_so_and_changes_nothing(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mended").touch()
+    assert main(["experiment", "run", "exp.toml"]) == 0
     capsys.readouterr()
+    assert main(["experiment", "show", "shouting", "--json"]) == 0
+    before = capsys.readouterr().out
     assert main(["experiment", "retry", "shouting"]) == 0
     assert "nothing to retry" in capsys.readouterr().out
+    assert main(["experiment", "show", "shouting", "--json"]) == 0
+    assert capsys.readouterr().out == before
 
 
 HELD = """

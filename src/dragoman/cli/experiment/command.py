@@ -202,14 +202,15 @@ def retry_command(
 
     async def work(lab: LabClient) -> int:
         found = await lab.experiment(experiment)
+        if mode is Retry.FAIL_RETRY and await _all_succeeded(lab, found):
+            typer.echo(f"There was nothing to retry: every item of {found.name} has succeeded.")
+            return 0
         with interrupts() as interrupted:
             started = await lab.start(found.experiment_id, mode, items or ())
             code = await _see_through(lab, found.experiment_id, interrupted, (), again)
             if code == INTERRUPTED:
                 return code
             run = await lab.run(found.experiment_id, started.run_id)
-            if run.status == RunStatus.SUCCESS and run.stats.items == 0:
-                typer.echo(f"There was nothing to retry: every item of {found.name} succeeded.")
             # Earlier runs may have made the experiment a success; this run decides.
             return 0 if run.status == RunStatus.SUCCESS else FAILED
 
@@ -233,6 +234,14 @@ def kill_command(
             await until_ended(lab, found.experiment_id)
 
     with_lab(Way(url, data_dir, token), work)
+
+
+async def _all_succeeded(lab: LabClient, found: ExperimentView) -> bool:
+    """Whether the experiment has ended and a retry would find no item to try."""
+    if found.run_id is None or found.status not in ENDED or found.stats.success < found.items:
+        return False
+    # A trial leaves items that were never tried, and its experiment counts only the others.
+    return (await lab.run(found.experiment_id, found.run_id)).mode != Mode.TRIAL
 
 
 async def _meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:

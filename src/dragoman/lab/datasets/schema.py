@@ -9,6 +9,7 @@ import jsonschema_rs
 import msgspec
 
 from dragoman.errors import DatasetInvalid
+from dragoman.lab.datasets.schema_cost import check_cost
 from dragoman.lab.model import JsonValue, Turn
 
 MAX_COLUMNS = 1000
@@ -24,6 +25,7 @@ class RowSchema:
     def __init__(self, document: Mapping[str, JsonValue]) -> None:
         self.document = document
         try:
+            check_cost(document)
             self._validator = jsonschema_rs.validator_for(
                 dict(document),
                 retriever=_fetch_nothing,

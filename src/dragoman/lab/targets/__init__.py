@@ -13,7 +13,7 @@ from dragoman.lab.targets.outputs import (
     usage_problem,
 )
 from dragoman.lab.targets.registry import Registry, settings_of
-from dragoman.lab.targets.retry_after import refusal_in
+from dragoman.lab.targets.retry_after import refusal_in, seconds_in
 from dragoman.lab.targets.target import Target
 from dragoman.lab.targets.threads import Threads
 
@@ -35,6 +35,7 @@ __all__ = [
     "open_target",
     "refusal_in",
     "require_column",
+    "seconds_in",
     "settings_of",
     "usage_problem",
 ]

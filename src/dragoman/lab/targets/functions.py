@@ -16,7 +16,7 @@ from typing import Any
 
 from dragoman.errors import Forbidden, InvalidMessage
 from dragoman.lab.targets.context import Context
-from dragoman.lab.targets.threads import Threads
+from dragoman.lab.targets.threads import Threads, bearable
 
 _NAME = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<function>\w+)")
 _WILDCARDS = re.compile(r"[*?\[]")
@@ -192,8 +192,10 @@ async def _without_exit(call: Coroutine[Any, Any, Any]) -> Any:
     """Await a user's coroutine; `exit()` ends it, and not the event loop with all the others."""
     try:
         return await call
-    except SystemExit as error:
-        raise RuntimeError(f"SystemExit: {error}") from error
+    except (Exception, asyncio.CancelledError):
+        raise
+    except BaseException as error:
+        raise bearable(error) from error
 
 
 def _forget(task: asyncio.Task[Any]) -> None:

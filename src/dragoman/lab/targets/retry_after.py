@@ -16,10 +16,10 @@ def retry_after_seconds(headers: Mapping[str, str], now_ms: int) -> float | None
 
     Header names are in lower case.
     """
-    if (exact := _positive(headers.get("retry-after-ms", ""))) is not None:
+    if (exact := seconds_in(headers.get("retry-after-ms"))) is not None:
         return exact / 1000
     told = headers.get("retry-after", "")
-    if (seconds := _positive(told)) is not None:
+    if (seconds := seconds_in(told)) is not None:
         return seconds
     try:
         return max(0.0, parsedate_to_datetime(told).timestamp() - now_ms / 1000)
@@ -46,7 +46,7 @@ def _statuses(holder: object) -> list[object]:
 
 def _asked_seconds(error: BaseException, now_ms: int) -> float | None:
     told = getattr(error, "retry_after", None)
-    if isinstance(told, int | float) and (seconds := _positive(str(told))) is not None:
+    if (seconds := seconds_in(told)) is not None:
         return seconds
     for holder in (getattr(error, "response", None), error):
         headers = getattr(holder, "headers", None)
@@ -59,9 +59,12 @@ def _asked_seconds(error: BaseException, now_ms: int) -> float | None:
     return None
 
 
-def _positive(text: str) -> float | None:
+def seconds_in(told: object) -> float | None:
+    """A time to wait, from whatever was said; None if it is none."""
+    if not isinstance(told, int | float | str):
+        return None
     try:
-        number = float(text)
-    except ValueError:
+        number = float(told)
+    except (ValueError, OverflowError):
         return None
     return number if math.isfinite(number) and number >= 0 else None

@@ -75,7 +75,7 @@ class _Call:
         try:
             value = self._run(self._function)
         except BaseException as error:
-            told = _bearable(error)
+            told = bearable(error)
             return lambda: self._tell(self._ended.set_exception, told)
         return lambda: self._tell(self._ended.set_result, value)
 
@@ -91,7 +91,7 @@ class _Call:
             settle(result)
 
 
-def _bearable(error: BaseException) -> Exception:
+def bearable(error: BaseException) -> Exception:
     """The error as it can be awaited: `exit()`, say, ends the call and not the event loop."""
     if isinstance(error, Exception) and not isinstance(error, StopIteration):
         return error

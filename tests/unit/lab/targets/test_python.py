@@ -179,6 +179,10 @@ def test_a_list_that_holds_itself_is_refused() -> None:
         call(lambda: endless, {})
 
 
+class NoException(BaseException):
+    """As libraries raise to get past every `except Exception`: pytest does, for one."""
+
+
 @pytest.mark.parametrize("sort", ["sync", "async"])
 @pytest.mark.parametrize(
     ("raised", "expected", "retryable"),
@@ -188,6 +192,9 @@ def test_a_list_that_holds_itself_is_refused() -> None:
         (StopIteration(), "`mine` raised RuntimeError", True),
         (SystemExit(3), "`mine` raised RuntimeError: SystemExit: 3", True),
         (asyncio.CancelledError(), "`mine` raised RuntimeError: CancelledError", True),
+        (KeyboardInterrupt(), "`mine` raised RuntimeError: KeyboardInterrupt", True),
+        (GeneratorExit(), "`mine` raised RuntimeError: GeneratorExit", True),
+        (NoException("skip"), "`mine` raised RuntimeError: NoException: skip", True),
         (TargetError("never", retryable=False), "never", False),
         (DragomanError("other"), "`mine`: other", True),
     ],

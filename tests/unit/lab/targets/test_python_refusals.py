@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 import pytest
@@ -48,6 +49,12 @@ def called(function: Any) -> Output:
     [
         (lab.RateLimited(), None),
         (lab.RateLimited("later", retry_after=2.5), 2.5),
+        (lab.RateLimited(retry_after=0), 0.0),
+        (lab.RateLimited(retry_after=math.inf), None),
+        (lab.RateLimited(retry_after=math.nan), None),
+        (lab.RateLimited(retry_after=-1), None),
+        (lab.RateLimited(retry_after="2.5"), 2.5),  # type: ignore[arg-type]
+        (lab.RateLimited(retry_after="soon"), None),  # type: ignore[arg-type]
         (Answered(status_code=429), None),
         (Answered(status_code=429, retry_after=3), 3.0),
         (Answered(status=429, headers={"Retry-After": "7"}), 7.0),
