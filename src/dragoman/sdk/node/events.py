@@ -74,6 +74,7 @@ class ResultNotSent(Event, frozen=True):
 
     job_id: JobId
     attempt_id: AttemptId
+    code: str
     reason: str
 
 

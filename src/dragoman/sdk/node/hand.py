@@ -15,7 +15,7 @@ Outcome = JobResult | ModelNotAvailable
 class Attempt:
     """One attempt of a job, from its assignment until its end has been sent."""
 
-    __slots__ = ("called_off", "listed", "outcome", "started_at", "task")
+    __slots__ = ("abandoned", "called_off", "listed", "outcome", "started_at", "task")
 
     def __init__(self, listed: RunningJob, started_at: float) -> None:
         self.listed = listed
@@ -23,6 +23,8 @@ class Attempt:
         self.task: asyncio.Task[Answer] | None = None
         self.called_off: ErrorInfo | None = None
         """Why the function was cancelled; this is then the outcome, whatever it returns."""
+        self.abandoned = False
+        """The node ends before the function does."""
         self.outcome: Outcome | None = None
         """Set when the function has ended."""
 

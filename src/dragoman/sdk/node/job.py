@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from dragoman.errors import DragomanError
+from dragoman.errors import DragomanError, InvalidMessage
 from dragoman.ids import AttemptId, JobId, SessionId
 from dragoman.live.protocol import (
     AudioFormat,
@@ -124,8 +124,14 @@ class JobFailed(DragomanError):
         retryable: bool = True,
         details: dict[str, Any] | None = None,
     ) -> None:
-        super().__init__(message, details=details)
-        self.error = ErrorInfo(code=code, message=message, retryable=retryable, details=details)
+        given: object = code
+        if not isinstance(given, str) or not given:
+            raise InvalidMessage(
+                f'`code` of a JobFailed is {shortened(given)}; give a word, as in "TOO_LOUD"'
+            )
+        words = str(message or "no message was given")
+        super().__init__(words, details=details)
+        self.error = ErrorInfo(code=code, message=words, retryable=retryable, details=details)
 
 
 class WrongAnswer(DragomanError):
@@ -139,7 +145,10 @@ class WrongAnswer(DragomanError):
 
 def shortened(value: object) -> str:
     """A value as a message shows it."""
-    shown = repr(value)
+    try:
+        shown = repr(value)
+    except Exception as error:  # such as a RecursionError, or anything of the value's own
+        return f"<{type(value).__name__} that cannot be shown: {type(error).__name__}>"
     return shown if len(shown) <= _MAX_SHOWN else f"{shown[:_MAX_SHOWN]}..."
 
 

@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, TypeAlias
 
 from dragoman.clock import Clock
-from dragoman.ids import JobId
 from dragoman.live.protocol import Command, Languages, NodeHealth
 from dragoman.sdk.node.events import (
     Commanded,
@@ -31,6 +30,8 @@ Say: TypeAlias = Callable[[int, str], None]
 _AGAIN_SECONDS = 10.0
 """How often a kind of failure that has been shown is counted aloud."""
 _MOST_KINDS = 100
+_MAX_END_CHARACTERS = 4_000
+"""How much is written of the beginning, and of the end, of a long failure."""
 
 _OURS = str(Path(__file__).parent)
 _log = logging.getLogger("dragoman.node")
@@ -127,30 +128,52 @@ class Narrator:
             )
 
     def _function_failed(self, event: FunctionFailed) -> None:
-        told = self._failures.shown(event.job_id, event.error)
-        if told is not None:
-            meant = isinstance(event.error, JobFailed | ModelMissing)
-            self.say(logging.INFO if meant else logging.ERROR, told)
+        error = event.error
+        meant = isinstance(error, JobFailed | ModelMissing)
+        self._failed(
+            _kind_of(error),
+            f"job {event.job_id}",
+            lambda: f"Job {event.job_id} failed{_whole(error)}",
+            level=logging.INFO if meant else logging.ERROR,
+        )
 
     def _result_not_sent(self, event: ResultNotSent) -> None:
         reason = event.reason.rstrip(".")
-        self.say(logging.ERROR, f"The result of job {event.job_id} was not sent: {reason}.")
+        self._failed(
+            f"a result that was not sent: {event.code}",
+            f"job {event.job_id}",
+            lambda: f"The result of job {event.job_id} was not sent: {reason}.",
+        )
+
+    def watcher_failed(self, event: Event, error: Exception) -> None:
+        """The node owner's own `on_event` raised."""
+        name = type(event).__name__
+        self._failed(
+            f"{_kind_of(error)} in on_event", name, lambda: f"on_event failed{_whole(error)}"
+        )
+
+    def _failed(
+        self, kind: str, where: str, whole: Callable[[], str], *, level: int = logging.ERROR
+    ) -> None:
+        told = self._failures.shown(kind, where, whole)
+        if told is not None:
+            self.say(level, told)
 
 
 class _Kind:
-    """One kind of failure: how often it happened since it was last told, and in which job."""
+    """One kind of failure: how often it happened since it was last told, and where."""
 
-    __slots__ = ("job_id", "name", "times", "told_at")
+    __slots__ = ("name", "times", "told_at", "where")
 
     def __init__(self, name: str, told_at: float) -> None:
         self.name = name
         self.told_at = told_at
         self.times = 0
-        self.job_id = JobId("")
+        self.where = ""
 
     def again(self) -> str:
         times = "once more" if self.times == 1 else f"{self.times} times more"
-        return f"The same {times} ({self.name}), last in job {self.job_id}."
+        return f"The same {times} ({self.name}), last in {self.where}."
 
 
 class _Failures:
@@ -160,18 +183,17 @@ class _Failures:
         self._clock = clock
         self._kinds: OrderedDict[str, _Kind] = OrderedDict()
 
-    def shown(self, job_id: JobId, error: BaseException) -> str | None:
-        """What to write about a failure; None while it is only counted."""
+    def shown(self, name: str, where: str, whole: Callable[[], str]) -> str | None:
+        """What to write about a failure of a kind; None while it is only counted."""
         now = self._clock.monotonic()
-        name = _kind_of(error)
         kind = self._kinds.get(name)
         if kind is None:
             self._kinds[name] = _Kind(name, now)
             if len(self._kinds) > _MOST_KINDS:
                 self._kinds.popitem(last=False)
-            return _whole(job_id, error)
+            return _readable(whole())
         kind.times += 1
-        kind.job_id = job_id
+        kind.where = where
         if now - kind.told_at < _AGAIN_SECONDS:
             return None
         told = kind.again()
@@ -186,14 +208,27 @@ class _Failures:
         return told
 
 
-def _whole(job_id: JobId, error: BaseException) -> str:
+def _whole(error: BaseException) -> str:
+    """What follows "failed": the words of a failure that was meant, the traceback of another."""
     if isinstance(error, JobFailed):
-        return f"Job {job_id} failed with {error.error.code}: {error.message}"
+        return f" with {error.error.code}: {error.message}"
     if isinstance(error, WrongAnswer | ModelMissing):
-        return f"Job {job_id} failed: {error}"
+        return f": {error}"
     trace = _own_frames(error.__traceback__)
     lines = traceback.format_exception(type(error), error, trace)
-    return f"Job {job_id} failed:\n{''.join(lines).rstrip()}"
+    return f":\n{''.join(lines).rstrip()}"
+
+
+def _readable(text: str) -> str:
+    """The text without its middle when it is long, and without what steers a terminal.
+
+    Exceptions quote what they were given, and that may come from a client.
+    """
+    left_out = len(text) - 2 * _MAX_END_CHARACTERS
+    if left_out > 0:
+        first, last = text[:_MAX_END_CHARACTERS], text[-_MAX_END_CHARACTERS:]
+        text = f"{first}\n[{left_out} characters are left out]\n{last}"
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:

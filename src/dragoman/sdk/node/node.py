@@ -212,7 +212,10 @@ class Node:
     def _tell(self, event: Event) -> None:
         self._narrator.tell(event)
         if self._on_event is not None:
-            self._on_event(event)
+            try:
+                self._on_event(event)
+            except Exception as error:  # the owner's own code, called amid the work on jobs
+                self._narrator.watcher_failed(event, error)
 
     def _note_the_end(self) -> None:
         self.status = NodeHealth.OFFLINE

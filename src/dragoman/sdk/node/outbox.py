@@ -109,6 +109,6 @@ class Outbox:
             await link.send(attempt.outcome)
         except _UNSENDABLE as error:
             listed = attempt.listed
-            self._tell(ResultNotSent(listed.job_id, listed.attempt_id, error.message))
+            self._tell(ResultNotSent(listed.job_id, listed.attempt_id, error.code, error.message))
             await link.send(unsendable(listed, error))
         self._hand.let_go(attempt)

@@ -47,13 +47,24 @@ def success(listed: RunningJob, answer: Answer, total_ms: float) -> JobResult:
     try:
         return msgspec.convert(fields, JobResult)
     except msgspec.ValidationError as error:
-        # msgspec ends with where it was, as in "- at `$.text_translated`".
-        what, _, where = str(error).partition(" - at `$.")
-        field = where.rstrip("`")
+        field, what = _fault(error)
         raise WrongAnswer(
             f"The Answer cannot be sent: `{field}`: {what}, in {shortened(answer)}.",
             fault=f"a wrong `{field}` in an Answer",
         ) from None
+
+
+def _fault(error: msgspec.ValidationError) -> tuple[str, str]:
+    """Which field of an Answer is wrong, and what about it."""
+    # msgspec ends with where it was: "- at `$.text_translated`", "- at `key` in `$.extra`".
+    what, _, where = str(error).partition(" - at `")
+    field = where.rpartition("$.")[2].rstrip("`")
+    if field.startswith("extra"):
+        # The levels below, as in "[...][...]", tell nothing.
+        return "extra", f"{what}; it holds what JSON can, a few levels deep"
+    if "matching regex" in what and "lang" in field:
+        return field, "Expected a language tag, such as en or zh-TW"
+    return field, what
 
 
 def raised(listed: RunningJob, error: BaseException) -> JobResult | ModelNotAvailable:
@@ -72,7 +83,7 @@ def raised(listed: RunningJob, error: BaseException) -> JobResult | ModelNotAvai
         return result if _is_valid(result) else failure(listed, _own_fault(error.message))
     if isinstance(error, DragomanError):
         return failure(listed, ErrorInfo(error.code, _readable(error.message)))
-    says = f"The node's function failed: {type(error).__name__}: {error}"
+    says = f"The node's function failed: {type(error).__name__}: {_words_of(error)}"
     return failure(listed, _own_fault(says))
 
 
@@ -83,6 +94,13 @@ def unsendable(listed: RunningJob, error: DragomanError) -> JobResult:
         # Another node would make the same result, and could not send it either.
         return failure(listed, ErrorInfo(error.code, error.message, retryable=False))
     return failure(listed, _own_fault(error.message))
+
+
+def _words_of(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # the class of the exception is the node owner's, and may be at fault
+        return "(it cannot be shown)"
 
 
 def _own_fault(message: str) -> ErrorInfo:

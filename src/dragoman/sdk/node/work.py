@@ -32,7 +32,11 @@ def as_work(function: WorkFunction, parameter: str) -> Work:
         running = cast(Work, function)
 
         async def work(job: Job) -> Answer:
-            return checked_answer(await running(job), function)
+            try:
+                returned = await running(job)
+            except SystemExit as error:
+                raise _exited(error) from error
+            return checked_answer(returned, function)
 
         return work
     plain = cast(Callable[[Job], Answer], function)
@@ -92,6 +96,16 @@ async def _run_in_thread(function: Callable[[Job], Answer], job: Job) -> Answer:
     except asyncio.CancelledError:
         await ended
         raise
+    if isinstance(error, SystemExit | KeyboardInterrupt):
+        raise _exited(error) from error
     if error is not None:
         raise error
     return cast(Answer, answer)
+
+
+def _exited(error: BaseException) -> RuntimeError:
+    """What became of a function that ended the program: asyncio would end the whole node."""
+    return RuntimeError(
+        f"the function tried to end the program ({type(error).__name__}: {error});"
+        " to end its job, it must return or raise another exception"
+    )

@@ -92,9 +92,12 @@ class Workbench:
     async def abandon(self) -> None:
         """Leave nothing running. Functions get a moment to tidy up, threads are left behind."""
         for _ in range(2):  # the second time also interrupts the tidying up
-            tasks = [a.task for a in self._hand.working() if a.task is not None]
-            for task in tasks:
-                task.cancel()
+            tasks = []
+            for attempt in self._hand.working():
+                attempt.abandoned = True
+                if attempt.task is not None:
+                    attempt.task.cancel()
+                    tasks.append(attempt.task)
             if tasks:
                 await asyncio.wait(tasks, timeout=_ABANDON_SECONDS)
 
@@ -126,8 +129,11 @@ class Workbench:
         error = None if task.cancelled() else task.exception()
         if attempt.called_off is not None:
             return failure(attempt.listed, attempt.called_off)
-        if task.cancelled():
+        if task.cancelled() and attempt.abandoned:
             return failure(attempt.listed, LEAVING)
+        if task.cancelled():
+            # As when it awaited a task of its own that was cancelled.
+            error = RuntimeError("the function was cancelled from within, not by the node")
         if error is None:
             total_ms = (self._clock.monotonic() - attempt.started_at) * 1000
             try:
