@@ -156,9 +156,7 @@ def test_a_client_that_comes_back_to_its_instance_finds_all_that_happened() -> N
 def test_open_utterances_that_were_forgotten_are_stored_with_the_next_one() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="b", slots=9, service=seconds(2))
-        speaker = await open_roamer(
-            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
-        )
+        speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
         replica = Replica(world)
         await speaker.say()
         await world.until(lambda: len(node.working) == 2)
@@ -177,9 +175,7 @@ def test_a_session_that_was_forgotten_as_a_whole_is_written_again() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.2))
         replica = Replica(world)
-        speaker = await open_roamer(
-            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
-        )
+        speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
         await speaker.say()
         await speaker.until_ended(2)
         replica.promote()
@@ -202,9 +198,7 @@ def test_a_session_that_was_forgotten_as_a_whole_is_written_again() -> None:
 def test_a_session_whose_new_owner_was_forgotten_stays_with_it() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.2))
-        speaker = await open_roamer(
-            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
-        )
+        speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
         await speaker.say()
         await speaker.until_ended(2)
         replica = Replica(world)
@@ -226,9 +220,7 @@ def test_a_session_whose_new_owner_was_forgotten_stays_with_it() -> None:
 def test_an_owner_that_was_forgotten_and_left_by_its_client_lets_go(grace: int) -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="c", slots=9, service=seconds(15))
-        speaker = await open_roamer(
-            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
-        )
+        speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
         await speaker.say()
         await world.until(lambda: len(node.working) == 2)
         replica = Replica(world)
@@ -273,9 +265,7 @@ def test_with_several_targets_the_client_says_it_again_in_a_new_session() -> Non
     async def story(world: ClusterWorld) -> None:
         await world.node("en", at="b", slots=9, service=seconds(0.5), tts=("en",))
         await world.node("zh", at="b", slots=9, service=seconds(0.1), tts=("zh",))
-        speaker = await open_roamer(
-            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
-        )
+        speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
         await speaker.say()
         await speaker.until_ended(2)
         replica = Replica(world)
@@ -345,9 +335,7 @@ def test_writes_that_are_on_their_way_meanwhile_are_lost_as_little(seed: int) ->
     async def story(world: ClusterWorld) -> None:
         await world.node("en", at="b", slots=99, service=lambda it: it.random(), tts=("en",))
         await world.node("zh", at="b", slots=99, service=lambda it: it.random(), tts=("zh",))
-        speaker = await open_roamer(
-            world, "a", acknowledges=True, tgt_langs=TARGETS, pipeline=SPOKEN
-        )
+        speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
         world["a"].door.seconds = 0.1
         trouble = asyncio.create_task(fail_over(world))
         for _ in range(30):
