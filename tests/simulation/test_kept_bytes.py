@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import Speaker, open_speaker
-from tests.simulation.world import World, play
+from tests.simulation.world import Errand, World, play
 
-from dragoman.live.protocol import Outcome
+from dragoman.live.protocol import JobResult, Outcome
 
 TEXT = "x" * 1_000
 RESULT_BYTES = 512
@@ -114,6 +114,66 @@ def test_results_that_no_client_will_come_for_make_room_for_new_work() -> None:
         assert job.refusal is None
         assert (await job.end()).outcome is Outcome.SUCCESS
         assert kept(world) <= 10_000
+
+    play(story, **SMALL)
+
+
+async def output_of(world: World, job: Errand) -> JobResult | None:
+    """What the ledger has of the job's result."""
+    record = await world.ledger.read(job.job_id)
+    assert record is not None
+    return record.output
+
+
+async def fill_with_results(world: World) -> list[Errand]:
+    """Jobs without a session, until what is kept of them leaves no room for another."""
+    jobs: list[Errand] = []
+    while True:
+        job = await world.submit(f"fill{len(jobs)}", text=TEXT)
+        if job.refusal is not None:
+            assert job.refusal.code == "RATE_LIMITED"
+            assert job.refusal.retry_after_ms
+            return jobs
+        assert (await job.end()).outcome is Outcome.SUCCESS
+        jobs.append(job)
+
+
+def test_results_of_jobs_make_room_for_new_work_once_their_leases_end() -> None:
+    async def story(world: World) -> None:
+        await world.node("n", slots=4, service=seconds(0.1))
+        lease_seconds = world.settings.scheduler.task_binding.lease_seconds
+        assert lease_seconds < world.settings.scheduler.job_retention_seconds
+        kept_jobs = await fill_with_results(world)
+        for job in kept_jobs:
+            assert await output_of(world, job) is not None, "a lease keeps its result"
+        await world.pass_time(lease_seconds)
+        for job in kept_jobs:
+            assert await output_of(world, job) is not None, "there is no need to drop it"
+        newest = await world.submit("after", text=TEXT)
+        assert newest.refusal is None
+        assert (await newest.end()).outcome is Outcome.SUCCESS
+        outputs = [await output_of(world, job) for job in kept_jobs]
+        assert outputs[0] is None, "the oldest goes first"
+        assert outputs[-1] is not None, "and no more than must"
+        assert await output_of(world, newest) is not None
+        assert kept(world) <= 10_000
+
+    play(story, **SMALL)
+
+
+def test_a_speaker_is_heard_again_once_the_leases_of_kept_results_end() -> None:
+    async def story(world: World) -> None:
+        await world.node("n", slots=4, service=seconds(0.1))
+        await fill_with_results(world)
+        speaker = await open_speaker(world)
+        await speaker.say(TEXT)
+        await speaker.until_ended(1)
+        assert [missing.reason for missing in speaker.missing] == ["RATE_LIMITED"]
+        await world.pass_time(world.settings.scheduler.task_binding.lease_seconds)
+        await speaker.say(TEXT)
+        await speaker.until_ended(2)
+        assert len(speaker.results) == 1
+        await speaker.close()
 
     play(story, **SMALL)
 

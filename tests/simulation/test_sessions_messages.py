@@ -320,6 +320,24 @@ def test_a_jump_of_the_index_is_refused_and_a_repeat_is_ignored() -> None:
     play(story)
 
 
+def test_an_error_for_a_refused_utterance_names_the_target_that_the_utterance_named() -> None:
+    async def story(world: World) -> None:
+        await world.node("n")
+        speaker = await open_speaker(world)
+        await speaker.send(Utterance(7, text="too far", tgt_lang="en-GB"))
+        await speaker.send(Utterance(8, text="too far"))
+        await world.until(lambda: len(speaker.told(Error)) == 2)
+        named, unnamed = speaker.told(Error)
+        assert (named.code, named.utterance_index, named.tgt_lang) == (
+            "INVALID_MESSAGE",
+            7,
+            "en-GB",
+        )
+        assert (unnamed.utterance_index, unnamed.tgt_lang) == (8, None)
+
+    play(story)
+
+
 def test_chunks_and_whole_utterances_do_not_mix() -> None:
     async def story(world: World) -> None:
         await world.node("n")

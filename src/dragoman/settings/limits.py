@@ -49,7 +49,8 @@ class LimitSettings(Section):
         default=1073741824,
         description=(
             "Maximum bytes that one instance keeps for all callers and nodes: audio, inputs, "
-            "results, unfinished messages and requests."
+            "results, unfinished messages and requests. When it is reached, the instance drops "
+            "results of ended jobs whose lease has passed, before their retention ends."
         ),
     )
     messages_per_second: Count = Field(

@@ -157,7 +157,7 @@ class SessionHandler:
 
     def _refuse_utterance(self, message: Utterance, error: DragomanError) -> None:
         if self._connection is not None:
-            self._connection.send(_error(error, message.utterance_index, message.request_id))
+            self._connection.send(_error(error, message))
 
 
 def _close_code(error: DragomanError) -> CloseCode:
@@ -168,14 +168,14 @@ def _close_code(error: DragomanError) -> CloseCode:
     return CloseCode.INTERNAL_ERROR
 
 
-def _error(
-    error: DragomanError, utterance_index: int | None = None, request_id: str | None = None
-) -> Error:
+def _error(error: DragomanError, utterance: Utterance | None = None) -> Error:
+    """The error as its client reads it, with what tells the utterance that it is about."""
     return Error(
         error.code,
         error.message,
         retry_after_ms=error.retry_after_ms,
         details=error.details or None,
-        utterance_index=utterance_index,
-        request_id=request_id,
+        utterance_index=utterance.utterance_index if utterance is not None else None,
+        tgt_lang=utterance.tgt_lang if utterance is not None else None,
+        request_id=utterance.request_id if utterance is not None else None,
     )

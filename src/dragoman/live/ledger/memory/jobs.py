@@ -249,11 +249,14 @@ class JobShard:
                 self._kept.keep(job_id, job.output, delivered=_is_named_by_session(job.spec))
                 self._release_if_time(job, now_ms)
 
-    def release_early(self, job_id: JobId, now_ms: int) -> None:
-        """Let go of a result that was delivered, though its lease has not ended."""
+    def release_early(self, job_id: JobId, now_ms: int, *, within_lease: bool) -> bool:
+        """Let go of a result before its retention ends; False when its lease still holds it."""
         job = self.jobs[job_id]
+        if not within_lease and job.lease_until_ms > now_ms:
+            return False
         job.release_at_ms = now_ms
         self._release_if_time(job, now_ms)
+        return True
 
     def due(self, now_ms: int, limit: int) -> list[JobRecord]:
         found = []

@@ -21,11 +21,14 @@ def weight_of(output: JobResult | None) -> int:
 
 
 class KeptResults:
-    """Results by their jobs. Those that were delivered, and cannot be asked for, may go early."""
+    """Results by their jobs, in the order they came.
+
+    Those that were delivered, and cannot be asked for, may go early; the others after their lease.
+    """
 
     def __init__(self) -> None:
         self.size_bytes = 0
-        self._sizes: dict[JobId, int] = {}
+        self._sizes: OrderedDict[JobId, int] = OrderedDict()
         self._delivered: OrderedDict[JobId, None] = OrderedDict()
 
     def keep(self, job_id: JobId, output: JobResult | None, *, delivered: bool = False) -> None:
@@ -43,7 +46,15 @@ class KeptResults:
         self.size_bytes -= self._sizes.pop(job_id, 0)
         self._delivered.pop(job_id, None)
 
-    def delivered_first(self) -> Iterator[JobId]:
-        """Jobs whose results may go, as long as they are dropped: the oldest first."""
+    def is_delivered(self, job_id: JobId) -> bool:
+        return job_id in self._delivered
+
+    def early_first(self) -> Iterator[JobId]:
+        """Jobs in the order their results may go, as long as each is dropped.
+
+        Those that were delivered come before the others, and the oldest first.
+        """
         while self._delivered:
             yield next(iter(self._delivered))
+        while self._sizes:
+            yield next(iter(self._sizes))

@@ -75,14 +75,21 @@ class MemoryLedger:
         return self._kept.size_bytes
 
     def let_go(self, size_bytes: int) -> None:
-        """Drop results that were delivered, the oldest first, until so much is free."""
+        """Drop results until so much is free: delivered ones, then those whose lease has ended.
+
+        The oldest go first. Without this, results that no caller fetches would keep out new work
+        until their retention ends.
+        """
         until_bytes = self._kept.size_bytes - size_bytes
-        for job_id in self._kept.delivered_first():
+        for job_id in self._kept.early_first():
             if self._kept.size_bytes <= until_bytes:
                 return
             shard = self._shard(job_id)
             assert shard is not None, "only jobs that are in a shard are kept"
-            shard.release_early(job_id, self._now())
+            if not shard.release_early(
+                job_id, self._now(), within_lease=self._kept.is_delivered(job_id)
+            ):
+                return  # The leases of those after it end later.
 
     # --- the directory ---------------------------------------------------------------------------
 
