@@ -187,6 +187,9 @@ class Instance:
 
     def _is_over(self) -> None:
         self.logs.append(self.server.log)
+        # The next life writes to the same file.
+        kept = self._folder / f"{self.name}-life-{len(self.logs)}.log"
+        kept.write_text(self.logs[-1])
         self._server = None
 
 
