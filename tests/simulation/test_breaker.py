@@ -203,3 +203,45 @@ def test_timeouts_that_another_instance_finds_count_against_the_node() -> None:
         assert node.status is NodeHealth.DEGRADED
 
     play_together(story)
+
+
+def test_that_their_instance_cannot_reach_the_ledger_is_not_held_against_nodes() -> None:
+    """The nodes acknowledged and worked; nobody could write it down."""
+
+    async def story(world: ClusterWorld) -> None:
+        nodes = [
+            await world.node(f"n{number}", at="b", slots=10, service=seconds(2))
+            for number in range(2)
+        ]
+        ack_seconds = world.settings.scheduler.job_timeout.ack_seconds
+        for round_number in range(3):
+            errands = [
+                await world.submit("a", f"r{round_number}/{number}", may_wait=True)
+                for number in range(12)
+            ]
+            await world.until(lambda: all(node.working for node in nodes), every=0.001)
+            # The acknowledgements are on their way.
+            world.cut_off("b")
+            await world.pass_time(ack_seconds + 2)
+            world.join_again("b")
+            for errand in errands:
+                await errand.end()
+        assert [reasons(node) for node in nodes] == [[], []]
+
+    play_together(
+        story, delay=seconds(0.05), cluster__presence_ttl_seconds=30, cluster__owner_ttl_seconds=45
+    )
+
+
+def test_an_attempt_that_the_node_was_never_told_of_is_not_held_against_it() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="b", slots=10, service=seconds(0.1))
+        world.cut_hub("b")  # notes do not come through; the ledger does
+        errands = [await world.submit("a", f"r{number}", may_wait=True) for number in range(8)]
+        await world.pass_time(3 * world.settings.scheduler.job_timeout.ack_seconds + 2)
+        world.mend_hub("b")
+        for errand in errands:
+            await errand.end()
+        assert reasons(node) == []
+
+    play_together(story)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.fleet import MOVES, Health, HealthEvent, HealthRules, Thresholds
-from dragoman.live.fleet.breaker import failed
+from dragoman.live.fleet.breaker import Breaker, failed
 from dragoman.live.protocol import ErrorInfo, JobResult, NodeHealth
 
 RULES = HealthRules(
@@ -172,12 +172,43 @@ def test_a_node_on_trial_with_bad_heartbeats_gets_no_jobs_until_they_are_good() 
     assert health.state is NodeHealth.READY
 
 
+ATTEMPT = AttemptId("a-1")
+
+
 def test_a_timeout_that_is_told_twice_counts_once() -> None:
-    health = ready()
-    for number in range(5):
-        assert not health.job_timed_out(AttemptId(f"a{number}"))
-        assert not health.job_timed_out(AttemptId(f"a{number}"))
-    assert health.job_timed_out(AttemptId("a5"))
+    breaker = Breaker(0.6, 10, ack_seconds=5, run_seconds=30)
+    breaker.told(ATTEMPT, now=100)
+    assert breaker.is_late(ATTEMPT, now=105)
+    assert not breaker.is_late(ATTEMPT, now=106)
+
+
+def test_a_node_is_late_only_with_what_it_was_told_and_had_time_for() -> None:
+    breaker = Breaker(0.6, 10, ack_seconds=5, run_seconds=30)
+    assert not breaker.is_late(ATTEMPT, now=100), "it never heard of it"
+    breaker.told(ATTEMPT, now=100)
+    assert not breaker.is_late(ATTEMPT, now=101), "it heard of it when its time was nearly over"
+
+
+def test_a_node_that_answered_is_not_late_though_nothing_could_be_stored() -> None:
+    breaker = Breaker(0.6, 10, ack_seconds=5, run_seconds=30)
+    breaker.told(ATTEMPT, now=100)
+    breaker.acknowledged(ATTEMPT, now=100.1)
+    breaker.acknowledged(ATTEMPT, now=129)
+    assert breaker.is_late(ATTEMPT, now=130), "it ran too long, since it first said that it has it"
+    breaker.told(ATTEMPT, now=200)
+    breaker.acknowledged(ATTEMPT, now=200.1)
+    assert not breaker.is_late(ATTEMPT, now=205), "it is running"
+    breaker.told(ATTEMPT, now=300)
+    breaker.answered(ATTEMPT)
+    assert not breaker.is_late(ATTEMPT, now=330), "it has given its result"
+
+
+def test_a_node_that_never_answers_is_not_remembered_without_end() -> None:
+    breaker = Breaker(0.6, 10, ack_seconds=5, run_seconds=30)
+    for number in range(5000):
+        breaker.told(AttemptId(f"a{number}"), now=0)
+    assert not breaker.is_late(AttemptId("a0"), now=100)
+    assert breaker.is_late(AttemptId("a4999"), now=100)
 
 
 def test_a_breaker_that_is_off_never_trips() -> None:

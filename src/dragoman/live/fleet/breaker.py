@@ -19,8 +19,15 @@ _NOT_THE_NODE = frozenset({JobCancelled.code, Preempted.code})
 _FIRST_REST_SECONDS = 1.0
 _LONGEST_REST_SECONDS = 30.0
 
-_REMEMBERED = 256
-"""Attempts that timed out: the sweep may tell the node of one again."""
+_REMEMBERED = 4096
+"""Attempts that a node has been told of and has not answered; of older ones nothing is known."""
+
+_FAIR_SHARE = 0.5
+"""A node that had less than this part of its time cannot be blamed for being late."""
+
+
+_Out = tuple[float, bool]
+"""Since when the node has an attempt, and whether it has acknowledged it."""
 
 
 def failed(result: JobResult) -> bool | None:
@@ -36,14 +43,21 @@ def failed(result: JobResult) -> bool | None:
 class Breaker:
     """Counts how the last jobs of one node ended."""
 
-    __slots__ = ("_limit", "_recent", "_timed_out", "_trials", "tripped")
+    __slots__ = ("_ack_seconds", "_limit", "_out", "_recent", "_run_seconds", "_trials", "tripped")
 
-    def __init__(self, failures: float, window: int) -> None:
-        """failures is the share of the last `window` jobs; 0 switches the breaker off."""
+    def __init__(
+        self, failures: float, window: int, ack_seconds: float = 0.0, run_seconds: float = 0.0
+    ) -> None:
+        """failures is the share of the last `window` jobs; 0 switches the breaker off.
+
+        ack_seconds and run_seconds are the time that a node has for an attempt.
+        """
+        self._ack_seconds = ack_seconds
+        self._run_seconds = run_seconds
         # The small term keeps 0.6 of 10 at 6 whatever the last digit of the product is.
         self._limit = ceil(failures * window - 1e-9)
         self._recent: deque[bool] = deque(maxlen=window)
-        self._timed_out: OrderedDict[AttemptId, None] = OrderedDict()
+        self._out: OrderedDict[AttemptId, _Out] = OrderedDict()
         self._trials = 0
         self.tripped = False
 
@@ -75,14 +89,37 @@ class Breaker:
             return True
         return False
 
-    def timed_out(self, attempt_id: AttemptId) -> bool:
-        """An attempt was taken back from the node; the same as a failure, once."""
-        if attempt_id in self._timed_out:
+    def told(self, attempt_id: AttemptId, now: float) -> None:
+        """The node was sent the attempt: from now on it can be late."""
+        if self._limit <= 0:
+            return
+        self._out[attempt_id] = (now, False)
+        if len(self._out) > _REMEMBERED:
+            self._out.popitem(last=False)
+
+    def acknowledged(self, attempt_id: AttemptId, now: float) -> None:
+        """The node took the attempt, whether that could be stored or not."""
+        out = self._out.get(attempt_id)
+        if out is not None and not out[1]:
+            self._out[attempt_id] = (now, True)
+
+    def answered(self, attempt_id: AttemptId) -> None:
+        """The node has given its result, whether that could be stored or not."""
+        self._out.pop(attempt_id, None)
+
+    def is_late(self, attempt_id: AttemptId, now: float) -> bool:
+        """Whether an attempt that is taken back from the node was the node's to answer in time.
+
+        It was not when the node had answered and the ledger could not be told, or when the node
+        heard of it late or never. True once: the sweep may take an attempt back again.
+        """
+        out = self._out.pop(attempt_id, None)
+        if out is None:
             return False
-        self._timed_out[attempt_id] = None
-        if len(self._timed_out) > _REMEMBERED:
-            self._timed_out.popitem(last=False)
-        return self.ended(failure=True)
+        since, acknowledged = out
+        return now - since >= _FAIR_SHARE * (
+            self._run_seconds if acknowledged else self._ack_seconds
+        )
 
     def reset(self) -> None:
         """The node is believed in again."""

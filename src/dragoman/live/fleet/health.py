@@ -7,7 +7,6 @@ from enum import StrEnum
 
 import msgspec
 
-from dragoman.ids import AttemptId
 from dragoman.live.fleet.breaker import Breaker
 from dragoman.live.fleet.resources import Thresholds
 from dragoman.live.protocol import NodeHealth
@@ -65,6 +64,8 @@ class HealthRules(msgspec.Struct, frozen=True):
     forget_offline_seconds: float
     breaker_failures: float = 0.0
     breaker_window: int = 10
+    ack_seconds: float = 0.0
+    run_seconds: float = 0.0
 
     @property
     def late_after_seconds(self) -> float:
@@ -89,7 +90,9 @@ class Health:
     def __init__(self, rules: HealthRules) -> None:
         self._rules = rules
         self.state = NodeHealth.OFFLINE
-        self.breaker = Breaker(rules.breaker_failures, rules.breaker_window)
+        self.breaker = Breaker(
+            rules.breaker_failures, rules.breaker_window, rules.ack_seconds, rules.run_seconds
+        )
         self._recent: deque[bool] = deque(maxlen=rules.window)
         self._good_in_a_row = 0
         self._bad_in_a_row = 0
@@ -145,10 +148,6 @@ class Health:
     def job_ended(self, failure: bool) -> bool:
         """Count how a job of the node ended; True when the state changed."""
         return self.breaker.ended(failure) and self._follow_breaker()
-
-    def job_timed_out(self, attempt_id: AttemptId) -> bool:
-        """The same for a job that was taken back from the node."""
-        return self.breaker.timed_out(attempt_id) and self._follow_breaker()
 
     def _follow_breaker(self) -> bool:
         if self.breaker.tripped:

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import InstanceId, NodeId
+from dragoman.ids import AttemptId, InstanceId, NodeId
 from dragoman.live.fleet.breaker import failed
 from dragoman.live.fleet.census import Census
 from dragoman.live.fleet.drains import DRAINED_BY_OPERATOR, Drains
@@ -33,6 +33,7 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import (
     Command,
+    JobAssign,
     JobCancel,
     JobResult,
     NodeControl,
@@ -226,6 +227,14 @@ class Registry:
         if self._nodes.get(node.node_id) is node and self._count_beat(node, because):
             self._roll.show(node)
 
+    def attempt_acknowledged(self, node: Node, attempt_id: AttemptId) -> None:
+        """The node says that it has an attempt."""
+        node.health.breaker.acknowledged(attempt_id, self._clock.monotonic())
+
+    def attempt_answered(self, node: Node, attempt_id: AttemptId) -> None:
+        """The node says how an attempt ended, in time or not."""
+        node.health.breaker.answered(attempt_id)
+
     def attempt_ended(self, node: Node, result: JobResult) -> None:
         """An attempt on the node ended by its own word: how, counts for its circuit breaker."""
         failure = failed(result)
@@ -283,9 +292,16 @@ class Registry:
         node = self._nodes.get(node_id)
         if node is None or node.owner != owner or not node.online:
             return False
-        if isinstance(message, JobCancel) and message.reason == errors.JobTimeout.code:
+        breaker = node.health.breaker
+        if isinstance(message, JobAssign):
+            breaker.told(message.attempt_id, self._clock.monotonic())
+        elif (
+            isinstance(message, JobCancel)
+            and message.reason == errors.JobTimeout.code
             # Whichever instance found it out, the node hears of it here.
-            self._count_job(node, node.health.job_timed_out(message.attempt_id), failure=True)
+            and breaker.is_late(message.attempt_id, self._clock.monotonic())
+        ):
+            self._count_job(node, node.health.job_ended(failure=True), failure=True)
         return node.link.send(message)
 
     def report(self, cells: Iterable[int]) -> None:

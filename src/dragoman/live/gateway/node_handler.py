@@ -168,14 +168,17 @@ class NodeHandler:
             case NodeHeartbeat():
                 await self._registry.beat(node, message)
             case JobAck():
+                self._registry.attempt_acknowledged(node, message.attempt_id)
                 await self._events.moved(
                     node.cell, node.sender, message.attempt_id, AttemptState.ACCEPTED
                 )
             case JobStarted():
+                self._registry.attempt_acknowledged(node, message.attempt_id)
                 await self._events.moved(
                     node.cell, node.sender, message.attempt_id, AttemptState.RUNNING
                 )
             case JobResult():
+                self._registry.attempt_answered(node, message.attempt_id)
                 if await self._events.result(node.cell, node.sender, message):
                     self._registry.attempt_ended(node, message)
             case JobPartial():

@@ -74,6 +74,8 @@ def health_rules(settings: Settings) -> HealthRules:
         thresholds=thresholds(settings),
         breaker_failures=health.breaker_failures,
         breaker_window=health.breaker_window,
+        ack_seconds=settings.scheduler.job_timeout.ack_seconds,
+        run_seconds=settings.scheduler.job_timeout.run_seconds,
         forget_offline_seconds=health.forget_offline_seconds,
     )
 
