@@ -13,7 +13,8 @@ from dragoman.sdk.transport import Door, Link, WebSocketDoorConnect
 
 M = TypeVar("M", bound=Message)
 
-_CONNECT_SECONDS = 3.0
+_CONNECT_SECONDS = 10.0
+"""Longer than an instance stands still; one that is gone says so at once."""
 
 
 class AnyDoor(Generic[M]):

@@ -39,6 +39,7 @@ reconnect_grace_seconds = 1
 window = 100000
 window_failures = 100000
 consecutive_failures = 100000
+breaker_failures = 0
 [scheduler.job_timeout]
 pending_seconds = 40
 ack_seconds = 3
@@ -53,6 +54,9 @@ gap_grace_ms = 5000
 resume_grace_seconds = 30
 """
 RESUME_GRACE_SECONDS = 30.0
+
+_DRAIN_PATIENCE_SECONDS = 600.0
+"""Far beyond drain_seconds: on a busy machine a process may need minutes to end."""
 
 
 class RedisPair:
@@ -134,6 +138,11 @@ class Instance:
         return f"http://127.0.0.1:{self.door.port}"
 
     @property
+    def url_inside(self) -> str | None:
+        """Where it listens itself, past the door; None while it does not run."""
+        return self._server.url if self._server is not None else None
+
+    @property
     def server(self) -> ServerProcess:
         assert self._server is not None, f"{self.name} does not run"
         return self._server
@@ -167,8 +176,9 @@ class Instance:
 
     async def drain(self) -> None:
         """Let it end in peace."""
-        self.server.signal(signal.SIGTERM)
-        await asyncio.to_thread(self.server.wait)
+        server = self.server
+        server.signal(signal.SIGTERM)
+        await asyncio.to_thread(server.process.wait, _DRAIN_PATIENCE_SECONDS)
         await self.kill()
 
     async def close(self) -> None:

@@ -18,6 +18,9 @@ from tests.integration.cluster_chaos.records import (
 )
 from tests.integration.cluster_chaos.story import SUPERSEDED, Story, grouped
 
+_ACK_SECONDS = 3.0
+"""As in the instances' settings: an attempt may have been on its way for so long."""
+
 _OVERLOADED = "NODE_OVERLOADED"
 
 _CATCHING_UP_SECONDS = 5.0
@@ -114,7 +117,12 @@ def _disturbed(story: Story, work: _Work, until: float) -> bool:
     parted = any(
         record.node_id == node_id and since <= record.at <= until for record in story.of(NodeParted)
     )
-    return parted or story.disturbed(since, until, _around(work))
+    return (
+        parted
+        or story.disturbed(since, until, _around(work))
+        # Any process may be the one that was late: nodes do not know which instance drives a job.
+        or story.stalled(since - _ACK_SECONDS, until)
+    )
 
 
 def _took_late(story: Story, first: _Work, second: _Work) -> bool:

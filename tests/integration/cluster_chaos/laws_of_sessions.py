@@ -96,7 +96,7 @@ def nothing_is_missing_in_quiet_times(story: Story) -> Iterator[str]:
         if record.reason is None:
             continue
         said_at = said.get((record.session_id, record.index), record.at)
-        if not story.disturbed(said_at, record.at):
+        if not (story.disturbed(said_at, record.at) or story.stalled(said_at, record.at)):
             yield f"{record.speaker}'s {record.index} is missing: {record.reason}"
 
 

@@ -25,6 +25,7 @@ from tests.integration.cluster_chaos.records import (
     Took,
     TurnedAway,
 )
+from tests.integration.cluster_chaos.stalls import watch_own_loop
 
 from dragoman.errors import DragomanError
 from dragoman.live.protocol import ResourceUsage
@@ -120,7 +121,9 @@ async def serve_all(order: NodesOrder) -> None:
             written.node.leave()
 
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, leave)
+    watching = asyncio.create_task(watch_own_loop(Path(order.diary).stem, diary))
     await asyncio.gather(*(written.serve() for written in nodes))
+    watching.cancel()
     diary.close()
 
 

@@ -44,11 +44,20 @@ class Process:
                 env=environment(),
             )
 
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def ask_to_end(self) -> None:
+        """Ask it to end in peace."""
+        if self.runs:
+            self._signal(signal.SIGTERM)
+
     async def end(self, patience_seconds: float) -> bool:
         """Ask it to end in peace; False when it had to be killed."""
         if self._process is None:
             return True
-        self._process.send_signal(signal.SIGTERM)
+        self.ask_to_end()
         try:
             await asyncio.to_thread(self._process.wait, patience_seconds)
         except subprocess.TimeoutExpired:

@@ -148,6 +148,13 @@ class Fault(_Record, frozen=True, tag=True):
     until: float
 
 
+class Stalled(_Record, frozen=True, tag=True):
+    """A process answered late though nothing was done to it: the machine had no time for it."""
+
+    whom: str
+    until: float
+
+
 class LeftBehind(_Record, frozen=True, tag=True):
     """What there still was when everybody had closed and all was quiet."""
 
@@ -171,6 +178,7 @@ Record: TypeAlias = (
     | GaveUp
     | Answered
     | Fault
+    | Stalled
     | LeftBehind
 )
 

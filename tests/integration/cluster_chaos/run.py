@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -18,6 +18,8 @@ from tests.integration.cluster_chaos.instances import RESUME_GRACE_SECONDS, Inst
 from tests.integration.cluster_chaos.node_process import NodesOrder
 from tests.integration.cluster_chaos.people import NodeGroup, Process, SpeakerGroup
 from tests.integration.cluster_chaos.records import (
+    Answered,
+    Closed,
     Diary,
     GaveUp,
     Heard,
@@ -26,13 +28,19 @@ from tests.integration.cluster_chaos.records import (
     read_all,
 )
 from tests.integration.cluster_chaos.speakers import SpeakersOrder
+from tests.integration.cluster_chaos.stalls import watch_servers
 from tests.integration.cluster_chaos.trouble import Trouble
 
 _START_SECONDS = 180.0
 _CLOSE_SECONDS = 150.0
 _LEAVE_SECONDS = 40.0
 _SETTLE_SECONDS = RESUME_GRACE_SECONDS + 30.0
-"""A session whose client never heard that it was opened is kept for the grace."""
+"""A session whose client never heard that it was opened is kept for the grace.
+
+These are patience without any progress: a busy machine takes longer, and goes on.
+"""
+_LONGEST_SECONDS = 1800.0
+"""Progress that never comes to an end is none."""
 _QUIET_SECONDS = 2.0
 
 
@@ -84,15 +92,23 @@ async def run(
             group.start()
         instances = list(servers.instances.values())
         nodes = scale.node_groups * scale.nodes_a_group
-        if not await _until(lambda: _all_ready(instances, nodes), _START_SECONDS):
+        stack.push_async_callback(_cancelled, asyncio.create_task(watch_servers(servers, diary)))
+        if not await _until(
+            lambda: _all_ready(instances, nodes), _START_SECONDS, lambda: _ready(instances)
+        ):
             raise TimeoutError(f"only {await _ready(instances)} of {nodes} nodes got ready")
         for some in speakers:
             some.start()
-        if not await _until(partial(_all_speak, folder, scale), _START_SECONDS):
+        if not await _until(
+            partial(_all_speak, folder, scale),
+            _START_SECONDS,
+            partial(_heard, folder),
+            every_seconds=1.0,
+        ):
             raise TimeoutError("not everybody could begin to speak")
         await Trouble(servers, groups, diary).make(planned)
         await asyncio.sleep(_QUIET_SECONDS)
-        await _let_them_close(speakers, diary)
+        await _let_them_close(folder, speakers, diary)
         await _count_what_is_left(instances, nodes, diary)
         await asyncio.gather(*(group.end(_LEAVE_SECONDS) for group in groups.values()))
     errors = [process.errors for process in (*groups.values(), *speakers)]
@@ -124,21 +140,41 @@ def _speakers(folder: Path, seed: int, scale: Scale, urls: list[str], group: str
 
 async def _all_speak(folder: Path, scale: Scale) -> bool:
     """Whether every speaker has heard something."""
-    heard = {record.speaker for record in read_all(folder) if isinstance(record, Heard)}
-    return len(heard) == scale.speaker_groups * scale.speakers_a_group
+    return await _heard(folder) == scale.speaker_groups * scale.speakers_a_group
 
 
-async def _let_them_close(speakers: Sequence[Process], diary: Diary) -> None:
-    in_peace = await asyncio.gather(*(some.end(_CLOSE_SECONDS) for some in speakers))
-    for number, ended in enumerate(in_peace):
-        if not ended:
-            why = f"not everybody was done {_CLOSE_SECONDS:.0f} s after the last utterance"
+async def _heard(folder: Path) -> int:
+    """How many speakers have heard something."""
+    records = await asyncio.to_thread(read_all, folder)
+    return len({record.speaker for record in records if isinstance(record, Heard)})
+
+
+async def _let_them_close(folder: Path, speakers: Sequence[Process], diary: Diary) -> None:
+    for some in speakers:
+        some.ask_to_end()
+
+    async def all_ended() -> bool:
+        return not any(some.runs for some in speakers)
+
+    await _until(all_ended, _CLOSE_SECONDS, partial(_ends_told, folder), every_seconds=1.0)
+    for number, some in enumerate(speakers):
+        if some.runs:
+            why = f"not everybody was done, and no end came for {_CLOSE_SECONDS:.0f} s"
             diary.write(GaveUp(who=f"s{number}", why=why))
+        await some.kill()
+
+
+async def _ends_told(folder: Path) -> int:
+    """How many ends of utterances, sessions and jobs there are."""
+    records = await asyncio.to_thread(read_all, folder)
+    return sum(isinstance(record, (Heard, Closed, Answered)) for record in records)
 
 
 async def _count_what_is_left(instances: Sequence[Instance], nodes: int, diary: Diary) -> None:
     """Wait until no instance sees anything of the past; what stays is written down."""
-    if await _until(lambda: _all_quiet(instances, nodes), _SETTLE_SECONDS):
+    if await _until(
+        lambda: _all_quiet(instances, nodes), _SETTLE_SECONDS, lambda: _all_left(instances)
+    ):
         return
     for instance in instances:
         for what, found in (await _left(instance)).items():
@@ -169,6 +205,11 @@ async def _ready(instances: Sequence[Instance]) -> int:
     return len(found)
 
 
+async def _all_left(instances: Sequence[Instance]) -> object:
+    """What is left, and who is there: as long as it changes, things move."""
+    return [*[await _left(instance) for instance in instances], await _ready(instances)]
+
+
 async def _left(instance: Instance) -> dict[str, int]:
     nodes = await _items(instance, "/nodes")
     shown: list[dict[str, Any]] = (await instance.look("/cluster"))["instances"]
@@ -187,14 +228,27 @@ async def _items(instance: Instance, path: str) -> list[dict[str, Any]]:
     return items
 
 
-async def _until(condition: Callable[[], Awaitable[bool]], seconds: float) -> bool:
-    """Wait for something; False when it did not come true in time."""
-    give_up_at = time.monotonic() + seconds
-    while time.monotonic() < give_up_at:
-        try:
+async def _until(
+    condition: Callable[[], Awaitable[bool]],
+    seconds: float,
+    progress: Callable[[], Awaitable[object]],
+    *,
+    every_seconds: float = 0.25,
+) -> bool:
+    """Wait for something; False when it is not so, and nothing has moved for a time."""
+    give_up_at = time.monotonic() + _LONGEST_SECONDS
+    moved_at, last = time.monotonic(), None
+    while time.monotonic() < min(give_up_at, moved_at + seconds):
+        with suppress(httpx.HTTPError):  # an instance that finds its way back
             if await condition():
                 return True
-        except httpx.HTTPError:
-            pass  # an instance that finds its way back
-        await asyncio.sleep(0.25)
+            now = await progress()
+            if now != last:
+                moved_at, last = time.monotonic(), now
+        await asyncio.sleep(every_seconds)
     return False
+
+
+async def _cancelled(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)

@@ -27,6 +27,7 @@ from tests.integration.cluster_chaos.records import (
     Parted,
     Said,
 )
+from tests.integration.cluster_chaos.stalls import watch_own_loop
 
 from dragoman.errors import DragomanError
 from dragoman.live.protocol import (
@@ -41,7 +42,8 @@ from dragoman.live.protocol import (
 from dragoman.sdk import LinkClosed, SessionClient, Unreachable
 from dragoman.sdk.transport import CLIENT_DOOR, Link
 
-_RECONNECT_SECONDS = 120.0
+_RECONNECT_SECONDS = 3600.0
+"""Instances may take minutes to start on a busy machine; the run ends whoever gets nowhere."""
 
 
 class SpeakersOrder(msgspec.Struct, frozen=True):
@@ -201,11 +203,13 @@ async def speak_all(order: SpeakersOrder) -> None:
         Caller(order.urls, name, order.pause_seconds, order.seed, diary, stop)
         for name in order.callers
     ]
+    watching = asyncio.create_task(watch_own_loop(Path(order.diary).stem, diary))
     async with asyncio.TaskGroup() as group:
         for speaker in speakers:
             group.create_task(speaker.speak())
         for caller in callers:
             group.create_task(caller.call())
+    watching.cancel()
     diary.close()
 
 

@@ -7,13 +7,16 @@ from collections.abc import Callable, Collection, Hashable, Iterable
 from typing import TypeVar
 
 from tests.integration.cluster_chaos.faults import LOSES_DATA, Kind
-from tests.integration.cluster_chaos.records import Fault, Record
+from tests.integration.cluster_chaos.records import Fault, Record, Stalled
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
 
 AFTERMATH_SECONDS = 20.0
 """How long a fault that is over may still be felt: nodes reconnect, leases run out."""
+
+STALL_AFTERMATH_SECONDS = 5.0
+"""How long after a process stood still, unplanned, what it did late may still be felt."""
 
 SUPERSEDED = 4409
 
@@ -24,6 +27,7 @@ class Story:
     def __init__(self, records: Iterable[Record]) -> None:
         self._records = sorted(records, key=lambda record: record.at)
         self.faults = self.of(Fault)
+        self._stalls = self.of(Stalled)
 
     def of(self, kind: type[T]) -> list[T]:
         """The records of a kind."""
@@ -42,6 +46,17 @@ class Story:
             and since <= fault.until + aftermath_seconds
             and (whom is None or fault.whom in whom)
             for fault in self.faults
+        )
+
+    def stalled(self, since: float, until: float) -> bool:
+        """Whether a process had too little of the machine for its time limits to mean anything.
+
+        A busy machine makes acknowledgements late, and late is what failover is for. That is not
+        guessed from the load: every process is asked how late it is.
+        """
+        return any(
+            stall.at <= until and since <= stall.until + STALL_AFTERMATH_SECONDS
+            for stall in self._stalls
         )
 
     def lost_data(self, since: float, until: float) -> bool:

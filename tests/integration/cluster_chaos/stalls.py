@@ -1,0 +1,74 @@
+"""Noticing that the machine had no time for a process, so that lateness is not taken for a fault.
+
+Time limits of seconds mean nothing to a process that stands still for seconds. Each process of
+nodes and speakers watches its own loop; instances and Redis are asked from outside.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from functools import partial
+
+import httpx
+from tests.integration.cluster_chaos.faults import REDIS
+from tests.integration.cluster_chaos.instances import Servers
+from tests.integration.cluster_chaos.records import Diary, Stalled
+
+_EVERY_SECONDS = 0.25
+_LATE_SECONDS = 0.25
+"""An acknowledgement passes about ten processes' hands in the three seconds that it has."""
+_ANSWER_SECONDS = 60.0
+
+
+async def watch_own_loop(whom: str, diary: Diary) -> None:
+    """Write down whenever this process's loop wakes late; until cancelled."""
+    while True:
+        due = time.monotonic() + _EVERY_SECONDS
+        await asyncio.sleep(_EVERY_SECONDS)
+        _write_if_late(diary, whom, due)
+
+
+async def watch_servers(servers: Servers, diary: Diary) -> None:
+    """Write down whenever an instance or Redis answers late; until cancelled."""
+    async with (
+        httpx.AsyncClient(timeout=_ANSWER_SECONDS, trust_env=False) as http,
+        asyncio.TaskGroup() as group,
+    ):
+        for name in servers.instances:
+            group.create_task(_watch(name, partial(_ask, servers, name, http), diary))
+        group.create_task(_watch(REDIS, lambda: _ping(servers.redis.primary.port), diary))
+
+
+async def _watch(whom: str, ask: Callable[[], Awaitable[None]], diary: Diary) -> None:
+    while True:
+        await asyncio.sleep(_EVERY_SECONDS)
+        asked_at = time.monotonic()
+        # What does not answer at all is broken on purpose, and that is written down elsewhere.
+        with suppress(httpx.HTTPError, OSError, EOFError, TimeoutError):
+            await ask()
+            _write_if_late(diary, whom, asked_at)
+
+
+def _write_if_late(diary: Diary, whom: str, due: float) -> None:
+    now = time.monotonic()
+    if now - due > _LATE_SECONDS:
+        diary.write(Stalled(at=due, whom=whom, until=now))
+
+
+async def _ask(servers: Servers, name: str, http: httpx.AsyncClient) -> None:
+    url = servers.instances[name].url_inside
+    if url is not None:
+        await http.get(f"{url}/healthz")
+
+
+async def _ping(port: int) -> None:
+    async with asyncio.timeout(_ANSWER_SECONDS):
+        answers, asks = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            asks.write(b"PING\r\n")
+            await answers.readline()
+        finally:
+            asks.close()
