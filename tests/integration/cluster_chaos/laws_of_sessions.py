@@ -112,17 +112,21 @@ def _first_times(story: Story) -> dict[str, list[Heard]]:
 
 
 def _lost_sessions(story: Story) -> Iterator[tuple[str, tuple[float, float]]]:
-    """Sessions in whose place the speaker got another, with when it left and when it was back."""
+    """Sessions in whose place the speaker got another, with when it left and when it was back.
+
+    It is away since the first connection that it lost. Those that it lost before an instance
+    acknowledged the session again were no return.
+    """
     for own in grouped(story.of(SpeakerRecord), lambda record: record.speaker).values():
         current: str | None = None
-        left_at = 0.0
+        left_at: float | None = None
         for record in own:
             match record:
                 case Opened():
                     if current is not None and record.session_id != current:
-                        yield current, (left_at, record.at)
-                    current = record.session_id
-                case Parted():
+                        yield current, (left_at or 0.0, record.at)
+                    current, left_at = record.session_id, None
+                case Parted() if left_at is None:
                     left_at = record.at
                 case Closed():
                     current = None

@@ -23,10 +23,11 @@ from tests.integration.cluster_chaos.records import (
     Parted,
     Record,
     Said,
+    Stalled,
     Took,
     TurnedAway,
 )
-from tests.integration.cluster_chaos.story import AFTERMATH_SECONDS
+from tests.integration.cluster_chaos.story import AFTERMATH_SECONDS, STALL_AFTERMATH_SECONDS
 
 
 def broken(*records: Record) -> set[str]:
@@ -107,6 +108,32 @@ def test_a_job_taken_from_a_live_node_is_seen() -> None:
         NodeParted(at=50.5, node_id="n0.0", code=1006),
     ):
         assert not broken(*story, cause)
+
+
+def test_a_job_may_be_given_to_another_node_when_a_process_was_starved_and_late() -> None:
+    joined = NodeJoined(at=0, node_id="n0.0", instance_id="a")
+    story = (
+        *(began(), joined, began(node_id="n1.0")),
+        *(took(50, "x"), took(51, "y", "n1.0"), gave(52, "x"), gave(53, "y", "n1.0")),
+    )
+    law = {"nothing_is_taken_from_a_live_node"}
+    assert not broken(*story, Stalled(at=48, whom="c", until=49))
+    long_ago = 50 - STALL_AFTERMATH_SECONDS - 4
+    assert broken(*story, Stalled(at=long_ago - 1, whom="c", until=long_ago)) == law
+    assert broken(*story, Stalled(at=51.5, whom="c", until=60)) == law
+    over = (began(), took(1, "x", job_id="j1"), took(2, "y", job_id="j2"))
+    assert broken(*over, Stalled(at=0, whom="a", until=9)) == {
+        "no_node_is_given_more_than_it_can_take"
+    }, "no lateness excuses too much work"
+
+
+def test_nothing_is_mended_while_the_machine_is_starved() -> None:
+    refused = TurnedAway(at=50, node_id="n0.0", job_id="j", attempt_id="x", code="NODE_OVERLOADED")
+    emptied = fault(Kind.EMPTY_REDIS, "redis", 50 - AFTERMATH_SECONDS - 5)
+    assert broken(emptied, refused)
+    starved = (Stalled(at=35, whom="a", until=39), Stalled(at=36, whom="b", until=41))
+    assert not broken(emptied, *starved, refused)
+    assert broken(emptied, starved[0], refused), "four seconds do not make up for five"
 
 
 def test_a_job_that_failed_may_be_given_to_another_node() -> None:
@@ -202,12 +229,20 @@ def test_a_session_that_never_closes_is_seen() -> None:
 
 
 def test_a_session_that_is_lost_without_cause_is_seen() -> None:
-    new = (opened(6, "t"), said(7, 0, "t"), heard(8, 1, 0, session_id="t"), closed(session_id="t"))
+    def new(at: float) -> tuple[Record, ...]:
+        result = heard(at + 2, 1, 0, session_id="t")
+        return (opened(at, "t"), said(at + 1, 0, "t"), result, closed(session_id="t"))
+
     law = {"no_session_is_lost_without_cause"}
-    assert broken(*SPOKEN, parted(5), *new) == law
-    assert broken(*SPOKEN, parted(5), fault(Kind.KILL_INSTANCE, "a", 5), *new) == law
-    assert not broken(*SPOKEN, parted(5), fault(Kind.FAIL_OVER_REDIS, "redis", 5), *new)
-    assert not broken(*SPOKEN, parted(6 - RESUME_GRACE_SECONDS), *new)
+    assert broken(*SPOKEN, parted(5), *new(6)) == law
+    assert broken(*SPOKEN, parted(5), fault(Kind.KILL_INSTANCE, "a", 5), *new(6)) == law
+    assert not broken(*SPOKEN, parted(5), fault(Kind.FAIL_OVER_REDIS, "redis", 5), *new(6))
+    late = 5 + RESUME_GRACE_SECONDS
+    assert not broken(*SPOKEN, parted(5), *new(late))
+    knocked_in_vain = (parted(5), parted(20), parted(late - 1))
+    assert not broken(*SPOKEN, *knocked_in_vain, *new(late)), "it is away since it left first"
+    back = (parted(5), opened(6, resumed=True), parted(late - 1))
+    assert broken(*SPOKEN, *back, *new(late)) == law, "it had been back"
 
 
 def test_a_speaker_that_is_sent_away_for_another_is_seen() -> None:
