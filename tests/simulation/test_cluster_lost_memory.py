@@ -15,6 +15,27 @@ def everybody_knows_every_node(world: ClusterWorld) -> bool:
     return all(world.sees(name, node) for name in world.instances for node in world.nodes)
 
 
+def test_an_instance_that_was_restarted_goes_on_when_the_server_knows_only_its_life_before() -> (
+    None
+):
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="a")
+        before = world.server.memory()
+        for name in ("a", "b"):
+            await world.kill(name)
+            await world.begin(name)
+        world.server.fail_over(before)
+        await world.pass_time(10)
+        await world.move("n", "a")
+        await world.until(lambda: everybody_knows_every_node(world))
+        for name in ("a", "b"):
+            errand = await world.submit(name, f"at {name}", may_wait=True)
+            assert (await errand.end()).outcome is Outcome.SUCCESS
+        assert len(node.assigned) == 2
+
+    play_together(story)
+
+
 def test_nodes_that_report_in_another_order_are_known_to_all_again() -> None:
     async def story(world: ClusterWorld) -> None:
         first = await world.node("n0", at="a", service=seconds(9))

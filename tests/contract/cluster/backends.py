@@ -35,17 +35,22 @@ class ShiftedTime:
         self._shift_ms += int(seconds * 1000)
 
 
+class _TurnableClock(ManualClock):
+    def turn_back(self, seconds: float) -> None:
+        self._elapsed -= seconds
+
+
 def open_bench(request: pytest.FixtureRequest, runner: asyncio.Runner, random: Random) -> Bench:
     """A bench for the backend that the test is run for."""
     if request.param == "memory":
-        clock = ManualClock()
+        clock = _TurnableClock()
         hub = MemoryHub(clock, random, TERMS)
 
         async def age_notes(peers: MemoryPeers) -> None:
             for entry in hub.instances[peers.instance_id].inbox:
                 entry.handed_at_ms -= TERMS.reclaim_idle_ms
 
-        return Bench(runner, hub.peers, clock.advance, age_notes)
+        return Bench(runner, hub.peers, clock.advance, age_notes, clock.turn_back)
     if request.param == "redis":
         server: RedisProcess | RedisCluster = request.getfixturevalue("redis_server")
     else:
@@ -65,7 +70,9 @@ def open_bench(request: pytest.FixtureRequest, runner: asyncio.Runner, random: R
             time_shift_ms=shifted,
         )
 
-    return Bench(runner, open_peers, shifted.advance, _age_notes)
+    return Bench(
+        runner, open_peers, shifted.advance, _age_notes, lambda seconds: shifted.advance(-seconds)
+    )
 
 
 async def _age_notes(peers: RedisPeers) -> None:

@@ -57,11 +57,14 @@ class Bench:
         open_peers: Callable[[InstanceId], Cluster],
         advance: Callable[[float], None],
         age_notes: Callable[[Any], Coroutine[Any, Any, None]],
+        turn_back: Callable[[float], None],
     ) -> None:
         self._runner = runner
         self._open_peers = open_peers
         self.advance = advance
         """Let seconds pass for presence, windows and leases."""
+        self.turn_back = turn_back
+        """Have it earlier, for what is written as if it had been written before."""
         self._age_notes = age_notes
         self._opened: list[Cluster] = []
 

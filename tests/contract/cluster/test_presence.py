@@ -69,6 +69,26 @@ def test_a_second_process_of_the_same_name_supersedes_the_first(bench: Bench) ->
     assert bench(second.renew(CARD)) == Renewed()
 
 
+def test_an_earlier_life_that_the_server_went_back_to_supersedes_nobody(bench: Bench) -> None:
+    """A failover or an old dump brings back the record of a process that is no more."""
+    first, second = bench.stranger("one"), bench.stranger("one")
+    bench.advance(10)
+    bench(second.join(CARD))
+    bench.post(second, "one", 1)
+    # The record is again as it was before the second process had joined.
+    bench.turn_back(10)
+    bench(first.join(CARD))
+    bench.advance(11)
+
+    assert isinstance(bench(second.renew(CARD)), Renewed)
+    assert bench.alive(second) == {"one": True}
+    assert bench(first.renew(CARD)) == Superseded()
+    assert [delivery.note for delivery in bench.take(second)] == [ended(1)]
+    third = bench.stranger("one")
+    assert bench(third.join(CARD)) == Joined(took_over=True)
+    assert bench(second.renew(CARD)) == Superseded()
+
+
 def test_the_goodbye_of_a_superseded_process_changes_nothing(bench: Bench) -> None:
     first, second = bench.joined("one"), bench.joined("one")
     bench(first.leave())

@@ -76,8 +76,11 @@ class Inbox:
 class Instance:
     """An instance that has joined."""
 
-    def __init__(self, incarnation: str, until_ms: int, card: Card, inbox: Inbox) -> None:
+    def __init__(
+        self, incarnation: str, born_ms: int, until_ms: int, card: Card, inbox: Inbox
+    ) -> None:
         self.incarnation = incarnation
+        self.born_ms = born_ms
         self.until_ms = until_ms
         self.card = card
         self.inbox = inbox
@@ -94,6 +97,13 @@ class Instance:
         if self.incarnation != incarnation:
             return Superseded()
         return None if self.standing is Standing.UP else TakenDown()
+
+    def is_of_earlier_life(self, incarnation: str, born_ms: int) -> bool:
+        """Whether this is a life before the one that joined then, to which the hub went back.
+
+        Such a life has not superseded a later one.
+        """
+        return self.incarnation != incarnation and self.born_ms < born_ms
 
     def renew(self, until_ms: int, card: Card) -> None:
         self.until_ms = until_ms

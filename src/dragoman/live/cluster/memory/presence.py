@@ -32,17 +32,20 @@ class MemoryPresence(Seat):
         hub.finished.pop(self._instance_id, None)
         hub.instances[self._instance_id] = Instance(
             incarnation,
+            now_ms,
             now_ms + hub.terms.presence_ttl_ms,
             card,
             before.inbox if before else Inbox(),
         )
         self._back()
         self._incarnation, self._next_incarnation = incarnation, ""
+        self._born_ms = now_ms
         took_over = before and before.is_alive(now_ms) and before.incarnation != incarnation
         return Joined(took_over=bool(took_over))
 
     async def renew(self, card: Card) -> Renewed | Superseded | TakenDown:
         await self._there()
+        self._forget_earlier_life()
         no = self._refusal()
         if no is not None:
             return no
@@ -51,7 +54,9 @@ class MemoryPresence(Seat):
         instance = hub.instances.get(self._instance_id)
         revived = instance is None or not instance.is_alive(now_ms)
         if instance is None:
-            hub.instances[self._instance_id] = Instance(self._incarnation, until_ms, card, Inbox())
+            hub.instances[self._instance_id] = Instance(
+                self._incarnation, self._born_ms, until_ms, card, Inbox()
+            )
         else:
             instance.renew(until_ms, card)
         self._back()
@@ -117,6 +122,18 @@ class MemoryPresence(Seat):
         del self._hub.instances[clean_up.instance_id]
         self._back()
         return True
+
+    def _forget_earlier_life(self) -> None:
+        """Drop a record of this instance that the hub went back to; its notes stay."""
+        hub, instance_id = self._hub, self._instance_id
+        for known in (hub.instances, hub.finished):
+            before = known.get(instance_id)
+            if before is not None and before.is_of_earlier_life(self._incarnation, self._born_ms):
+                del known[instance_id]
+                if known is hub.instances:
+                    hub.instances[instance_id] = Instance(
+                        self._incarnation, self._born_ms, 0, before.card, before.inbox
+                    )
 
     def _cleaned(self, clean_up: CleanUp) -> Instance | None:
         """The instance, when it is the cleaner's to clean up after."""

@@ -19,6 +19,8 @@ class Seat:
         self._instance_id = instance_id
         self._incarnation = ""
         """This life of the instance; empty before it has joined."""
+        self._born_ms = 0
+        """When it joined."""
         self._next_incarnation = ""
         """The life to be joined with, also when the first answer to that is lost; else empty."""
 

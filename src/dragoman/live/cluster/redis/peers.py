@@ -45,6 +45,7 @@ class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOpera
         self._random = random
         self._instance_id = instance_id
         self._incarnation = ""
+        self._born_ms = 0
         self._next_incarnation = ""
         self._last_entry_id = "0-0"
         self._timeout_ms = timeout_ms

@@ -39,6 +39,8 @@ class PresenceOperations:
     _instance_id: InstanceId
     _incarnation: str
     """This life of the instance; empty before it has joined."""
+    _born_ms: int
+    """When it joined, by the clock of Redis."""
     _next_incarnation: str
     """The life to be joined with, also when the first answer to that is lost; else empty."""
 
@@ -47,20 +49,21 @@ class PresenceOperations:
         incarnation = self._next_incarnation
         # The roster first: a record that is not on it would never be cleaned up.
         await self._tags.ask_roster("enter", self._instance_id, incarnation)
-        (took_over,) = await self._tags.ask_instance(
+        took_over, born_ms = await self._tags.ask_instance(
             self._instance_id,
             "join",
             (incarnation, self._terms.presence_ttl_ms),
             _pack_card(card),
         )
         self._incarnation, self._next_incarnation = incarnation, ""
+        self._born_ms = born_ms
         return Joined(took_over=bool(took_over))
 
     async def renew(self, card: Card) -> Renewed | Superseded | TakenDown:
         answer = await self._tags.ask_instance(
             self._instance_id,
             "renew",
-            (self._incarnation, self._terms.presence_ttl_ms),
+            (self._incarnation, self._terms.presence_ttl_ms, self._born_ms),
             _pack_card(card),
         )
         no = refusal(answer)
