@@ -60,7 +60,8 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 	@echo "The first seed is $(CHAOS_SEED). The same schedules again: make chaos CHAOS_SEED=$(CHAOS_SEED)"
 	DRAGOMAN_CHAOS_SCHEDULES=$(CHAOS_SCHEDULES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/simulation/test_chaos.py tests/simulation/test_sessions_laws.py \
-		tests/simulation/test_cluster_chaos.py tests/simulation/test_cluster_sessions_laws.py
+		tests/simulation/test_cluster_chaos.py tests/simulation/test_cluster_sessions_laws.py \
+		tests/simulation/test_cluster_old_dumps.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LEDGER_LIVES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/contract/ledger/test_laws.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 \

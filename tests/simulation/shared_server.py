@@ -38,8 +38,6 @@ class SharedServer:
         self.hub = MemoryHub(clock, Random(seed + 2), cluster_terms(settings))
         self.forgot_at: list[float] = []
         """When it lost something that it had confirmed."""
-        self.failed_over = False
-        """Whether what it lost were its last moments."""
         self._lives = 1
         self._running = asyncio.Event()
         self._running.set()
@@ -94,7 +92,6 @@ class SharedServer:
         vars(self.ledger).update(replica["ledger"])
         vars(self.records).update(replica["records"])
         vars(self.hub).update(replica["hub"])
-        self.failed_over = True
         self._begin_again()
 
     def _begin_again(self) -> None:
