@@ -8,7 +8,7 @@ LEDGER_LIVES ?= 300
 CLUSTER_CHAOS_SECONDS ?= 300
 CLUSTER_CHAOS_RUNS ?= 1
 LAB_KILLS ?= 200
-# Other schedules on every run; a run is had again with the seed that it printed.
+# Every run draws a new seed and prints it; CHAOS_SEED repeats a run.
 ifndef CHAOS_SEED
 CHAOS_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
@@ -24,14 +24,14 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: ## Prepare this machine and .venv for everything below (quick when nothing changed)
+setup: ## Prepare this machine and .venv for the other commands (fast when nothing changed)
 	@.ci/setup test
 
 demo: ## Start Dragoman and see it work (installs only what it needs)
 	@.ci/setup demo
 	$(BIN)/dragoman demo
 
-# Files in their own order: those with servers first, the quick ones last, so that no worker is left alone.
+# In the order of the files: tests with servers first, quick ones last, so that no worker idles at the end.
 test: setup ## Run every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
@@ -49,7 +49,7 @@ format: setup ## Format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: setup ## Throw broken frames at the decoders and the endpoints (FUZZ_FRAMES=1000000)
+fuzz: setup ## Send broken frames to the decoders and the endpoints (FUZZ_FRAMES=1000000)
 	$(BIN)/python -m tests.fuzz_frames --count $(FUZZ_FRAMES)
 	DRAGOMAN_FUZZ_FRAMES=$(FUZZ_FRAMES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/integration/gateway/test_same_on_both_transports.py \
@@ -70,13 +70,13 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 		DRAGOMAN_CLUSTER_CHAOS_RUNS=$(CLUSTER_CHAOS_RUNS) $(BIN)/pytest --timeout 0 \
 		tests/integration/cluster_chaos
 
-soak: setup ## Load real servers for an hour and see whether anything grows (SOAK_SECONDS=3600)
+soak: setup ## Load real servers for an hour and check that nothing grows (SOAK_SECONDS=3600)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
-bench: setup ## Measure it, beside a bare relay and other task queues
+bench: setup ## Run the benchmarks, with a bare relay and other task queues for comparison
 	$(BIN)/python -m benchmarks
 
-lock: setup ## Compile requirements/*.txt anew from pyproject.toml
+lock: setup ## Compile requirements/*.txt again from pyproject.toml
 	$(COMPILE) --extra all --output-file requirements/all.txt
 	$(COMPILE) --constraint requirements/all.txt --extra all --group dev --output-file requirements/dev.txt
 	$(COMPILE) --constraint requirements/all.txt --output-file requirements/demo.txt

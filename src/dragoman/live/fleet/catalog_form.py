@@ -22,7 +22,7 @@ class CatalogService(msgspec.Struct, frozen=True):
 
 
 class CatalogProblem(Exception):
-    """Raised when a catalog cannot be had; the message says why."""
+    """Raised when a catalog cannot be fetched or read; the message says why."""
 
 
 class _Catalog(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Where the service catalog is fetched from."""
+"""Fetches the service catalog."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from dragoman.live.fleet.catalog_form import LARGEST_CATALOG_BYTES, CatalogProbl
 
 
 class CatalogSource(Protocol):
-    """Somewhere a catalog can be fetched."""
+    """A source of catalogs."""
 
     async def fetch(self) -> bytes:
-        """The catalog as it was answered; a `CatalogProblem` when there is no answer to read."""
+        """The catalog as it was answered; raises `CatalogProblem` when there is none to read."""
         ...
 
     async def close(self) -> None: ...
@@ -60,7 +60,7 @@ class HttpCatalogSource:
             if answer.status_code != httpx.codes.OK:
                 raise CatalogProblem(f"the answer was status {answer.status_code}")
             if answer.headers.get("Content-Encoding", "identity") != "identity":
-                raise CatalogProblem("the answer was compressed, which was not asked for")
+                raise CatalogProblem("the answer was compressed; the request did not allow that")
             if int(answer.headers.get("Content-Length", 0)) > LARGEST_CATALOG_BYTES:
                 raise too_large()
             return await _read(answer)

@@ -50,7 +50,7 @@ class MarkPort(Protocol):
 
 
 class Feedback:
-    """Takes reports in, marks what they name, and lets marks end by themselves."""
+    """Takes reports, marks the services they name, and ends marks in time."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Feedback:
             self._counts.overflowed()
 
     def view(self) -> FeedbackView:
-        """What was received and what came of it, since the start."""
+        """What was received, and what was done about it, since the start."""
         return self._counts.view()
 
     async def run(self) -> None:

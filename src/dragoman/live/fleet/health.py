@@ -1,4 +1,4 @@
-"""How a node is doing: a table of states, and the counting that moves between them."""
+"""A node's health: a table of states, and the counters that move between them."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ class Health:
         return self.breaker.reason if self.breaker.tripped else None
 
     def happened(self, event: HealthEvent) -> bool:
-        """Make the move the table has for the event; False when there is none."""
+        """Make the table's move for the event; False when there is none."""
         after = MOVES.get((self.state, event))
         if after is None:
             return False

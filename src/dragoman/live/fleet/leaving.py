@@ -22,7 +22,7 @@ TICK_SECONDS = 0.5
 FORGOTTEN_A_TICK = 1_000
 
 _INSIST_SECONDS = 1.0
-"""Between two tries to tell a ledger that cannot be reached of a node that is lost."""
+"""The pause between two tries to tell an unreachable ledger of a lost node."""
 
 
 class Leaving:
@@ -84,13 +84,13 @@ class Leaving:
         log.info("node_moved_away", node_id=node.node_id)
 
     async def _time_out_silent(self) -> None:
-        """Let go of the silent; a whole fleet may be cut off at the same moment."""
+        """Remove silent nodes; a whole fleet may be cut off at the same moment."""
         async for node in yielding(self._silent(), self._clock):
             node.link.timed_out()
             self.gone(node)
 
     def _silent(self) -> Iterator[Node]:
-        """Nodes that nothing was heard of for too long, as long as they are let go of."""
+        """Nodes that were silent for too long, one after another as they are removed."""
         limit = self._clock.monotonic() - self._rules.timeout_seconds
         while self._roll.by_beat:
             node = next(iter(self._roll.by_beat.values()))

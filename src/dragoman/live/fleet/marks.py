@@ -1,4 +1,4 @@
-"""Marks: services of nodes that are left alone for a while."""
+"""Marks: services of nodes that are left out for a while."""
 
 from __future__ import annotations
 

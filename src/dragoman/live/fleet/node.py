@@ -152,7 +152,7 @@ class Node:
         self.usage.add(heartbeat.resource_usage)
 
     def unfit_because(self) -> str | None:
-        """Why it can do nothing at all; None when it can do something."""
+        """Why it can do no job at all; None when it can do some."""
         if not any(service.status is ServiceStatus.RUNNING for service in self.services):
             return "no service runs"
         if self.capabilities and not any(c.ready for c in self.capabilities):
@@ -189,7 +189,7 @@ class Explained(Protocol):
 
 
 def why_no_jobs(node: Explained, rule: PoolRule) -> str | None:
-    """Why a node gets no jobs, or fewer than it could; None when nothing is the matter."""
+    """Why a node gets no jobs, or fewer than it could; None when it gets all it can."""
     if node.reason is not None:
         return node.reason
     if not is_in_a_pool(rule, node.languages):

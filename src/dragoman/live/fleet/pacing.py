@@ -1,4 +1,4 @@
-"""How often is too often: a limit for each node, and a pause for each subject."""
+"""Rate limits: a limit for each node, and a pause for each subject."""
 
 from __future__ import annotations
 

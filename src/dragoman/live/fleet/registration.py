@@ -1,4 +1,4 @@
-"""Whom a node's name belongs to: the key that first used it, or a token that key was given."""
+"""Who owns a node's name: the key that first used it, or the holder of a token given to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def choose_node_id(register: NodeRegister, applicant: Applicant, secrets: Secret
 
 
 def holder_of(applicant: Applicant, node_id: NodeId, token: str) -> str:
-    """How the directory remembers whom a name belongs to: the key, and the token's hash."""
+    """How the directory stores the owner of a name: the key, and the token's hash."""
     return f"{applicant.key_id}:{token_hash(token, applicant.tenant, node_id)}"
 
 

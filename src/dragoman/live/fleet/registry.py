@@ -54,7 +54,7 @@ log = get_logger("dragoman.fleet")
 
 
 class Registry:
-    """Nodes of this instance: who they are, how they do, and how they are reached."""
+    """The nodes of this instance: their facts, their health, and their connections."""
 
     def __init__(
         self,
@@ -106,7 +106,7 @@ class Registry:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def attach(self, attempts: AttemptPort) -> None:
-        """Tell the registry who looks after attempts."""
+        """Attach the dispatch, which looks after attempts."""
         self._roll.attach(attempts)
         self._seating.attach(attempts)
 
@@ -120,7 +120,7 @@ class Registry:
     async def register(
         self, register: NodeRegister, applicant: Applicant, link: NodeLink
     ) -> tuple[Node, NodeRegisterAck]:
-        """Take a node in under a new connection."""
+        """Register a node under a new connection."""
         with self._watch.path("registration"):
             return await self._register(register, applicant, link)
 
@@ -305,7 +305,7 @@ class Registry:
         return node.link.send(message)
 
     def report(self, cells: Iterable[int]) -> None:
-        """Have the nodes of these cells say what they run."""
+        """Ask the nodes of these cells what they run."""
         for cell in cells:
             view = self._snapshots.current.cells.get(cell)
             for node_id in view.indexes if view else ():
