@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 3600.0
 LATEST_CALLS, NEARLY_ALL = 12, 10
 """Of so many of the latest calls, so many have to be refused before calls are made in steps."""
 
-HELD_SHARE, LONGEST_HELD_SECONDS = 0.15, 0.25
+HELD_SHARE, LONGEST_HELD_SECONDS = 0.1, 0.25
 """For how long calls are held back, as a share of the pause that the target asks for, at most."""
 
 
@@ -121,8 +121,9 @@ class Limiter:
                 wait_seconds = backoff_seconds(refusals, self._random)
             elif entered is refusal and wait_seconds.is_integer():
                 # Rounded up. What was held back counts, so that calls that were due at different
-                # times do not come to be due at the same time.
-                wait_seconds -= now - due_at
+                # times do not come to be due at the same time; the time it takes to be refused
+                # does not, so that they come when they would have come.
+                wait_seconds -= max(0.0, now - due_at - self._refusal_seconds)
             if now + wait_seconds - first_refusal_at > PATIENCE_SECONDS:
                 raise refusal
             await asyncio.sleep(wait_seconds)
@@ -133,7 +134,7 @@ class Limiter:
         call.refused = True
         call.round.went_well -= 1
         if refusal.retry_after_seconds is not None:
-            self._asked_seconds = refusal.retry_after_seconds
+            self._asked_seconds = max(0.9 * self._asked_seconds, refusal.retry_after_seconds)
             self._in_steps |= sum(one.refused for one in self._latest) >= NEARLY_ALL
             self._round_is_over = True
             if self._in_steps and self._running <= self._most:  # nothing waits for a place
