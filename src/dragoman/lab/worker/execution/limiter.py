@@ -32,7 +32,7 @@ PATIENCE_SECONDS = 3600.0
 LATEST_CALLS, NEARLY_ALL = 12, 10
 """Of so many of the latest calls, so many have to be refused before calls are made in steps."""
 
-HELD_SHARE, LONGEST_HELD_SECONDS = 0.1, 0.25
+HELD_SHARE, LONGEST_HELD_SECONDS = 0.15, 0.25
 """For how long calls are held back, as a share of the pause that the target asks for, at most."""
 
 
@@ -201,14 +201,18 @@ class Limiter:
         now = self._clock.monotonic()
         if self._round_is_over:
             self._begin_round(now)
-        if self._room <= 0:
-            # Long enough to hear of a refusal. Where that takes too long, nothing is held back.
-            listened_at = self._last_made_at + 2 * self._refusal_seconds
+        if self._in_steps and self._room <= 0:
+            listened_at = self._last_made_at + self._listening_seconds
             if now < listened_at < self._hold_until:
                 return listened_at - now
             self._in_steps = listened_at < self._hold_until
             self._room = next(self._steps)
         return 0.0
+
+    @property
+    def _listening_seconds(self) -> float:
+        """Long enough to hear of a refusal."""
+        return 2 * self._refusal_seconds
 
     def _begin_round(self, now: float) -> None:
         self._went_well = self._round.went_well or self._went_well
@@ -216,7 +220,10 @@ class Limiter:
         self._steps = self._further_calls()
         self._round = _Round()
         self._round_is_over = False
-        self._hold_until = now + min(HELD_SHARE * self._asked_seconds, LONGEST_HELD_SECONDS)
+        hold_seconds = min(HELD_SHARE * self._asked_seconds, LONGEST_HELD_SECONDS)
+        self._hold_until = now + hold_seconds
+        # With time for one step only, those held back would merely come later, and all at once.
+        self._in_steps = 2 * self._listening_seconds <= hold_seconds
 
     def _further_calls(self) -> Iterator[int]:
         """How many more calls are made as long as none is refused: in the end, all of them."""
