@@ -226,7 +226,7 @@ class Library:
 
     async def _content_of(self, file: BinaryIO, file_format: Format, schema: Schema | None) -> str:
         """The content of a file, which is read and not stored."""
-        reader = self._reader(file, file_format, schema)
+        reader = await asyncio.to_thread(self._reader, file, file_format, schema)
         batches = _with_contents(reader)
         content = _Content()
         while (some := await asyncio.to_thread(next, batches, None)) is not None:
@@ -251,7 +251,7 @@ class Library:
         A lease marks the import as under way: the next lab on the database deletes what a killed
         import leaves.
         """
-        reader = self._reader(file, file_format, schema)
+        reader = await asyncio.to_thread(self._reader, file, file_format, schema)
         version_id = VersionId(new_id(self._random, "v"))
         name = removing.import_lease(version_id)
         owner = this_process()

@@ -199,6 +199,13 @@ def test_a_bucket_that_tells_the_moment_is_not_stormed_by_all_who_wait() -> None
     assert ours.refused < plain.refused / 4
 
 
+def test_a_window_that_asks_for_more_than_its_own_length_is_not_served_more_slowly() -> None:
+    """What is held back for a while may fall into the next window, and storm that one."""
+    for answer_seconds in (0.005, 0.05, 0.3):
+        case = Case(partial(FixedWindow, 2.0, 0.5, 0.1, Told.WHOLE_SECONDS), 40, 16, answer_seconds)
+        assert_no_worse(case, seed=1)
+
+
 # --- how many at once -------------------------------------------------------------------------
 
 

@@ -50,6 +50,7 @@ def called(function: Any) -> Output:
         (lab.RateLimited(), None),
         (lab.RateLimited("later", retry_after=2.5), 2.5),
         (lab.RateLimited(retry_after=0), 0.0),
+        (lab.RateLimited(retry_after=2), 2.0),
         (lab.RateLimited(retry_after=math.inf), None),
         (lab.RateLimited(retry_after=math.nan), None),
         (lab.RateLimited(retry_after=-1), None),
@@ -75,7 +76,9 @@ def test_a_refusal_is_waited_out(error: Exception, seconds: float | None, is_asy
 
     with pytest.raises(failures.RateLimited) as raised:
         called(refuse_later if is_async else refuse)
-    assert raised.value.retry_after_seconds == seconds
+    told = raised.value.retry_after_seconds
+    assert told == seconds
+    assert isinstance(told, float | None)  # as the limiter counts with
 
 
 @pytest.mark.parametrize(

@@ -121,8 +121,9 @@ class Limiter:
                 wait_seconds = backoff_seconds(refusals, self._random)
             elif entered is refusal and wait_seconds.is_integer():
                 # Rounded up. What was held back counts, so that calls that were due at different
-                # times do not come to be due at the same time.
-                wait_seconds -= now - due_at
+                # times do not come to be due at the same time; the time it takes to be refused
+                # does not, so that they come when they would have come.
+                wait_seconds -= max(0.0, now - due_at - self._refusal_seconds)
             if now + wait_seconds - first_refusal_at > PATIENCE_SECONDS:
                 raise refusal
             await asyncio.sleep(wait_seconds)
@@ -133,7 +134,7 @@ class Limiter:
         call.refused = True
         call.round.went_well -= 1
         if refusal.retry_after_seconds is not None:
-            self._asked_seconds = refusal.retry_after_seconds
+            self._asked_seconds = max(0.9 * self._asked_seconds, refusal.retry_after_seconds)
             self._in_steps |= sum(one.refused for one in self._latest) >= NEARLY_ALL
             self._round_is_over = True
             if self._in_steps and self._running <= self._most:  # nothing waits for a place
@@ -200,14 +201,18 @@ class Limiter:
         now = self._clock.monotonic()
         if self._round_is_over:
             self._begin_round(now)
-        if self._room <= 0:
-            # Long enough to hear of a refusal. Where that takes too long, nothing is held back.
-            listened_at = self._last_made_at + 2 * self._refusal_seconds
+        if self._in_steps and self._room <= 0:
+            listened_at = self._last_made_at + self._listening_seconds
             if now < listened_at < self._hold_until:
                 return listened_at - now
             self._in_steps = listened_at < self._hold_until
             self._room = next(self._steps)
         return 0.0
+
+    @property
+    def _listening_seconds(self) -> float:
+        """Long enough to hear of a refusal."""
+        return 2 * self._refusal_seconds
 
     def _begin_round(self, now: float) -> None:
         self._went_well = self._round.went_well or self._went_well
@@ -215,7 +220,10 @@ class Limiter:
         self._steps = self._further_calls()
         self._round = _Round()
         self._round_is_over = False
-        self._hold_until = now + min(HELD_SHARE * self._asked_seconds, LONGEST_HELD_SECONDS)
+        hold_seconds = min(HELD_SHARE * self._asked_seconds, LONGEST_HELD_SECONDS)
+        self._hold_until = now + hold_seconds
+        # With time for one step only, those held back would merely come later, and all at once.
+        self._in_steps = 2 * self._listening_seconds <= hold_seconds
 
     def _further_calls(self) -> Iterator[int]:
         """How many more calls are made as long as none is refused: in the end, all of them."""
