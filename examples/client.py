@@ -15,9 +15,7 @@ URL = sys.argv[1] if len(sys.argv) > 1 else "ws://127.0.0.1:8080"
 SENTENCES = ("Good morning", "Hello friend")
 SPOKEN = {"use_nmt": True, "use_tts": True}
 
-with talk(
-    URL, src_lang="en", tgt_lang="es", pipeline=SPOKEN
-) as session:
+with talk(URL, src_lang="en", tgt_lang="es", pipeline=SPOKEN) as session:
     for sentence in SENTENCES:
         session.say(sentence)
     session.close()  # waits until every sentence has its result
