@@ -32,7 +32,7 @@ NAMESPACES = (
 )
 NETWORK_OF_ITS_OWN = (*NAMESPACES, "--net", sys.executable, "-c", LOOPBACK_UP)
 NETWORK_OF_THE_MACHINE = (*NAMESPACES, "bash", "--noprofile", "--norc")
-PATIENCE_SECONDS = 120
+PATIENCE_SECONDS = 240
 
 
 class CommandFailed(AssertionError):

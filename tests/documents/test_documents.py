@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import markdown
+import markdown  # type: ignore[import-untyped]
 import pytest
 from tests.documents.blocks import ROOT, Block, blocks_of, pages
 from tests.documents.following import commands_of, follow
@@ -152,6 +152,7 @@ def sandbox(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
     opened.close()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_reader_who_follows_the_page_to_the_letter_arrives(page: str, sandbox: Sandbox) -> None:
     follow(followed(page), sandbox)

@@ -16,20 +16,20 @@ from dragoman.settings.wording import as_toml
 _INTRODUCTION = """\
 # Settings
 
-Settings come from four places; later ones win:
+Settings come from four places. A later place wins over an earlier one:
 
 1. the defaults below,
-2. a TOML file, named by `--config` or by the variable `DRAGOMAN_CONFIG`; no file is read that is
-   not named,
+2. a TOML file, named by `--config` or by the variable `DRAGOMAN_CONFIG`; commands read no file
+   that is not named,
 3. environment variables: `DRAGOMAN_`, then the key in capitals with `__` between levels,
 4. the flags of a command, such as `--port`.
 
-`dragoman config show` lists the effective value of every key and where it came from;
-`dragoman config check FILE` says whether a file is fine. Unknown keys, values of the wrong type,
-impossible values and settings that contradict each other are refused.
+`dragoman config show` lists the value of every key and where it came from. `dragoman config
+check FILE` checks a file. Both refuse unknown keys, values of the wrong type, impossible values
+and settings that contradict each other.
 
-In a file, text stands in quotes and numbers do not. In the environment, lists are written
-`a,b` or as JSON, tables as JSON:
+In a file, put text in quotes, and numbers without. In the environment, write lists as `a,b` or as
+JSON, and tables as JSON:
 
 ```toml
 [server]
@@ -54,7 +54,8 @@ export DRAGOMAN_SCHEDULER__POOLS__TENANT_CELLS='{"acme": [0, 1]}'
 _NOT_BUILT_HEADING = """\
 ## Not built yet
 
-These keys are accepted with their default only, which changes nothing. Any other value is refused.
+Dragoman accepts these keys with their default only, which changes nothing. It refuses any other
+value.
 
 | key | default | what it will be for |
 | --- | --- | --- |"""
@@ -62,8 +63,8 @@ These keys are accepted with their default only, which changes nothing. Any othe
 _OTHER_VARIABLES_HEADING = """\
 ## Other variables
 
-These begin like settings and are none. Any other unknown `DRAGOMAN_` variable is refused, but for
-those that Kubernetes and Docker make for a service named dragoman.
+These variables begin with `DRAGOMAN_` and are not settings. Dragoman refuses any other unknown
+`DRAGOMAN_` variable, except for those that Kubernetes and Docker set for a service named dragoman.
 
 | variable | meaning |
 | --- | --- |"""
