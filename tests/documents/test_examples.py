@@ -13,12 +13,8 @@ from pathlib import Path
 
 import pytest
 from tests.documents.blocks import ROOT
-from tests.integration.serve.server_process import (
-    PATIENCE_SECONDS,
-    ServerProcess,
-    environment,
-    eventually,
-)
+from tests.documents.sandbox import PATIENCE_SECONDS
+from tests.integration.serve.server_process import ServerProcess, environment, eventually
 
 EXAMPLES = ROOT / "examples"
 BIN = Path(sys.executable).parent
