@@ -58,6 +58,7 @@ class Sandbox:
         own_network: bool = True,
     ) -> None:
         self.folder = folder
+        self._logs_folder = home.parent  # not the page's folder, which two pages may share
         self._shell = subprocess.Popen(
             NETWORK_OF_ITS_OWN if own_network else NETWORK_OF_THE_MACHINE,
             cwd=folder,
@@ -86,7 +87,7 @@ class Sandbox:
     def start(self, name: str, command: str, ready: str) -> str:
         """Start a program in a terminal of its own, and wait until it says that it is ready."""
         self._started += 1
-        log = self.folder.parent / f"terminal-{self._started}.log"
+        log = self._logs_folder / f"terminal-{self._started}.log"
         _, pid = self._ask(f"{command} >{log} 2>&1 </dev/null & echo $!")
         pid = pid.strip().splitlines()[-1]
         self._running[name] = pid, log
