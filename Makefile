@@ -38,7 +38,7 @@ test: setup ## Run every test
 check: setup ## Lint, format, types, architecture, documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src tests benchmarks
+	$(BIN)/mypy src tests benchmarks examples
 	$(BIN)/lint-imports
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
 		NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"

@@ -8,12 +8,12 @@ Needs a scheduler with a node for the pair, such as espeak_node.py:
 import sys
 from pathlib import Path
 
-from dragoman import talk
-from dragoman.sdk import Missing
+from dragoman import Missing, talk
+from dragoman.sdk import Pipeline
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "ws://127.0.0.1:8080"
 SENTENCES = ("Good morning", "Hello friend")
-SPOKEN = {"use_nmt": True, "use_tts": True}
+SPOKEN = Pipeline(use_nmt=True, use_tts=True)
 
 with talk(URL, src_lang="en", tgt_lang="es", pipeline=SPOKEN) as session:
     for sentence in SENTENCES:

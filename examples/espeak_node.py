@@ -11,8 +11,7 @@ import subprocess
 import sys
 import wave
 
-from dragoman import Node
-from dragoman.sdk import Answer, Job
+from dragoman import Answer, Job, Node
 
 WORDS = {
     ("en", "es"): {"good": "buenos", "morning": "días", "hello": "hola", "friend": "amigo"},

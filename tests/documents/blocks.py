@@ -44,6 +44,12 @@ def pages() -> list[str]:
     return sorted(str(page.relative_to(ROOT)) for page in found)
 
 
+def file_of(page: str, title: str) -> str:
+    """The text of the file that the page says to write."""
+    [text] = [block.text for block in blocks_of(page) if block.title == title]
+    return text + "\n"
+
+
 def blocks_of(page: str) -> list[Block]:
     """The blocks of the page, from top to bottom."""
     text = (ROOT / page).read_text()

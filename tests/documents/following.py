@@ -72,9 +72,12 @@ def _carry_out(block: Block, sandbox: Sandbox) -> str:
 def _type(command: str, sandbox: Sandbox) -> str:
     for program in PROGRAMS:
         if re.match(program.beginning, command) and "--help" not in command:
-            # Two servers stand side by side when they have two ports; else one follows the other.
-            port = re.search(r"--port \d+", command)
-            name = f"{program.name} {port[0] if port else ''}"
+            # Two servers run side by side when each is given a port; else one follows the other.
+            port = re.search(r"--port (\d+)", command)
+            name = f"{program.name} {port[1]}" if port else program.name
+            for other in sandbox.running:
+                if other in (name, program.name) or (not port and other.startswith(program.name)):
+                    sandbox.stop(other)
             return sandbox.start(name, command, program.ready)
     return sandbox.run(command)
 

@@ -10,19 +10,59 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import markdown
+import markdown  # type: ignore[import-untyped]
 import pytest
 from tests.documents.blocks import ROOT, Block, blocks_of, pages
 from tests.documents.following import commands_of, follow
 from tests.documents.sandbox import Sandbox, namespaces_are_allowed
 
 SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+BARE_PATH = f"{Path(sys.executable).resolve().parent}:{SYSTEM_PATH}"
+"""A Python that is new enough, and nothing that was installed for it here."""
 
-NOT_FOLLOWED: dict[tuple[str, str], str] = {}
-"""Blocks that no test runs: the page, the block's first line, and the reason."""
+PICTURE = "a picture, not something that a command prints"
+YOUR_POSTGRESQL = (
+    "needs a PostgreSQL server of yours; tests/integration/store upgrades and reads a real one"
+)
+NOT_FOLLOWED: dict[tuple[str, str], str] = {
+    ("CONTRIBUTING.md", ".ci/run"): "runs the linters and all tests, this one among them",
+    (
+        "docs/concepts/cluster.md",
+        "client ──▶ instance A ──┐                ┌── instance B ◀── node",
+    ): (PICTURE),
+    (
+        "docs/concepts/fleet.md",
+        "CREATED -> DISPATCHED -> ACCEPTED -> RUNNING -> FINISHED -> RELEASED",
+    ): (PICTURE),
+    (
+        "docs/concepts/rooms.md",
+        "cli ─▶ api ─▶ gateway ─▶ sessions ─▶ dispatch ─▶ ledger, snapshot",
+    ): (PICTURE),
+    ("docs/howto/database.md", "createuser --pwprompt dragoman"): YOUR_POSTGRESQL,
+    ("docs/howto/database.md", "pg_dump --format=custom --file=dragoman.dump dragoman"): (
+        YOUR_POSTGRESQL
+    ),
+    (
+        "docs/howto/deploy-a-cluster.md",
+        "export POSTGRES_PASSWORD=choose-one REDIS_PASSWORD=choose-another",
+    ): ("needs Docker; a test checks the compose file's settings and commands"),
+    ("docs/howto/deploy-a-cluster.md", "useradd --system dragoman"): (
+        "changes the users and services of the machine; a test checks the unit files"
+    ),
+    ("docs/howto/operate.md", "prometheus --config.file=deploy/prometheus/prometheus.yml"): (
+        "needs Prometheus; tests/integration/sight checks the rules and the dashboard"
+    ),
+    ("docs/howto/upgrade.md", "git pull"): (
+        "would replace the program under test; the test of install.md installs from a folder"
+    ),
+}
+"""Blocks that no test follows: the page, the block's first line, and the reason."""
 
 IN_A_CHECKOUT = ("README.md", "docs/quickstart.md")
 """Pages whose reader stands in a fresh checkout with nothing installed."""
+
+FROM_THE_REGISTRY = ("docs/howto/install.md",)
+"""Pages whose reader installs packages, and so needs the network of the machine."""
 
 
 def followed(page: str) -> list[Block]:
@@ -49,6 +89,23 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Setting up needs the package registries, so it happens before the page's network is closed.
     """
     folder = tmp_path_factory.mktemp("checkout") / "dragoman"
+    hand_out(folder)
+    home = folder.parent / "home"
+    home.mkdir()
+    ready = subprocess.run(
+        [".ci/setup", "demo"],
+        cwd=folder,
+        env={**registry_settings(), "HOME": str(home), "PATH": BARE_PATH},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ready.returncode == 0, ready.stdout + ready.stderr
+    return folder
+
+
+def hand_out(folder: Path) -> None:
+    """Copy the files that a fresh clone would have."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"],
         cwd=ROOT,
@@ -59,16 +116,12 @@ def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if (ROOT / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, folder / name)
-    home = folder.parent / "home"
-    home.mkdir()
-    env = {key: value for key, value in os.environ.items() if not key.startswith(("XDG_", "UV_"))}
-    env |= {"HOME": str(home), "PATH": f"{Path(sys.executable).resolve().parent}:{SYSTEM_PATH}"}
-    env.pop("VIRTUAL_ENV", None)
-    ready = subprocess.run(
-        [".ci/setup", "demo"], cwd=folder, env=env, capture_output=True, text=True, check=False
-    )
-    assert ready.returncode == 0, ready.stdout + ready.stderr
-    return folder
+
+
+def registry_settings() -> dict[str, str]:
+    """How this machine reaches its package registry; nothing else of the environment."""
+    beginnings = ("PIP_", "SSL_", "REQUESTS_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    return {key: value for key, value in os.environ.items() if key.upper().startswith(beginnings)}
 
 
 @pytest.fixture
@@ -76,21 +129,30 @@ def sandbox(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
     """A terminal where the reader of this page would have one."""
     home = tmp_path / "home"
     home.mkdir()
+    folder = tmp_path / "work"
+    path = f"{Path(sys.executable).parent}:{SYSTEM_PATH}"
     if page in IN_A_CHECKOUT:
-        folder: Path = request.getfixturevalue("checkout")
-        path = SYSTEM_PATH
+        folder, path = request.getfixturevalue("checkout"), SYSTEM_PATH
+    elif page in FROM_THE_REGISTRY:
+        hand_out(folder)
+        path = BARE_PATH
+    elif page.startswith("examples/"):
+        shutil.copytree(ROOT / "examples", folder)
     else:
-        folder = tmp_path / "work"
         folder.mkdir()
-        for name in ("deploy", "examples"):
-            if (ROOT / name).exists():
-                shutil.copytree(ROOT / name, folder / name)
-        path = f"{Path(sys.executable).parent}:{SYSTEM_PATH}"
-    opened = Sandbox(folder, home=home, path=path, env={})
+        shutil.copytree(ROOT / "deploy", folder / "deploy")
+    opened = Sandbox(
+        folder,
+        home=home,
+        path=path,
+        env=registry_settings(),
+        own_network=page not in FROM_THE_REGISTRY,
+    )
     yield opened
     opened.close()
 
 
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize("page", PAGES)
 def test_a_reader_who_follows_the_page_to_the_letter_arrives(page: str, sandbox: Sandbox) -> None:
     follow(followed(page), sandbox)
@@ -101,11 +163,12 @@ def test_every_block_of_a_page_is_fenced_and_says_what_it_is_written_in(page: st
     html = markdown.markdown(
         (ROOT / page).read_text(),
         extensions=["tables", "pymdownx.superfences", "pymdownx.highlight"],
-        extension_configs={"pymdownx.highlight": {"use_pygments": False}},
+        extension_configs={"pymdownx.highlight": {"pygments_lang_class": True}},
     )
-    unnamed = re.findall(r"<pre[^>]*><code>(.*?)</code>", html, re.DOTALL)
-    assert not unnamed, f"{page}: neither fenced nor named: {unnamed[0][:80]}"
-    assert html.count("<pre") == len(blocks_of(page))
+    unnamed = re.findall(r'<div class="highlight">.*?</div>', html, re.DOTALL)
+    assert not unnamed, f"{page}: neither fenced nor named: {unnamed[0][:200]}"
+    named = re.findall(r'<div class="language-([\w-]+) highlight">', html)
+    assert named == [block.language for block in blocks_of(page)]
 
 
 def test_what_is_not_followed_is_on_its_page_and_has_a_reason() -> None:

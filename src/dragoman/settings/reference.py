@@ -16,19 +16,20 @@ from dragoman.settings.wording import as_toml
 _INTRODUCTION = """\
 # Settings
 
-Settings come from four places; later ones win:
+Settings come from four places. A later place wins over an earlier one:
 
 1. the defaults below,
-2. a TOML file, named by `--config` or by the variable `DRAGOMAN_CONFIG`; no other file is read,
+2. a TOML file, named by `--config` or by the variable `DRAGOMAN_CONFIG`; commands read no file
+   that is not named,
 3. environment variables: `DRAGOMAN_`, then the key in capitals with `__` between levels,
 4. the flags of a command, such as `--port`.
 
-`dragoman config show` lists the effective value of every key and its source;
-`dragoman config check FILE` checks a file. Dragoman refuses unknown keys, values of the wrong type,
-impossible values and settings that contradict each other.
+`dragoman config show` lists the value of every key and where it came from. `dragoman config
+check FILE` checks a file. Both refuse unknown keys, values of the wrong type, impossible values
+and settings that contradict each other.
 
-In a file, quote text but not numbers. In the environment, write lists as `a,b` or as JSON, and
-tables as JSON:
+In a file, put text in quotes, and numbers without. In the environment, write lists as `a,b` or as
+JSON, and tables as JSON:
 
 ```toml
 [server]
@@ -53,7 +54,8 @@ export DRAGOMAN_SCHEDULER__POOLS__TENANT_CELLS='{"acme": [0, 1]}'
 _NOT_BUILT_HEADING = """\
 ## Not built yet
 
-These keys accept only their default, which changes nothing. Any other value is refused.
+Dragoman accepts these keys with their default only, which changes nothing. It refuses any other
+value.
 
 | key | default | what it will be for |
 | --- | --- | --- |"""
@@ -61,8 +63,8 @@ These keys accept only their default, which changes nothing. Any other value is 
 _OTHER_VARIABLES_HEADING = """\
 ## Other variables
 
-These have the prefix of settings but are not settings. Any other unknown `DRAGOMAN_` variable is
-refused, except those that Kubernetes and Docker set for a service named dragoman.
+These variables begin with `DRAGOMAN_` and are not settings. Dragoman refuses any other unknown
+`DRAGOMAN_` variable, except for those that Kubernetes and Docker set for a service named dragoman.
 
 | variable | meaning |
 | --- | --- |"""

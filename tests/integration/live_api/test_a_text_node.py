@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shlex
 import signal
 import subprocess
@@ -15,6 +14,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.documents.blocks import blocks_of, file_of
+from tests.documents.following import commands_of
 from tests.integration.serve.server_process import (
     PATIENCE_SECONDS,
     ServerProcess,
@@ -23,15 +24,13 @@ from tests.integration.serve.server_process import (
     run,
 )
 
-DOCS = Path(__file__).parents[3] / "docs"
 ADDRESS = "127.0.0.1:8080"
 
 
 @contextmanager
 def node_of_the_page(server: ServerProcess, folder: Path) -> Iterator[dict[str, Any]]:
     """The node of write-a-node.md, ready for jobs, as the server shows it."""
-    page = (DOCS / "howto" / "write-a-node.md").read_text(encoding="utf-8")
-    [code] = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    code = file_of("docs/howto/write-a-node.md", "node.py")
     script = folder / "node.py"
     script.write_text(code.replace(ADDRESS, server.url.removeprefix("http://")))
 
@@ -59,22 +58,32 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 
 def commands(page: str, program: str, server: ServerProcess) -> list[list[str]]:
     """The command lines of a page that run a program, as a shell would read them."""
-    text = (DOCS / page).read_text(encoding="utf-8").replace("\\\n", " ")
-    lines = re.findall(rf"^    (?:\S*/)?({program} .*)$", text, re.MULTILINE)
-    return [shlex.split(line.replace(f"http://{ADDRESS}", server.url)) for line in lines]
+    typed = [
+        line
+        for block in blocks_of(page)
+        if block.language == "sh"
+        for line in commands_of(block.text)
+    ]
+    words = [shlex.split(line.replace(f"http://{ADDRESS}", server.url)) for line in typed]
+    return [line for line in words if line[0].rsplit("/")[-1] == program]
 
 
-@pytest.mark.parametrize("page", ["quickstart.md", "howto/write-a-node.md"])
+@pytest.mark.parametrize("page", ["docs/quickstart.md", "docs/howto/write-a-node.md"])
 def test_what_a_page_sends_the_node_that_only_translates_works(
     server: ServerProcess, tmp_path: Path, page: str
 ) -> None:
     jobs = [command for command in commands(page, "curl", server) if "-d" in command]
-    sayings = [command for command in commands(page, "dragoman", server) if command[1] == "say"]
+    sayings = [
+        command
+        for command in commands(page, "dragoman", server)
+        if command[1] == "say" and command[command.index("--from") + 1] == "en"
+    ]
     assert (len(jobs), len(sayings)) == (1, 1), "the page says how to send the node a job"
     with node_of_the_page(server, tmp_path):
         for command in jobs:
             body = json.loads(command[command.index("-d") + 1])
-            answer = httpx.post(command[-1], json=body, timeout=PATIENCE_SECONDS)
+            [url] = [word for word in command if word.startswith("http")]
+            answer = httpx.post(url, json=body, timeout=PATIENCE_SECONDS)
             assert (answer.status_code, answer.json()["outcome"]) == (201, "success")
             assert answer.json()["result"]["text_translated"]
         for command in sayings:

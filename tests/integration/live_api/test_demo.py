@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import shlex
 import signal
 import subprocess
 from pathlib import Path
 
 import httpx
+from tests.documents.blocks import file_of
 from tests.integration.live_api.manual_node import Caller, ManualNode
 from tests.integration.serve.server_process import (
     DRAGOMAN,
@@ -138,12 +138,8 @@ def test_a_node_of_ones_own_joins_the_demo(tmp_path: Path) -> None:
         caller.close()
 
 
-GUIDE = Path(__file__).parents[3] / "docs" / "howto" / "write-a-node.md"
-
-
 def test_a_node_written_as_the_guide_says_joins_the_demo(tmp_path: Path) -> None:
-    block = re.search(r"```python\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    assert block is not None
+    code = file_of("docs/howto/write-a-node.md", "node.py")
     # The node tells how busy this machine is, which now and then is too busy for a job.
     env = environment(
         DRAGOMAN_SCHEDULER__NODE_HEALTH__HEARTBEAT_INTERVAL_SECONDS="1",
@@ -153,7 +149,7 @@ def test_a_node_written_as_the_guide_says_joins_the_demo(tmp_path: Path) -> None
     with ServerProcess(tmp_path / "data", *none, command=DEMO, env=env) as demo:
         program = tmp_path / "node.py"
         socket_url = demo.url.replace("http", "ws")
-        program.write_text(block[1].replace("ws://127.0.0.1:8080", socket_url))
+        program.write_text(code.replace("ws://127.0.0.1:8080", socket_url))
         node = subprocess.Popen([DRAGOMAN.with_name("python"), program])
         caller = Caller(demo)
         try:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
 import signal
 from pathlib import Path
 
+from tests.documents.blocks import file_of
 from tests.integration.sdk.sockets import program, scheduling
 
 from dragoman.live.protocol import JobResult, NodeHeartbeat
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "write-a-node.md"
 ADDRESS = "ws://127.0.0.1:8080"
 
 
 def test_the_twenty_lines_of_the_page_are_a_node(tmp_path: Path) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code = file_of("docs/howto/write-a-node.md", "node.py")
     assert code.count("\n") <= 20
     assert ADDRESS in code
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.documents.blocks import file_of
 from tests.integration.serve.server_process import PATIENCE_SECONDS, ServerProcess
 
 from dragoman.live.protocol import TranslationResult
 from dragoman.sdk import Unreachable, talk
 
-PAGE = Path(__file__).parents[3] / "docs" / "howto" / "talk-to-it.md"
 ADDRESS = "ws://127.0.0.1:8080"
 
 
@@ -45,7 +44,7 @@ def test_a_script_hears_at_once_that_no_scheduler_is_there() -> None:
 
 
 def test_the_script_of_the_page_works(demo: ServerProcess, tmp_path: Path) -> None:
-    [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    code = file_of("docs/howto/talk-to-it.md", "script.py")
     assert ADDRESS in code
     script = tmp_path / "script.py"
     script.write_text(code.replace(ADDRESS, demo.url))

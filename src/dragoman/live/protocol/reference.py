@@ -39,11 +39,11 @@ Nodes connect to `/ws/node`, clients to `/ws/session`. A frame is one object wit
 There are two sub-protocols: `dragoman.json.v1` (text frames; bytes are base64) and
 `dragoman.msgpack.v1` (binary frames; bytes are raw). A socket that offers none speaks JSON.
 
-An optional field may be absent or null, and is not sent while it has its default. Unknown
-fields are ignored. Language tags are BCP-47; they are compared in lower case, and that is how
-they come back. A message that cannot be used is answered by an `error` with the code
-`INVALID_MESSAGE`; its `details.problem` is one of {_PROBLEMS}, with the
-`type` and the `field` where they could be told. The connection stays open.
+An optional field may be absent or null; a sender leaves it out while it has its default. Receivers
+ignore unknown fields. Language tags are BCP-47: the scheduler compares them without regard to case
+and returns them as they were sent. It answers a message that it cannot use with an `error` with the
+code `INVALID_MESSAGE`. Its `details.problem` is one of {_PROBLEMS}, with the
+`type` and the `field` where they are known. The connection stays open.
 """
 
 _DIRECTIONS = (
