@@ -206,7 +206,7 @@ def test_timeouts_that_another_instance_finds_count_against_the_node() -> None:
 
 
 def test_that_their_instance_cannot_reach_the_ledger_is_not_held_against_nodes() -> None:
-    """The nodes acknowledged and worked; nobody could write it down."""
+    """The nodes acknowledged and worked; their instance could not write it down."""
 
     async def story(world: ClusterWorld) -> None:
         nodes = [

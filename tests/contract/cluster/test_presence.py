@@ -69,7 +69,7 @@ def test_a_second_process_of_the_same_name_supersedes_the_first(bench: Bench) ->
     assert bench(second.renew(CARD)) == Renewed()
 
 
-def test_an_earlier_life_that_the_server_went_back_to_supersedes_nobody(bench: Bench) -> None:
+def test_an_earlier_life_that_the_server_went_back_to_supersedes_no_process(bench: Bench) -> None:
     """A failover or an old dump brings back the record of a process that is no more."""
     first, second = bench.stranger("one"), bench.stranger("one")
     bench.advance(10)

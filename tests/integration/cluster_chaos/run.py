@@ -159,7 +159,7 @@ async def _let_them_close(folder: Path, speakers: Sequence[Process], diary: Diar
     await _until(all_ended, _CLOSE_SECONDS, partial(_ends_told, folder), every_seconds=1.0)
     for number, some in enumerate(speakers):
         if some.runs:
-            why = f"not everybody was done, and no end came for {_CLOSE_SECONDS:.0f} s"
+            why = f"not all speakers were done, and no end came for {_CLOSE_SECONDS:.0f} s"
             diary.write(GaveUp(who=f"s{number}", why=why))
         await some.kill()
 

@@ -2,7 +2,7 @@
 
 Five faults on a small fleet run here; `make chaos` makes long runs, with faults of all kinds, on 60
 nodes with 300 sessions. DRAGOMAN_CLUSTER_CHAOS_SCALE=small takes the small fleet. A failure
-names its seed, the folder with everybody's records, and the command that makes the same run again.
+names its seed, the folder with all records, and the command that makes the same run again.
 """
 
 from __future__ import annotations
