@@ -43,7 +43,7 @@ from dragoman.sdk import LinkClosed, SessionClient, Unreachable
 from dragoman.sdk.transport import CLIENT_DOOR, Link
 
 _RECONNECT_SECONDS = 3600.0
-"""Instances may take minutes to start on a busy machine; the run ends speakers that get nowhere."""
+"""An instance may take minutes to start on a busy machine; the run ends who makes no progress."""
 
 
 class SpeakersOrder(msgspec.Struct, frozen=True):
