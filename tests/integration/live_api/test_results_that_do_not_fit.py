@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -124,6 +125,22 @@ def test_a_result_that_cannot_be_read_ends_its_attempt_at_once_with_that_reason(
     first = answer["attempts"][0]["error"]
     assert "cannot be read" in first["message"]
     assert ("job_id" if "job_id" in fields else "success") in first["message"]
+
+
+@pytest.mark.parametrize("rest", [',"extra":' + '{"a":' * 5_000, ',"text_translated":"hal', ",}"])
+def test_a_result_that_is_no_object_at_all_ends_its_attempt_at_once_too(
+    server: ServerProcess, caller: Caller, pair: Pair, rest: str
+) -> None:
+    with ManualNode(server, pair) as node:
+        asking = caller.begin_to_ask(pair, wait_ms=20_000)
+        for _ in range(3):
+            result = {"type": "job_result", **attempt_of(node.take()), "success": True}
+            node.socket.send(json.dumps(result)[:-1] + rest)
+            assert node.wait_for("error")["code"] == "INVALID_MESSAGE"
+        answer = asking.result().json()
+
+    assert answer["error"]["details"]["last"] == "INVALID_MESSAGE"
+    assert "cannot be read" in answer["attempts"][0]["error"]["message"]
 
 
 def offers_large_result(node: ManualNode) -> int | None:

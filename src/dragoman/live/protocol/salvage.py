@@ -8,6 +8,7 @@ required fields cannot be read is refused with the attempt it names, so that the
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_type_hints
 
@@ -31,6 +32,15 @@ Fields = dict[str, msgspec.Raw]
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 _NULLS = (b"null", b"\xc0")
 
+_NAMES: dict[bool, re.Pattern[bytes]] = {
+    False: re.compile(rb'"(type|job_id|attempt_id)"\s*:\s*"([^"\\]*)"'),
+    # A short string is led by 0xa0 to 0xbf with its length, a longer one by 0xd9 and its length.
+    True: re.compile(
+        rb"[\xa4\xa6\xaa](type|job_id|attempt_id)(?:[\xa0-\xbf]|\xd9.)([!-~]+)", re.DOTALL
+    ),
+}
+"""Where a frame of text, or of MessagePack, says what it is and whose."""
+
 
 class Salvaged(NamedTuple):
     """A result, and the optional fields of it that were left out, such as ``timings.asr_ms``."""
@@ -46,7 +56,10 @@ def salvage_result(data: bytes | str, sub: SubProtocol, refused: InvalidMessage)
     where it names them.
     """
     fields = _fields_of(data, sub)
-    if fields is None or _read(fields.get("type"), str, sub) != RESULT_TYPE:
+    if fields is None:
+        refused.details.update(_names_in(data, sub))
+        raise refused
+    if _read(fields.get("type"), str, sub) != RESULT_TYPE:
         raise refused
     dropped: list[str] = []
     try:
@@ -59,6 +72,27 @@ def salvage_result(data: bytes | str, sub: SubProtocol, refused: InvalidMessage)
     }
     refusal.details.update({name: found for name, found in names.items() if found is not None})
     raise refusal
+
+
+def _names_in(data: bytes | str, sub: SubProtocol) -> dict[str, str]:
+    """The type and the attempt of a result that cannot be read as one object, such as a cut one.
+
+    Empty when it is no result, or when a name is found with several values: the text of a result
+    may quote anything.
+    """
+    written = data.encode(errors="replace") if isinstance(data, str) else data
+    found: dict[str, set[str]] = {}
+    for name, value in _NAMES[sub.binary].findall(written):
+        found.setdefault(name.decode(), set()).add(value.decode(errors="replace"))
+    if found.pop("type", set()) != {RESULT_TYPE} or any(len(each) > 1 for each in found.values()):
+        return {}
+    kinds = {"job_id": JobIdField, "attempt_id": AttemptIdField}
+    names = {name: values.pop() for name, values in found.items()}
+    try:
+        whose = {name: msgspec.convert(value, kinds[name]) for name, value in names.items()}
+    except msgspec.ValidationError:
+        return {}
+    return {"type": RESULT_TYPE, **whose}
 
 
 def _read_struct(
