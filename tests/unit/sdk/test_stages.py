@@ -103,5 +103,5 @@ def test_a_service_that_returns_something_else_is_named() -> None:
 
 
 def test_a_service_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(InvalidCapabilitySchema, match="mnt, which is no service"):
+    with pytest.raises(InvalidCapabilitySchema, match="mnt, which is not a service"):
         pipeline_of({"mnt": Models().nmt}, ManualClock())
