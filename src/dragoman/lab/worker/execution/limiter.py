@@ -199,9 +199,9 @@ class Limiter:
         if not self._in_steps:
             return 0.0
         now = self._clock.monotonic()
-        if self._round_is_over:
-            self._begin_round(now)
-        if self._in_steps and self._room <= 0:
+        if self._round_is_over and not self._begin_round(now):
+            return 0.0
+        if self._room <= 0:
             listened_at = self._last_made_at + self._listening_seconds
             if now < listened_at < self._hold_until:
                 return listened_at - now
@@ -214,7 +214,8 @@ class Limiter:
         """Long enough to hear of a refusal."""
         return 2 * self._refusal_seconds
 
-    def _begin_round(self, now: float) -> None:
+    def _begin_round(self, now: float) -> bool:
+        """Begin another round; whether its calls are made in steps."""
         self._went_well = self._round.went_well or self._went_well
         self._room = self._went_well
         self._steps = self._further_calls()
@@ -224,6 +225,7 @@ class Limiter:
         self._hold_until = now + hold_seconds
         # With time for one step only, those held back would merely come later, and all at once.
         self._in_steps = 2 * self._listening_seconds <= hold_seconds
+        return self._in_steps
 
     def _further_calls(self) -> Iterator[int]:
         """How many more calls are made as long as none is refused: in the end, all of them."""
