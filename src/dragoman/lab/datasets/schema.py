@@ -9,7 +9,7 @@ import jsonschema_rs
 import msgspec
 
 from dragoman.errors import DatasetInvalid
-from dragoman.lab.datasets.schema_cost import check_cost
+from dragoman.lab.datasets.schema_cost import TooCostly, check_cost
 from dragoman.lab.model import JsonValue, Turn
 
 MAX_COLUMNS = 1000
@@ -32,6 +32,10 @@ class RowSchema:
                 # This engine takes linear time in the length of the text, whatever the pattern.
                 pattern_options=jsonschema_rs.RegexOptions(),
             )
+        except TooCostly as error:
+            raise DatasetInvalid(
+                f"The schema cannot be used: {error}.", details={"field": "schema"}
+            ) from None
         except (ValueError, jsonschema_rs.ReferencingError) as error:
             raise DatasetInvalid(
                 f"The schema is not a valid JSON Schema: {_first_line(error)}",

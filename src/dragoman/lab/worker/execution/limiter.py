@@ -215,7 +215,7 @@ class Limiter:
         return 2 * self._refusal_seconds
 
     def _begin_round(self, now: float) -> bool:
-        """Whether there is time to make the calls of the round in steps."""
+        """Begin another round; whether its calls are made in steps."""
         self._went_well = self._round.went_well or self._went_well
         self._room = self._went_well
         self._steps = self._further_calls()
