@@ -139,7 +139,7 @@ def test_the_first_interrupt_lets_calls_finish_and_the_next_start_goes_on(
     assert process.returncode == 130
     assert "Traceback" not in errors
     assert errors.count("\n") == 1, errors
-    assert "Stopped; 2 " in errors
+    assert "Stopped. The results of 2 " in errors
     assert "To resume" in errors
     assert len(calls(folder)) == 4, "what was begun was finished, and nothing else was begun"
 
@@ -161,7 +161,7 @@ def test_the_second_interrupt_cancels_the_calls_in_flight(folder: Path, way: str
         _, errors = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 130
     assert "Cancelling the calls in flight." in errors
-    assert "Stopped; 0 " in errors
+    assert "Stopped. The results of 0 " in errors
     assert not [call for call in calls(folder) if "-" in call]
 
 
@@ -178,7 +178,7 @@ def test_a_program_that_catches_the_interrupt_is_told_how_to_go_on(folder: Path)
         (folder / "finish").touch()
         told, _ = process.communicate(timeout=PATIENCE_SECONDS)
     assert process.returncode == 0
-    assert "caught: Stopped; 2 of 6 items are done and kept." in told
+    assert "caught: Stopped. The results of 2 of 6 items are kept." in told
 
 
 def test_a_program_that_was_killed_goes_on_where_it_was(folder: Path) -> None:

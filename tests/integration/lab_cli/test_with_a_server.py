@@ -108,7 +108,7 @@ def test_two_interrupts_stop_at_once_keep_what_is_done_and_say_how_to_go_on(
         started.kill()
         started.communicate()
     assert started.returncode == 130
-    assert "1 items are done and kept" in errors
+    assert "results of 1 items are kept" in errors
     again = errors.rpartition("To resume: ")[2].strip()
     assert again == "dragoman experiment run slow.toml --data-dir 'my data'"
     (tmp_path / "go on").touch()

@@ -42,7 +42,7 @@ def test_a_newer_schema_is_refused_by_upgrade_and_reported_by_check(tmp_path: Pa
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     found = db("check", "--data-dir", tmp_path)
     assert found.exit_code == 1
-    assert "newer Dragoman" in found.stderr
+    assert "newer version of Dragoman" in found.stderr
     assert isinstance(db("upgrade", "--data-dir", tmp_path).exception, SchemaTooNew)
 
 

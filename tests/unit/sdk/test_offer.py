@@ -22,7 +22,7 @@ async def work(job: Job) -> Answer:
         ({"work": work}, "offers nothing"),
         ({"work": work, "nmt": "en"}, 'give a list, as in nmt=\\["en"\\]'),
         ({"work": work, "nmt": ["e"]}, "`nmt` holds 'e', which is not a language tag"),
-        ({"work": work, "nmt": ["en", "english"]}, "`nmt` holds 'english', which is not a language"),
+        ({"work": work, "nmt": ["en", "english"]}, "`nmt` holds 'english', which is not"),
         ({"work": work, "tts": ["en_US"]}, "`tts` holds 'en_US', which is not a language tag"),
         ({"work": work, "asr": ["auto"]}, "`asr` is `auto`"),
         ({"work": work, "asr": [None]}, "`asr` holds None"),
