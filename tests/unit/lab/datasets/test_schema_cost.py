@@ -70,11 +70,7 @@ def test_a_schema_that_may_take_checks_without_end_is_refused(name: str) -> None
     with pytest.raises(DatasetInvalid) as refused:
         RowSchema(COSTLY[name])
     assert refused.value.details == {"field": "schema"}
-<<<<<<< HEAD
     assert "The schema cannot be used: " in refused.value.message
-=======
-    assert "The schema is not a valid JSON Schema: " in refused.value.message
->>>>>>> w-prose
 
 
 BOUNDED: dict[str, dict[str, Any]] = {
