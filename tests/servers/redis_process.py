@@ -85,7 +85,8 @@ class RedisProcess:
 
     def dump(self) -> None:
         """Write all data to disk, for `restart_from_dump`."""
-        self.command("SAVE")
+        # Refused while a replica is being given its first copy.
+        wait_until(lambda: self.command("SAVE") == "OK", "redis-server to write its dump")
 
     def restart_from_dump(self) -> None:
         """Kill it and start it again on the same port, with the data of the last dump."""
