@@ -152,7 +152,8 @@ def _matches(name: str, patterns: Iterable[str]) -> bool:
 def _not_allowed(where: str, name: str) -> Forbidden:
     return Forbidden(
         f"`{where}` names `{name}`, which this server does not allow; "
-        "add it, or a pattern such as `mytools.*`, to lab.python_allow.",
+        "add it, or a pattern such as `mytools.*`, to lab.python_allow; or run the "
+        "experiment without the server, with another --data-dir.",
         details={"field": where},
     )
 
