@@ -43,6 +43,7 @@ class Experimenter:
         await self._run(over_the_fleet=self._random.random() < 0.5)
 
     async def _run(self, *, over_the_fleet: bool) -> None:
+        await self._delete_strays()
         self._number += 1
         target = self._fleet() if over_the_fleet else {"kind": "recorded", "output": "said"}
         reference = "wanted" if over_the_fleet else "meant"
@@ -116,6 +117,17 @@ class Experimenter:
             len(rows) == len(_ROWS), f"experiment {experiment_id} has {len(rows)} rows"
         )
         self._laws.count("experiment items", len(rows))
+
+    async def _delete_strays(self) -> None:
+        """Delete experiments whose engineer never heard of them, or lost the server meanwhile.
+
+        An order can arrive and its answer be lost: the experiment is then made and run, rightly.
+        """
+        page = (await self._http.get("/experiments")).raise_for_status().json()
+        for found in page["items"]:
+            if found["experiment_id"] not in self._kept and found["status"] in ENDED:
+                self._laws.count("experiment: left behind")
+                await self._delete(found["experiment_id"])
 
     async def _delete(self, experiment_id: str) -> None:
         answer = await self._http.delete(f"/experiments/{experiment_id}")

@@ -11,9 +11,12 @@ from dragoman.lab.queue.interface import Offer
 
 Hint = TypeVar("Hint", bound=Hashable)
 
+UNREAD_HINTS_MAX = 1_000
+"""Hints kept for a reader; a process that only schedules, or only works, has none for some."""
+
 
 class InProcessTopic(Generic[Hint]):
-    """Hints for one reader, each kept once until it is read."""
+    """Hints for one reader, each kept once until it is read; the oldest are dropped first."""
 
     def __init__(self) -> None:
         self._waiting: dict[Hint, None] = {}
@@ -21,6 +24,8 @@ class InProcessTopic(Generic[Hint]):
 
     def put(self, hint: Hint) -> None:
         self._waiting[hint] = None
+        if len(self._waiting) > UNREAD_HINTS_MAX:
+            del self._waiting[next(iter(self._waiting))]
         self._some.set()
 
     async def take(self) -> Sequence[Hint]:

@@ -6,6 +6,7 @@ import asyncio
 
 from dragoman.lab.model import ItemId, RunId
 from dragoman.lab.queue import InProcessQueue, Offer
+from dragoman.lab.queue.in_process import UNREAD_HINTS_MAX
 
 
 def test_hints_arrive_in_order_and_each_once() -> None:
@@ -30,5 +31,19 @@ def test_a_reader_waits_for_the_next_hint() -> None:
         queue.offers.put(offer)
 
         assert list(await reading) == [offer]
+
+    asyncio.run(story())
+
+
+def test_hints_that_no_part_of_the_process_reads_are_not_kept_for_ever() -> None:
+    async def story() -> None:
+        queue = InProcessQueue()
+        for number in range(3 * UNREAD_HINTS_MAX):
+            queue.stops.put(RunId(f"r-{number}"))
+
+        kept = list(await queue.stops.take())
+
+        assert len(kept) == UNREAD_HINTS_MAX
+        assert kept[-1] == f"r-{3 * UNREAD_HINTS_MAX - 1}"
 
     asyncio.run(story())
