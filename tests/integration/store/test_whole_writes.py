@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +25,7 @@ from tests.integration.store.notes import (
 
 from dragoman.errors import StoreError
 from dragoman.store import Connection, Work, open_store
+from dragoman.store.sqlite.store import READERS
 
 WORKS: dict[str, Callable[[str], Work[str]]] = {
     "good": write_note,
@@ -190,3 +192,26 @@ def test_many_reads_and_writes_at_once_are_all_served(database_url: str) -> None
             assert len(await whole_notes(store)) == 60
 
     asyncio.run(scenario())
+
+
+def test_reads_one_after_another_share_a_connection_whatever_was_open_at_once_before(
+    sqlite_url: str,
+) -> None:
+    meeting = threading.Barrier(READERS)
+
+    def connection_at_once(connection: Connection) -> int:
+        meeting.wait(60)
+        return connection_of(connection)
+
+    def connection_of(connection: Connection) -> int:
+        return id(connection._connection.connection.dbapi_connection)
+
+    async def story() -> None:
+        async with await open_store(sqlite_url) as store:
+            at_once = await asyncio.gather(
+                *(store.read(connection_at_once) for _ in range(READERS))
+            )
+            assert len(set(at_once)) == READERS
+            assert len({await store.read(connection_of) for _ in range(20)}) == 1
+
+    asyncio.run(story())

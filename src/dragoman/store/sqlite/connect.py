@@ -80,7 +80,11 @@ def reader_engine(path: Path, connections: int) -> sa.Engine:
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    return _engine(connect_reader, QueuePool, pool_size=connections, max_overflow=0)
+    # The last one used is used again: each keeps statements and pages of its own, and a quiet
+    # process would otherwise fill all of these caches, a little more every hour.
+    return _engine(
+        connect_reader, QueuePool, pool_size=connections, max_overflow=0, pool_use_lifo=True
+    )
 
 
 def when_free(operation: Callable[[], Result], path: Path) -> Result:
