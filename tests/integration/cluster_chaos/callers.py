@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from random import Random
 from typing import Any
 
 import httpx
 from tests.integration.cluster_chaos.node_process import translated
-from tests.integration.cluster_chaos.records import Answered, Diary, GaveUp
+from tests.integration.cluster_chaos.records import Answered, Asked, Diary, GaveUp
 
 _WAIT_MS = 2000
 _ANSWER_SECONDS = 5.0
@@ -25,14 +25,14 @@ class Caller:
 
     def __init__(
         self,
-        urls: Sequence[str],
+        urls: Mapping[str, str],
         name: str,
         pause_seconds: float,
         seed: int,
         diary: Diary,
         stop: asyncio.Event,
     ) -> None:
-        self._urls = [f"{url}/api/v1/jobs" for url in urls]
+        self._urls = {name: f"{url}/api/v1/jobs" for name, url in urls.items()}
         self._name = name
         self._pause_seconds = pause_seconds
         self._random = Random(f"{seed} {name}")
@@ -91,8 +91,10 @@ class Caller:
             "text": text,
             "wait_ms": _WAIT_MS,
         }
+        instance = self._random.choice(list(self._urls))
+        self._diary.write(Asked(request_id=request_id, instance_id=instance))
         try:
-            answer = await http.post(self._random.choice(self._urls), json=body)
+            answer = await http.post(self._urls[instance], json=body)
         except httpx.HTTPError:
             return None
         return self._write_down(answer, request_id, text)
@@ -101,7 +103,7 @@ class Caller:
         self, http: httpx.AsyncClient, request_id: str, text: str, job_id: str
     ) -> dict[str, Any] | None:
         try:
-            answer = await http.get(f"{self._random.choice(self._urls)}/{job_id}")
+            answer = await http.get(f"{self._random.choice(list(self._urls.values()))}/{job_id}")
         except httpx.HTTPError:
             return {"job_id": job_id, "outcome": None, "answered": False}
         if answer.status_code == httpx.codes.NOT_FOUND:

@@ -29,6 +29,8 @@ class Kind(StrEnum):
 
 
 REDIS = "redis"
+CABLES = "cables"
+"""The process of the run: all that nodes, clients, instances and Redis say passes through it."""
 EVERYBODY = "everybody"
 
 AT_AN_INSTANCE = frozenset(

@@ -214,8 +214,9 @@ class Servers:
         self.instances: dict[str, Instance] = {}
 
     @property
-    def urls(self) -> list[str]:
-        return [instance.url for instance in self.instances.values()]
+    def urls(self) -> dict[str, str]:
+        """Where each instance is found."""
+        return {name: instance.url for name, instance in self.instances.items()}
 
     @property
     def logs(self) -> list[str]:

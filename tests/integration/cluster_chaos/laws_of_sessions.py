@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.integration.cluster_chaos.instances import RESUME_GRACE_SECONDS
+from tests.integration.cluster_chaos.involved import BETWEEN_ALL, Involved, process_of
 from tests.integration.cluster_chaos.node_process import translated
 from tests.integration.cluster_chaos.records import (
     Closed,
@@ -15,7 +16,10 @@ from tests.integration.cluster_chaos.records import (
     SpeakerRecord,
 )
 from tests.integration.cluster_chaos.speakers import targets_of
-from tests.integration.cluster_chaos.story import SUPERSEDED, Story, grouped
+from tests.integration.cluster_chaos.story import EXPLAINS_SECONDS, SUPERSEDED, Story, grouped
+
+_MOST_ATTEMPTS = 3
+"""As in the instances' settings."""
 
 
 def every_utterance_ends_once(story: Story) -> Iterator[str]:
@@ -92,13 +96,33 @@ def no_session_is_taken_from_a_live_speaker(story: Story) -> Iterator[str]:
 
 def nothing_is_missing_in_quiet_times(story: Story) -> Iterator[str]:
     """An utterance for which nothing went wrong has a result."""
-    said = {(record.session_id, record.index): record.at for record in story.of(Said)}
+    involved = Involved(story)
     for record in story.of(Heard):
-        if record.reason is None:
+        if record.reason is None or story.disturbed(involved.said_at(record), record.at):
             continue
-        said_at = said.get((record.session_id, record.index), record.at)
-        if not (story.disturbed(said_at, record.at) or story.stalled(said_at, record.at)):
+        if not (_stood_still(story, involved, record) or _failed_everywhere(involved, record)):
             yield f"{record.speaker}'s {record.index} is missing: {record.reason}"
+
+
+def _stood_still(story: Story, involved: Involved, missing: Heard) -> bool:
+    """Whether those the utterance depended on stood still, unplanned, past a time limit."""
+    since, until = involved.said_at(missing), missing.at
+    whom = {
+        process_of(missing.speaker),
+        *involved.holders(missing.session_id, since, until),
+        *BETWEEN_ALL,
+    }
+    for work in involved.works_for(missing):
+        whom |= work.around
+    return story.stalled_seconds(since, until, whom) >= EXPLAINS_SECONDS
+
+
+def _failed_everywhere(involved: Involved, missing: Heard) -> bool:
+    """Whether as many nodes as may be tried for one target answered with a failure."""
+    jobs = grouped(involved.works_for(missing), lambda work: work.took.job_id)
+    return any(
+        sum(work.code is not None for work in works) >= _MOST_ATTEMPTS for works in jobs.values()
+    )
 
 
 def _first_times(story: Story) -> dict[str, list[Heard]]:

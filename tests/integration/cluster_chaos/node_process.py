@@ -19,6 +19,7 @@ from tests.integration.cluster_chaos.records import (
     Diary,
     Gave,
     GaveUp,
+    JobSeen,
     NodeBegan,
     NodeJoined,
     NodeParted,
@@ -92,6 +93,15 @@ class WrittenNode:
             self._diary.write(GaveUp(who=self._node_id, why=error.message))
 
     async def _work(self, job: Job) -> Answer:
+        self._diary.write(
+            JobSeen(
+                node_id=self._node_id,
+                job_id=job.job_id,
+                text=job.text or "",
+                session_id=job.session_id,
+                index=job.utterance_index,
+            )
+        )
         await asyncio.sleep(self._random.random() * _LONGEST_SECONDS)
         if self._random.random() < _FAILS:
             raise JobFailed("INTERNAL_ERROR", "on purpose")

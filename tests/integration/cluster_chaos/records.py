@@ -51,6 +51,16 @@ class Took(NodeRecord, frozen=True, tag=True):
     attempt_id: str
 
 
+class JobSeen(NodeRecord, frozen=True, tag=True):
+    """The node saw whose a job is, and what was said."""
+
+    job_id: str
+    text: str
+    session_id: str | None = None
+    """None: a caller asked for the job without a session."""
+    index: int | None = None
+
+
 class TurnedAway(NodeRecord, frozen=True, tag=True):
     """The node did not take an attempt that it was given."""
 
@@ -126,6 +136,13 @@ class GaveUp(_Record, frozen=True, tag=True):
 # --- by callers of POST /jobs --------------------------------------------------------------------
 
 
+class Asked(_Record, frozen=True, tag=True):
+    """A caller is about to ask an instance for a job."""
+
+    request_id: str
+    instance_id: str
+
+
 class Answered(_Record, frozen=True, tag=True):
     """A caller was told of a job; no outcome means that it had not ended."""
 
@@ -149,7 +166,10 @@ class Fault(_Record, frozen=True, tag=True):
 
 
 class Stalled(_Record, frozen=True, tag=True):
-    """A process answered late though nothing was done to it: the machine had no time for it."""
+    """A process answered late: it was stopped, or the machine had no time for it.
+
+    It may have stood still from the last moment at which it was known to be in time.
+    """
 
     whom: str
     until: float
@@ -168,6 +188,7 @@ Record: TypeAlias = (
     | NodeJoined
     | NodeParted
     | Took
+    | JobSeen
     | TurnedAway
     | Gave
     | Opened
@@ -176,6 +197,7 @@ Record: TypeAlias = (
     | Parted
     | Closed
     | GaveUp
+    | Asked
     | Answered
     | Fault
     | Stalled

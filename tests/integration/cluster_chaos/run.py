@@ -115,9 +115,9 @@ async def run(
     return Outcome(read_all(folder), servers.logs, [text for text in errors if text])
 
 
-def _nodes(folder: Path, seed: int, scale: Scale, urls: list[str], group: str) -> NodeGroup:
+def _nodes(folder: Path, seed: int, scale: Scale, urls: dict[str, str], group: str) -> NodeGroup:
     order = NodesOrder(
-        urls=urls,
+        urls=list(urls.values()),
         node_ids=[f"{group}.{number}" for number in range(scale.nodes_a_group)],
         slots=scale.slots,
         seed=seed,
@@ -126,7 +126,9 @@ def _nodes(folder: Path, seed: int, scale: Scale, urls: list[str], group: str) -
     return NodeGroup(order, folder / f"{group}.err")
 
 
-def _speakers(folder: Path, seed: int, scale: Scale, urls: list[str], group: str) -> SpeakerGroup:
+def _speakers(
+    folder: Path, seed: int, scale: Scale, urls: dict[str, str], group: str
+) -> SpeakerGroup:
     order = SpeakersOrder(
         urls=urls,
         speakers=[f"{group}.{number}" for number in range(scale.speakers_a_group)],

@@ -49,7 +49,8 @@ _RECONNECT_SECONDS = 3600.0
 class SpeakersOrder(msgspec.Struct, frozen=True):
     """Who speaks, and how often."""
 
-    urls: list[str]
+    urls: dict[str, str]
+    """Where each instance is."""
     speakers: list[str]
     callers: list[str]
     pause_seconds: float
@@ -144,7 +145,7 @@ class Speaker:
         self._stop = stop
         self._random = Random(f"{order.seed} {name}")
         self._pause_seconds = order.pause_seconds
-        self._door = AnyDoor(order.urls, CLIENT_DOOR, self._random)
+        self._door = AnyDoor(list(order.urls.values()), CLIENT_DOOR, self._random)
 
     async def speak(self) -> None:
         try:

@@ -10,11 +10,13 @@ from tests.integration.cluster_chaos.faults import Kind
 from tests.integration.cluster_chaos.instances import RESUME_GRACE_SECONDS
 from tests.integration.cluster_chaos.records import (
     Answered,
+    Asked,
     Closed,
     Fault,
     Gave,
     GaveUp,
     Heard,
+    JobSeen,
     LeftBehind,
     NodeBegan,
     NodeJoined,
@@ -27,7 +29,7 @@ from tests.integration.cluster_chaos.records import (
     Took,
     TurnedAway,
 )
-from tests.integration.cluster_chaos.story import AFTERMATH_SECONDS, STALL_AFTERMATH_SECONDS
+from tests.integration.cluster_chaos.story import AFTERMATH_SECONDS, EXPLAINS_SECONDS
 
 
 def broken(*records: Record) -> set[str]:
@@ -110,21 +112,103 @@ def test_a_job_taken_from_a_live_node_is_seen() -> None:
         assert not broken(*story, cause)
 
 
-def test_a_job_may_be_given_to_another_node_when_a_process_was_starved_and_late() -> None:
-    joined = NodeJoined(at=0, node_id="n0.0", instance_id="a")
-    story = (
-        *(began(), joined, began(node_id="n1.0")),
-        *(took(50, "x"), took(51, "y", "n1.0"), gave(52, "x"), gave(53, "y", "n1.0")),
+TAKEN = "nothing_is_taken_from_a_live_node"
+
+TAKEN_FROM_A_LIVE_NODE: Sequence[Record] = (
+    *(began(), NodeJoined(at=0, node_id="n0.0", instance_id="a")),
+    *(began(node_id="n1.0"), NodeJoined(at=0, node_id="n1.0", instance_id="b")),
+    Opened(at=0, speaker="s0.1", session_id="s", instance_id="c", resumed=False),
+    Said(at=46.9, speaker="s0.1", session_id="s", index=0, text="hi"),
+    *(
+        took(50, "x"),
+        JobSeen(at=50, node_id="n0.0", job_id="j", text="hi", session_id="s", index=0),
+    ),
+    *(took(51, "y", "n1.0"), gave(52, "x"), gave(53, "y", "n1.0")),
+    Heard(at=54, speaker="s0.1", session_id="s", number=1, index=0, tgt_lang="es", text="hi in es"),
+    Closed(at=60, speaker="s0.1", session_id="s"),
+)
+"""n0.0 at instance a works on a job of c, and n1.0 at b is given the same job. d has no part."""
+
+
+def stalled(whom: str, at: float, seconds: float) -> Stalled:
+    return Stalled(at=at, whom=whom, until=at + seconds)
+
+
+@pytest.mark.parametrize("whom", ["n0", "a", "n1", "b", "c", "redis", "cables"])
+def test_a_job_may_be_given_to_another_node_when_one_on_its_way_stood_still_for_long(
+    whom: str,
+) -> None:
+    assert broken(*TAKEN_FROM_A_LIVE_NODE) == {TAKEN}
+    assert not broken(*TAKEN_FROM_A_LIVE_NODE, stalled(whom, 47.5, EXPLAINS_SECONDS))
+
+
+@pytest.mark.parametrize("whom", ["d", "n2", "s0", "s1"])
+def test_a_process_that_the_job_does_not_depend_on_excuses_nothing(whom: str) -> None:
+    elsewhere = NodeJoined(at=0, node_id="n2.0", instance_id="d")
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, elsewhere, stalled(whom, 40, 20)) == {TAKEN}
+
+
+def test_a_stall_that_is_too_short_for_a_time_limit_to_pass_excuses_nothing() -> None:
+    short = EXPLAINS_SECONDS - 0.1
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, stalled("a", 48, short)) == {TAKEN}
+    both_at_once = (stalled("a", 48, short), stalled("c", 48, short))
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, *both_at_once) == {TAKEN}
+    one_after_the_other = (stalled("a", 47.5, short), stalled("c", 49.5, 0.2))
+    assert not broken(*TAKEN_FROM_A_LIVE_NODE, *one_after_the_other)
+
+
+def test_a_stall_before_the_attempt_or_after_its_loss_excuses_nothing() -> None:
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, stalled("a", 30, 17)) == {TAKEN}
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, stalled("a", 51, 20)) == {TAKEN}
+
+
+def test_a_stall_that_was_planned_excuses_only_what_the_plan_allows() -> None:
+    # The plan allows the driver some seconds to catch up; n1 is where the job was given to.
+    for kind, whom in ((Kind.PAUSE_INSTANCE, "c"), (Kind.PAUSE_NODES, "n1")):
+        planned = fault(kind, whom, 30, seconds=9)
+        measured = stalled(whom, 29.9, 9.2)
+        assert broken(*TAKEN_FROM_A_LIVE_NODE, planned, measured) == {TAKEN}
+        assert not broken(*TAKEN_FROM_A_LIVE_NODE, fault(kind, whom, 42, seconds=4))
+    # What has no part in the job has none while it is stopped, either.
+    elsewhere = NodeJoined(at=0, node_id="n2.0", instance_id="d")
+    story = (*TAKEN_FROM_A_LIVE_NODE, elsewhere)
+    for kind, whom in ((Kind.PAUSE_INSTANCE, "d"), (Kind.PAUSE_NODES, "n2")):
+        planned = fault(kind, whom, 45, seconds=9)
+        assert broken(*story, planned, stalled(whom, 45, 9)) == {TAKEN}
+
+
+def test_a_planned_stall_does_not_make_other_faults_last_longer() -> None:
+    paused = fault(Kind.PAUSE_NODES, "n0", 50 - AFTERMATH_SECONDS - 5, seconds=1)
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, paused) == {TAKEN}
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, paused, stalled("n0", paused.at, 1)) == {TAKEN}
+    assert not broken(*TAKEN_FROM_A_LIVE_NODE, paused, stalled("n0", 33, 5))
+    assert broken(*TAKEN_FROM_A_LIVE_NODE, paused, stalled("s1", 33, 5)) == {TAKEN}
+
+
+def test_a_job_of_a_caller_is_driven_where_it_was_asked_for() -> None:
+    story: Sequence[Record] = (
+        *(began(), NodeJoined(at=0, node_id="n0.0", instance_id="a")),
+        *(began(node_id="n1.0"), NodeJoined(at=0, node_id="n1.0", instance_id="b")),
+        Asked(at=46, request_id="s0.caller0/3", instance_id="c"),
+        *(took(50, "x"), JobSeen(at=50, node_id="n0.0", job_id="j", text="s0.caller0/3 asks")),
+        *(took(51, "y", "n1.0"), gave(52, "x"), gave(53, "y", "n1.0")),
+        NodeJoined(at=0, node_id="n2.0", instance_id="d"),
     )
-    law = {"nothing_is_taken_from_a_live_node"}
-    assert not broken(*story, Stalled(at=48, whom="c", until=49))
-    long_ago = 50 - STALL_AFTERMATH_SECONDS - 4
-    assert broken(*story, Stalled(at=long_ago - 1, whom="c", until=long_ago)) == law
-    assert broken(*story, Stalled(at=51.5, whom="c", until=60)) == law
+    assert broken(*story, stalled("d", 47, 4)) == {TAKEN}
+    assert not broken(*story, stalled("c", 47, 4))
+
+
+def test_a_job_whose_driver_was_not_well_may_be_driven_by_any_instance() -> None:
+    story = (*TAKEN_FROM_A_LIVE_NODE, NodeJoined(at=0, node_id="n2.0", instance_id="d"))
+    killed = fault(Kind.KILL_INSTANCE, "c", 35)
+    assert broken(*story, killed) == {TAKEN}
+    assert not broken(*story, killed, stalled("d", 47.5, EXPLAINS_SECONDS))
+
+
+def test_no_lateness_excuses_too_much_work() -> None:
     over = (began(), took(1, "x", job_id="j1"), took(2, "y", job_id="j2"))
-    assert broken(*over, Stalled(at=0, whom="a", until=9)) == {
-        "no_node_is_given_more_than_it_can_take"
-    }, "no lateness excuses too much work"
+    law = {"no_node_is_given_more_than_it_can_take"}
+    assert broken(*over, Stalled(at=0, whom="a", until=9)) == law
 
 
 def test_nothing_is_mended_while_the_machine_is_starved() -> None:
@@ -211,6 +295,51 @@ def test_a_session_through_a_lost_connection_breaks_no_law() -> None:
 )
 def test_ends_that_are_wrong_are_seen(ends: Sequence[Record], law: str) -> None:
     assert broken(*SPOKEN, *ends, closed()) == {law}
+
+
+MISSING = "nothing_is_missing_in_quiet_times"
+
+MISSING_IN_QUIET_TIMES: Sequence[Record] = (
+    *(opened(), Opened(at=0, speaker="s1.1", session_id="t", instance_id="b", resumed=False)),
+    *(began(), NodeJoined(at=0, node_id="n0.0", instance_id="c")),
+    said(40, 0),
+    JobSeen(at=41, node_id="n0.0", job_id="j", text="word 0", session_id="s", index=0),
+    *(took(41, "x"), gave(42, "x")),
+    *(heard(47, 1, 0, reason="gap_timeout"), closed()),
+    Closed(at=100, speaker="s1.1", session_id="t"),
+)
+"""An utterance of s0.1 at instance a, which n0.0 at c worked on. b, n1 and s1 have no part."""
+
+
+@pytest.mark.parametrize("whom", ["s0", "a", "n0", "c", "redis", "cables"])
+def test_a_result_may_be_missing_when_one_on_its_way_stood_still_for_long(whom: str) -> None:
+    assert broken(*MISSING_IN_QUIET_TIMES) == {MISSING}
+    assert not broken(*MISSING_IN_QUIET_TIMES, stalled(whom, 42, EXPLAINS_SECONDS))
+    assert broken(*MISSING_IN_QUIET_TIMES, stalled(whom, 42, 1)) == {MISSING}, "too short"
+    assert broken(*MISSING_IN_QUIET_TIMES, stalled(whom, 36, 3.9)) == {MISSING}, "too early"
+    assert broken(*MISSING_IN_QUIET_TIMES, stalled(whom, 47, 9)) == {MISSING}, "too late"
+
+
+@pytest.mark.parametrize("whom", ["b", "n1", "s1"])
+def test_no_result_is_missing_because_a_process_without_a_part_stood_still(whom: str) -> None:
+    assert broken(*MISSING_IN_QUIET_TIMES, stalled(whom, 38, 9)) == {MISSING}
+
+
+def test_no_result_is_missing_for_a_planned_stall_of_long_ago() -> None:
+    paused = fault(Kind.PAUSE_INSTANCE, "a", 40 - AFTERMATH_SECONDS - 9, seconds=8)
+    measured = stalled("a", paused.at, paused.until - paused.at)
+    assert broken(*MISSING_IN_QUIET_TIMES, paused, measured) == {MISSING}
+
+
+def test_a_result_may_be_missing_when_every_node_that_was_tried_failed() -> None:
+    def failed(number: int) -> tuple[Record, ...]:
+        at = 43 + number
+        end = Gave(at=at + 0.5, node_id="n0.0", job_id="j", attempt_id=f"f{number}", code="NO")
+        return took(at, f"f{number}"), end
+
+    two = (*failed(0), *failed(1))
+    assert broken(*MISSING_IN_QUIET_TIMES, *two) == {MISSING}
+    assert not broken(*MISSING_IN_QUIET_TIMES, *two, *failed(2))
 
 
 def test_a_number_that_stands_for_two_ends_is_seen() -> None:
