@@ -156,13 +156,13 @@ class Bench:
         assert isinstance(placed, Placed)
         return Node(NodeId(name), registered.cell, placed.index, registered.owner, placed)
 
-    def beat(self, node: Node, *running: RunningJob) -> Beat:
-        answer = self.try_beat(node, *running)
+    def beat(self, node: Node, *running: RunningJob, number: int = 0) -> Beat:
+        answer = self.try_beat(node, *running, number=number)
         assert isinstance(answer, Beat)
         return answer
 
-    def try_beat(self, node: Node, *running: RunningJob) -> object:
-        heartbeat = Heartbeat(node.node_id, node.owner.epoch, LEASE_MS, running)
+    def try_beat(self, node: Node, *running: RunningJob, number: int = 0) -> object:
+        heartbeat = Heartbeat(node.node_id, node.owner.epoch, LEASE_MS, running, number)
         return self(self.ledger.beat(node.cell, heartbeat))
 
     def seat(self, node: Node) -> SeatRecord:
@@ -269,8 +269,14 @@ class Bench:
         assert isinstance(self.bind(attempt, TOTAL_MS if batch else None), Bound)
         return attempt
 
-    def ack(self, attempt: Attempt, to: AttemptState = AttemptState.ACCEPTED) -> object:
-        return self(self.ledger.transition(attempt.cell, attempt.attempt_id, attempt.sender, to))
+    def ack(
+        self, attempt: Attempt, to: AttemptState = AttemptState.ACCEPTED, *, number: int = 0
+    ) -> object:
+        return self(
+            self.ledger.transition(
+                attempt.cell, attempt.attempt_id, attempt.sender, to, number=number
+            )
+        )
 
     def finish(
         self, attempt: Attempt, ending: Ending | None = None, sender: Sender | None = None

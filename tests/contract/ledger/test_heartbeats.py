@@ -26,8 +26,10 @@ def ghost(number: int = 1) -> RunningJob:
     return RunningJob(JobId(f"j-{number:026x}"), AttemptId(f"a-{number:024x}"))
 
 
-def adopt(bench: Bench, node: Node, running: RunningJob, *, wanted: bool) -> object:
-    adoption = Adoption(running, node.sender, JobClass.LIVE, wanted, LEASE_MS, RUN_MS)
+def adopt(
+    bench: Bench, node: Node, running: RunningJob, *, wanted: bool, number: int = 0
+) -> object:
+    adoption = Adoption(running, node.sender, JobClass.LIVE, wanted, LEASE_MS, RUN_MS, number)
     return bench(bench.ledger.adopt(node.cell, adoption))
 
 
@@ -68,6 +70,57 @@ def test_an_acknowledged_attempt_that_is_not_listed_is_lost(bench: Bench) -> Non
     assert record.error.code == "NODE_UNAVAILABLE"
     assert bench.held(node) == 0
     assert bench.beat(node) == Beat(), "it is lost once"
+
+
+def test_a_heartbeat_that_is_carried_out_late_says_nothing_of_what_came_after_it(
+    bench: Bench,
+) -> None:
+    node = bench.join("n-1")
+    attempt = bench.dispatch(node)
+    bench.ack(attempt, number=2)
+    assert bench.beat(node, number=1) == Beat()
+    assert bench.state(attempt) is AttemptState.ACCEPTED
+    assert bench.held(node) == 1
+    assert bench.beat(node, number=3).lost == (attempt.running,)
+
+
+def test_what_a_heartbeat_listed_first_an_earlier_one_cannot_lose(bench: Bench) -> None:
+    node = bench.join("n-1")
+    attempt = bench.dispatch(node)
+    bench.beat(node, attempt.running, number=3)
+    bench.ack(attempt, number=2)
+    assert bench.beat(node, number=1) == Beat()
+    assert bench.held(node) == 1
+    assert bench.beat(node, number=4).lost == (attempt.running,)
+
+
+def test_a_cancelled_attempt_keeps_its_slot_through_a_heartbeat_from_before_its_ack(
+    bench: Bench,
+) -> None:
+    node = bench.join("n-1")
+    attempt = bench.dispatch(node)
+    bench.cancel(attempt)
+    bench.ack(attempt, number=2)
+    bench.beat(node, number=1)
+    assert bench.held(node) == 1
+    bench.beat(node, number=3)
+    assert bench.held(node) == 0
+
+
+def test_a_new_connection_counts_its_words_anew(bench: Bench) -> None:
+    node = bench.join("n-1")
+    attempt = bench.dispatch(node)
+    bench.ack(attempt, number=9)
+    back = bench.join("n-1", running=(attempt.running,))
+    assert bench.beat(back, attempt.running, number=1) == Beat()
+    assert bench.beat(back, number=2).lost == (attempt.running,)
+
+
+def test_an_adopted_attempt_is_not_lost_by_a_heartbeat_from_before(bench: Bench) -> None:
+    node = bench.join("n-1")
+    adopt(bench, node, ghost(), wanted=True, number=2)
+    assert bench.beat(node, number=1) == Beat()
+    assert bench.beat(node, number=3).lost == (ghost(),)
 
 
 def test_an_attempt_not_yet_acknowledged_and_not_listed_is_kept(bench: Bench) -> None:

@@ -32,7 +32,7 @@ class Listener:
 
 
 def said(to: AttemptState, sender: Sender = SENDER) -> Said:
-    return Said(0, sender, ATTEMPT, to, at=0.0)
+    return Said(0, sender, ATTEMPT, to, number=1, at=0.0)
 
 
 def test_an_acknowledgement_and_a_start_close_together_are_told_as_one() -> None:

@@ -90,28 +90,27 @@ class NodeEvents:
         self._steps = Steps(self._tell_step, course.spawn) if hosting is not None else None
 
     async def moved(
-        self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState
+        self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState, number: int
     ) -> None:
-        """The node accepted the attempt, or began to work on it."""
+        """The node accepted the attempt, or began to work on it, and said so with this word."""
+        said = Said(cell, sender, attempt_id, to, number, self._clock.monotonic())
         if self._steps is not None:
-            self._steps.say(Said(cell, sender, attempt_id, to, self._clock.monotonic()))
+            self._steps.say(said)
         else:
-            await self._move(cell, sender, attempt_id, to)
+            await self._move(said)
 
     async def _tell_step(self, said: Said) -> None:
         """Take a step to the ledger; one that does not listen is told again."""
         try:
-            await self._move(said.cell, said.sender, said.attempt_id, said.to)
+            await self._move(said)
         except DependencyDown:
-            self._retelling.later(
-                lambda: self._move(said.cell, said.sender, said.attempt_id, said.to)
-            )
+            self._retelling.later(lambda: self._move(said))
 
-    async def _move(
-        self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState
-    ) -> None:
-        answer = await self._ledger.transition(cell, attempt_id, sender, to)
-        self._took_step(answer, attempt_id, to)
+    async def _move(self, said: Said) -> None:
+        answer = await self._ledger.transition(
+            said.cell, said.attempt_id, said.sender, said.to, number=said.number
+        )
+        self._took_step(answer, said.attempt_id, said.to)
 
     def _took_step(
         self, answer: Moved | Repeat | Stale | Cold, attempt_id: AttemptId, to: AttemptState
@@ -171,7 +170,7 @@ class NodeEvents:
             await self._settle_stored(cell, entry.attempt_id)
 
     async def unknown(
-        self, cell: int, sender: Sender, running: Iterable[RunningJob]
+        self, cell: int, sender: Sender, running: Iterable[RunningJob], number: int
     ) -> tuple[RunningJob, ...]:
         """Attempts a node runs that its cell does not know; answers those it must cancel.
 
@@ -195,6 +194,7 @@ class NodeEvents:
                     wanted=wanted,
                     lease_ms=self._terms.lease_ms,
                     run_ms=self._terms.run_ms,
+                    number=number,
                 ),
             )
             if not wanted or not isinstance(answer, Adopted):

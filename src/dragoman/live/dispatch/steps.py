@@ -23,6 +23,8 @@ class Said(msgspec.Struct, frozen=True):
     sender: Sender
     attempt_id: AttemptId
     to: AttemptState
+    number: int
+    """Among what the node said over this connection."""
     at: float
     """Monotonic seconds."""
 

@@ -54,6 +54,7 @@ class Node:
         "shared",
         "tenant",
         "usage",
+        "words",
     )
 
     def __init__(
@@ -93,6 +94,8 @@ class Node:
         """As what the census counts it."""
         self.shared = b""
         """Its facts as they were last written for other instances."""
+        self.words = 0
+        """Heartbeats and acknowledgements over this connection, in the order in which they came."""
         self.last_seen_ms = 0
         self.last_beat = 0.0
         """Of a heartbeat that could be read; monotonic seconds."""

@@ -37,9 +37,12 @@ class AttemptPort(Protocol):
         ...
 
     async def unknown(
-        self, cell: int, sender: Sender, running: Iterable[RunningJob]
+        self, cell: int, sender: Sender, running: Iterable[RunningJob], number: int
     ) -> tuple[RunningJob, ...]:
-        """A node runs attempts its cell does not know; answers those it must cancel."""
+        """A node runs attempts its cell does not know; answers those it must cancel.
+
+        number is that of the node's word that lists them.
+        """
         ...
 
     def freed(self, freed: Freed) -> None:

@@ -199,6 +199,7 @@ class Registry:
         """A heartbeat came."""
         if self._nodes.get(node.node_id) is not node:
             return
+        node.words += 1
         now = self._clock.monotonic()
         late = now - node.last_sign > self._rules.late_after_seconds
         self._roll.heard_from(node)
@@ -227,9 +228,11 @@ class Registry:
         if self._nodes.get(node.node_id) is node and self._count_beat(node, because):
             self._roll.show(node)
 
-    def attempt_acknowledged(self, node: Node, attempt_id: AttemptId) -> None:
-        """The node says that it has an attempt."""
+    def attempt_acknowledged(self, node: Node, attempt_id: AttemptId) -> int:
+        """The node says that it has an attempt; answers the number of this word of it."""
+        node.words += 1
         node.health.breaker.acknowledged(attempt_id, self._clock.monotonic())
+        return node.words
 
     def attempt_answered(self, node: Node, attempt_id: AttemptId) -> None:
         """The node says how an attempt ended, in time or not."""

@@ -111,7 +111,7 @@ class Seating:
         port = self._port
         unwanted: tuple[RunningJob, ...] = ()
         if placed.unknown:
-            unwanted = await port.unknown(node.cell, node.sender, placed.unknown)
+            unwanted = await port.unknown(node.cell, node.sender, placed.unknown, node.words)
         port.freed(placed.freed)
         await port.lost(node.cell, placed.lost)
         return (*placed.cancelling, *unwanted)
@@ -120,13 +120,15 @@ class Seating:
         self, node: Node, running: tuple[RunningJob, ...]
     ) -> Beat | Stale | NotSeated | Cold:
         """Renew leases, and act on where the node's list and the ledger's differ."""
+        number = node.words
         answer = await self._ledger.beat(
-            node.cell, Heartbeat(node.node_id, node.owner.epoch, self._lease_ms, running)
+            node.cell, Heartbeat(node.node_id, node.owner.epoch, self._lease_ms, running, number)
         )
         if isinstance(answer, Beat):
             port = self._port
             if answer.unknown:
-                self._tell_cancel(node, await port.unknown(node.cell, node.sender, answer.unknown))
+                unwanted = await port.unknown(node.cell, node.sender, answer.unknown, number)
+                self._tell_cancel(node, unwanted)
             port.freed(answer.freed)
             await port.lost(node.cell, answer.lost)
         return answer

@@ -168,14 +168,14 @@ class NodeHandler:
             case NodeHeartbeat():
                 await self._registry.beat(node, message)
             case JobAck():
-                self._registry.attempt_acknowledged(node, message.attempt_id)
+                number = self._registry.attempt_acknowledged(node, message.attempt_id)
                 await self._events.moved(
-                    node.cell, node.sender, message.attempt_id, AttemptState.ACCEPTED
+                    node.cell, node.sender, message.attempt_id, AttemptState.ACCEPTED, number
                 )
             case JobStarted():
-                self._registry.attempt_acknowledged(node, message.attempt_id)
+                number = self._registry.attempt_acknowledged(node, message.attempt_id)
                 await self._events.moved(
-                    node.cell, node.sender, message.attempt_id, AttemptState.RUNNING
+                    node.cell, node.sender, message.attempt_id, AttemptState.RUNNING, number
                 )
             case JobResult():
                 self._registry.attempt_answered(node, message.attempt_id)

@@ -48,6 +48,9 @@ class Heartbeat(msgspec.Struct, frozen=True):
     epoch: int
     lease_ms: int
     running: tuple[RunningJob, ...] = ()
+    number: int = 0
+    """Among what the node said over this connection. The ledger may carry a heartbeat out late,
+    when its asker has long given up on it: what was acknowledged after it, it cannot list."""
 
 
 class SlotAsk(msgspec.Struct, frozen=True):
@@ -101,6 +104,8 @@ class Adoption(msgspec.Struct, frozen=True):
     slot until the node says it is gone."""
     lease_ms: int
     run_ms: int
+    number: int = 0
+    """Of the heartbeat that listed it."""
 
 
 class Claim(msgspec.Struct, frozen=True):

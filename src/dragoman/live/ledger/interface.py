@@ -140,8 +140,13 @@ class Ledger(Protocol):
         attempt_id: AttemptId,
         sender: Sender,
         to: AttemptState,
+        *,
+        number: int = 0,
     ) -> a.Moved | a.Repeat | a.Stale | a.Cold:
-        """The node accepted the attempt, or runs it; its run time counts from the first."""
+        """The node accepted the attempt, or runs it; its run time counts from the first.
+
+        number tells which of a node's words came first: heartbeats have numbers, too.
+        """
         ...
 
     async def finish(

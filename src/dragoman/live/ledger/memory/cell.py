@@ -84,18 +84,18 @@ class Cell:
         return victim.preempted_for(now_ms)
 
     def transition(
-        self, attempt_id: AttemptId, sender: Sender, to: AttemptState, now_ms: int
+        self, attempt_id: AttemptId, sender: Sender, to: AttemptState, number: int, now_ms: int
     ) -> a.Moved | a.Repeat | a.Stale:
         attempt = self._attempt_of(attempt_id, sender)
         if isinstance(attempt, a.Stale):
             return attempt
         if attempt.state is AttemptState.CANCELLING:
-            attempt.acked = True
+            attempt.acknowledge(number)
             return a.Stale(a.StaleReason.LATE)
         if ORDER[to] <= ORDER[attempt.state]:
             return a.Repeat(attempt.job_id, now_ms)
         attempt.state = to
-        attempt.accept(now_ms)
+        attempt.accept(number, now_ms)
         if to is AttemptState.RUNNING:
             attempt.running_ms = now_ms
         self._due.watch(attempt_id, attempt.due_at_ms)
@@ -175,7 +175,7 @@ class Cell:
             state=AttemptState.RUNNING if adoption.wanted else AttemptState.CANCELLING,
             dispatched_ms=now_ms,
         )
-        attempt.accept(now_ms)
+        attempt.accept(adoption.number, now_ms)
         attempt.running_ms = now_ms
         self._slots.occupy(seat, attempt)
         return a.Adopted()

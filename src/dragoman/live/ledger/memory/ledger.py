@@ -207,10 +207,18 @@ class MemoryLedger:
         return a.NoVictim()
 
     async def transition(
-        self, cell: int, attempt_id: AttemptId, sender: Sender, to: AttemptState
+        self,
+        cell: int,
+        attempt_id: AttemptId,
+        sender: Sender,
+        to: AttemptState,
+        *,
+        number: int = 0,
     ) -> a.Moved | a.Repeat | a.Stale | a.Cold:
         known = self._cells.get(cell)
-        return known.transition(attempt_id, sender, to, self._now()) if known else a.Cold(cell)
+        if known is None:
+            return a.Cold(cell)
+        return known.transition(attempt_id, sender, to, number, self._now())
 
     async def finish(
         self, cell: int, attempt_id: AttemptId, sender: Sender, ending: Ending, *, due_ms: int

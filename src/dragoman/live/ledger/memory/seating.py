@@ -53,8 +53,8 @@ class Seating:
             if attempt.owner.epoch == seat.owner.epoch:
                 continue
             if here:
-                attempt.owner = seat.owner
-                self._slots.listed(attempt, now_ms)
+                attempt.owner, attempt.acked = seat.owner, False
+                self._slots.listed(attempt, 0, now_ms)
                 (cancelling if attempt.state is AttemptState.CANCELLING else passed).append(
                     attempt.running
                 )
@@ -149,13 +149,13 @@ class Seating:
         freed = Freeing()
         for attempt in list(seat.held.values()):
             if listed.pop(attempt.attempt_id, None) is not None:
-                self._slots.listed(attempt, now_ms)
+                self._slots.listed(attempt, heartbeat.number, now_ms)
                 if attempt.state is AttemptState.CANCELLING:
                     cancelling.append(attempt.running)
             elif attempt.state is AttemptState.CANCELLING:
-                if attempt.acked or attempt.asked:
+                if attempt.acked_before(heartbeat.number) or attempt.asked:
                     self._slots.give_up(attempt, freed, now_ms)
-            elif attempt.acked:
+            elif attempt.acked_before(heartbeat.number):
                 lost.append(attempt.running)
                 self._slots.give_up(attempt, freed, now_ms)
         return a.Beat(tuple(lost), tuple(listed.values()), tuple(cancelling), freed.answer())

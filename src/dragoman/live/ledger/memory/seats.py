@@ -47,6 +47,8 @@ class Attempt(msgspec.Struct, kw_only=True, gc=False):
     due_at_ms: int
     state: AttemptState = AttemptState.DISPATCHED
     acked: bool = False
+    ack_number: int = 0
+    """Of the node's word that acknowledged it first."""
     asked: bool = False
     run_until_ms: int = 0
     dispatched_ms: int = 0
@@ -68,9 +70,18 @@ class Attempt(msgspec.Struct, kw_only=True, gc=False):
     def preempted_for(self, now_ms: int) -> Preempting:
         return Preempting(self.cell, self.running, self.node_id, self.owner, now_ms)
 
-    def accept(self, now_ms: int) -> None:
+    def acknowledge(self, number: int) -> None:
+        """The node's current connection speaks of it."""
+        if not self.acked:
+            self.acked, self.ack_number = True, number
+
+    def acked_before(self, number: int) -> bool:
+        """Whether a heartbeat of this number must list it, if the node has it."""
+        return self.acked and self.ack_number <= number
+
+    def accept(self, number: int, now_ms: int) -> None:
         """The node has it: from now on heartbeats keep the lease and the run time counts."""
-        self.acked = True
+        self.acknowledge(number)
         if not self.accepted_ms:
             self.accepted_ms = now_ms
             self.run_until_ms = now_ms + self.run_ms

@@ -92,14 +92,14 @@ class Slots:
             self.not_full &= ~(1 << seat.index)
         self.due.watch(attempt.attempt_id, attempt.due_at_ms)
 
-    def listed(self, attempt: Attempt, now_ms: int) -> None:
+    def listed(self, attempt: Attempt, number: int, now_ms: int) -> None:
         """The node says that it runs the attempt: that is as good as an acknowledgement."""
         if attempt.state is AttemptState.CANCELLING:
-            attempt.acked = True
+            attempt.acknowledge(number)
             return
         if attempt.state is AttemptState.DISPATCHED:
             attempt.state = AttemptState.ACCEPTED
-        attempt.accept(now_ms)
+        attempt.accept(number, now_ms)
         self.due.watch(attempt.attempt_id, attempt.due_at_ms)
 
     def cancel(self, attempt: Attempt, error: ErrorInfo, grace_ms: int, now_ms: int) -> None:

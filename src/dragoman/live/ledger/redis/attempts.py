@@ -23,10 +23,16 @@ class AttemptOperations:
     _where: Whereabouts
 
     async def transition(
-        self, cell: int, attempt_id: AttemptId, sender: Sender, to: AttemptState
+        self,
+        cell: int,
+        attempt_id: AttemptId,
+        sender: Sender,
+        to: AttemptState,
+        *,
+        number: int = 0,
     ) -> a.Moved | a.Repeat | a.Stale | a.Cold:
         answer = await self._tags.ask_cell(
-            cell, "transition", (attempt_id, sender.node_id, sender.epoch, to.value)
+            cell, "transition", (attempt_id, sender.node_id, sender.epoch, to.value, number)
         )
         match answer[0]:
             case b"moved":
@@ -107,6 +113,7 @@ class AttemptOperations:
                 adoption.wanted,
                 adoption.lease_ms,
                 adoption.run_ms,
+                adoption.number,
             ),
         )
         return refusal(cell, answer, sender.node_id) or a.Adopted()

@@ -133,6 +133,7 @@ class SeatOperations:
                 heartbeat.epoch,
                 heartbeat.lease_ms,
                 forms.flat(heartbeat.running),
+                heartbeat.number,
             ),
         )
         if answer[0] != b"beat":

@@ -1,8 +1,9 @@
 -- adopt: let an attempt the cell did not know hold a slot, over the limit if need be.
--- arguments  job_id, attempt_id, node_id, epoch, class, wanted, lease_ms, run_ms
+-- arguments  job_id, attempt_id, node_id, epoch, class, wanted, lease_ms, run_ms, number
 -- answers    adopted | stale reason | not_seated | cold
 local function operation(arguments)
-  local job_id, attempt_id, node_id, epoch, class, wanted, lease_ms, run_ms = unpack(arguments)
+  local job_id, attempt_id, node_id, epoch, class, wanted, lease_ms, run_ms, number =
+    unpack(arguments)
   local seat, refused = seat_of(node_id, epoch)
   if not seat then return refused end
   local known = read(HELD, attempt_id)
@@ -14,9 +15,9 @@ local function operation(arguments)
     job_id, node_id, seat.index, owner_of(seat), seat.epoch, class, lease_ms, run_ms,
     0, wanted and 'RUNNING' or 'CANCELLING', false, false, 0,
     now_ms, 0, now_ms, 0,
-    '', '', false, 0, NO_HEIR,
+    '', '', false, 0, NO_HEIR, 0,
   }
-  accept(attempt)
+  accept(attempt, number or 0)
   seat_attempt(seat, attempt_id, attempt)
   write_seat(seat)
   watch(attempt_id)

@@ -3,7 +3,7 @@
 local JOB_ID, NODE_ID, INDEX, OWNER, EPOCH, CLASS, LEASE_MS, RUN_MS = 1, 2, 3, 4, 5, 6, 7, 8
 local DUE_AT_MS, STATE, ACKED, ASKED, RUN_UNTIL_MS = 9, 10, 11, 12, 13
 local DISPATCHED_MS, ACCEPTED_MS, RUNNING_MS, FINISHED_MS = 14, 15, 16, 17
-local OUTCOME, ERROR, BY_NODE, PREEMPTIONS, HEIR = 18, 19, 20, 21, 22
+local OUTCOME, ERROR, BY_NODE, PREEMPTIONS, HEIR, ACK_NUMBER = 18, 19, 20, 21, 22, 23
 
 -- An heir, kept with the attempt it inherits from: {job_id, attempt_id, ack_ms, lease_ms, run_ms}.
 local NO_HEIR = {}
@@ -84,9 +84,20 @@ local function renew(attempt)
   attempt[DUE_AT_MS] = math.min(now_ms + attempt[LEASE_MS], attempt[RUN_UNTIL_MS])
 end
 
+-- The node's current connection speaks of it, with the word of this number.
+local function acknowledge(attempt, number)
+  if attempt[ACKED] then return end
+  attempt[ACKED], attempt[ACK_NUMBER] = true, number
+end
+
+-- Whether a heartbeat of this number must list it, if the node has it.
+local function acked_before(attempt, number)
+  return attempt[ACKED] and (attempt[ACK_NUMBER] or 0) <= number
+end
+
 -- The node has it: from now on heartbeats keep the lease and the run time counts.
-local function accept(attempt)
-  attempt[ACKED] = true
+local function accept(attempt, number)
+  acknowledge(attempt, number)
   if attempt[ACCEPTED_MS] == 0 then
     attempt[ACCEPTED_MS] = now_ms
     attempt[RUN_UNTIL_MS] = now_ms + attempt[RUN_MS]
@@ -95,12 +106,12 @@ local function accept(attempt)
 end
 
 -- The node says that it runs the attempt: that is as good as an acknowledgement.
-local function listed(attempt_id, attempt)
+local function listed(attempt_id, attempt, number)
   if attempt[STATE] == 'CANCELLING' then
-    attempt[ACKED] = true
+    acknowledge(attempt, number)
   else
     if attempt[STATE] == 'DISPATCHED' then attempt[STATE] = 'ACCEPTED' end
-    accept(attempt)
+    accept(attempt, number)
     set_due(attempt_id, attempt[DUE_AT_MS])
   end
   write_held(attempt_id, attempt)
@@ -127,7 +138,7 @@ local function hold(seat, attempt_id, job_id, class, ack_ms, lease_ms, run_ms, p
     job_id, node_id, seat.index, owner, seat.epoch, class, lease_ms, run_ms,
     now_ms + ack_ms, 'DISPATCHED', false, false, 0,
     now_ms, 0, 0, 0,
-    '', '', false, preemptions, NO_HEIR,
+    '', '', false, preemptions, NO_HEIR, 0,
   })
   write_seat(seat)
   return owner

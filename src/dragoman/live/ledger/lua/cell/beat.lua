@@ -1,9 +1,11 @@
 -- beat: renew the leases of what the node lists, and say where the two lists differ.
--- arguments  node_id, epoch, lease_ms, running
+-- arguments  node_id, epoch, lease_ms, running, number
 -- answers    beat lost unknown cancelling freed inherited | beat | stale reason | not_seated | cold
--- A beat never makes a seat: a node the cell does not know, or gave up, must be placed.
+-- A beat never makes a seat: a node the cell does not know, or gave up, must be placed. A beat that
+-- comes late says nothing of what the node acknowledged after it.
 local function operation(arguments)
-  local node_id, epoch, lease_ms, running = unpack(arguments)
+  local node_id, epoch, lease_ms, running, number = unpack(arguments)
+  number = number or 0
   local seat, refused = seat_of(node_id, epoch)
   if not seat then return refused end
   if not seat.online then return {'not_seated'} end
@@ -17,11 +19,11 @@ local function operation(arguments)
     local attempt = read(HELD, attempt_id)
     seen[attempt_id] = true
     if here[attempt_id] then
-      listed(attempt_id, attempt)
+      listed(attempt_id, attempt, number)
       if attempt[STATE] == 'CANCELLING' then add(cancelling, attempt_id, attempt) end
     elseif attempt[STATE] == 'CANCELLING' then
-      if attempt[ACKED] or attempt[ASKED] then give_up(seat, attempt_id, attempt, freed) end
-    elseif attempt[ACKED] then
+      if acked_before(attempt, number) or attempt[ASKED] then give_up(seat, attempt_id, attempt, freed) end
+    elseif acked_before(attempt, number) then
       add(lost, attempt_id, attempt)
       give_up(seat, attempt_id, attempt, freed)
     end

@@ -43,8 +43,8 @@ local function operation(arguments, facts)
     if attempt[EPOCH] == epoch then
       -- Placed twice by the same connection: its own attempts are as they were.
     elseif here[attempt_id] then
-      attempt[OWNER], attempt[EPOCH] = owner, epoch
-      listed(attempt_id, attempt)
+      attempt[OWNER], attempt[EPOCH], attempt[ACKED] = owner, epoch, false
+      listed(attempt_id, attempt, 0)
       add(attempt[STATE] == 'CANCELLING' and cancelling or passed, attempt_id, attempt)
     else
       if attempt[STATE] ~= 'CANCELLING' then add(lost, attempt_id, attempt) end
