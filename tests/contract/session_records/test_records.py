@@ -21,8 +21,15 @@ from tests.contract.session_records.backends import (
 from tests.contract.session_records.conftest import Tell
 
 from dragoman.errors import RateLimited
-from dragoman.ids import SessionId
-from dragoman.live.sessions import Holding, SessionOwner, SessionRecord, SessionRecords
+from dragoman.ids import ConnectionId, SessionId
+from dragoman.live.sessions import (
+    ChangedHands,
+    Holding,
+    SessionOwner,
+    SessionRecord,
+    SessionRecords,
+    Taken,
+)
 
 Write = Callable[[SessionRecords, int], Awaitable[int]]
 
@@ -58,14 +65,32 @@ def test_every_take_raises_the_epoch_and_answers_the_record(tell: Tell) -> None:
         await records.create(new_record())
         await opened(records, 0, chunk=7, upto=1)
         taken = await records.take(SESSION, THERE, SECOND)
-        assert taken is not None
+        assert isinstance(taken, Taken)
         assert (taken.before, taken.record.owner) == (owner(1), owner(2))
         assert taken.record.open_jobs == (job(0),)
         assert (taken.record.next_chunk_seq, taken.record.next_utterance_index) == (7, 1)
         again = await records.take(SESSION, HERE, FIRST)
-        assert again is not None
+        assert isinstance(again, Taken)
         assert (again.before, again.record.owner) == (owner(2), owner(3))
         assert await stored(records) == again.record
+
+    tell(story)
+
+
+def test_a_take_that_is_carried_out_late_takes_nothing_from_who_came_after_it(tell: Tell) -> None:
+    async def story(records: SessionRecords) -> None:
+        await records.create(new_record())
+        taken = await records.take(SESSION, THERE, SECOND, epoch=1)
+        assert isinstance(taken, Taken)
+        late = await records.take(SESSION, HERE, ConnectionId("c-late"), epoch=1)
+        assert late == ChangedHands()
+        assert await stored(records) == taken.record
+        assert await opened(records, 0, epoch=2), "the owner is the same"
+        again = await records.take(SESSION, THERE, SECOND, epoch=1)
+        assert isinstance(again, Taken)
+        assert again.record.owner == taken.record.owner, "who owns it stays the owner"
+        next_one = await records.take(SESSION, HERE, FIRST, epoch=2)
+        assert isinstance(next_one, Taken)
 
     tell(story)
 
@@ -75,8 +100,8 @@ def test_a_take_whose_answer_was_lost_is_the_same_take_when_asked_again(tell: Te
         await records.create(new_record())
         taken = await records.take(SESSION, THERE, SECOND)
         again = await records.take(SESSION, THERE, SECOND)
-        assert taken is not None
-        assert again is not None
+        assert isinstance(taken, Taken)
+        assert isinstance(again, Taken)
         assert again.record == taken.record
         assert not await opened(records, 0, epoch=1)
         assert await opened(records, 0, epoch=2)
@@ -89,7 +114,7 @@ def test_the_same_connection_name_on_another_instance_is_another_owner(tell: Tel
     async def story(records: SessionRecords) -> None:
         await records.create(new_record())
         taken = await records.take(SESSION, THERE, FIRST)
-        assert taken is not None
+        assert isinstance(taken, Taken)
         assert taken.record.owner.epoch == 2
 
     tell(story)
@@ -115,7 +140,7 @@ def test_an_earlier_owner_changes_nothing(tell: Tell) -> None:
         await records.create(new_record())
         await opened(records, 0, chunk=1, upto=1)
         taken = await records.take(SESSION, THERE, SECOND)
-        assert taken is not None
+        assert isinstance(taken, Taken)
         for write in writes:
             assert not await write(records, 1)
             assert await stored(records) == taken.record
@@ -213,7 +238,7 @@ def test_a_restore_never_takes_the_session_from_another_owner(tell: Tell) -> Non
             new_record(), owner=SessionOwner(HERE, FIRST, 2), revision=99
         )
         assert not await records.restore(same_epoch)
-        assert taken is not None
+        assert isinstance(taken, Taken)
         assert await stored(records) == taken.record
 
     tell(story)
@@ -449,7 +474,7 @@ def test_half_a_sample_goes_with_the_chunk_that_is_next(tell: Tell) -> None:
         await records.opened(held(1), [], next_chunk_seq=3, half_sample=b"", **numbers)
         assert (await stored(records)).half_sample == b"\xff", "no chunk came in between"
         taken = await records.take(SESSION, THERE, SECOND)
-        assert taken is not None
+        assert isinstance(taken, Taken)
         assert taken.record.half_sample == b"\xff"
         await records.opened(held(2), [], next_chunk_seq=4, half_sample=b"", **numbers)
         assert (await stored(records)).half_sample == b""

@@ -18,7 +18,7 @@ from tests.contract.session_records.backends import (
 )
 from tests.contract.session_records.conftest import Tell
 
-from dragoman.live.sessions import Holding, SessionRecords
+from dragoman.live.sessions import Holding, SessionRecords, Taken
 
 Write = Callable[[SessionRecords, Holding], Awaitable[int]]
 
@@ -44,7 +44,7 @@ def test_every_write_answers_the_next_revision(tell: Tell) -> None:
             assert await revision(records) == seen
             assert await write(records, held(seen=seen)) == seen + 1
         taken = await records.take(SESSION, THERE, SECOND)
-        assert taken is not None
+        assert isinstance(taken, Taken)
         assert taken.record.revision == 5
 
     tell(story)
@@ -108,7 +108,7 @@ def test_a_new_owner_goes_on_from_the_revision_of_the_old_one(tell: Tell) -> Non
     async def story(records: SessionRecords) -> None:
         await records.create(msgspec.structs.replace(new_record(), revision=30))
         taken = await records.take(SESSION, THERE, SECOND)
-        assert taken is not None
+        assert isinstance(taken, Taken)
         assert taken.record.revision == 31
         assert await WRITES[0](records, held(2, seen=31)) == 32
 

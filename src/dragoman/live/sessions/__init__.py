@@ -9,6 +9,7 @@ from dragoman.live.sessions.languages import LanguageUsage
 from dragoman.live.sessions.memory_records import MemoryRecords
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.record import (
+    ChangedHands,
     Delivered,
     Holding,
     OpenJob,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from dragoman.live.sessions.redis_records import RedisRecords
 
 __all__ = [
+    "ChangedHands",
     "ClientLink",
     "Delivered",
     "Holding",

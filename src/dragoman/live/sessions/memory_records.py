@@ -10,6 +10,7 @@ import msgspec
 from dragoman.ids import ConnectionId, InstanceId, SessionId
 from dragoman.live.sessions.record import (
     MOST_TARGETS_ENDED,
+    ChangedHands,
     Delivered,
     Holding,
     OpenJob,
@@ -115,13 +116,20 @@ class MemoryRecords:
         return kept.record() if kept is not None else None
 
     async def take(
-        self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
-    ) -> Taken | None:
+        self,
+        session_id: SessionId,
+        instance_id: InstanceId,
+        connection_id: ConnectionId,
+        *,
+        epoch: int | None = None,
+    ) -> Taken | ChangedHands | None:
         kept = self._kept.get(session_id)
         if kept is None:
             return None
         before = kept.owner
         if (before.instance_id, before.connection_id) != (instance_id, connection_id):
+            if epoch is not None and before.epoch != epoch:
+                return ChangedHands()
             kept.owner = SessionOwner(instance_id, connection_id, before.epoch + 1)
             kept.revision += 1
         return Taken(kept.record(), before)

@@ -97,6 +97,10 @@ class Taken(msgspec.Struct, frozen=True):
     """Whom it was taken from; the owner itself, when it was the owner already."""
 
 
+class ChangedHands(msgspec.Struct, frozen=True):
+    """The owner is no longer the one that the session was to be taken from."""
+
+
 class SessionRecords(Protocol):
     """Keeps session records.
 
@@ -121,11 +125,18 @@ class SessionRecords(Protocol):
     async def read(self, session_id: SessionId) -> SessionRecord | None: ...
 
     async def take(
-        self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
-    ) -> Taken | None:
+        self,
+        session_id: SessionId,
+        instance_id: InstanceId,
+        connection_id: ConnectionId,
+        *,
+        epoch: int | None = None,
+    ) -> Taken | ChangedHands | None:
         """Become the owner: the epoch rises, and the record as it is now comes back.
 
-        A connection that is the owner stays it under the same epoch.
+        A connection that is the owner stays it under the same epoch. With an epoch, only from the
+        owner of that epoch: a take that is carried out late, when its asker has given up, must not
+        take the session from a connection that came after it.
         """
         ...
 

@@ -13,6 +13,7 @@ from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
 from dragoman.live.protocol import SessionInit
 from dragoman.live.sessions.record import (
     MOST_TARGETS_ENDED,
+    ChangedHands,
     Delivered,
     Holding,
     OpenJob,
@@ -117,13 +118,21 @@ class RedisRecords:
         return _record_in(session_id, fields, marks) if fields else None
 
     async def take(
-        self, session_id: SessionId, instance_id: InstanceId, connection_id: ConnectionId
-    ) -> Taken | None:
-        answer = await self._ask(session_id, "take", (instance_id, connection_id))
+        self,
+        session_id: SessionId,
+        instance_id: InstanceId,
+        connection_id: ConnectionId,
+        *,
+        epoch: int | None = None,
+    ) -> Taken | ChangedHands | None:
+        expected = -1 if epoch is None else epoch
+        answer = await self._ask(session_id, "take", (instance_id, connection_id, expected))
         if not answer:
             return None
-        fields, marks, (instance, connection, epoch) = answer
-        return Taken(_record_in(session_id, fields, marks), _owner_in(instance, connection, epoch))
+        if len(answer) == 1:
+            return ChangedHands()
+        fields, marks, before = answer
+        return Taken(_record_in(session_id, fields, marks), _owner_in(*before))
 
     async def renew(self, held: Sequence[Holding]) -> tuple[SessionId, ...]:
         if not held:

@@ -17,7 +17,7 @@ from dragoman.live.protocol import (
     check_session_init,
 )
 from dragoman.live.sessions.ports import ClientLink
-from dragoman.live.sessions.record import SessionOwner, SessionRecord, Taken
+from dragoman.live.sessions.record import ChangedHands, SessionOwner, SessionRecord, Taken
 from dragoman.live.sessions.renewal import Renewal
 from dragoman.live.sessions.revival import is_behind, read_jobs
 from dragoman.live.sessions.session import Session
@@ -35,6 +35,8 @@ RENEW_SECONDS = 10.0
 """How often an instance says that it still owns its sessions' records."""
 
 _RETRY_MS = 1000
+_TAKE_TRIES = 5
+"""How often a session is asked for that changes hands between reading its record and taking it."""
 
 
 class Sessions(SessionTable):
@@ -178,18 +180,28 @@ class Sessions(SessionTable):
         """Become the session's owner, and go on with it as it is here or as its record says."""
         token = init.resume_token or ""
         session = self._open.get(session_id)
-        record = await self._find_record(session_id, session)
-        if record is None or record.tenant != tenant:
-            return None
-        if not is_same(record.secret_hash, token_hash(token.rpartition(".")[2])):
-            return None
-        if session is not None:
-            session.expect(link.id)
-        else:
-            self._check_room()
-        taken = await self._tools.records.take(session_id, self._instance_id, link.id)
+        taken: Taken | ChangedHands | None = ChangedHands()
+        for _ in range(_TAKE_TRIES):
+            record = await self._find_record(session_id, session)
+            if record is None or record.tenant != tenant:
+                return None
+            if not is_same(record.secret_hash, token_hash(token.rpartition(".")[2])):
+                return None
+            if session is not None:
+                session.expect(link.id)
+            else:
+                self._check_room()
+            taken = await self._tools.records.take(
+                session_id, self._instance_id, link.id, epoch=record.owner.epoch
+            )
+            if not isinstance(taken, ChangedHands):
+                break
         if taken is None:
             return None
+        if isinstance(taken, ChangedHands):
+            raise errors.DependencyDown(
+                f"Session {session_id} is resumed over several connections at once; use one."
+            )
         if session is not None and session.state is SessionState.OVER and not session.handed_on:
             return None
         if session is not None and not session.was_held_by(taken.before):
