@@ -1,5 +1,6 @@
 """Targets: each answers a turn, given the turns before it, with an output."""
 
+from dragoman.lab.outbound import refusal_in, seconds_in
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.functions import PythonFunction, find_function
@@ -13,7 +14,6 @@ from dragoman.lab.targets.outputs import (
     usage_problem,
 )
 from dragoman.lab.targets.registry import Registry, settings_of
-from dragoman.lab.targets.retry_after import refusal_in, seconds_in
 from dragoman.lab.targets.target import Target
 from dragoman.lab.targets.threads import Threads
 

@@ -10,10 +10,10 @@ import msgspec
 from dragoman.errors import DragomanError, InvalidMessage, SchemaMismatch
 from dragoman.lab.failures import RateLimited, TargetError
 from dragoman.lab.model import Turn
+from dragoman.lab.outbound import refusal_in
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.functions import find_function
 from dragoman.lab.targets.outputs import MAIN_COLUMN, FunctionOutput, Output, PastTurn, checked_json
-from dragoman.lab.targets.retry_after import refusal_in
 from dragoman.lab.targets.threads import Threads
 
 HISTORY = "history"
