@@ -48,7 +48,12 @@ class Lab:
 
         A process may also only schedule, or only work, beside others on the same database.
         """
-        context = context or Context(settings.python_allow, settings.http_allow, clock=clock)
+        context = context or Context(
+            settings.python_allow,
+            settings.http_allow,
+            key_env_allow=settings.key_env_allow,
+            clock=clock,
+        )
         random = randomness.stream("lab")
         owner = new_owner(random)
         queue = queue or InProcessQueue()

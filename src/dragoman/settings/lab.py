@@ -54,6 +54,12 @@ class LabSettings(Section):
     )
     http_allow: tuple[Text, ...] = Field(
         default=(),
-        description="Private hosts, addresses or networks that `http` targets may call; empty: "
+        description="Private hosts, addresses or networks that targets and judges may call; empty: "
+        "none.",
+    )
+    key_env_allow: tuple[Text, ...] = Field(
+        default=(),
+        description="Environment variables of the server that experiments may send as API keys, "
+        "each with the host that may receive it, such as `OPENAI_API_KEY@api.openai.com`; empty: "
         "none.",
     )

@@ -37,7 +37,10 @@ async def serve_lab(
     """Answer on the socket until told to stop; `announce` is called once that can be relied on."""
     metrics = Metrics()
     context = Context(
-        settings.lab.python_allow, settings.lab.http_allow, settings.auth.mode == "open"
+        settings.lab.python_allow,
+        settings.lab.http_allow,
+        settings.auth.mode == "open",
+        settings.lab.key_env_allow,
     )
     async with opened_desk(settings, context, metrics, embedded=False) as desk:
         budget = Budget(settings.limits.buffered_bytes)

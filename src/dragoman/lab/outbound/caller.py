@@ -30,6 +30,9 @@ _OWN_HEADERS = {
 }
 _ORIGIN = re.compile(r"https?://[^/?#\s%]+(?=[/?#]|$)", re.IGNORECASE)
 
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
+
 
 class Request(msgspec.Struct, frozen=True):
     """What is asked; header names are in lower case."""
@@ -120,6 +123,13 @@ def check_url(url: str, where: str, rules: AddressRules) -> None:
             "list it in lab.http_allow if experiments may call it.",
             details={"field": where},
         )
+
+
+def check_headers(headers: Mapping[str, str], where: str) -> None:
+    """Refuse headers that cannot be sent."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
+            raise _unusable(f"{where}.{name}", "not a header; use ASCII without line ends")
 
 
 async def _read(response: httpcore.Response, on_piece: Callable[[bytes], None] | None) -> bytes:

@@ -24,6 +24,10 @@ class Context:
     """Private hosts, addresses and networks that may be called; None: any."""
     open_mode: bool = False
     """Whether the server needs no keys, as on a developer's machine: loopback is allowed."""
+    key_env_allow: tuple[str, ...] | None = None
+    """Environment variables that may be sent as keys, each as ``NAME@host``."""
+    audio_folder: str | None = None
+    """Where the recordings of datasets lie; a server reads no others."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Functions that a program passed in, by the names that settings use."""
     clock: Clock = field(default_factory=SystemClock)
@@ -34,6 +38,13 @@ class Context:
     def address_rules(self) -> AddressRules:
         """Which addresses may be called."""
         return AddressRules(self.http_allow, self.open_mode)
+
+    @property
+    def sendable_keys(self) -> tuple[str, ...] | None:
+        """The environment variables that may be sent, as ``NAME@host``; None: any."""
+        if self.http_allow is None:
+            return None  # experiments run as the user, whose variables they are
+        return self.key_env_allow or ()
 
     def at(self, modules: str | None) -> Context:
         """The same, with the folder that an experiment remembers; a server has no such folders."""

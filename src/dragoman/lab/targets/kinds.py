@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from dragoman.lab.model import TargetSpec
-from dragoman.lab.targets import http, python, recorded
+from dragoman.lab.targets import http, openai, python, recorded
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.registry import Registry, settings_of
 from dragoman.lab.targets.target import Target
@@ -38,6 +38,7 @@ TARGETS: Registry[TargetKind[Any]] = Registry(
     {
         "python": TargetKind(python.Settings, python.PythonTarget, python.check),
         "http": TargetKind(http.Settings, http.HttpTarget, http.check),
+        "openai": TargetKind(openai.Settings, openai.OpenAiTarget, openai.check),
         "recorded": TargetKind(recorded.Settings, recorded.RecordedTarget, recorded.check),
     },
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Annotated
 
@@ -10,16 +9,13 @@ import msgspec
 
 from dragoman.errors import InvalidMessage
 from dragoman.lab.model import JsonValue
-from dragoman.lab.outbound import check_url, places
+from dragoman.lab.outbound import check_headers, check_url, places
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.http.json_path import JsonPath
 
 HISTORY = "history"
 """The place that receives the turns before: ``[{"turn": {...}, "output": ...}]``."""
-
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -48,9 +44,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
             JsonPath(path)
         except ValueError as error:
             raise _unusable(where, str(error)) from None
-    for name, value in settings.headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise _unusable(f"target.headers.{name}", "not a header; use ASCII without line ends")
+    check_headers(settings.headers, "target.headers")
     for where, template in (("target.url", settings.url), ("target.body", settings.body)):
         for name in places(template):
             require_column(name, [*columns, HISTORY], where)

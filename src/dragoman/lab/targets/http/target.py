@@ -43,7 +43,7 @@ class HttpTarget:
         latency_ms = (self._clock.monotonic() - began) * 1000
         return self._reading.output(answer, latency_ms, self._clock.now_ms())
 
-    def asked(self, turn: Turn, history: Sequence[PastTurn]) -> JsonValue:
+    async def asked(self, turn: Turn, history: Sequence[PastTurn]) -> JsonValue:
         """The request of a turn, which decides the answer."""
         url, body = self._filled(turn, history)
         return [url, body]
