@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
 from dragoman.lab.model import Experiment
+from dragoman.lab.response_cache import TenantAnswers
 from dragoman.lab.targets import Context, Target, open_target
 from dragoman.lab.worker import Bench, Limits
 from dragoman.settings import LabSettings
+from dragoman.store import Store
 
 
 class LabBench:
@@ -39,8 +42,14 @@ class BenchMaker:
     """Opens benches in one context, which says what all experiments may reach."""
 
     def __init__(
-        self, settings: LabSettings, context: Context, processes: ProcessPool, random: Random
+        self,
+        store: Store,
+        settings: LabSettings,
+        context: Context,
+        processes: ProcessPool,
+        random: Random,
     ) -> None:
+        self._store = store
         self._settings = settings
         self._context = context
         self._processes = processes
@@ -49,8 +58,9 @@ class BenchMaker:
     async def open(self, experiment: Experiment) -> LabBench:
         """The bench of an experiment; raises what is wrong with its target or evaluators."""
         spec = experiment.spec
-        context = self._context.at(spec.modules)
-        target = open_target(spec.target, context)
+        answers = TenantAnswers(self._store, experiment.tenant, self._context.clock)
+        context = replace(self._context.at(spec.modules), answers=answers)
+        target = open_target(spec.target, context, cache=spec.cache)
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
         bench = Bench(
             target,

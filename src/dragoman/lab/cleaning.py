@@ -9,13 +9,18 @@ from dragoman.errors import StoreError
 from dragoman.lab.model import VersionId
 from dragoman.lab.owners import is_gone, this_process
 from dragoman.lab.repository import Held, Ousted, leases, removing
+from dragoman.lab.response_cache import trim_answers
 from dragoman.observability import get_logger
+from dragoman.settings import LabSettings
 from dragoman.store import Connection, Store
 
 IMPORT_LEASE_MS = 600_000
 """How long an import may pause, as on a machine that sleeps, before another lab deletes it."""
 
 LOOK_SECONDS = 60.0
+
+TRIM_SECONDS = 3600.0
+"""How often the answer cache is trimmed: it counts every answer."""
 
 
 async def finish_removal(store: Store, kind: removing.Kind, removed_id: str) -> None:
@@ -40,8 +45,11 @@ class Cleaner:
     It looks when the lab starts, and then regularly, for what other processes left.
     """
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(self, store: Store, clock: Clock, settings: LabSettings) -> None:
         self._store = store
+        self._clock = clock
+        self._settings = settings
+        self._trimmed_at: float | None = None
         self._log = get_logger(__name__, clock)
         self._loop: asyncio.Task[None] | None = None
 
@@ -70,6 +78,10 @@ class Cleaner:
         for found, is_over in await self._store.read(_imports):
             if is_over or is_gone(found.owner):
                 await self._discard(found)
+        now = self._clock.monotonic()
+        if self._trimmed_at is None or now - self._trimmed_at >= TRIM_SECONDS:
+            await trim_answers(self._store, self._settings, self._clock.now_ms())
+            self._trimmed_at = now
 
     async def _discard(self, found: Held) -> None:
         owner = this_process()

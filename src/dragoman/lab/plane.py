@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from dragoman.clock import Clock
+from dragoman.ids import TenantId
 from dragoman.lab.bench_opening import BenchMaker
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.evaluators import ProcessPool
@@ -13,6 +14,7 @@ from dragoman.lab.feed import Feed
 from dragoman.lab.model import RunId
 from dragoman.lab.owners import new_owner
 from dragoman.lab.queue import InProcessQueue, Queue
+from dragoman.lab.response_cache import clear_answers
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
 from dragoman.lab.worker import Terms, Worker
@@ -58,6 +60,7 @@ class Lab:
         owner = new_owner(random)
         queue = queue or InProcessQueue()
         self.feed = Feed()
+        self._store = store
         self._processes = ProcessPool(os.cpu_count() or 1)
         self.experiments = Experiments(
             store,
@@ -84,7 +87,7 @@ class Lab:
         self._worker = Worker(
             store,
             queue,
-            BenchMaker(settings, context, self._processes, randomness.stream("bench")).open,
+            BenchMaker(store, settings, context, self._processes, randomness.stream("bench")).open,
             Terms(
                 capacity=settings.max_item_concurrency,
                 lease_ms=round(settings.lease_seconds * 1000),
@@ -99,7 +102,7 @@ class Lab:
         if works:
             self._parts.append(self._worker)
         if schedules:
-            self._parts += [self._scheduler, Cleaner(store, clock)]
+            self._parts += [self._scheduler, Cleaner(store, clock, settings)]
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""
@@ -111,6 +114,10 @@ class Lab:
         for part in reversed(self._parts):
             await part.stop()
         await self._processes.close()
+
+    async def clear_answers(self, tenant: TenantId) -> int:
+        """Forget every cached answer of a tenant; how many there were."""
+        return await clear_answers(self._store, tenant)
 
     def resume(self, run_id: RunId) -> None:
         """Resume a run that this program started, perhaps before it was stopped."""

@@ -63,3 +63,11 @@ class LabSettings(Section):
         "each with the host that may receive it, such as `OPENAI_API_KEY@api.openai.com`; empty: "
         "none.",
     )
+    cache_days: CountOrZero = Field(
+        default=30,
+        description="How long the answer cache keeps an answer, in days; 0: until it is too large.",
+    )
+    cache_answers: Count = Field(
+        default=1000000,
+        description="Maximum answers of one tenant in the answer cache; the oldest are removed.",
+    )

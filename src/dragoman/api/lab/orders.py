@@ -41,8 +41,6 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
 
     def spec(self) -> ExperimentSpec:
         """What the lab stores."""
-        if self.cache:
-            raise InvalidMessage("cache is not built yet; leave it out.")
         version_id = self.dataset_version_id
         asked = ExperimentSpec(
             name=self.name,
@@ -59,6 +57,7 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
             time_limit_seconds=self.time_limit_seconds,
             budget=self.budget or Budget(),
             cron=self.cron,
+            cache=bool(self.cache),
         )
         if self.retries is None:
             return asked

@@ -66,6 +66,12 @@ def run_command(
         bool, typer.Option("--new", help="Begin a new experiment, even if one is unfinished.")
     ] = False,
     gate: Annotated[bool, typer.Option("--gate", help="Fail if the file has no [gate].")] = False,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache", help="Answer questions that the target was asked before as it did then."
+        ),
+    ] = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
@@ -80,12 +86,13 @@ def run_command(
     a second one cancels those calls. Exit code 1 when the run or its [gate] failed, 2 when the
     file cannot be used, 130 after Ctrl-C.
     """
-    read = read_experiment_file(file)
+    read = read_experiment_file(file, cache=cache)
     if gate and not read.gate:
         typer.echo(f"error: {file} has no [gate], and --gate asks for one.", err=True)
         raise typer.Exit(FAILED)
     way = Way(url, data_dir, token, modules=file.parent, new=True)
-    again = f"dragoman experiment run {shlex.quote(str(file))}{way.as_options()}"
+    cached = " --cache" if cache else ""
+    again = f"dragoman experiment run {shlex.quote(str(file))}{cached}{way.as_options()}"
 
     async def work(lab: LabClient) -> int:
         meant = await _meant(lab, read, new=new)
@@ -232,6 +239,21 @@ def kill_command(
         typer.echo(f"{found.name} ({found.experiment_id}) is being stopped.")
         if lab.resume is not None:  # the run is in this process: stay until it has stopped
             await until_ended(lab, found.experiment_id)
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("clear-cache")
+def clear_cache_command(
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Forget the cached answers of targets and judges. Results of experiments stay."""
+
+    async def work(lab: LabClient) -> None:
+        removed = await lab.clear_cache()
+        typer.echo(f"{removed:,} cached answers were removed.")
 
     with_lab(Way(url, data_dir, token), work)
 

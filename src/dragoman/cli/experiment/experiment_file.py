@@ -37,6 +37,7 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
     retries: int | None = None
     item_timeout_seconds: float | None = None
     time_limit_seconds: float | None = None
+    cache: bool | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -101,8 +102,11 @@ class ExperimentFile(msgspec.Struct, frozen=True):
         return None if file is None else self.path.parent / file
 
 
-def read_experiment_file(path: Path) -> ExperimentFile:
-    """Read an experiment file; raises SettingsError that names what cannot be used."""
+def read_experiment_file(path: Path, *, cache: bool = False) -> ExperimentFile:
+    """Read an experiment file; raises SettingsError that names what cannot be used.
+
+    `cache` is as if the file said so.
+    """
     try:
         written = tomllib.loads(path.read_bytes().decode())
         _check_keys(written, str(path))
@@ -113,6 +117,7 @@ def read_experiment_file(path: Path) -> ExperimentFile:
         raise SettingsError(f"{path} is not a TOML file ({error}).") from None
     except msgspec.ValidationError as error:
         raise SettingsError(f"{path}: {error}.") from None
+    described.run.cache = described.run.cache or cache or None
     dataset = described.dataset
     if (dataset.file is None) == (dataset.name is None):
         raise SettingsError(f"{path}: [dataset] needs either a `file` or a `name`.")
@@ -212,6 +217,7 @@ def _mark(described: Description) -> str:
         "evaluator_concurrency": run.evaluator_concurrency,
         "item_timeout_seconds": run.item_timeout_seconds,
         "time_limit_seconds": run.time_limit_seconds,
+        **({"cache": True} if run.cache else {}),
     }
     # TOML has dates, which become text, and infinities, which JSON lacks.
     content = json.dumps(deciding, sort_keys=True, default=str)

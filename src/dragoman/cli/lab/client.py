@@ -152,6 +152,11 @@ class LabClient:
         order = {"in_flight": "finish" if let_finish else "cancel"}
         await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill", json=order)
 
+    async def clear_cache(self) -> int:
+        """Forget every cached answer; how many there were."""
+        found: dict[str, int] = await self._ask(dict[str, int], "DELETE", "/lab/cache")
+        return found["answers"]
+
     async def find_again(self) -> None:
         """Look up the server's address again, after it stopped answering at the old one."""
         if self._find is not None and (url := await self._find()) is not None:

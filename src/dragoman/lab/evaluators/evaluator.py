@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import Output
+from dragoman.lab.targets import Output, usage_problem
 
 PASS = "pass"
 FAIL = "fail"
@@ -25,6 +25,9 @@ class Score(msgspec.Struct, frozen=True):
     score: float | None = None
     label: str | None = None
     reason: str | None = None
+    tokens: int | None = None
+    """What the evaluator itself used up, counted to the run."""
+    cost: float | None = None
 
 
 class Evaluator(Protocol):
@@ -55,7 +58,7 @@ def verdict(passed: bool, reason: str | None = None) -> Score:
 def as_score(said: Any) -> Score:
     """What a user's function returned, as a score; ValueError when it is none.
 
-    A number or a truth is the score, text is the label, an object may have all three.
+    A number or a truth is the score, text is the label, an object may have all fields of `Score`.
     """
     if isinstance(said, Score):
         said = msgspec.to_builtins(said)
@@ -65,13 +68,17 @@ def as_score(said: Any) -> Score:
         said = {"score": said}
     if unknown := set(said) - set(Score.__struct_fields__):
         raise ValueError(
-            f"it has {', '.join(sorted(map(str, unknown)))}; known are score, label, reason"
+            f"it has {', '.join(sorted(map(str, unknown)))}; known are score, label, reason, "
+            "tokens, cost"
         )
     score = _number(said.get("score"))
     label, reason = _text(said.get("label")), _text(said.get("reason"))
     if score is None and label is None:
         raise ValueError("it has neither a score nor a label")
-    return Score(score, label, reason)
+    tokens, cost = said.get("tokens"), said.get("cost")
+    if (problem := usage_problem(Output({}, tokens=tokens, cost=cost))) is not None:
+        raise ValueError(f"it {problem}")
+    return Score(score, label, reason, tokens=tokens, cost=cost)
 
 
 def _number(value: Any) -> float | None:

@@ -96,7 +96,7 @@ def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context:
     try:
         _check_mapping(spec.mapping, columns)
         columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
-        check_target(spec.target, columns, context)
+        check_target(spec.target, columns, context, cache=spec.cache)
         for evaluator in spec.evaluators:
             check_evaluator(evaluator, columns, context)
     except SchemaMismatch:

@@ -62,7 +62,8 @@ def rows_of_items(
 
 def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
     """Shown turns with what went in and what came out."""
-    measures = [target_record.c[name] for name in ("output_json", *MEASURES)]
+    told = ("output_json", "cached", "first_token_ms", *MEASURES)
+    measures = [target_record.c[name] for name in told]
     return (
         sa.select(shown, dataset_item.c.turns_json, dataset_item.c.content_id, *measures)
         .join(dataset_item, dataset_item.c.id == shown.c.item_id)
@@ -86,6 +87,8 @@ def _rows(connection: Connection, rows: Sequence[sa.Row[Any]]) -> list[ResultRow
             cost=row.cost,
             error_code=row.error_code,
             error_message=row.error_message,
+            cached=bool(row.cached),
+            first_token_ms=row.first_token_ms,
         )
         for row in rows
     ]

@@ -24,6 +24,8 @@ class StoredOutput(msgspec.Struct, frozen=True):
     latency_ms: float | None
     tokens: int | None
     cost: float | None
+    cached: bool = False
+    first_token_ms: float | None = None
 
 
 class StoredScore(msgspec.Struct, frozen=True):
@@ -92,6 +94,8 @@ def _of_item(
             output.latency_ms,
             output.tokens,
             output.cost,
+            bool(output.cached),
+            output.first_token_ms,
         )
         for number in range(evaluators):
             said = scores.get(evaluator_record_id(lease.lineage, item.item_id, turn_no, number))

@@ -223,6 +223,8 @@ target_record = sa.Table(
     sa.Column("tokens", sa.BigInteger),
     sa.Column("cost", sa.Float),
     sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("cached", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("first_token_ms", sa.Float),
     sa.Index(None, "run_id"),
 )
 
@@ -311,6 +313,17 @@ annotation = sa.Table(
     sa.Index(None, "experiment_id", "item_id", "turn_no"),
 )
 """People's judgements of a row."""
+
+response_cache = sa.Table(
+    "response_cache",
+    metadata,
+    sa.Column("tenant", short_text(), primary_key=True),
+    sa.Column("key", short_text(_ID), primary_key=True),
+    sa.Column("output_json", long_text(), nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "tenant", "created_at_ms"),
+)
+"""Answers of targets and judges by what was asked, for experiments that want them again."""
 
 pending_removal = sa.Table(
     "pending_removal",

@@ -89,6 +89,7 @@ async def arun(
     evaluator_concurrency: int | None = None,
     retries: int = DEFAULT_RETRIES,
     item_timeout_seconds: float | None = None,
+    cache: bool = False,
     data_dir: Path | str | None = None,
     new: bool = False,
     progress: bool | None = None,
@@ -101,9 +102,10 @@ async def arun(
 
     The same name, target, evaluators and rows are the same experiment: one that was stopped goes
     on where it was, one that is finished or running elsewhere stays, and a new one (`NAME #2`) is
-    made. `new` always makes one. Progress is shown on a terminal and in a notebook; `progress`
-    says otherwise. A task that is cancelled cancels its calls; Ctrl-C in `lab.run` lets those in
-    flight finish, and cancels them when it is pressed again.
+    made. `new` always makes one. With `cache`, a question that the target was asked before is
+    answered as it was then, and the row says `cached`. Progress is shown on a terminal and in a
+    notebook; `progress` says otherwise. A task that is cancelled cancels its calls; Ctrl-C in
+    `lab.run` lets those in flight finish, and cancels them when it is pressed again.
     """
     return await _run(
         Interrupts(),
@@ -116,6 +118,7 @@ async def arun(
         evaluator_concurrency=evaluator_concurrency,
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
+        cache=cache,
         data_dir=data_dir,
         new=new,
         progress=progress,
@@ -134,6 +137,7 @@ async def _run(
     evaluator_concurrency: int | None,
     retries: int,
     item_timeout_seconds: float | None,
+    cache: bool,
     data_dir: Path | str | None,
     new: bool,
     progress: bool | None,
@@ -155,6 +159,7 @@ async def _run(
         evaluator_concurrency=evaluator_concurrency,
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
+        cache=cache,
     )
     async with await open_store(database_url) as store:
         context = Context(functions={**functions, **own}, modules=str(Path.cwd()))
@@ -406,6 +411,7 @@ def _mark(spec: ExperimentSpec, functions: Mapping[str, Function]) -> str:
         sorted(spec.mapping.items()),
         spec.evaluator_concurrency,
         spec.item_timeout_seconds,
+        *(["cache"] if spec.cache else []),
         sorted((name, _place_of(function)) for name, function in functions.items()),
     )
     content = msgspec.json.Encoder(order="sorted").encode(deciding)
@@ -495,6 +501,7 @@ if TYPE_CHECKING:
         evaluator_concurrency: int | None = None,
         retries: int = DEFAULT_RETRIES,
         item_timeout_seconds: float | None = None,
+        cache: bool = False,
         data_dir: Path | str | None = None,
         new: bool = False,
         progress: bool | None = None,

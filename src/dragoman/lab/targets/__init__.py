@@ -1,8 +1,9 @@
 """Targets: each answers a turn, given the turns before it, with an output."""
 
 from dragoman.lab.outbound import refusal_in, seconds_in
+from dragoman.lab.targets.caching import CachedTarget, answer_key
 from dragoman.lab.targets.columns import require_column
-from dragoman.lab.targets.context import Context
+from dragoman.lab.targets.context import Answers, Context
 from dragoman.lab.targets.functions import PythonFunction, find_function
 from dragoman.lab.targets.kinds import TARGETS, TargetKind, check_target, open_target
 from dragoman.lab.targets.outputs import (
@@ -20,6 +21,8 @@ from dragoman.lab.targets.threads import Threads
 __all__ = [
     "MAIN_COLUMN",
     "TARGETS",
+    "Answers",
+    "CachedTarget",
     "Context",
     "FunctionOutput",
     "Output",
@@ -29,6 +32,7 @@ __all__ = [
     "Target",
     "TargetKind",
     "Threads",
+    "answer_key",
     "check_target",
     "checked_json",
     "find_function",

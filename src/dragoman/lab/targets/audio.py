@@ -14,7 +14,7 @@ from pathlib import Path
 
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue
-from dragoman.lab.openai import Audio
+from dragoman.lab.openai_client import Audio
 from dragoman.lab.targets.context import Context
 
 MAX_AUDIO_BYTES = 100 * 1024 * 1024

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.lab.outbound import AddressRules
+
+
+class Answers(Protocol):
+    """Answers of targets and judges that were given before, each under the hash of its question."""
+
+    async def find(self, key: str) -> bytes | None:
+        """The answer that was kept under this key; None if there is none."""
+        ...
+
+    async def keep(self, key: str, answer: bytes) -> None:
+        """Keep an answer; one that cannot be kept is only not found again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +43,8 @@ class Context:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Functions that a program passed in, by the names that settings use."""
     clock: Clock = field(default_factory=SystemClock)
+    answers: Answers | None = None
+    """The answer cache of the tenant whose experiment it is; None where there is none."""
     modules: str | None = None
     """The folder to import functions from, besides Python's own path."""
 

@@ -12,7 +12,7 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.openai import Audio, Client, Reply, ServerSettings, check_key, find_key
+from dragoman.lab.openai_client import Audio, Client, Reply, ServerSettings, check_key, find_key
 from dragoman.lab.outbound import Caller, as_text, check_headers, check_url, filled, places
 from dragoman.lab.targets.audio import as_column, read_audio
 from dragoman.lab.targets.columns import require_column

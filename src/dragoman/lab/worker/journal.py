@@ -58,6 +58,8 @@ class LeaseJournal:
                 result.latency_ms,
                 result.tokens,
                 result.cost,
+                result.cached,
+                result.first_token_ms,
             )
         )
 
@@ -74,6 +76,8 @@ class LeaseJournal:
                 result.score,
                 _storable(result.label),
                 _storable(result.reason),
+                tokens=result.tokens,
+                cost=result.cost,
             )
         )
 
@@ -133,6 +137,8 @@ class LeaseJournal:
                     name,
                     error_code=said.code,
                     error_message=storable(said.message),
+                    tokens=said.tokens,
+                    cost=said.cost,
                 )
                 self._send(failed)
 

@@ -76,8 +76,10 @@ class _Item:
     async def _output(self, turn_no: int, turn: Turn, history: list[PastTurn]) -> Output | Failure:
         if turn_no in self._outputs:
             return self._outputs[turn_no]
-        target, limiter = self._bench.target, self._bench.target_limiter
-        result = await self._result(limiter, lambda: target.call(turn, tuple(history)), TargetError)
+        bench, limiter = self._bench, self._bench.target_limiter
+        result = await self._result(
+            limiter, lambda: bench.call_target(turn, tuple(history)), TargetError
+        )
         if isinstance(result, Output) and (problem := usage_problem(result)) is not None:
             result = failure_of(TargetError(f"The target {problem}.", retryable=False))
         await self._journal.target_done(turn_no, result)

@@ -13,8 +13,8 @@ from dragoman.clock import Clock
 from dragoman.errors import DragomanError
 from dragoman.lab.failures import RateLimited, TargetError, shortened
 from dragoman.lab.model import JsonValue
-from dragoman.lab.openai.events import EventReader
-from dragoman.lab.openai.settings import ServerSettings
+from dragoman.lab.openai_client.events import EventReader
+from dragoman.lab.openai_client.settings import ServerSettings
 from dragoman.lab.outbound import Answer, Caller, Request, require_success, shown_answer
 
 _JSON = "application/json"

@@ -1,0 +1,34 @@
+"""The lab's answers: cached ones, and when their first token came."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from alembic import op
+
+from dragoman.store.schema import long_text, short_text, time_ms
+
+revision = "0004"
+down_revision: str | None = "0003"
+
+
+def upgrade() -> None:
+    _answers()
+
+
+def _answers() -> None:
+    op.add_column(
+        "target_record",
+        sa.Column("cached", sa.Boolean(), nullable=False, server_default=sa.false()),
+    )
+    op.add_column("target_record", sa.Column("first_token_ms", sa.Float(), nullable=True))
+    op.create_table(
+        "response_cache",
+        sa.Column("tenant", short_text(), nullable=False),
+        sa.Column("key", short_text(64), nullable=False),
+        sa.Column("output_json", long_text(), nullable=False),
+        sa.Column("created_at_ms", time_ms(), nullable=False),
+        sa.PrimaryKeyConstraint("tenant", "key", name="pk_response_cache"),
+    )
+    op.create_index(
+        "ix_response_cache_tenant_created_at_ms", "response_cache", ["tenant", "created_at_ms"]
+    )
