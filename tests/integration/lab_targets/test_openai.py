@@ -209,20 +209,27 @@ def test_a_recording_is_read_from_a_file_whose_checksum_fits(
     assert not raised.value.retryable
 
 
-def test_a_server_reads_recordings_of_the_lab_only(server: OpenAiServer, tmp_path: Path) -> None:
-    folder = tmp_path / "audio"
-    folder.mkdir()
-    (folder / "own.wav").write_bytes(b"own")
-    (tmp_path / "secret.wav").write_bytes(b"secret")
-    (folder / "link.wav").symlink_to(tmp_path / "secret.wav")
-    context = Context(http_allow=(), open_mode=True, audio_folder=str(folder))
+class Kept(dict[str, Any]):
+    """A recording that the lab keeps: what the row says of it, and where it is."""
+
+    path: Path
+
+
+def test_a_server_reads_recordings_of_the_lab_and_no_file_that_a_row_names(
+    server: OpenAiServer, tmp_path: Path
+) -> None:
+    (tmp_path / "own").write_bytes(b"own")
+    kept = Kept(file="own.wav", sha256=sha256(b"own").hexdigest())
+    kept.path = tmp_path / "own"
     how: dict[str, Any] = {"api": "transcriptions", "prompt": None, "audio": "sound"}
 
-    own = ask(server, "echo", {"sound": {"file": "own.wav"}}, context=context, **how)
+    own = ask(server, "echo", {"sound": kept}, context=ON_A_SERVER, **how)
     assert own.answer == "heard own"
-    for name in ("../secret.wav", str(tmp_path / "secret.wav"), "link.wav", "/etc/passwd", ""):
-        with pytest.raises(TargetError, match="recording in `sound` cannot be used"):
-            ask(server, "echo", {"sound": {"file": name}}, context=context, **how)
+    assert server.asked[0].body["filename"] == "own.wav"
+    for name in ("own", str(tmp_path / "own"), "/etc/passwd", ""):
+        for value in (name, {"file": name}, {"file": name, "path": name}):
+            with pytest.raises(TargetError, match="recording in `sound` cannot be used"):
+                ask(server, "echo", {"sound": value}, context=ON_A_SERVER, **how)
     assert len(server.asked) == 1
 
 

@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dragoman.lab.evaluators import contains, exact, judge, python, text
+from dragoman.lab.evaluators import code, contains, exact, judge, python, text
 from dragoman.lab.evaluators.evaluator import Evaluator
 from dragoman.lab.evaluators.processes import ProcessPool
 from dragoman.lab.model import EvaluatorSpec
@@ -38,6 +38,7 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
     {
         "exact": EvaluatorKind(exact.Settings, exact.ExactEvaluator, text.check),
         "contains": EvaluatorKind(contains.Settings, contains.ContainsEvaluator, text.check),
+        "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check),
         "llm_judge": EvaluatorKind(judge.Settings, judge.JudgeEvaluator, judge.check),
         "python": EvaluatorKind(python.Settings, python.PythonEvaluator, python.check),
     },

@@ -38,8 +38,6 @@ class Context:
     """Whether the server needs no keys, as on a developer's machine: loopback is allowed."""
     key_env_allow: tuple[str, ...] | None = None
     """Environment variables that may be sent as keys, each as ``NAME@host``."""
-    audio_folder: str | None = None
-    """Where the recordings of datasets lie; a server reads no others."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Functions that a program passed in, by the names that settings use."""
     clock: Clock = field(default_factory=SystemClock)
