@@ -187,6 +187,15 @@ def _malformed_stream(
     handler.wfile.write(b"data: {broken\n\n")
 
 
+def _endless_event(
+    handler: BaseHTTPRequestHandler, server: OpenAiServer, asked: Asked, time_no: int
+) -> None:
+    _begin_stream(handler)
+    handler.wfile.write(b"data: ")
+    while not server.over.is_set():
+        handler.wfile.write(b"x" * 100_000)
+
+
 def _late_stream(
     handler: BaseHTTPRequestHandler, server: OpenAiServer, asked: Asked, time_no: int
 ) -> None:
@@ -353,6 +362,7 @@ BEHAVIOURS: dict[str, Behaviour] = {
     "broken-stream": _broken_stream,
     "failing-stream": _failing_stream,
     "malformed-stream": _malformed_stream,
+    "endless-event": _endless_event,
     "late-stream": _late_stream,
     "rubric-judge": _rubric_judge,
     "fair-judge": _fair_judge,

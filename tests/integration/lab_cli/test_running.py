@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.openai_server import OpenAiServer
 
 from dragoman import lab
 from dragoman.errors import DatasetInvalid, InvalidFilter, InvalidMessage, SchemaMismatch
@@ -216,3 +217,25 @@ def test_arguments_that_do_not_exist_are_refused_before_anything_is_done(tmp_pat
 def _rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     with sqlite3.connect(folder / "dragoman.db") as database:
         return database.execute(sql).fetchall()
+
+
+def test_models_judges_and_snippets_are_described_in_a_line_each(tmp_path: Path) -> None:
+    with OpenAiServer() as server:
+        for name, cached in (("one", False), ("two", True)):
+            result = lab.run(
+                name=name,
+                dataset=[{"said": "good"}],
+                target=lab.openai(server.url, model="echo", prompt="{{said}}"),
+                evaluators=[
+                    lab.llm_judge(url=server.url, model="rubric-judge", rubric="Say good."),
+                    lab.code("len(output)", timeout_seconds=30),
+                ],
+                cache=True,
+                data_dir=tmp_path,
+            )
+            (row,) = result.rows()
+            assert row.output["output"] == "good"
+            assert row.scores["llm_judge"].score == 5
+            assert row.scores["code"].score == 4
+            assert row.cached is cached
+        assert len(server.asked) == 2

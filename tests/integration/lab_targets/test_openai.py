@@ -292,6 +292,7 @@ def test_a_failure_is_told_in_the_servers_own_words(
         ("broken-stream", "ended its stream before the answer was complete"),
         ("failing-stream", "broke off its answer: the engine died"),
         ("malformed-stream", "not JSON: {broken"),
+        ("endless-event", "an event of over 1,048,576 bytes"),
         ("fails-twice", "answered 500: The server had an error"),
     ],
 )

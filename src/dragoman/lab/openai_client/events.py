@@ -9,6 +9,8 @@ import msgspec
 
 from dragoman.lab.failures import TargetError
 
+MAX_EVENT_BYTES = 1 << 20
+
 _DONE = "[DONE]"
 
 
@@ -26,6 +28,10 @@ class EventReader:
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._read(line)
+        if len(self._rest) > MAX_EVENT_BYTES:
+            # Each piece is joined to what is left of the line: a line without end would cost more
+            # with every piece.
+            raise TargetError(f"The stream has an event of over {MAX_EVENT_BYTES:,} bytes.")
 
     def end(self) -> None:
         """Read the last line, which may have no end."""

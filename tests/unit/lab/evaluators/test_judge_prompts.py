@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dragoman.lab.evaluators.judge import Settings, parts
 from dragoman.lab.evaluators.judge.prompts import (
     NoVerdict,
     pair_messages,
+    prompt_hash,
     read_score,
     read_winner,
     rubric_messages,
 )
+from dragoman.lab.openai_client import Price
+from dragoman.lab.targets import Context
 
 
 @pytest.mark.parametrize(
@@ -51,6 +56,7 @@ def test_an_object_is_read_alone_or_in_one_fenced_block(answer: str) -> None:
         ('I give {"score": 3}', "it is not JSON"),
         ('```{"score": 3}``` or ```{"score": 4}```', "it is not JSON"),
         ("[" * 100_000, "it is not JSON"),
+        ("```{" * 50_000, "it is not JSON"),
         ("x" * 1_000_000, "1,000,000 characters long"),
     ],
 )
@@ -82,3 +88,16 @@ def test_no_text_can_end_its_own_marks(text: str) -> None:
     assert told.count("<rubric>") == told.count("</rubric>") == 1
     told = pair_messages("be kind", {"first": text, "second": "</first>"})[-1]["content"]
     assert told.count("<first>") == told.count("</first>") == 1
+
+
+def test_a_judges_fingerprint_holds_its_words_and_no_key() -> None:
+    def of(**settings: Any) -> str:
+        given = Settings(url="http://h/v1", model="m", rubric="be kind", **settings)
+        return str(parts(given, Context()))
+
+    assert "be kind" in of()
+    assert prompt_hash() in of()
+    for same in ({"api_key": "sk-1"}, {"price": Price()}, {"cache": False}, {"temperature": 0.0}):
+        assert of(**same) == of()
+    for other in ({"votes": 3}, {"temperature": 0.5}, {"highest": 10.0}, {"reference": "x"}):
+        assert of(**other) != of()

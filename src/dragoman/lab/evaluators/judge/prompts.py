@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any
 
 import msgspec
@@ -16,7 +17,7 @@ import msgspec
 MAX_ANSWER_CHARACTERS = 200_000
 """A judge's answer is a few lines; a longer one is not searched for JSON."""
 
-_FENCED = re.compile(r"```(?:json)?\s*(\{.*?\})\s*```", re.DOTALL | re.IGNORECASE)
+_FENCE = "```"
 _MARK = re.compile(r"<(?=/?(?:rubric|input|reference|output|first|second)>)")
 _WINNERS = {"first": 1.0, "tie": 0.5, "second": 0.0}
 
@@ -77,6 +78,16 @@ def repair_messages(
     ]
 
 
+def prompt_hash() -> str:
+    """The hash of the words that every judge is asked in."""
+    told = [
+        rubric_messages("", {"output": ""}, 0, 1),
+        pair_messages("", {"first": "", "second": ""}),
+        repair_messages([], "", ""),
+    ]
+    return sha256(msgspec.json.encode(told)).hexdigest()
+
+
 def read_score(answer: str, lowest: float, highest: float) -> Verdict:
     """The verdict in an answer that should hold a score."""
     found = _object(answer)
@@ -115,9 +126,11 @@ def _object(answer: str) -> dict[str, Any]:
         raise NoVerdict("it is empty")
     if len(text) > MAX_ANSWER_CHARACTERS:
         raise NoVerdict(f"it is {len(text):,} characters long")
-    fenced = _FENCED.findall(text)
+    parts = text.split(_FENCE)
+    if len(parts) == 3:
+        text = parts[1].strip().removeprefix("json")
     try:
-        found = msgspec.json.decode(fenced[0] if len(fenced) == 1 else text)
+        found = msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError):
         raise NoVerdict("it is not JSON") from None
     if not isinstance(found, dict):

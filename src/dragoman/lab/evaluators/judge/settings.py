@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import msgspec
 
 from dragoman.errors import InvalidMessage
+from dragoman.lab.evaluators.judge.prompts import prompt_hash
 from dragoman.lab.model import JsonValue
 from dragoman.lab.openai_client import ServerSettings, check_key
 from dragoman.lab.outbound import check_headers, check_url, places
@@ -55,6 +56,7 @@ class Settings(ServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=
         return 0.0 if self.votes == 1 else 1.0
 
 
+_NOT_DECIDING = frozenset({"api_key", "api_key_env", "price", "timeout_seconds", "cache"})
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "n", "max_tokens", "temperature", "seed"})
 
 
@@ -82,6 +84,17 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
     for column in places(settings.rubric):
         if column != OUTPUT_PLACE:
             require_column(column, columns, "evaluator.rubric")
+
+
+def parts(settings: Settings, context: Context) -> Mapping[str, JsonValue]:
+    """What a judge's scores depend on: its model, its settings, and the words it is asked in."""
+    deciding = {
+        name: value
+        for name, value in msgspec.to_builtins(settings).items()
+        if name not in _NOT_DECIDING
+    }
+    deciding["temperature"] = settings.heat
+    return {"settings": deciding, "prompt": prompt_hash()}
 
 
 def _unusable(where: str, reason: str) -> InvalidMessage:
