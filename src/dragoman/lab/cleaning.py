@@ -45,10 +45,10 @@ class Cleaner:
     It looks when the lab starts, and then regularly, for what other processes left.
     """
 
-    def __init__(self, store: Store, clock: Clock, settings: LabSettings) -> None:
+    def __init__(self, store: Store, clock: Clock, *, settings: LabSettings | None = None) -> None:
         self._store = store
         self._clock = clock
-        self._settings = settings
+        self._settings = settings or LabSettings()
         self._trimmed_at: float | None = None
         self._log = get_logger(__name__, clock)
         self._loop: asyncio.Task[None] | None = None

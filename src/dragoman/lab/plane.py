@@ -102,7 +102,7 @@ class Lab:
         if works:
             self._parts.append(self._worker)
         if schedules:
-            self._parts += [self._scheduler, Cleaner(store, clock, settings)]
+            self._parts += [self._scheduler, Cleaner(store, clock, settings=settings)]
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""

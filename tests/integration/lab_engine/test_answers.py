@@ -49,7 +49,7 @@ def asking(server: OpenAiServer, model: str = "echo", **settings: Any) -> Target
 
 
 def judged_by(server: OpenAiServer, model: str, name: str = "judge") -> EvaluatorSpec:
-    price = {"input": 1_000_000.0, "output": 0.0}
+    price: JsonValue = {"input": 1_000_000.0, "output": 0.0}
     settings: dict[str, JsonValue] = {
         "url": server.url,
         "model": model,
@@ -114,15 +114,14 @@ def test_another_setting_is_another_question_and_another_key_is_not(
     async def story() -> None:
         async with laboratory(sqlite_url) as at:
             version, _ = await add_items(at.store, [[{"text": "one"}]])
-            for number, settings in enumerate(
-                (
-                    {"api_key": "sk-1"},
-                    {"api_key": "sk-2", "timeout_seconds": 9},
-                    {"temperature": 0.5},
-                    {"system": "Be kind."},
-                    {"model": "echo/2"},
-                )
-            ):
+            different: list[dict[str, Any]] = [
+                {"api_key": "sk-1"},
+                {"api_key": "sk-2", "timeout_seconds": 9},
+                {"temperature": 0.5},
+                {"system": "Be kind."},
+                {"model": "echo/2"},
+            ]
+            for number, settings in enumerate(different):
                 await run(at, f"{number}", version, asking(server, **settings), cache=True)
             assert len(server.asked) == 4
 
@@ -197,10 +196,10 @@ def test_old_answers_and_those_that_are_too_many_are_removed(database_url: str) 
                 ]
 
             few = STEADY.model_copy(update={"cache_answers": 6, "cache_days": 0})
-            await Cleaner(at.store, clock, few).clean()
+            await Cleaner(at.store, clock, settings=few).clean()
             assert await kept() == [f"{day}" for day in range(4, 10)]
             young = STEADY.model_copy(update={"cache_days": 3})
-            await Cleaner(at.store, clock, young).clean()
+            await Cleaner(at.store, clock, settings=young).clean()
             assert await kept() == ["7", "8", "9"]
 
     asyncio.run(story())

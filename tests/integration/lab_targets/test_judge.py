@@ -295,7 +295,8 @@ def test_settings_that_cannot_work_are_refused_by_name(
 
 
 def test_columns_and_addresses_are_checked(server: OpenAiServer) -> None:
-    for settings in ({"reference": "no"}, {"baseline": "no"}, {"rubric": "{{no}}"}):
+    wrong: list[dict[str, Any]] = [{"reference": "no"}, {"baseline": "no"}, {"rubric": "{{no}}"}]
+    for settings in wrong:
         with pytest.raises(SchemaMismatch, match="column `no`"):
             judge(server, "rubric-judge", "x", {"old": "y"}, **settings)
     with pytest.raises(Forbidden, match="private"):

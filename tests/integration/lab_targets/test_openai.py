@@ -316,7 +316,8 @@ def test_the_key_is_sent_and_never_told(
     server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_KEY", "sk-very-secret")
-    for how in ({"api_key": "sk-very-secret"}, {"api_key_env": "MODEL_KEY"}):
+    ways: list[dict[str, Any]] = [{"api_key": "sk-very-secret"}, {"api_key_env": "MODEL_KEY"}]
+    for how in ways:
         with pytest.raises(TargetError) as raised:
             ask(server, "wrong-key", **how)
         assert raised.value.message == ("The target answered 401: Incorrect API key provided: ***")
