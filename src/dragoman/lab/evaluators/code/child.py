@@ -14,6 +14,7 @@ the inner one is process 1, which takes no signals from inside, and cannot be tr
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -162,7 +163,7 @@ def _inner(
 ) -> None:
     pivot_root, keyctl = numbers
     _libc.syscall(keyctl, 1, None)  # a session keyring of its own: keys are inherited, too
-    _no_shared_memory()
+    _close_ways_out()
     _build_root(request["libraries"], pivot_root)
     # After the change of user, which would undo it.
     _call("prctl", _PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -180,14 +181,14 @@ def _inner(
     os._exit(code if code >= 0 else 128 - code)
 
 
-def _no_shared_memory() -> None:
-    """Allow no shared memory, which no limit of a process counts; where that can be said."""
-    for name in ("shmmni", "shmall", "msgmni"):
-        try:
-            with open(f"/proc/sys/kernel/{name}", "w") as file:
-                file.write("0")
-        except OSError:
-            return
+def _close_ways_out() -> None:
+    """Allow no namespaces inside, and no shared memory, which no limit of a process counts.
+
+    Each is tried: a kernel may not know one, or not let this process decide it.
+    """
+    for name in ("user/max_user_namespaces", "kernel/shmmni", "kernel/shmall", "kernel/msgmni"):
+        with contextlib.suppress(OSError):
+            _write(f"/proc/sys/{name}", "0")
 
 
 def _build_root(libraries: list[str], pivot_root: int) -> None:

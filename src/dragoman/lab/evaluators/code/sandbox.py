@@ -23,6 +23,7 @@ MAX_PRINTED_BYTES = 64 * 1024
 
 _START_SECONDS = 60.0
 """How long the namespaces may take, on a machine that is busy."""
+_END_SECONDS = 30.0
 _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib")
 _SHOWN_CHARACTERS = 500
 
@@ -107,7 +108,15 @@ class _Sandbox:
             if pipe is not None:
                 with suppress(OSError):
                     pipe.close()
-        await asyncio.shield(asyncio.to_thread(self._popen.wait))
+        await asyncio.shield(asyncio.to_thread(self._wait))
+
+    def _wait(self) -> None:
+        """Wait until the program has ended; one that is stuck is killed, with all inside."""
+        try:
+            self._popen.wait(_END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._popen.kill()
+            self._popen.wait()
 
     async def run(self, request: bytes, limits: Limits) -> JsonValue:
         control = await self._control()
@@ -218,8 +227,12 @@ def _start(control: int, answers: int) -> subprocess.Popen[bytes]:
     if not sys.executable:
         raise CannotShutIn("this program does not know where its Python is")
     return subprocess.Popen(
-        # Isolated and without site-packages: no variable, folder or .pth file is used.
-        [sys.executable, "-I", "-S", "-B", child.__file__, str(control), str(answers)],
+        # Isolated and without site-packages: no variable, folder or .pth file is used. The last
+        # argument is for people who look at the list of processes: whose it is.
+        [
+            *(sys.executable, "-I", "-S", "-B", child.__file__),
+            *(str(control), str(answers), f"of-{os.getpid()}"),
+        ],
         pass_fds=(control, answers),
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
