@@ -41,6 +41,8 @@ class Difference(msgspec.Struct, frozen=True):
     """How far a system is from the baseline, over the items that both have a score for."""
 
     count: int
+    units: int
+    """How many of them are independent: the items, or the clusters that they belong to."""
     delta: float
     """The other's score minus the baseline's."""
     ci95: Interval | None
@@ -80,6 +82,7 @@ def compare_means(
     error = _paired_error(units, count)
     return Difference(
         count=count,
+        units=len(units),
         delta=float(differences.mean()) if count else math.nan,
         ci95=mean_interval(differences, rng, clusters=clusters),
         p=_swap_p(units, rng),
@@ -115,6 +118,7 @@ def compare_corpora(
     differences = item_scores[1] - item_scores[0]
     return Difference(
         count=count,
+        units=len(units),
         delta=float(difference(both.sum(axis=0))) if count else math.nan,
         ci95=corpus_interval(both, difference, rng, clusters=clusters),
         p=_corpus_swap_p(units, width, score, rng),
@@ -150,7 +154,7 @@ def not_worse(
     gain = found.delta if higher_is_better else -found.delta
     if found.error is None:
         return Verdict.INCONCLUSIVE
-    reach = float(stats.t.ppf(1 - alpha, max(1, found.count - 1))) * found.error
+    reach = float(stats.t.ppf(1 - alpha, max(1, found.units - 1))) * found.error
     if margin <= 0:
         worse = gain < 0 and found.p is not None and found.p < alpha
         return Verdict.FAIL if worse else Verdict.PASS
@@ -159,14 +163,17 @@ def not_worse(
     return Verdict.FAIL if gain + reach < -margin else Verdict.INCONCLUSIVE
 
 
-def items_needed(found: Difference, *, margin: float, alpha: float = ALPHA) -> int | None:
+def items_needed(
+    found: Difference, *, margin: float, alpha: float = ALPHA, higher_is_better: bool = True
+) -> int | None:
     """How many items would decide whether the other is worse by more than the margin.
 
     None when the difference lies on the margin itself: no number would.
     """
     if found.error is None or found.count == 0:
         return None
-    distance = abs(found.delta + margin)
+    gain = found.delta if higher_is_better else -found.delta
+    distance = abs(gain + margin)
     if distance < _TIE:
         return None
     spread = found.error * math.sqrt(found.count)
@@ -221,9 +228,7 @@ def _swap_p(units: Floats, rng: Generator) -> float | None:
     return _share_at_least(drawn, seen, exact=len(moving) <= _EXACT_UNITS)
 
 
-def _corpus_swap_p(
-    units: Floats, width: int, score: ScoreOf, rng: Generator
-) -> float | None:
+def _corpus_swap_p(units: Floats, width: int, score: ScoreOf, rng: Generator) -> float | None:
     if len(units) < 2:
         return None
     baseline, other = units[:, :width], units[:, width:]

@@ -91,9 +91,7 @@ def score_interval(
     return mean_interval(values, rng, clusters=clusters, level=level)
 
 
-def percentile_interval(
-    values: Floats, share: float, *, level: float = LEVEL
-) -> Interval | None:
+def percentile_interval(values: Floats, share: float, *, level: float = LEVEL) -> Interval | None:
     """Of the value that this share of all lies below; absent where too few values bound it."""
     count = len(values)
     tail = (1 - level) / 2
@@ -152,9 +150,7 @@ def _ratio_error(units: Floats) -> float:
     return spread / math.sqrt(count) / float(sizes.mean())
 
 
-def _studentized(
-    units: Floats, mean: float, rng: Generator, level: float
-) -> tuple[float, float]:
+def _studentized(units: Floats, mean: float, rng: Generator, level: float) -> tuple[float, float]:
     """The quantiles of a resample's distance from the mean, in its own standard errors."""
     count = len(units)
     sums, sizes = units[:, 0], units[:, 1]
@@ -170,9 +166,7 @@ def _studentized(
     return float(below), float(above)
 
 
-def _bca_shares(
-    drawn: Floats, value: float, without: Floats, level: float
-) -> tuple[float, float]:
+def _bca_shares(drawn: Floats, value: float, without: Floats, level: float) -> tuple[float, float]:
     """Which quantiles of the resamples bound the value, after Efron."""
     share = (np.mean(drawn < value) + np.mean(drawn <= value)) / 2
     edge = 1 / (2 * len(drawn))

@@ -19,8 +19,8 @@ ScoreOf = Callable[[Floats], Floats]
 
 RESAMPLES = 2_000
 PERMUTATIONS = 9_999
-_BLOCK_CELLS = 2_000_000
-"""How many random numbers are held at a time: 16 MB."""
+_BLOCK_CELLS = 30_000
+"""How many random numbers are held at a time: larger arrays cost more to allocate than to fill."""
 
 
 def units_of(values: Floats, clusters: Sequence[Hashable] | None) -> Floats:
@@ -40,11 +40,15 @@ def resampled_sums(units: Floats, rng: Generator, times: int = RESAMPLES) -> Flo
     """The sums of `times` resamples: as many units as there are, drawn with replacement."""
     count = len(units)
     block = max(1, _BLOCK_CELLS // count)
-    columns = units.reshape(count, -1).T
+    columns = units.reshape(count, -1)
     parts = []
     for done in range(0, times, block):
-        drawn = rng.integers(0, count, size=(min(block, times - done), count), dtype=np.int32)
-        parts.append(np.stack([column[drawn].sum(axis=1) for column in columns], axis=1))
+        size = min(block, times - done)
+        # How often each unit was drawn: one product then adds up all columns.
+        drawn = rng.integers(0, count, size=(size, count), dtype=np.int32)
+        cells = drawn + (np.arange(size, dtype=np.int64) * count)[:, None]
+        often = np.bincount(cells.ravel(), minlength=size * count).reshape(size, count)
+        parts.append(often.astype(np.float64) @ columns)
     return np.concatenate(parts)
 
 

@@ -27,15 +27,15 @@ def test_cohens_kappa_of_the_textbook_table() -> None:
 
 
 def test_krippendorffs_alpha_of_the_published_example() -> None:
-    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": four observers, twelve units.
-    table = {
+    # Krippendorff (2011), "Computing Krippendorff's Alpha-Reliability": 4 observers, 12 units.
+    table: dict[str, list[float | None]] = {
         "A": [1, 2, 3, 3, 2, 1, 4, 1, 2, None, None, None],
         "B": [1, 2, 3, 3, 2, 2, 4, 1, 2, 5, None, 3],
         "C": [None, 3, 3, 3, 2, 3, 4, 2, 2, 5, 1, None],
         "D": [1, 2, 3, 3, 2, 4, 4, 1, 2, 5, 1, None],
     }
     rows = [
-        {judge: float(said[unit]) for judge, said in table.items() if said[unit] is not None}
+        {judge: value for judge, said in table.items() if (value := said[unit]) is not None}
         for unit in range(12)
     ]
     assert krippendorff_alpha(rows, interval=False) == pytest.approx(0.743, abs=5e-4)

@@ -19,7 +19,7 @@ from dragoman.lab.statistics import (
     not_worse,
 )
 
-EXPERIMENTS = 2_000
+EXPERIMENTS = 1_000
 SEED = 20_261_115
 
 
@@ -36,7 +36,7 @@ def test_equal_systems_are_told_apart_in_one_of_twenty_experiments_at_most() -> 
         p = compare_means(one, other, rng).p
         assert p is not None
         alarms += p < 0.05
-    # Three standard errors of a share of 5 % in 2,000 experiments.
+    # Three standard errors of a share of 5 %.
     assert alarms / EXPERIMENTS <= 0.05 + 3 * np.sqrt(0.05 * 0.95 / EXPERIMENTS)
 
 
@@ -126,9 +126,10 @@ def test_holm_corrects_as_published() -> None:
     assert holm([0.9, 0.8]) == [1.0, 1.0]
 
 
-def difference(delta: float, error: float, p: float = 1.0) -> Difference:
+def difference(delta: float, error: float, p: float = 1.0, units: int = 200) -> Difference:
     return Difference(
         count=200,
+        units=units,
         delta=delta,
         ci95=Interval(delta - 2 * error, delta + 2 * error),
         p=p,
@@ -156,6 +157,16 @@ def test_not_worse_by_a_margin_passes_only_when_it_can_be_told(
     assert not_worse(difference(delta, error), margin=margin) is verdict
     mirrored = difference(-delta, error)
     assert not_worse(mirrored, margin=margin, higher_is_better=False) is verdict
+
+
+def test_few_speakers_tell_less_than_many_items_with_the_same_error() -> None:
+    assert not_worse(difference(-0.3, 0.1), margin=0.5) is Verdict.PASS
+    assert not_worse(difference(-0.3, 0.1, units=4), margin=0.5) is Verdict.INCONCLUSIVE
+
+
+def test_the_items_needed_do_not_depend_on_which_end_of_the_scale_is_good() -> None:
+    errors = items_needed(difference(0.4, 0.1), margin=0.5, higher_is_better=False)
+    assert errors == items_needed(difference(-0.4, 0.1), margin=0.5)
 
 
 def test_without_a_margin_only_a_significant_loss_fails() -> None:

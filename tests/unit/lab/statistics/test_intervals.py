@@ -48,8 +48,9 @@ SCORES: dict[str, tuple[Callable[[Generator, int], Floats], float]] = {
 }
 
 
-@pytest.mark.parametrize("count", [50, 200])
-@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize(
+    ("name", "count"), [("chrf", 50), ("latency", 50), ("wer", 50), ("wer", 200)]
+)
 def test_the_interval_of_a_mean_holds_what_it_promises(name: str, count: int) -> None:
     draw, truth = SCORES[name]
     assert 0.93 <= coverage(lambda rng: (mean_interval(draw(rng, count), rng), truth)) <= 0.97
