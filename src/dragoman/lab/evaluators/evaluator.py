@@ -25,6 +25,8 @@ class Score(msgspec.Struct, frozen=True):
     score: float | None = None
     label: str | None = None
     reason: str | None = None
+    statistics: tuple[float, ...] | None = None
+    """What corpus scores are computed from, once it is added up over turns; for programs."""
 
 
 class Evaluator(Protocol):
@@ -52,18 +54,26 @@ def verdict(passed: bool, reason: str | None = None) -> Score:
     return Score(1.0 if passed else 0.0, PASS if passed else FAIL, reason)
 
 
+def judged(score: float, threshold: float | None, *, higher_is_better: bool) -> str | None:
+    """The label of a score: whether it reaches the threshold; None where there is none."""
+    if threshold is None:
+        return None
+    reached = score >= threshold if higher_is_better else score <= threshold
+    return PASS if reached else FAIL
+
+
 def as_score(said: Any) -> Score:
     """What a user's function returned, as a score; ValueError when it is none.
 
     A number or a truth is the score, text is the label, an object may have all three.
     """
     if isinstance(said, Score):
-        said = msgspec.to_builtins(said)
+        said = {"score": said.score, "label": said.label, "reason": said.reason}
     if isinstance(said, str):
         said = {"label": said}
     elif not isinstance(said, Mapping):
         said = {"score": said}
-    if unknown := set(said) - set(Score.__struct_fields__):
+    if unknown := set(said) - {"score", "label", "reason"}:
         raise ValueError(
             f"it has {', '.join(sorted(map(str, unknown)))}; known are score, label, reason"
         )
