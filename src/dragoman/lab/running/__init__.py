@@ -41,6 +41,7 @@ from dragoman.lab.running.outcomes import Output, RateLimited, Score, TargetErro
 from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
 from dragoman.lab.running.watching import Away, Interrupts, Reached, interrupts, watch
+from dragoman.lab.scoring import Smoothing, Tokenizer, UnicodeForm, Unit
 from dragoman.lab.states import ItemStatus, RunStatus
 
 __all__ = [
@@ -70,12 +71,16 @@ __all__ = [
     "RunStatus",
     "Score",
     "ScoreCell",
+    "Smoothing",
     "Stats",
     "Summary",
     "TargetError",
     "TargetSpec",
     "TenantId",
+    "Tokenizer",
     "Turn",
+    "UnicodeForm",
+    "Unit",
     "arun",
     "bleu",
     "cer",

@@ -65,10 +65,8 @@ class Registry(Mapping[str, KindT], Generic[KindT]):
             except Exception as error:  # whatever the package's own code raises
                 raise self._unusable(name, point.value, f"cannot be loaded: {error}") from error
             if not isinstance(found, self._form):
-                what = type(found).__name__
-                raise self._unusable(
-                    name, point.value, f"is a {what}, not a {self._form.__name__}."
-                )
+                what = f"has the type {type(found).__name__}, not {self._form.__name__}."
+                raise self._unusable(name, point.value, what)
             return found
         raise KeyError(name)
 

@@ -178,7 +178,7 @@ def test_regex_looks_for_a_pattern() -> None:
 
 
 def test_a_pattern_of_the_dataset_that_cannot_be_used_is_an_error_of_its_item() -> None:
-    with pytest.raises(EvaluatorError, match="cannot be used: .*unterminated") as failed:
+    with pytest.raises(EvaluatorError, match=r"cannot be used: .*unterminated") as failed:
         judge("regex", {"p": "("}, "cat", reference="p")
     assert not failed.value.retryable
 

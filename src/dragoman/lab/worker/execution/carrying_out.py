@@ -125,7 +125,8 @@ class _Item:
             if isinstance(found, Failure):
                 message = shortened(f"The score {name!r} failed: {found.message}")
                 result = Failure(EvaluatorError.code, message)
-            elif found is not None:
+                break
+            if found is not None:
                 scores[name] = found
         if result is None:
             try:
