@@ -166,7 +166,7 @@ def test_a_run_keeps_what_corpus_scores_and_comparisons_need(
             row.scores["chrf"].statistics for row in rows if row.scores["chrf"].statistics
         ]
         assert len(statistics) == 2
-        sums = [sum(column) for column in zip(*statistics, strict=True)]  # type: ignore[arg-type]
+        sums = [sum(column) for column in zip(*statistics, strict=True)]
         chrf = EvaluatorSpec("chrf", "chrf", settings={"reference": "meant"})
         scored = [row for row in ROWS if row["meant"]]
         own = sacrebleu.corpus_chrf(

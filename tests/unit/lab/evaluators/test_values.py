@@ -195,7 +195,7 @@ def test_patterns_are_checked_before_a_run() -> None:
 def test_a_pattern_that_backtracks_for_ever_is_ended_and_its_process_goes_on() -> None:
     async def main() -> None:
         processes = ProcessPool(1)
-        settings = {"pattern": "(a+)+$", "timeout_seconds": 0.2}
+        settings: dict[str, Any] = {"pattern": "(a+)+$", "timeout_seconds": 0.2}
         spec = EvaluatorSpec("regex", "regex", settings=settings)
         evaluator = open_evaluator(spec, Context(), processes)
         where = "tests.unit.lab.evaluators.functions:process_id"
