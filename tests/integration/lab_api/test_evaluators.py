@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -38,6 +39,27 @@ def test_every_kind_is_listed_with_its_settings(open_lab: OpenLab) -> None:
             assert listed["chrf"]["has_corpus"]
             assert listed["wer"]["higher_is_better"] is False
             assert listed["exact"]["package"] is None
+
+    asyncio.run(scenario())
+
+
+def test_a_package_whose_kind_cannot_be_loaded_is_listed_with_the_reason(
+    open_lab: OpenLab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "site" / "broken_scores-1.0.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-scores\nVersion: 1.0\n")
+    (folder / "entry_points.txt").write_text(
+        "[dragoman.evaluators]\nbroken = no_such_module:KIND\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            listed = {one["kind"]: one for one in (await lab.get("/evaluators")).json()["items"]}
+            assert listed["broken"]["package"] == "broken-scores 1.0"
+            assert "cannot be loaded" in listed["broken"]["problem"]
+            assert listed["exact"]["problem"] is None
 
     asyncio.run(scenario())
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -55,11 +56,23 @@ def library_version(distribution: str) -> str:
         return "not installed"
 
 
+_read: WeakKeyDictionary[Any, dict[str, JsonValue]] = WeakKeyDictionary()
+"""Sources as they were when first asked for: a file may change after it was imported."""
+
+
 def source_of(function: Callable[..., Any]) -> dict[str, JsonValue]:
     """The source of a function, and its hash; its code where there is no source, as in a shell."""
     called = inspect.unwrap(function)
-    if not (inspect.isfunction(called) or inspect.ismethod(called) or inspect.isclass(called)):
+    if inspect.ismethod(called):
+        called = called.__func__
+    if not (inspect.isfunction(called) or inspect.isclass(called)):
         called = type(called)
+    if called not in _read:
+        _read[called] = _source(called)
+    return _read[called]
+
+
+def _source(called: Any) -> dict[str, JsonValue]:
     try:
         text = inspect.getsource(called)
     except (OSError, TypeError):

@@ -11,7 +11,7 @@ from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators import text
 from dragoman.lab.evaluators.evaluator import Score, verdict
 from dragoman.lab.evaluators.text import ComparedSettings, ComparingEvaluator
-from dragoman.lab.evaluators.values import shown
+from dragoman.lab.evaluators.values import shown, whole_text
 from dragoman.lab.failures import EvaluatorError
 from dragoman.lab.model import JsonValue
 from dragoman.lab.targets import Context
@@ -49,6 +49,9 @@ class NumericEvaluator(ComparingEvaluator[Settings]):
     """1 when the numbers are close enough, 0 when they are not, or when the output has none."""
 
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:
+        for value, holder in ((reference, "The reference"), (found, "The output")):
+            if isinstance(value, str):
+                whole_text(value, holder, MAX_CHARACTERS)
         expected = _number(reference, "only")
         if expected is None:
             raise EvaluatorError(
@@ -76,7 +79,7 @@ def _number(value: JsonValue, find: str) -> float | None:
 
 
 def _in_text(value: str, find: str) -> float | None:
-    written = _GROUPS.sub("", value[:MAX_CHARACTERS].strip())
+    written = _GROUPS.sub("", value.strip())
     if find == "only":
         return float(written) if _NUMBER.fullmatch(written) else None
     numbers = _NUMBER.findall(written)

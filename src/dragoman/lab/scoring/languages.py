@@ -8,20 +8,21 @@ Unit = Literal["word", "character"]
 Tokenizer = Literal["13a", "intl", "zh", "ja-mecab", "char", "none"]
 """Those of sacrebleu that need no download."""
 
-_CHINESE = ("zh", "cmn", "yue", "wuu")
-_WITHOUT_SPACES = frozenset((*_CHINESE, "ja", "th", "lo", "km", "my"))
-"""Chinese, Japanese, Thai, Lao, Khmer, Burmese: by the first part of the language's tag."""
+_CHINESE = ("zh", "zho", "chi", "cmn", "yue", "wuu")
+_JAPANESE = ("ja", "jpn")
+_OTHERS = ("th", "tha", "lo", "lao", "km", "khm", "my", "mya", "bur")
+"""Thai, Lao, Khmer and Burmese, by the first part of the language's tag."""
 
 _TOKENIZERS: dict[str, Tokenizer] = {
-    **dict.fromkeys(_WITHOUT_SPACES, "char"),
     **dict.fromkeys(_CHINESE, "zh"),
-    "ja": "ja-mecab",
+    **dict.fromkeys(_JAPANESE, "ja-mecab"),
+    **dict.fromkeys(_OTHERS, "char"),
 }
 
 
 def is_written_without_spaces(language: str | None) -> bool:
     """Whether words of the language are not told apart by spaces; of an unknown one, no."""
-    return _first_part(language) in _WITHOUT_SPACES
+    return _first_part(language) in _TOKENIZERS
 
 
 def tokenizer_of(language: str | None) -> Tokenizer | None:

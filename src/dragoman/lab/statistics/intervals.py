@@ -96,10 +96,19 @@ def percentile_interval(values: Floats, share: float, *, level: float = LEVEL) -
     count = len(values)
     tail = (1 - level) / 2
     # How many of the values lie below the true percentile is binomial.
-    low = int(stats.binom.ppf(tail, count, share))
-    high = int(stats.binom.isf(tail, count, share)) + 1
-    if low < 1 or high > count:
+    below = stats.binom(count, share)
+    first, last = int(below.ppf(tail)), int(below.isf(tail)) + 1
+    # Whole numbers hold more than they have to; the pair that holds the least still holds enough.
+    pairs = [
+        (float(below.cdf(high - 1) - below.cdf(low - 1)), low, high)
+        for low in (first, first + 1)
+        for high in (last, last - 1)
+        if 1 <= low < high <= count
+    ]
+    enough = [pair for pair in pairs if pair[0] >= level]
+    if not enough:
         return None
+    _, low, high = min(enough)
     ordered = np.sort(values)
     return Interval(float(ordered[low - 1]), float(ordered[high - 1]))
 

@@ -36,6 +36,10 @@ class Registry(Mapping[str, KindT], Generic[KindT]):
         added = (point.name for point in entry_points(group=self._group))
         return iter(dict.fromkeys([*self._loaded, *added]))
 
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a kind, also one that cannot be loaded."""
+        return name in list(iter(self))
+
     def __len__(self) -> int:
         return len(list(iter(self)))
 

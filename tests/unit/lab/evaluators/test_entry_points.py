@@ -113,7 +113,8 @@ def test_the_package_is_a_part_of_the_fingerprint_and_has_corpus_scores() -> Non
 
 @pytest.mark.usefixtures("installed")
 def test_an_entry_point_that_is_no_kind_is_refused_by_name() -> None:
-    assert "neither" in list(EVALUATORS)
+    assert "neither" in EVALUATORS
+    assert "nothing" not in EVALUATORS
     with pytest.raises(
         InvalidMessage, match="`neither` of acme_shouting:NEITHER has the type type"
     ):

@@ -93,6 +93,18 @@ def test_a_function_counts_by_its_source(tmp_path: Path, monkeypatch: pytest.Mon
     sys.modules.pop("my_scores", None)
 
 
+def test_a_file_that_changes_after_its_import_changes_no_fingerprint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_other_scores.py").write_text("def mine(output):\n    return 1.0\n")
+    spec = EvaluatorSpec("python", "p", settings={"function": "my_other_scores:mine"})
+    first = fingerprints([spec], Context())
+    (tmp_path / "my_other_scores.py").write_text("def mine(output):\n    return 2.00\n")
+    assert fingerprints([spec], Context()) == first
+    sys.modules.pop("my_other_scores", None)
+
+
 def test_a_function_without_a_source_counts_by_its_code() -> None:
     def made(text: str) -> Callable[..., Any]:
         space: dict[str, Any] = {}

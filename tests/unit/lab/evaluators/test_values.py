@@ -74,6 +74,8 @@ def test_a_reference_that_is_no_number_is_an_error(reference: Any) -> None:
 def test_numeric_reads_a_long_text_in_no_time() -> None:
     assert compared("numeric", 1, "9" * 500_000 + "x", find="first").score == 0
     assert compared("numeric", 1, "1," * 400_000, find="last").score == 1
+    with pytest.raises(EvaluatorError, match="up to 1,000,000"):
+        compared("numeric", 1, "1 " * 600_000, find="last")
 
 
 # --- json_match -----------------------------------------------------------------------------------

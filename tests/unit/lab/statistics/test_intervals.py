@@ -95,8 +95,7 @@ def test_the_interval_of_a_percentile_holds_what_it_promises(share: float) -> No
     def one(rng: Generator) -> tuple[Interval | None, float]:
         return percentile_interval(rng.exponential(1, 200), share), truth
 
-    # Order statistics are whole numbers: they hold at least what they promise.
-    assert 0.93 <= coverage(one) <= 0.985
+    assert 0.93 <= coverage(one) <= 0.97
 
 
 def test_few_values_do_not_bound_a_high_percentile() -> None:
