@@ -262,12 +262,16 @@ def open_evaluator(spec: EvaluatorSpec, context: Context, processes: ProcessPool
 def corpus_score(spec: EvaluatorSpec, sums: Sequence[float]) -> float | None:
     """The score of a whole corpus; None where the kind has none, or the corpus is empty.
 
-    `sums` are the statistics of any set of turns, added up column by column.
+    `sums` are the statistics of any set of turns, added up column by column. Where the library of
+    the score is not installed, as on a machine that only shows results, there is none either.
     """
     kind = EVALUATORS.find(spec.kind)
-    if kind.corpus is None:
+    if kind.corpus is None or len(sums) == 0:
         return None
-    return kind.corpus(settings_of(kind.settings, spec.settings, "evaluator"), sums)
+    try:
+        return kind.corpus(settings_of(kind.settings, spec.settings, "evaluator"), sums)
+    except ModuleNotFoundError:
+        return None
 
 
 def fingerprints(evaluators: Sequence[EvaluatorSpec], context: Context) -> dict[str, Fingerprint]:

@@ -102,7 +102,7 @@ class MeasuredEvaluator:
             found.score,
             judged(found.score, settings.threshold, higher_is_better=self._higher_is_better),
             found.reason,
-            None if found.statistics is None else tuple(found.statistics),
+            statistics=None if found.statistics is None else tuple(found.statistics),
         )
 
     async def close(self) -> None:

@@ -12,6 +12,9 @@ from contextlib import contextmanager
 from threading import current_thread, main_thread
 from types import FrameType
 
+_AGAIN_SECONDS = 0.25
+"""Python drops what is raised inside a finalizer; the next signal comes so much later."""
+
 
 class TooLong(Exception):
     """Raised when a computation has used up its time."""
@@ -34,9 +37,18 @@ def at_most(seconds: float) -> Iterator[None]:
         raise TooLong(seconds)
 
     before = signal.signal(signal.SIGPROF, end)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
+    signal.setitimer(signal.ITIMER_PROF, seconds, _AGAIN_SECONDS)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        _stop()
         signal.signal(signal.SIGPROF, before)
+
+
+def _stop() -> None:
+    while True:
+        try:
+            signal.setitimer(signal.ITIMER_PROF, 0)
+        except TooLong:  # the timer was quicker
+            continue
+        return

@@ -17,10 +17,9 @@ from dragoman.lab.evaluators import (
     check_evaluator,
     open_evaluator,
 )
-from dragoman.lab.evaluators.processes import importable_name
+from dragoman.lab.evaluators.measured import measured
 from dragoman.lab.failures import EvaluatorError
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.scoring import measure
 from dragoman.lab.targets import Context, Output
 
 KINDS = ("bleu", "chrf", "ter", "wer", "cer")
@@ -160,9 +159,22 @@ def test_a_computation_that_takes_too_long_says_so() -> None:
         "normalized": False,
         "asian_support": False,
     }
-    found = measure("ter", backwards, [words], options, 0.3)
-    assert found.problem == "it took more than 0.3 s of the processor's time"
-    assert importable_name(measure).endswith(":measure")
+
+    async def main() -> None:
+        processes = ProcessPool(1)
+        try:
+            asked = measured(processes, "ter", backwards, [words], options, seconds=0.3)
+            with pytest.raises(EvaluatorError, match=r"more than 0.3 s of the processor's time"):
+                await asked
+            assert (await measured(processes, "ter", "a", ["a"], options)).score == 0
+        finally:
+            await processes.close()
+
+    asyncio.run(main())
+
+
+def test_a_limit_that_ends_a_finalizer_ends_the_computation_the_next_time() -> None:
+    assert judge("python", {}, "x", function=f"{HERE}:unending", cpu_bound=True).label == "ended"
 
 
 def test_arguments_that_cannot_be_sent_cost_no_process() -> None:

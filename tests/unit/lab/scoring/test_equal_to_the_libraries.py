@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jiwer
+import numpy as np
 import pytest
 import sacrebleu
 from hypothesis import given, settings
@@ -183,6 +185,18 @@ def test_an_empty_corpus_has_no_score() -> None:
     assert corpus_score(spec("bleu"), [0.0] * 10) is None
     assert corpus_score(spec("wer"), [0.0] * 4) is None
     assert corpus_score(spec("exact"), []) is None
+    assert corpus_score(spec("wer"), []) is None
+
+
+def test_a_machine_without_the_library_has_no_corpus_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sacrebleu.metrics.bleu", None)
+    assert corpus_score(spec("bleu"), [6.0, 6.0, 5, 3, 2, 1, 6, 5, 4, 3]) is None
+
+
+def test_sums_may_be_a_row_of_an_array() -> None:
+    counted = [6, 6, 5, 3, 2, 1, 6, 5, 4, 3]
+    row = np.array(counted, dtype=np.float64)
+    assert corpus_score(spec("bleu"), row.tolist()) == corpus_score(spec("bleu"), counted)
 
 
 def test_texts_that_tokenizers_remember_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
