@@ -246,3 +246,5 @@ class ScoreCell(msgspec.Struct, frozen=True):
     reason: str | None = None
     error_code: str | None = None
     error_message: str | None = None
+    statistics: tuple[float, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    """What corpus scores are computed from; only in rows that were asked for with it."""

@@ -63,7 +63,7 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"budget": {"token": 100}}, "INVALID_MESSAGE", "token"),
     ({"budget": {"tokens": 100}}, "INVALID_MESSAGE", "not built yet"),
     ({"cron": "* * * * *"}, "INVALID_MESSAGE", "not built yet"),
-    ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "not built yet"),
+    ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "composite"),
     ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),
     ({"dataset_version_id": "v-nothing"}, "NOT_FOUND", "v-nothing"),
 ]

@@ -131,6 +131,10 @@ class TryOrder(msgspec.Struct, forbid_unknown_fields=True):
     turn: dict[str, JsonValue] = {}
     output: JsonValue = None
     """The main output, or an object with every column of it."""
+    latency_ms: float | None = None
+    """How long the target took, for evaluators of that."""
+    scores: dict[str, float] = {}
+    """What other evaluators said, for a composite."""
 
 
 def read_order(body: bytes, kind: type[Order]) -> Order:

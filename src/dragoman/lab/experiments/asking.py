@@ -14,7 +14,7 @@ from dragoman.errors import (
     SchemaMismatch,
 )
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
-from dragoman.lab.evaluators import check_evaluator
+from dragoman.lab.evaluators import check_evaluators
 from dragoman.lab.model import Budget, DatasetVersion, ExperimentSpec
 from dragoman.lab.names import check_name
 from dragoman.lab.targets import Context, check_target
@@ -68,12 +68,6 @@ def _check_built(spec: ExperimentSpec) -> None:
             "The experiment has a budget, but budgets are not built yet and no run stops at one; "
             "leave it out."
         )
-    for evaluator in spec.evaluators:
-        if evaluator.weight != 1:
-            raise InvalidMessage(
-                f"The weight of {evaluator.name!r} is {evaluator.weight:g}, and weighted scores "
-                "are not built yet; leave it out, or give 1."
-            )
 
 
 def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
@@ -97,8 +91,7 @@ def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context:
         _check_mapping(spec.mapping, columns)
         columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
         check_target(spec.target, columns, context, cache=spec.cache)
-        for evaluator in spec.evaluators:
-            check_evaluator(evaluator, columns, context)
+        check_evaluators(spec.evaluators, columns, context)
     except SchemaMismatch:
         # Without items there are no columns to check; the start refuses an empty dataset.
         if version.items:

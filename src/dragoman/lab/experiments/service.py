@@ -19,6 +19,7 @@ from dragoman.errors import (
 )
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.cleaning import finish_removal
+from dragoman.lab.evaluators import fingerprints, resolved_evaluators
 from dragoman.lab.experiments.asking import check_balance, check_columns, check_form, no_version
 from dragoman.lab.experiments.reading import Reading
 from dragoman.lab.experiments.starting import (
@@ -238,8 +239,12 @@ class Experiments(Reading):
 
     async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         check_form(spec, self._settings)
-        # The folder of a program's functions, kept so that a later process can import them.
-        spec = msgspec.structs.replace(spec, modules=spec.modules or self._context.modules)
+        spec = msgspec.structs.replace(
+            spec,
+            # The folder of a program's functions, kept so that a later process can import them.
+            modules=spec.modules or self._context.modules,
+            evaluators=resolved_evaluators(spec.evaluators, spec.target),
+        )
         version_id = spec.dataset_version_id or ""
 
         def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
@@ -289,6 +294,8 @@ class Experiments(Reading):
     def _starting(self, experiment: Experiment, ask: StartAsk) -> Work[Started]:
         run_id = RunId(new_id(self._random, "r"))
         new = new_run(run_id, experiment, ask, at_ms=self._clock.now_ms(), embedded=self._embedded)
+        spec = experiment.spec
+        kept = fingerprints(spec.evaluators, self._context.at(spec.modules))
         return lambda connection: start(
             connection,
             experiment.tenant,
@@ -296,6 +303,7 @@ class Experiments(Reading):
             ask,
             new,
             self._settings.running_experiments,
+            msgspec.json.encode(kept).decode(),
         )
 
 

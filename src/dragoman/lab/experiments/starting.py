@@ -71,6 +71,7 @@ def start(
     ask: StartAsk,
     new: Run,
     running_max: int,
+    fingerprints_json: str,
 ) -> Started:
     """Start a run, or join the one under way; an experiment never has two.
 
@@ -90,7 +91,7 @@ def start(
         raise Overtaken
     _check_dataset(connection, locked)
     _check_quota(connection, tenant, running_max)
-    runs.insert_run(connection, msgspec.structs.replace(new, item_ids=named))
+    runs.insert_run(connection, msgspec.structs.replace(new, item_ids=named), fingerprints_json)
     return Started(new.run_id)
 
 

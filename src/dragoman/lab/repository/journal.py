@@ -51,6 +51,7 @@ class ScoreEntry(msgspec.Struct, frozen=True):
     score: float | None = None
     label: str | None = None
     reason: str | None = None
+    statistics_json: str | None = None
     error_code: str | None = None
     error_message: str | None = None
     tokens: int | None = None
@@ -203,6 +204,7 @@ class _Rows:
                 score.score,
                 score.label,
                 score.reason,
+                score.statistics_json,
                 score.error_code,
                 score.error_message,
                 self._at_ms,

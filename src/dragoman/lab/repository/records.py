@@ -1,6 +1,8 @@
-"""The ids of outputs and scores: they say where a result belongs, so that it is made only once."""
+"""Stored outputs and scores: their ids say where a result belongs, so that it is made only once."""
 
 from __future__ import annotations
+
+import msgspec
 
 from dragoman.lab.model import ItemId, RecordId, RunId
 
@@ -25,3 +27,8 @@ def failure_record_id(
 ) -> RecordId:
     """A failure of an evaluator: there may be one in every try, and none is ever reused."""
     return RecordId(f"{run_id}/{item_id}/{turn_no}/{evaluator_no}/{try_no}")
+
+
+def statistics_of(text: str | None) -> tuple[float, ...] | None:
+    """The statistics of a stored score."""
+    return None if text is None else msgspec.json.decode(text, type=tuple[float, ...])

@@ -13,6 +13,7 @@ from dragoman.lab.model import ContentId, ExperimentId, ItemId, ResultRow, RunId
 from dragoman.lab.repository.fields import MEASURES, matches, shown_turns
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.ordering import Ordered, Place, Sorting
+from dragoman.lab.repository.records import statistics_of
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import (
     dataset_item,
@@ -47,9 +48,13 @@ def result_page(
 
 
 def rows_of_items(
-    connection: Connection, experiment_id: ExperimentId, item_ids: Sequence[ItemId]
+    connection: Connection,
+    experiment_id: ExperimentId,
+    item_ids: Sequence[ItemId],
+    *,
+    statistics: bool = False,
 ) -> list[ResultRow]:
-    """Every turn of these items, as they stand."""
+    """Every turn of these items, as they stand; with the `statistics` of scores where asked for."""
     shown = shown_turns(experiment_id, None)
     rows = connection.execute(
         _with_values(shown)
@@ -57,7 +62,7 @@ def rows_of_items(
         .order_by(shown.c.item_id, shown.c.turn_no),
         {"item_ids": as_list(item_ids)},
     ).all()
-    return _rows(connection, rows)
+    return _rows(connection, rows, statistics=statistics)
 
 
 def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
@@ -71,8 +76,10 @@ def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
     )
 
 
-def _rows(connection: Connection, rows: Sequence[sa.Row[Any]]) -> list[ResultRow]:
-    scores = _scores(connection, rows)
+def _rows(
+    connection: Connection, rows: Sequence[sa.Row[Any]], *, statistics: bool = False
+) -> list[ResultRow]:
+    scores = _scores(connection, rows, statistics=statistics)
     return [
         ResultRow(
             item_id=ContentId(row.content_id or row.item_id),
@@ -95,7 +102,7 @@ def _rows(connection: Connection, rows: Sequence[sa.Row[Any]]) -> list[ResultRow
 
 
 def _scores(
-    connection: Connection, rows: Sequence[sa.Row[Any]]
+    connection: Connection, rows: Sequence[sa.Row[Any]], *, statistics: bool
 ) -> dict[Cell, dict[str, ScoreCell]]:
     links, records = turn_score.c, evaluator_record.c
     wanted: dict[str, set[str]] = {}
@@ -107,6 +114,7 @@ def _scores(
             *(links.run_id, links.item_id, links.turn_no, links.try_no),
             *(records.name, records.score, records.label, records.reason),
             *(records.error_code, records.error_message),
+            *((records.statistics_json,) if statistics else ()),
         )
         .join(evaluator_record, records.id == links.evaluator_record_id)
         .where(links.run_id == sa.bindparam("run_id"), among(links.item_id, "item_ids"))
@@ -117,6 +125,11 @@ def _scores(
         for row in connection.execute(select, listed):
             cell = (row.run_id, row.item_id, row.turn_no, row.try_no)
             found.setdefault(cell, {})[row.name] = ScoreCell(
-                row.score, row.label, row.reason, row.error_code, row.error_message
+                row.score,
+                row.label,
+                row.reason,
+                row.error_code,
+                row.error_message,
+                statistics_of(row.statistics_json) if statistics else msgspec.UNSET,
             )
     return found

@@ -10,7 +10,12 @@ import sqlalchemy as sa
 
 from dragoman.lab.model import Item, JsonValue
 from dragoman.lab.repository.items import Lease
-from dragoman.lab.repository.records import evaluator_record_id, lineage_from, target_record_id
+from dragoman.lab.repository.records import (
+    evaluator_record_id,
+    lineage_from,
+    statistics_of,
+    target_record_id,
+)
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import evaluator_record, target_record
 from dragoman.store import Connection
@@ -34,6 +39,7 @@ class StoredScore(msgspec.Struct, frozen=True):
     score: float | None
     label: str | None
     reason: str | None
+    statistics: tuple[float, ...] | None
 
 
 class Leftovers(msgspec.Struct, frozen=True):
@@ -101,6 +107,6 @@ def _of_item(
             said = scores.get(evaluator_record_id(lease.lineage, item.item_id, turn_no, number))
             if said is not None:
                 left.scores.setdefault(turn_no, {})[number] = StoredScore(
-                    said.score, said.label, said.reason
+                    said.score, said.label, said.reason, statistics_of(said.statistics_json)
                 )
     return left

@@ -120,6 +120,7 @@ run_log = sa.Table(
     sa.Column("item_count", sa.Integer, nullable=False),
     sa.Column("embedded", sa.Boolean, nullable=False),
     sa.Column("let_finish", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("fingerprints_json", long_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("started_at_ms", time_ms()),
     sa.Column("ended_at_ms", time_ms()),
@@ -240,11 +241,13 @@ evaluator_record = sa.Table(
     sa.Column("score", sa.Float),
     sa.Column("label", long_text()),
     sa.Column("reason", long_text()),
+    sa.Column("statistics_json", long_text()),
     sa.Column("error_code", short_text(_CODE)),
     sa.Column("error_message", long_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Index(None, "run_id"),
 )
+"""`statistics_json` is a list of numbers; corpus scores are computed from their sums over turns."""
 
 experiment_stats = sa.Table(
     "experiment_stats",

@@ -83,7 +83,7 @@ class RunResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame: `input.NAME`, `output.NAME` and `score.NAME` columns."""
-        require_extra("lab", "result.to_pandas()")
+        require_extra("lab", "result.to_pandas()", ["pandas"])
         pandas = import_module("pandas")
         return pandas.DataFrame([_flat(row) for row in self.rows()])
 

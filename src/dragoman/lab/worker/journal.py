@@ -76,6 +76,7 @@ class LeaseJournal:
                 result.score,
                 _storable(result.label),
                 _storable(result.reason),
+                _listed(result.statistics),
                 tokens=result.tokens,
                 cost=result.cost,
             )
@@ -162,6 +163,10 @@ class LeaseJournal:
                 written.result()  # raises why it was not written: the journal may have no gaps
         if not await self._combiner.enter(self._entry(what)):
             raise Revoked
+
+
+def _listed(statistics: tuple[float, ...] | None) -> str | None:
+    return None if statistics is None else msgspec.json.encode(statistics).decode()
 
 
 def _storable(text: str | None) -> str | None:

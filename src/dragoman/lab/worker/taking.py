@@ -67,7 +67,9 @@ def _reusable(lease: Lease, left: Leftovers, names: Sequence[str]) -> Reusable:
         },
         scores={
             turn_no: {
-                names[number]: Score(stored.score, stored.label, stored.reason)
+                names[number]: Score(
+                    stored.score, stored.label, stored.reason, statistics=stored.statistics
+                )
                 for number, stored in scores.items()
             }
             for turn_no, scores in left.scores.items()

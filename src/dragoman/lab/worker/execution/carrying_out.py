@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
 from dragoman.errors import DragomanError, ItemTimeout
-from dragoman.lab.evaluators import Evaluator, Score
-from dragoman.lab.failures import EvaluatorError, Failure, RateLimited, TargetError, failure_of
+from dragoman.lab.evaluators import CompositeEvaluator, Evaluator, Score
+from dragoman.lab.failures import (
+    EvaluatorError,
+    Failure,
+    RateLimited,
+    TargetError,
+    failure_of,
+    shortened,
+)
 from dragoman.lab.model import Item, Turn
 from dragoman.lab.targets import Output, PastTurn, usage_problem
 from dragoman.lab.worker.execution.allowance import Allowance
@@ -89,11 +96,15 @@ class _Item:
 
     async def _judged(self, turn_no: int, turn: Turn, output: Output) -> dict[str, Score | Failure]:
         """What each evaluator says, in the order in which the experiment names them."""
-        known = self._scores[turn_no]
-        missing = [e for e in self._bench.evaluators if e.name not in known]
-        said = await _all([self._judge(turn_no, e, turn, output) for e in missing])
-        found = dict(zip((e.name for e in missing), said, strict=True))
-        return {e.name: known.get(e.name) or found[e.name] for e in self._bench.evaluators}
+        found: dict[str, Score | Failure] = dict(self._scores[turn_no])
+        missing = [e for e in self._bench.evaluators if e.name not in found]
+        asked = [e for e in missing if not isinstance(e, CompositeEvaluator)]
+        said = await _all([self._judge(turn_no, e, turn, output) for e in asked])
+        found |= zip((e.name for e in asked), said, strict=True)
+        for evaluator in missing:
+            if isinstance(evaluator, CompositeEvaluator):
+                found[evaluator.name] = await self._combine(turn_no, evaluator, found)
+        return {e.name: found[e.name] for e in self._bench.evaluators}
 
     async def _judge(
         self, turn_no: int, evaluator: Evaluator, turn: Turn, output: Output
@@ -103,6 +114,30 @@ class _Item:
         await self._journal.evaluator_done(turn_no, evaluator.name, result)
         if isinstance(result, Score):
             self._scores[turn_no][evaluator.name] = result
+        return result
+
+    async def _combine(
+        self, turn_no: int, composite: CompositeEvaluator, said: Mapping[str, Score | Failure]
+    ) -> Score | Failure:
+        """What follows from the other scores; when one of them failed, this one did, too."""
+        scores: dict[str, Score] = {}
+        result: Score | Failure | None = None
+        for name in composite.needs:
+            found = said.get(name)
+            if isinstance(found, Failure):
+                message = shortened(f"The score {name!r} failed: {found.message}")
+                result = Failure(EvaluatorError.code, message)
+                break
+            if found is not None:
+                scores[name] = found
+        if result is None:
+            try:
+                result = composite.combine(scores)
+            except EvaluatorError as error:
+                result = failure_of(error)
+        await self._journal.evaluator_done(turn_no, composite.name, result)
+        if isinstance(result, Score):
+            self._scores[turn_no][composite.name] = result
         return result
 
     async def _result(

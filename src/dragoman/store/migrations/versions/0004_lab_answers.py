@@ -1,4 +1,4 @@
-"""The lab's answers: cached ones, and when their first token came."""
+"""The lab: what its answers are computed from, and those that were given before."""
 
 from __future__ import annotations
 
@@ -12,7 +12,14 @@ down_revision: str | None = "0003"
 
 
 def upgrade() -> None:
+    _scores()
     _answers()
+
+
+def _scores() -> None:
+    """What corpus scores are computed from, and what the scores of a run depend on."""
+    op.add_column("evaluator_record", sa.Column("statistics_json", long_text(), nullable=True))
+    op.add_column("run_log", sa.Column("fingerprints_json", long_text(), nullable=True))
 
 
 def _answers() -> None:
