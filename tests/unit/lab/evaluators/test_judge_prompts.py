@@ -96,6 +96,7 @@ def test_a_judges_fingerprint_holds_its_words_and_no_key() -> None:
         return str(parts(given, Context()))
 
     assert "be kind" in of()
+    assert "sk-1" not in of(headers={"Authorization": "Bearer sk-1"})
     assert prompt_hash() in of()
     for same in ({"api_key": "sk-1"}, {"price": Price()}, {"cache": False}, {"temperature": 0.0}):
         assert of(**same) == of()

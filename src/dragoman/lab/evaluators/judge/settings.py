@@ -94,6 +94,7 @@ def parts(settings: Settings, context: Context) -> Mapping[str, JsonValue]:
         if name not in _NOT_DECIDING
     }
     deciding["temperature"] = settings.heat
+    deciding["headers"] = sorted(settings.headers)  # their values may be secrets
     return {"settings": deciding, "prompt": prompt_hash()}
 
 
