@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from dragoman.api import find_server
 from dragoman.cli.showing import JsonOption
+from dragoman.data_folder import find_server
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import TranslationResult
 from dragoman.observability import configure_logging
