@@ -73,6 +73,27 @@ def test_text_is_not_padded_and_not_recognised() -> None:
     assert (spec.padding_ms, spec.audio_format, spec.sample_rate) == (0, None, None)
 
 
+@pytest.mark.parametrize(
+    ("session", "utterance", "used"),
+    [
+        (Pipeline(use_tts=True), Utterance(0, text="a"), "nmt tts"),
+        (Pipeline(use_tts=False), Utterance(0, audio=b"ab"), "asr nmt"),
+        (None, Utterance(0, text="a", pipeline=Pipeline(use_tts=True)), "nmt tts"),
+        (
+            Pipeline(use_tts=False),
+            Utterance(0, audio=b"ab", pipeline=Pipeline(use_nmt=False)),
+            "asr",
+        ),
+    ],
+)
+def test_a_stage_that_neither_session_nor_utterance_names_has_its_default(
+    session: Pipeline | None, utterance: Utterance, used: str
+) -> None:
+    init = SessionInit(src_lang="zh", tgt_lang="en", pipeline=session)
+    spec = spec_of(init, whole_utterance(init, utterance))
+    assert required_types(spec.pipeline) == set(map(ServiceType, used.split()))
+
+
 def test_an_utterance_is_the_same_request_each_time_it_is_sent() -> None:
     assert spec_of(ONE_WAY, spoken(ONE_WAY, Cut.FINAL)).request_id == "s-1/3"
     named = whole_utterance(ONE_WAY, Utterance(0, text="a", request_id=RequestId("mine")))
