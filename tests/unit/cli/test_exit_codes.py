@@ -174,6 +174,17 @@ def test_a_command_imports_no_library_that_it_does_not_need(
     assert set(done.stderr.splitlines()[-1].split()) <= needed
 
 
+def test_the_package_can_be_run_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", "no-such-command"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "Usage: dragoman " in done.stderr
+
+
 def test_a_reader_who_leaves_early_is_not_shown_an_error() -> None:
     with subprocess.Popen(
         [DRAGOMAN, "--help"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
