@@ -16,6 +16,8 @@ from dragoman.live.protocol import (
     TO_NODE,
     Decoder,
     JobRequest,
+    Pipeline,
+    SessionInit,
     SubProtocol,
     decode_body,
 )
@@ -44,6 +46,17 @@ def with_field(type_name: str, name: bytes, value: bytes) -> bytes:
 )
 def test_what_is_not_one_object_is_unparsable(frame: str) -> None:
     assert refusal(FROM_NODE, frame).details == {"problem": "unparsable"}
+
+
+def test_an_unknown_stage_is_ignored_in_a_message_and_refused_in_a_request() -> None:
+    init = FROM_CLIENT.decode('{"type":"session_init","pipeline":{"use_ttts":true}}', JSON)
+    assert init == SessionInit(pipeline=Pipeline())
+    body = b'{"src_lang":"en","tgt_lang":"es","text":"hi","pipeline":{"use_ttts":true}}'
+    with pytest.raises(
+        InvalidMessage, match=r"`pipeline\.use_ttts`.*`use_tts`.*use_asr, "
+    ) as found:
+        decode_body(body, JobRequest)
+    assert found.value.details["field"] == "pipeline.use_ttts"
 
 
 def test_half_of_a_surrogate_pair_is_called_that() -> None:
