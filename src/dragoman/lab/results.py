@@ -8,8 +8,8 @@ from dragoman.errors import InvalidFilter, NotFound
 from dragoman.ids import TenantId
 from dragoman.lab.filters import EVERYTHING, SCORE, Filter, score_names
 from dragoman.lab.model import Experiment, ExperimentId, ItemId, ResultRow, RunId
-from dragoman.lab.names import nearest
 from dragoman.lab.repository import aggregates, experiments, ordering, results, runs
+from dragoman.spelling import nearest
 from dragoman.store import Connection, Store
 
 Aggregate = aggregates.Aggregate

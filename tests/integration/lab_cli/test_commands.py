@@ -147,6 +147,21 @@ def test_a_key_that_means_nothing_is_named_with_what_was_meant(
     assert words in capsys.readouterr().err
 
 
+def test_a_weight_is_refused_as_not_built_yet_unless_it_is_the_default(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "exp.toml"
+    as_it_was = file.read_text()
+    file.write_text(as_it_was.replace("retries = 0", "retries = 0\nweight = 2"))
+    assert main(["experiment", "run", "exp.toml"]) == 2
+    assert (
+        "[run] weight = 2 asks for shares between experiments, but that is not built yet; "
+        "leave the key out, or keep its default, 1."
+    ) in capsys.readouterr().err
+    file.write_text(as_it_was.replace("retries = 0", "retries = 0\nweight = 1.0"))
+    assert main(["experiment", "run", "exp.toml"]) == 0
+
+
 def test_a_comment_a_gate_or_the_concurrency_do_not_make_another_experiment(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,16 +12,14 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 import dragoman.auth
 import dragoman.lab.repository  # noqa: F401 - both declare their tables
 from dragoman.errors import SchemaTooNew, StoreError
 from dragoman.store import SchemaStatus, check, metadata, open_store, upgrade, upgrades
 from dragoman.store.databases import database_at
-
-MIGRATIONS = Path(upgrades.__file__).with_name("migrations")
 
 NEXT_MIGRATION = """
 import sqlalchemy as sa
@@ -43,12 +41,10 @@ def become_next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     def become(last_step: str = "pass") -> None:
         head = check(f"sqlite:///{tmp_path}/nothing.db").head
         scripts = tmp_path / "migrations"
-        shutil.copytree(MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(upgrades.MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
         text = NEXT_MIGRATION.format(head=head, last_step=last_step)
         (scripts / "versions" / "next.py").write_text(text)
-        config = Config()
-        config.set_main_option("script_location", str(scripts))
-        monkeypatch.setattr(upgrades, "_alembic", lambda: config)
+        monkeypatch.setattr(upgrades, "MIGRATIONS", scripts)
 
     return become
 
@@ -68,6 +64,15 @@ def test_a_fresh_database_is_set_up_and_then_found_up_to_date(empty_url: str) ->
     assert (found.state, found.current) == (SchemaStatus.UP_TO_DATE, found.head)
     assert upgrade(empty_url).state is SchemaStatus.UP_TO_DATE
     open_and_close(empty_url)
+
+
+def test_every_migration_is_named_for_its_revision_and_follows_the_one_before() -> None:
+    # The program finds its schema by these names, without Alembic.
+    scripts = ScriptDirectory.from_config(upgrades.alembic_config())
+    in_order = [script.revision for script in reversed(list(scripts.walk_revisions()))]
+
+    files = sorted(upgrades.MIGRATIONS.glob("versions/*.py"))
+    assert [file.stem.partition("_")[0] for file in files] == in_order
 
 
 def test_setting_up_and_looking_leaves_the_log_to_what_matters(
@@ -190,6 +195,6 @@ def test_what_a_lab_held_before_contents_were_known_is_kept(empty_url: str) -> N
 
 
 def _upgrade_to(connection: sa.Connection, revision: str) -> None:
-    config = upgrades._alembic()
+    config = upgrades.alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

@@ -17,6 +17,7 @@ from dragoman.lab.model import (
     VersionId,
 )
 from dragoman.lab.states import Mode
+from dragoman.live.protocol import decode_body
 
 Order = TypeVar("Order", bound=msgspec.Struct)
 
@@ -139,11 +140,7 @@ class TryOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_order(body: bytes, kind: type[Order]) -> Order:
     """The order in a body; one that does not have the form is refused by the field's name."""
-    try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        reason = str(error) or "it is nested too deeply"
-        raise InvalidMessage(f"The body is not valid: {reason}.") from None
+    return decode_body(body or b"{}", kind)
 
 
 def read_filter(text: str | None) -> JsonValue:

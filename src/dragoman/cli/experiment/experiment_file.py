@@ -16,8 +16,9 @@ from dragoman.cli.experiment.gate import MAX_FAILED, Gate, read_gate
 from dragoman.errors import SettingsError
 from dragoman.lab.evaluators import EVALUATORS
 from dragoman.lab.model import DEFAULT_RETRIES, Budget, EvaluatorSpec
-from dragoman.lab.names import nearest
 from dragoman.lab.targets import TARGETS
+from dragoman.settings import EXPERIMENT_KEYS_NOT_BUILT
+from dragoman.spelling import nearest
 
 
 class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -137,6 +138,7 @@ def read_experiment_file(path: Path, *, cache: bool = False) -> ExperimentFile:
 def _check_keys(written: Mapping[str, Any], where: str) -> None:
     """Refuse a key that means nothing where it stands, and say where it belongs."""
     for table, given in _tables(written):
+        _leave_out_not_built(table, given, where)
         known = _known_keys(table, given)
         if known is None:
             continue
@@ -145,15 +147,26 @@ def _check_keys(written: Mapping[str, Any], where: str) -> None:
                 raise SettingsError(f"{where}: {_unknown(key, table, known)}")
 
 
-def _tables(written: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _leave_out_not_built(table: str, given: dict[str, Any], where: str) -> None:
+    """Refuse a key for what is not built yet, unless it has its default."""
+    for key in list(given):
+        planned = EXPERIMENT_KEYS_NOT_BUILT.get(f"{table}.{key}")
+        if planned is None:
+            continue
+        value = given.pop(key)
+        if not planned.accepts(value):
+            raise SettingsError(f"{where}: {planned.refusal(f'{_shown(table)} {key}', value)}")
+
+
+def _tables(written: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every table of a file by its name; the file itself is the one without."""
-    yield "", written
+    yield "", dict(written)
     for name in ("dataset", "target", "run", "budget"):
-        if isinstance(written.get(name), Mapping):
+        if isinstance(written.get(name), dict):
             yield name, written[name]
     evaluators = written.get("evaluators")
     for one in evaluators if isinstance(evaluators, list) else ():
-        if isinstance(one, Mapping):
+        if isinstance(one, dict):
             yield "evaluators", one
 
 

@@ -135,6 +135,13 @@ def test_every_problem_is_named_by_its_line() -> None:
     assert ["NaN" in message for _, message in found] == [False, False, True, False]
 
 
+@pytest.mark.parametrize("text", [r"\ud83d", r"x\uDE00y", r"\ud83d \ude00", r"\\\ud83d and more"])
+def test_half_of_a_surrogate_pair_is_called_that(text: str) -> None:
+    ((line, message),) = problems(jsonl, f'{{"a": "{text}"}}\n{{"a": "\\ud83d\\ude00"}}\n')
+    assert line == 1
+    assert "is half of a surrogate pair and no character" in message
+
+
 def test_nothing_comes_out_after_a_problem() -> None:
     content = b'{"a": 1}\n{"a"\n' + b'{"a": 1}\n' * 5_000
     reader = DatasetReader(BytesIO(content), Format.JSONL)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import socket
 
-from dragoman.api.starting import CannotStart
+from dragoman.errors import CannotStart
 
 _BACKLOG = 2048
 _LOOPBACKS = {"0.0.0.0": "127.0.0.1", "::": "::1"}

@@ -8,10 +8,14 @@ from typing import Annotated
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from dragoman.auth.authenticator import Authenticator
-from dragoman.auth.credentials import presented_key, remote_address
-from dragoman.auth.principal import Principal, authorize
-from dragoman.auth.roles import Permission
+from dragoman.auth import (
+    Authenticator,
+    Permission,
+    Principal,
+    authorize,
+    presented_key,
+    remote_address,
+)
 
 # Only for the OpenAPI document: the key itself is read in one place, for sockets too.
 _DOCUMENTED = HTTPBearer(

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
-from dragoman.api import ClusterShown, LetterShown
-from dragoman.cli.cluster.client import ClusterClient
+from dragoman.cli.listed import View, Way
 from dragoman.cli.server_client import (
     DataDirOption,
     ServerClient,
@@ -21,6 +19,7 @@ from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.errors import NotFound
 
 _FAILED = 1
+_LETTERS = "/cluster/dead-letters"
 
 LettersArgument = Annotated[
     list[str] | None, typer.Argument(metavar="ID", help="Ids of letters, as `list` shows them.")
@@ -51,21 +50,22 @@ def status_command(
 ) -> None:
     """Show every instance. Exit code 1 when an instance is gone or there are dead letters."""
 
-    async def show(client: ClusterClient) -> int:
-        cluster = await client.cluster()
-        if json:
-            print_json(cluster)
-        else:
-            _print_instances(cluster)
-        alive = sum(seen.alive for seen in cluster.instances)
-        if expect is not None and alive < expect:
-            are = "instance is" if alive == 1 else "instances are"
-            typer.echo(f"error: {alive} {are} alive, {expect} expected.", err=True)
-            return _FAILED
-        well = all(seen.alive and not seen.dead_letters for seen in cluster.instances)
-        return 0 if well else _FAILED
+    async def work(server: ServerClient) -> View:
+        return await server.ask(View, "GET", "/cluster")
 
-    raise typer.Exit(_with_client(show, url, data_dir, token))
+    cluster = with_server(work, url, data_dir, token)
+    instances: list[View] = cluster["instances"]
+    if json:
+        print_json(cluster)
+    else:
+        _print_instances(instances)
+    alive = sum(seen["alive"] for seen in instances)
+    if expect is not None and alive < expect:
+        are = "instance is" if alive == 1 else "instances are"
+        typer.echo(f"error: {alive} {are} alive, {expect} expected.", err=True)
+        raise typer.Exit(_FAILED)
+    if not all(seen["alive"] and not seen["dead_letters"] for seen in instances):
+        raise typer.Exit(_FAILED)
 
 
 @dlq.command("list")
@@ -77,15 +77,11 @@ def list_command(
 ) -> None:
     """List dead letters, oldest first."""
 
-    async def show(client: ClusterClient) -> int:
-        letters = [letter async for letter in client.letters()]
-        if json:
-            print_json(letters)
-        else:
-            _print_letters(letters)
-        return 0
-
-    raise typer.Exit(_with_client(show, url, data_dir, token))
+    letters = with_server(_letters, url, data_dir, token)
+    if json:
+        print_json(letters)
+    else:
+        _print_letters(letters)
 
 
 @dlq.command("replay")
@@ -98,7 +94,7 @@ def replay_command(
     json: JsonOption = False,
 ) -> None:
     """Put dead letters into their instances' inboxes again."""
-    _for_each(ClusterClient.replay, "replayed", letters, every, json, (url, data_dir, token))
+    _for_each("POST", "/replay", "replayed", letters, every, json, (url, data_dir, token))
 
 
 @dlq.command("drop")
@@ -111,28 +107,35 @@ def drop_command(
     json: JsonOption = False,
 ) -> None:
     """Delete dead letters. A note is only a hint: the sweep finds what it was about."""
-    _for_each(ClusterClient.drop, "dropped", letters, every, json, (url, data_dir, token))
+    _for_each("DELETE", "", "dropped", letters, every, json, (url, data_dir, token))
+
+
+async def _letters(server: ServerClient) -> list[View]:
+    """Every dead letter, oldest first."""
+    return [letter async for letter in server.pages(View, _LETTERS)]
 
 
 def _for_each(
-    act: Callable[[ClusterClient, str], Awaitable[None]],
+    method: str,
+    action: str,
     done: str,
     letters: list[str] | None,
     every: bool,
     as_json: bool,
-    way: tuple[str | None, Path | None, str | None],
+    way: Way,
 ) -> None:
     """Do something with each letter; one that fails does not keep the others back."""
     if bool(letters) == every:
         raise typer.BadParameter("Give the ids of letters, or --all.")
 
-    async def work(client: ClusterClient) -> int:
+    async def work(server: ServerClient) -> int:
         code = 0
         handled: list[str] = []
-        named = letters or [letter.letter_id async for letter in client.letters()]
+        named = letters or [letter["letter_id"] for letter in await _letters(server)]
         for letter_id in named:
             try:
-                await act(client, letter_id)
+                path = f"{_LETTERS}/{quote(letter_id, safe='')}{action}"
+                await server.ask(Any, method, path)
             except NotFound as error:
                 typer.echo(f"error: {error.message}", err=True)
                 code = _FAILED
@@ -144,52 +147,40 @@ def _for_each(
             print_json({done: handled})
         return code
 
-    raise typer.Exit(_with_client(work, *way))
+    raise typer.Exit(with_server(work, *way))
 
 
-def _with_client(
-    work: Callable[[ClusterClient], Awaitable[int]],
-    url: str | None,
-    data_dir: Path | None,
-    token: str | None,
-) -> int:
-    async def asked(server: ServerClient) -> int:
-        return await work(ClusterClient(server))
-
-    return with_server(asked, url, data_dir, token)
-
-
-def _print_instances(cluster: ClusterShown) -> None:
+def _print_instances(instances: list[View]) -> None:
     print_table(
         ("instance", "state", "nodes", "sessions", "inbox", "in work", "dead", "since"),
         (
             (
-                seen.instance_id,
-                ("draining" if seen.draining else "up") if seen.alive else "gone",
-                seen.nodes,
-                seen.sessions,
-                seen.inbox_length,
-                seen.pending,
-                seen.dead_letters,
-                seen.started_at,
+                seen["instance_id"],
+                ("draining" if seen["draining"] else "up") if seen["alive"] else "gone",
+                seen["nodes"],
+                seen["sessions"],
+                seen["inbox_length"],
+                seen["pending"],
+                seen["dead_letters"],
+                seen["started_at"],
             )
-            for seen in cluster.instances
+            for seen in instances
         ),
         empty="There are no instances.",
     )
 
 
-def _print_letters(letters: list[LetterShown]) -> None:
+def _print_letters(letters: list[View]) -> None:
     print_table(
         ("letter", "instance", "buried", "reason", "tries", "note"),
         (
             (
-                letter.letter_id,
-                letter.instance_id,
-                letter.buried_at,
-                letter.reason,
-                letter.deliveries,
-                "unreadable" if letter.note is None else _in_words(letter.note),
+                letter["letter_id"],
+                letter["instance_id"],
+                letter["buried_at"],
+                letter["reason"],
+                letter["deliveries"],
+                "unreadable" if letter["note"] is None else _in_words(letter["note"]),
             )
             for letter in letters
         ),
@@ -197,5 +188,5 @@ def _print_letters(letters: list[LetterShown]) -> None:
     )
 
 
-def _in_words(note: Any) -> str:
+def _in_words(note: View) -> str:
     return ", ".join(f"{name}={value}" for name, value in note.items() if value is not None)

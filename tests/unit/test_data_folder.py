@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from dragoman.api import CannotStart, ServerRecord, find_server
-from dragoman.api.data_folder import claimed_folder, published_record
+from dragoman.data_folder import ServerRecord, claimed_folder, find_server, published_record
+from dragoman.errors import CannotStart
 
 RECORD = ServerRecord("http://127.0.0.1:8080", os.getpid(), "i-1", "2026-01-31T09:30:00.000Z")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from dragoman.api.starting import CannotStart
+from dragoman.errors import CannotStart
 from dragoman.observability import get_logger
 
 _LOCK_FILE = "server.lock"

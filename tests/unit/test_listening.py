@@ -7,7 +7,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from dragoman.api import CannotStart, listen, url_of
+from dragoman.errors import CannotStart
+from dragoman.listening import listen, url_of
 
 
 def test_any_free_port_is_one_port_on_every_address_of_the_name() -> None:
