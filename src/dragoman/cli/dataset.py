@@ -19,7 +19,10 @@ app = typer.Typer(
 )
 
 FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A .jsonl or .csv file.")
+    Path,
+    typer.Argument(
+        metavar="FILE", exists=True, dir_okay=False, help="A .jsonl, .csv or .parquet file."
+    ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="N", help="The dataset's name, or its id.")]
 
@@ -31,7 +34,9 @@ def import_command(
     file_format: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="F", help="jsonl or csv.  [default: by the file's extension]"
+            "--format",
+            metavar="F",
+            help="jsonl, csv or parquet.  [default: by the file's extension]",
         ),
     ] = None,
     schema: Annotated[
@@ -149,7 +154,7 @@ def export_command(
         int | None, typer.Option(min=1, metavar="V", help="Which version.  [default: the latest]")
     ] = None,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="F", help="jsonl or csv.")
+        str, typer.Option("--format", metavar="F", help="jsonl, csv or parquet.")
     ] = "jsonl",
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write.  [default: standard output]")

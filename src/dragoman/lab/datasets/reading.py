@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO
 
-from dragoman.lab.datasets.formats import FORMATS, Format
+from dragoman.lab.datasets.formats import Format, records_of
 from dragoman.lab.datasets.problems import MOST_PROBLEMS, Problem, Problems, Unreadable
 from dragoman.lab.datasets.records import BadRecord, Record
 from dragoman.lab.datasets.schema import ColumnsSeen, RowSchema
@@ -42,12 +42,12 @@ class DatasetReader:
         max_items: int = DEFAULT_MAX_ITEMS,
         most_problems: int = MOST_PROBLEMS,
     ) -> None:
-        self._records = FORMATS[file_format](file)
+        self._records = records_of(file, file_format, max_items)
         # Only text needs converting to the schema's types; JSON has types of its own.
         self._values_are_text = file_format is Format.CSV
         self._given_schema = schema
         self._max_items = max_items
-        self._problems = Problems(most_problems)
+        self._problems = Problems(most_problems, counted=file_format.counts)
         self._seen = ColumnsSeen()
         self.items = 0
         """How many valid items were read so far."""
@@ -84,6 +84,10 @@ class DatasetReader:
         except Unreadable as end:
             self._problems.add(end.problem)
             self._problems.stop_here()
+        finally:
+            close = getattr(self._records, "close", None)
+            if close is not None:  # a process may be reading
+                close()
 
     def _turns(self, record: Record | BadRecord) -> Turns | None:
         """The record's turns, or None when it has a problem, which is noted."""

@@ -313,8 +313,8 @@ class _Bench:
             known = await self._library.find_named(DEFAULT_TENANT, str(dataset))
             if known is None:
                 raise InvalidMessage(
-                    f"There is no file and no dataset {str(dataset)!r}; give a path to a .jsonl or "
-                    ".csv file, the name of a dataset, or the rows themselves."
+                    f"There is no file and no dataset {str(dataset)!r}; give a path to a .jsonl, "
+                    ".csv or .parquet file, the name of a dataset, or the rows themselves."
                 )
             return known.latest.version_id
         with await asyncio.to_thread(_as_file, dataset) as file:

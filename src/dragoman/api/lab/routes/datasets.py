@@ -35,7 +35,11 @@ Caller = Annotated[Principal, Depends(asked_by(Permission.DATASETS))]
 Number = Annotated[int | None, Query(ge=1, description="A version's number; default: the latest.")]
 
 _IMPORTED = shown_as("ImportedDataset", ImportedView)
-_MEDIA_TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv"}
+_MEDIA_TYPES = {
+    "jsonl": "application/x-ndjson",
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
@@ -187,7 +191,9 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         caller: Caller,
         desk: Desk,
         version: Number = None,
-        file_format: Annotated[str, Query(alias="format", description="jsonl or csv.")] = "jsonl",
+        file_format: Annotated[
+            str, Query(alias="format", description="jsonl, csv or parquet.")
+        ] = "jsonl",
     ) -> Response:
         wanted = format_of(file_format)
         found = await desk.library.version(caller.tenant, dataset_id, version)
