@@ -218,7 +218,10 @@ ANYTHING = [
 
 
 def test_the_same_rows_are_the_same_version_whatever_the_format(open_lab: OpenLab) -> None:
-    conversations = [{"turns": [{"q": "a"}, {"q": None, "n": 1}]}, {"turns": [{"q": "b"}]}]
+    conversations = [
+        {"turns": [{"q": "a"}, {"q": None, "n": 1}]},
+        {"turns": [{"q": "b"}, {"q": "c"}]},
+    ]
 
     async def scenario() -> None:
         async with open_lab() as lab:
