@@ -13,6 +13,7 @@ import typer
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.showing import JsonOption, print_json, print_table
+from dragoman.lab.library import DatasetFile
 
 app = typer.Typer(
     name="dataset", help="Import, list, show, export and delete datasets.", no_args_is_help=True
@@ -21,7 +22,10 @@ app = typer.Typer(
 FileArgument = Annotated[
     Path,
     typer.Argument(
-        metavar="FILE", exists=True, dir_okay=False, help="A .jsonl, .csv or .parquet file."
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="A .jsonl, .csv or .parquet file, or a .zip of one with its audio.",
     ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="N", help="The dataset's name, or its id.")]
@@ -45,6 +49,21 @@ def import_command(
             metavar="FILE", exists=True, dir_okay=False, help="A JSON Schema for every turn."
         ),
     ] = None,
+    audio: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audio",
+            metavar="COLUMN",
+            help="A column that names audio files beside FILE; may be repeated.",
+        ),
+    ] = None,
+    copy: Annotated[
+        bool,
+        typer.Option(
+            "--copy/--no-copy",
+            help="Copy the audio into the data folder, or leave it where it is.",
+        ),
+    ] = True,
     as_json: JsonOption = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
@@ -54,13 +73,10 @@ def import_command(
 
     The same rows and schema are the same version: importing a file twice changes nothing.
     """
-    try:
-        schema_text = None if schema is None else schema.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise typer.BadParameter(f"{schema} is not UTF-8", param_hint="--schema") from None
+    wanted = DatasetFile(file, file_format, schema, tuple(audio or ()), copy)
 
     async def work(lab: LabClient) -> None:
-        made = await lab.import_dataset(file, name, format_=file_format, schema=schema_text)
+        made = await lab.import_dataset(wanted, name)
         if as_json:
             print_json(made)
         elif made.created:
@@ -156,6 +172,9 @@ def export_command(
     file_format: Annotated[
         str, typer.Option("--format", metavar="F", help="jsonl, csv or parquet.")
     ] = "jsonl",
+    audio: Annotated[
+        bool, typer.Option("--audio", help="Write a .zip that also holds the audio.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write.  [default: standard output]")
     ] = None,
@@ -168,10 +187,11 @@ def export_command(
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
         if out is None:
-            await lab.export(found.dataset_id, version, file_format, sys.stdout.buffer.write)
+            write = sys.stdout.buffer.write
+            await lab.export(found.dataset_id, version, file_format, write, audio=audio)
             return
         with _whole_file(out) as file:
-            await lab.export(found.dataset_id, version, file_format, file.write)
+            await lab.export(found.dataset_id, version, file_format, file.write, audio=audio)
 
     if out is not None and out.exists():
         raise typer.BadParameter(f"{out} exists already; name another file", param_hint="--out")

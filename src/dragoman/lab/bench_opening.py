@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
 from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
-from dragoman.lab.model import Experiment
-from dragoman.lab.targets import Context, Target, open_target
+from dragoman.lab.model import Experiment, ExperimentSpec
+from dragoman.lab.targets import Context, Target, WithAudio, open_target
 from dragoman.lab.worker import Bench, Limits
 from dragoman.settings import LabSettings
 
@@ -39,9 +39,16 @@ class BenchMaker:
     """Opens benches in one context, which says what all experiments may reach."""
 
     def __init__(
-        self, settings: LabSettings, context: Context, processes: ProcessPool, random: Random
+        self,
+        settings: LabSettings,
+        context: Context,
+        processes: ProcessPool,
+        random: Random,
+        audio_columns: Callable[[ExperimentSpec], Awaitable[Sequence[str]]],
     ) -> None:
+        """`audio_columns` returns the columns of an experiment's dataset that are audio."""
         self._settings = settings
+        self._audio_columns = audio_columns
         self._context = context
         self._processes = processes
         self._random = random
@@ -50,7 +57,11 @@ class BenchMaker:
         """The bench of an experiment; raises what is wrong with its target or evaluators."""
         spec = experiment.spec
         context = self._context.at(spec.modules)
+        columns = await self._audio_columns(spec)
         target = open_target(spec.target, context)
+        if columns and context.audio_folder is not None:
+            named = {name for name, own in spec.mapping.items() if own in columns}
+            target = WithAudio(target, {*columns, *named}, context.audio_folder)
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
         bench = Bench(
             target,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+from typing import Any
 
 import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
 import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
@@ -183,7 +184,7 @@ def test_what_comes_out_can_go_in_again(open_lab: OpenLab) -> None:
     asyncio.run(scenario())
 
 
-ANYTHING = [
+ANYTHING: list[dict[str, Any]] = [
     {
         "text": "a",
         "n": 1,
@@ -218,7 +219,7 @@ ANYTHING = [
 
 
 def test_the_same_rows_are_the_same_version_whatever_the_format(open_lab: OpenLab) -> None:
-    conversations = [
+    conversations: list[dict[str, Any]] = [
         {"turns": [{"q": "a"}, {"q": None, "n": 1}]},
         {"turns": [{"q": "b"}, {"q": "c"}]},
     ]

@@ -25,6 +25,11 @@ class LabDesk:
     processes: ProcessPool
     """For evaluators that are only tried out."""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether the lab runs inside its user's program, and so reads what the user may read."""
+        return self.context.python_allow is None
+
 
 async def _desk_of(request: Request) -> LabDesk:
     desk: LabDesk = request.app.state.desk

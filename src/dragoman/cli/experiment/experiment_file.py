@@ -28,6 +28,12 @@ class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     version: int | None = None
     format: str | None = None
+    schema: str | None = None
+    """A JSON Schema for every turn, as a file beside this one."""
+    audio: list[str] = []
+    """Columns that name audio files."""
+    copy: bool = True
+    """Whether the lab keeps copies of the audio."""
 
 
 class RunPart(msgspec.Struct, forbid_unknown_fields=True):

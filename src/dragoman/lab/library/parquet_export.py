@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
@@ -12,6 +11,7 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.extras import require_extra
 from dragoman.lab.datasets import TURNS, ParquetMark
+from dragoman.lab.library.pieces import Pieces
 from dragoman.lab.model import DatasetVersion, Item, JsonValue, Turn
 
 GROUP_ROWS = 10_000
@@ -131,25 +131,6 @@ def _turns_rows(items: Sequence[Item]) -> Iterable[Turn]:
 # --- the file ------------------------------------------------------------------------------------
 
 
-class _Pieces(io.RawIOBase):
-    """Takes what is written, for another to fetch."""
-
-    def __init__(self) -> None:
-        self._parts: list[bytes] = []
-
-    def writable(self) -> bool:
-        return True
-
-    def write(self, data: Any) -> int:
-        self._parts.append(bytes(data))
-        return len(self._parts[-1])
-
-    def taken(self) -> bytes:
-        taken = b"".join(self._parts)
-        self._parts = []
-        return taken
-
-
 class _File:
     """A file that is written one row group at a time."""
 
@@ -166,7 +147,7 @@ class _File:
                 for name, type_name, marks in fields
             ]
         )
-        self._out = _Pieces()
+        self._out = Pieces()
         self._writer = pq.ParquetWriter(
             pa.PythonFile(self._out, mode="w"), self._schema, compression="zstd"
         )

@@ -1,5 +1,6 @@
 """Targets: each answers a turn, given the turns before it, with an output."""
 
+from dragoman.lab.targets.audio import WithAudio
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.functions import PythonFunction, find_function
@@ -29,6 +30,7 @@ __all__ = [
     "Target",
     "TargetKind",
     "Threads",
+    "WithAudio",
     "check_target",
     "checked_json",
     "find_function",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dragoman.clock import Clock, SystemClock
+from dragoman.lab.audio import AudioFolder
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,8 @@ class Context:
     clock: Clock = field(default_factory=SystemClock)
     modules: str | None = None
     """The folder to import functions from, besides Python's own path."""
+    audio_folder: AudioFolder | None = None
+    """Where the audio of datasets is kept."""
 
     def at(self, modules: str | None) -> Context:
         """The same, with the folder that an experiment remembers; a server has no such folders."""

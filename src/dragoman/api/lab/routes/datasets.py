@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
-from starlette.responses import StreamingResponse
+from starlette.responses import FileResponse, StreamingResponse
 
 from dragoman.api.lab.desk import Desk
 from dragoman.api.lab.principals import asked_by
@@ -28,7 +28,7 @@ from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, Principal
 from dragoman.errors import InvalidMessage
 from dragoman.lab.datasets import format_of
-from dragoman.lab.library import difference, exported
+from dragoman.lab.library import bundled, difference, exported
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.DATASETS))]
@@ -55,11 +55,16 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         openapi_extra=UPLOAD_BODY,
     )
     async def add(request: Request, caller: Caller, desk: Desk) -> Response:
-        async with received_upload(request) as upload:
+        async with received_upload(request, is_local=desk.is_local) as upload:
             if upload.name is None:
                 raise InvalidMessage("A dataset needs a name; send a form field `name`.")
             imported = await desk.library.add(
-                caller.tenant, upload.name, upload.file, upload.file_format, upload.schema
+                caller.tenant,
+                upload.name,
+                upload.file,
+                upload.file_format,
+                upload.schema,
+                upload.audio,
             )
         return answer(view_imported(imported), 201)
 
@@ -124,7 +129,7 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
     async def add_version(
         dataset_id: str, request: Request, caller: Caller, desk: Desk
     ) -> Response:
-        async with received_upload(request) as upload:
+        async with received_upload(request, is_local=desk.is_local) as upload:
             if upload.name is not None:
                 raise InvalidMessage(
                     "A version has no name of its own; leave `name` out, or send the file to "
@@ -132,7 +137,12 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
                     details={"field": "name"},
                 )
             imported = await desk.library.add_version(
-                caller.tenant, dataset_id, upload.file, upload.file_format, upload.schema
+                caller.tenant,
+                dataset_id,
+                upload.file,
+                upload.file_format,
+                upload.schema,
+                upload.audio,
             )
         return answer(view_imported(imported), 201)
 
@@ -194,14 +204,46 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         file_format: Annotated[
             str, Query(alias="format", description="jsonl, csv or parquet.")
         ] = "jsonl",
+        audio: Annotated[
+            bool, Query(description="A zip that holds the file and the audio that it names.")
+        ] = False,
     ) -> Response:
         wanted = format_of(file_format)
         found = await desk.library.version(caller.tenant, dataset_id, version)
+        folder = desk.library.audio_folder
+        if audio and folder is not None:
+            return StreamingResponse(
+                bundled(desk.library, folder, found, wanted),
+                media_type="application/zip",
+                headers=_as_file(f"{found.dataset_id}-{found.version}.zip"),
+            )
         name = f"{found.dataset_id}-{found.version}.{wanted.value}"
         return StreamingResponse(
             exported(desk.library, found, wanted),
             media_type=_MEDIA_TYPES[wanted.value],
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+            headers=_as_file(name),
         )
 
+    @router.get(
+        "/{dataset_id}/audio/{sha256}",
+        summary="An audio file of a dataset, whole or a range of it",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The bytes",
+                "content": {"audio/*": {"schema": {"type": "string", "format": "binary"}}},
+            },
+            206: {"description": "The range that was asked for"},
+        },
+    )
+    async def audio_file(dataset_id: str, sha256: str, caller: Caller, desk: Desk) -> Response:
+        found = await desk.library.audio(caller.tenant, dataset_id, sha256)
+        # The checksum is the content: a player need not ask twice.
+        headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+        return FileResponse(found.path, media_type=found.media_type, headers=headers)
+
     return router
+
+
+def _as_file(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dragoman.store.schema import long_text
+from dragoman.store.schema import long_text, short_text
 
 revision = "0004"
 down_revision: str | None = "0003"
@@ -13,9 +13,23 @@ down_revision: str | None = "0003"
 
 def upgrade() -> None:
     _scores()
+    _audio()
 
 
 def _scores() -> None:
     """What corpus scores are computed from, and what the scores of a run depend on."""
     op.add_column("evaluator_record", sa.Column("statistics_json", long_text(), nullable=True))
     op.add_column("run_log", sa.Column("fingerprints_json", long_text(), nullable=True))
+
+
+def _audio() -> None:
+    """Which audio files the versions of datasets refer to."""
+    op.create_table(
+        "dataset_audio",
+        sa.Column("version_id", short_text(64), nullable=False),
+        sa.Column("sha256", short_text(64), nullable=False),
+        sa.Column("media_type", short_text(64), nullable=False),
+        sa.PrimaryKeyConstraint("version_id", "sha256", name="pk_dataset_audio"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_dataset_audio_sha256", "dataset_audio", ["sha256"])
