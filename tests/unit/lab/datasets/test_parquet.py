@@ -21,6 +21,7 @@ import pytest
 from dragoman.errors import DatasetInvalid, ExtraMissing
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, parquet_file
 from dragoman.lab.datasets.lines import MAX_RECORD_BYTES
+from dragoman.lab.datasets.problems import Unreadable
 
 
 def parquet(table: Any, **options: Any) -> bytes:
@@ -242,7 +243,7 @@ def test_a_page_that_needs_more_memory_than_allowed_is_refused() -> None:
     # One value: it cannot be read in smaller parts.
     content = parquet(pa.table({"a": ["x" * 120_000_000]}), compression="zstd")
     reader = parquet_file.read_parquet(BytesIO(content), 10, memory_bytes=200 << 20)
-    with pytest.raises(parquet_file.Unreadable, match="memory"):
+    with pytest.raises(Unreadable, match="memory"):
         list(reader)
 
 
