@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
+from rich.console import Console
 
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.lab.import_progress import told_on
 from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.lab.library import DatasetFile
 
@@ -76,7 +78,8 @@ def import_command(
     wanted = DatasetFile(file, file_format, schema, tuple(audio or ()), copy)
 
     async def work(lab: LabClient) -> None:
-        made = await lab.import_dataset(wanted, name)
+        with told_on(Console(stderr=True)) as tell:
+            made = await lab.import_dataset(wanted, name, tell)
         if as_json:
             print_json(made)
         elif made.created:

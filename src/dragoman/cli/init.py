@@ -13,12 +13,16 @@ from dragoman.cli.lab.access import DataDirOption
 from dragoman.errors import SettingsError
 from dragoman.settings import load_settings
 
-app = typer.Typer(name="init", help="Write files to begin with.", no_args_is_help=True)
+app = typer.Typer(
+    name="init",
+    help="Write files to begin with: an experiment for your data.",
+    no_args_is_help=True,
+)
 
 
 @app.callback()
 def init() -> None:
-    """Write files to begin with."""
+    """Write files to begin with: an experiment for your data."""
 
 
 @app.command("experiment")

@@ -23,10 +23,12 @@ from dragoman.lab.model import JsonValue
 MAX_UPLOAD_BYTES = 8 << 30
 """The largest file that is taken; it goes through the disk, not through memory."""
 
+MAX_IMPORT_ID = 64
+
 ARCHIVE = "zip"
 """The format of an archive that holds a table and the audio files that it names."""
 
-_FIELDS = frozenset({"file", "name", "format", "schema", "audio"})
+_FIELDS = frozenset({"file", "name", "format", "schema", "audio", "import_id"})
 _LOCAL_FIELDS = frozenset({"audio_folder", "audio_copy"})
 """Fields of programs that run the lab inside themselves, as their user."""
 
@@ -55,6 +57,12 @@ UPLOAD_BODY = {
                             "type": "string",
                             "description": "Columns that name audio files, split by commas.",
                         },
+                        "import_id": {
+                            "type": "string",
+                            "maxLength": MAX_IMPORT_ID,
+                            "description": "A random word, to ask /datasets/imports/{import_id} "
+                            "how far the import has come.",
+                        },
                     },
                 }
             }
@@ -72,6 +80,7 @@ class Upload:
     name: str | None
     schema: dict[str, JsonValue] | None
     audio: AudioSource | None = None
+    import_id: str | None = None
 
 
 @asynccontextmanager
@@ -107,7 +116,9 @@ def _read(form: FormData, is_local: bool, opened: ExitStack) -> Upload:
     said, sent_as = _text(form, "format") or "", file.filename or ""
     name, schema = _text(form, "name"), _schema(_text(form, "schema"))
     columns = [part.strip() for part in (_text(form, "audio") or "").split(",") if part.strip()]
-    audio = _local_audio(form, is_local)
+    audio, import_id = _local_audio(form, is_local), _text(form, "import_id")
+    if len(import_id or "") > MAX_IMPORT_ID:
+        raise InvalidMessage(f"`import_id` is longer than {MAX_IMPORT_ID} characters.")
     if said.lower() == ARCHIVE or (not said and sent_as.lower().endswith(f".{ARCHIVE}")):
         archive = opened.enter_context(opened_archive(file.file))
         return Upload(
@@ -116,8 +127,10 @@ def _read(form: FormData, is_local: bool, opened: ExitStack) -> Upload:
             name=name,
             schema=with_audio(schema or archive.schema, columns),
             audio=AudioSource(archive.files),
+            import_id=import_id,
         )
-    return Upload(file.file, format_of(said or sent_as), name, with_audio(schema, columns), audio)
+    file_format, schema = format_of(said or sent_as), with_audio(schema, columns)
+    return Upload(file.file, file_format, name, schema, audio, import_id)
 
 
 def _local_audio(form: FormData, is_local: bool) -> AudioSource | None:

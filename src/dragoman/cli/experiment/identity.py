@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import msgspec
+from rich.console import Console
 
 from dragoman.api import ExperimentView
 from dragoman.cli.experiment.experiment_file import ExperimentFile
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.lab.import_progress import told_on
 from dragoman.errors import NotFound, SettingsError
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.states import RunStatus
@@ -57,7 +59,8 @@ async def _version(lab: LabClient, file: ExperimentFile) -> str:
         audio=tuple(part.audio),
         copy=part.copy,
     )
-    return (await lab.import_dataset(wanted, cases.name)).version_id
+    with told_on(Console(stderr=True)) as tell:
+        return (await lab.import_dataset(wanted, cases.name, tell)).version_id
 
 
 async def _named_version(lab: LabClient, file: ExperimentFile) -> str:

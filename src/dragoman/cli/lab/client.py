@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -20,6 +22,7 @@ from dragoman.api import (
     SubmittedView,
     VersionView,
 )
+from dragoman.cli.lab.import_progress import CountedFile, Tell
 from dragoman.cli.lab.sending import SentForm, sent_form
 from dragoman.errors import (
     BY_CODE,
@@ -29,7 +32,7 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
-from dragoman.lab.library import DatasetFile
+from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
 from dragoman.live.protocol import ListPage
@@ -37,6 +40,7 @@ from dragoman.live.protocol import ListPage
 _PREFIX = "/api/v1"
 _AWAY = (502, 503, 504)
 _CONNECT_SECONDS = 30.0
+_LOOK_SECONDS = 0.5
 
 View = TypeVar("View")
 
@@ -62,27 +66,48 @@ class LabClient:
 
     # --- datasets -------------------------------------------------------------------------------
 
-    async def import_dataset(self, wanted: DatasetFile, name: str) -> ImportedView:
+    async def import_dataset(
+        self, wanted: DatasetFile, name: str, tell: Tell = lambda text: None
+    ) -> ImportedView:
         """Make a dataset of a file, or the next version of the dataset of that name.
 
-        The same rows and schema make no new version.
+        The same rows and schema make no new version. `tell` is called with how far it has come.
         """
-        with await asyncio.to_thread(sent_form, wanted, is_local=self.resume is not None) as form:
-            return await self._import(form, name)
+        is_local = self.resume is not None
+        with await asyncio.to_thread(sent_form, wanted, is_local=is_local) as form:
+            import_id = uuid4().hex
+            form.fields["import_id"] = import_id
+            sent = CountedFile(form.content)
+            importing = asyncio.create_task(self._import(form, sent, name))
+            try:
+                while not (await asyncio.wait([importing], timeout=_LOOK_SECONDS))[0]:
+                    tell(await self._reached(import_id, sent, wanted))
+            finally:
+                importing.cancel()
+                await asyncio.wait([importing])
+            return importing.result()
 
-    async def _import(self, form: SentForm, name: str) -> ImportedView:
+    async def _reached(self, import_id: str, sent: CountedFile, wanted: DatasetFile) -> str:
+        """How far an import has come, as a line of text."""
+        try:
+            found = await self._ask(ImportProgress, "GET", f"/datasets/imports/{import_id}")
+        except DragomanError:  # not begun, over, or away: the import itself will tell
+            return f"Sending {Path(wanted.path).name}: {sent.share:.0%}"
+        return f"{found.stage.capitalize()} {Path(wanted.path).name}: {found.items:,} items"
+
+    async def _import(self, form: SentForm, sent: CountedFile, name: str) -> ImportedView:
         while True:
             known = await self.find_dataset(name)
             path = f"/datasets/{known.dataset_id}/versions" if known else "/datasets"
             given = form.fields if known else {**form.fields, "name": name}
-            form.content.seek(0)
+            sent.seek(0)
             try:
                 return await self._ask(
                     ImportedView,
                     "POST",
                     path,
                     data=given,
-                    files={"file": (form.file_name, form.content)},
+                    files={"file": (form.file_name, sent)},
                     # However long the lab takes: if it ends, so does the connection.
                     timeout=httpx.Timeout(_CONNECT_SECONDS, read=None, write=None),
                 )

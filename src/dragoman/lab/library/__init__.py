@@ -4,12 +4,19 @@ from dragoman.lab.library.bundle import bundled
 from dragoman.lab.library.dataset_file import DatasetFile, OpenedTable, opened_table
 from dragoman.lab.library.difference import Difference, difference
 from dragoman.lab.library.export import exported
-from dragoman.lab.library.library import AudioSource, Imported, Library, StoredAudio
+from dragoman.lab.library.library import (
+    AudioSource,
+    Imported,
+    ImportProgress,
+    Library,
+    StoredAudio,
+)
 
 __all__ = [
     "AudioSource",
     "DatasetFile",
     "Difference",
+    "ImportProgress",
     "Imported",
     "Library",
     "OpenedTable",

@@ -42,7 +42,8 @@ class DatasetFile:
         if self.schema is None:
             return None
         try:
-            return msgspec.json.decode(Path(self.schema).read_bytes(), type=dict[str, Any])
+            text = Path(self.schema).read_text(encoding="utf-8")
+            return msgspec.json.decode(text, type=dict[str, Any])
         except OSError as error:
             raise SettingsError(
                 f"The schema {self.schema} cannot be read ({error.strerror})."

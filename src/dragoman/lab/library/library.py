@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 from hashlib import blake2b
 from pathlib import Path
 from random import Random
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import msgspec
 from sqlalchemy.exc import IntegrityError
@@ -59,6 +59,14 @@ class AudioSource(msgspec.Struct, frozen=True):
     files: Files
     copy: bool = True
     """Whether the lab keeps copies; else it notes where the files are, and checks each use."""
+
+
+class ImportProgress(msgspec.Struct):
+    """How far an import has come; others look at it while it goes on."""
+
+    stage: Literal["checking", "storing"] = "storing"
+    """Whether the items are compared with the versions that are there, or stored."""
+    items: int = 0
 
 
 class StoredAudio(msgspec.Struct, frozen=True):
@@ -116,6 +124,7 @@ class Library:
         file_format: Format,
         schema: Schema | None = None,
         audio: AudioSource | None = None,
+        progress: ImportProgress | None = None,
     ) -> Imported:
         """Make a dataset of a file; its first version."""
         checked = name.strip()
@@ -129,7 +138,7 @@ class Library:
             return 1
 
         try:
-            table = _Table(file, file_format, schema, audio)
+            table = _Table(file, file_format, schema, audio, progress or ImportProgress())
             return await self._bring_in(tenant, dataset_id, table, number_it)
         except IntegrityError:
             raise _taken(checked) from None
@@ -142,11 +151,12 @@ class Library:
         file_format: Format,
         schema: Schema | None = None,
         audio: AudioSource | None = None,
+        progress: ImportProgress | None = None,
     ) -> Imported:
         """Make the next version of a dataset, unless it has one of the same content."""
         found = await self.find(tenant, dataset_id)
         begin = file.tell()
-        table = _Table(file, file_format, schema, audio)
+        table = _Table(file, file_format, schema, audio, progress or ImportProgress())
         content = await self._content_of(table)
         known = await self._store.read(
             lambda c: datasets.find_content(c, found.dataset_id, content)
@@ -283,8 +293,10 @@ class Library:
         reader = await asyncio.to_thread(self._reader, table, intake)
         batches = _with_contents(reader)
         content = _Content()
+        table.progress.stage = "checking"
         while (some := await asyncio.to_thread(next, batches, None)) is not None:
             content.add(*some)
+            table.progress.items = reader.items
         return content.of(reader.schema())
 
     def _reader(self, table: _Table, intake: AudioIntake | None) -> DatasetReader:
@@ -322,7 +334,10 @@ class Library:
         held = await self._store.write(lambda c: leases.take(c, name, owner, IMPORT_LEASE_MS))
         assert held is not None, "the version is new"
         try:
-            content = await self._store_items(tenant, version_id, reader, intake, held)
+            table.progress.stage, table.progress.items = "storing", 0
+            content = await self._store_items(
+                tenant, version_id, reader, intake, held, table.progress
+            )
         except BaseException as error:
             # Shielded: the caller may have been cancelled.
             await asyncio.shield(self._discard(held, version_id, intake))
@@ -372,6 +387,7 @@ class Library:
         reader: DatasetReader,
         intake: AudioIntake | None,
         held: Held,
+        progress: ImportProgress,
     ) -> _Content:
         batches = _with_contents(reader)
         batch_name = new_item_batch(self._random)
@@ -385,6 +401,7 @@ class Library:
                     for number, (turns, known) in enumerate(zip(*some, strict=True))
                 ]
                 position += len(items)
+                progress.items = position
                 by_content.add(
                     (known, one.item_id) for known, one in zip(some[1], items, strict=True)
                 )
@@ -433,6 +450,7 @@ class _Table(msgspec.Struct, frozen=True):
     file_format: Format
     schema: Schema | None
     audio: AudioSource | None
+    progress: ImportProgress
 
 
 def _place(folder: AudioFolder, files: Sequence[Taken]) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
 from starlette.responses import FileResponse, StreamingResponse
 
-from dragoman.api.lab.desk import Desk
+from dragoman.api.lab.desk import Desk, LabDesk
 from dragoman.api.lab.principals import asked_by
-from dragoman.api.lab.uploads import UPLOAD_BODY, received_upload
+from dragoman.api.lab.uploads import UPLOAD_BODY, Upload, received_upload
 from dragoman.api.lab.views import (
     DatasetView,
     DifferenceView,
@@ -26,9 +28,9 @@ from dragoman.api.lab.views import (
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, Principal
-from dragoman.errors import InvalidMessage
+from dragoman.errors import InvalidMessage, NotFound
 from dragoman.lab.datasets import format_of
-from dragoman.lab.library import bundled, difference, exported
+from dragoman.lab.library import ImportProgress, bundled, difference, exported
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.DATASETS))]
@@ -58,14 +60,16 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         async with received_upload(request, is_local=desk.is_local) as upload:
             if upload.name is None:
                 raise InvalidMessage("A dataset needs a name; send a form field `name`.")
-            imported = await desk.library.add(
-                caller.tenant,
-                upload.name,
-                upload.file,
-                upload.file_format,
-                upload.schema,
-                upload.audio,
-            )
+            with _watched(desk, caller, upload) as progress:
+                imported = await desk.library.add(
+                    caller.tenant,
+                    upload.name,
+                    upload.file,
+                    upload.file_format,
+                    upload.schema,
+                    upload.audio,
+                    progress,
+                )
         return answer(view_imported(imported), 201)
 
     @router.get(
@@ -88,6 +92,18 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         shown = listed[: page.limit]
         more = encode_cursor(shown[-1].name) if len(listed) > page.limit else None
         return answer(ListPage([view_dataset(one) for one in shown], more))
+
+    @router.get(
+        "/imports/{import_id}",
+        summary="How far an import has come that its caller gave an id",
+        response_class=Response,
+        responses={200: {"model": shown_as("ImportProgress", ImportProgress)}},
+    )
+    async def import_progress(import_id: str, caller: Caller, desk: Desk) -> Response:
+        found = desk.imports.get((caller.tenant, import_id))
+        if found is None:
+            raise NotFound(f"No import {import_id} is under way.")
+        return answer(found)
 
     @router.get(
         "/{dataset_id}",
@@ -136,14 +152,16 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
                     "/datasets to make a dataset of that name.",
                     details={"field": "name"},
                 )
-            imported = await desk.library.add_version(
-                caller.tenant,
-                dataset_id,
-                upload.file,
-                upload.file_format,
-                upload.schema,
-                upload.audio,
-            )
+            with _watched(desk, caller, upload) as progress:
+                imported = await desk.library.add_version(
+                    caller.tenant,
+                    dataset_id,
+                    upload.file,
+                    upload.file_format,
+                    upload.schema,
+                    upload.audio,
+                    progress,
+                )
         return answer(view_imported(imported), 201)
 
     @router.get(
@@ -243,6 +261,21 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         return FileResponse(found.path, media_type=found.media_type, headers=headers)
 
     return router
+
+
+@contextmanager
+def _watched(desk: LabDesk, caller: Principal, upload: Upload) -> Iterator[ImportProgress]:
+    """What the caller sees of an import while it goes on."""
+    progress = ImportProgress()
+    if upload.import_id is None:
+        yield progress
+        return
+    key = (caller.tenant, upload.import_id)
+    desk.imports[key] = progress
+    try:
+        yield progress
+    finally:
+        desk.imports.pop(key, None)
 
 
 def _as_file(name: str) -> dict[str, str]:
