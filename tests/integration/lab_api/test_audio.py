@@ -260,6 +260,29 @@ def test_files_are_freed_with_the_last_version_that_refers_to_them(
     asyncio.run(scenario())
 
 
+def test_an_import_keeps_a_file_that_a_deletion_frees_at_the_same_moment(
+    lab_url: str, tmp_path: Path
+) -> None:
+    clip = wav("clip")
+    archive = zipped({"i.jsonl": rows("c.wav"), "c.wav": clip})
+
+    async def scenario() -> None:
+        async with opened_lab(lab_url, tmp_path) as lab:
+            before = (await lab.send_file(archive, file="d.zip", name="0", audio="speech")).json()
+            for number in range(1, 8):
+                deleting = lab.ask("DELETE", f"/datasets/{before['dataset_id']}")
+                importing = lab.send_file(archive, file="d.zip", name=str(number), audio="speech")
+                deleted, imported = await asyncio.gather(deleting, importing)
+                assert (deleted.status_code, imported.status_code) == (204, 201)
+                before = imported.json()
+                played = await lab.get(f"/datasets/{before['dataset_id']}/audio/{sha(clip)}")
+                assert played.content == clip
+            await lab.ask("DELETE", f"/datasets/{before['dataset_id']}")
+            assert kept(tmp_path) == set()
+
+    asyncio.run(scenario())
+
+
 @pytest.fixture
 def beside(tmp_path: Path) -> Path:
     """A folder with a table and its audio."""

@@ -272,6 +272,31 @@ def test_a_broken_parquet_file_leaves_nothing_behind(open_lab: OpenLab) -> None:
     asyncio.run(scenario())
 
 
+def test_an_import_that_goes_on_tells_how_far_it_has_come(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            rows = [{"n": n, "t": "x" * 100} for n in range(20_000)]
+            path, stages = "/datasets", set()
+            for fields in ({"name": "cases"}, {}):
+                sending = lab.send_file(jsonl(rows), path=path, import_id="word", **fields)
+                importing = asyncio.create_task(sending)
+                while not importing.done():
+                    await asyncio.sleep(0.005)
+                    told = await lab.get("/datasets/imports/word")
+                    if told.status_code == 200:
+                        assert 0 <= told.json()["items"] <= len(rows)
+                        stages.add(told.json()["stage"])
+                made = importing.result().json()
+                path = f"/datasets/{made['dataset_id']}/versions"
+                stranger = lab.as_tenant("other")
+                assert (await stranger.get("/datasets/imports/word")).status_code == 404
+                assert (await lab.get("/datasets/imports/word")).status_code == 404
+                rows.append({"n": -1, "t": ""})
+            assert stages == {"checking", "storing"}
+
+    asyncio.run(scenario())
+
+
 def test_conversations_are_kept_whole_and_do_not_fit_into_csv(open_lab: OpenLab) -> None:
     talk = {"turns": [{"said": "a"}, {"said": "b"}]}
 
