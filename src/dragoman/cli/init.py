@@ -56,6 +56,8 @@ def experiment_command(
     settings = load_settings(None, {"server": {"data_dir": data_dir}}).settings
     server = find_server(settings.server.data_dir)
     made = begin_experiment(Beginning(out, dataset, target, None if server is None else server.url))
+    if not out.parent.is_dir():
+        raise SettingsError(f"The folder {out.parent} does not exist.")
     for path in made.files:
         if path.exists():
             raise SettingsError(f"{path} exists already; name another file with --out, or move it.")

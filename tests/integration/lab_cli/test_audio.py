@@ -113,3 +113,14 @@ def test_an_experiment_file_names_its_audio_and_its_schema(
     Path("schema.json").write_text(json.dumps(schema))
     assert main(["experiment", "run", "exp.toml"]) == 0
     assert "2 succeeded, 0 failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("key", ['audio = ["speech"]', "copy = false", 'schema = "s.json"'])
+def test_what_is_said_of_a_file_does_not_go_with_a_name(
+    key: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("exp.toml").write_text(
+        f'name = "x"\n[dataset]\nname = "cases"\n{key}\n[target]\nkind = "recorded"\noutput = "a"\n'
+    )
+    assert main(["experiment", "run", "exp.toml"]) == 2
+    assert f"`{key.split()[0]}` goes with `file`" in capsys.readouterr().err

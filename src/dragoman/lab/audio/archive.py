@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -27,6 +28,18 @@ MAX_DIRECTORY_BYTES = 16 << 20
 """The list of an archive's files is read as a whole, some 100 bytes for each."""
 _MAX_SCHEMA_BYTES = 1 << 20
 _SHOWN = 5
+_DAMAGE = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    OverflowError,
+    RuntimeError,
+    ValueError,
+)
+"""What Python raises on archives that are broken, besides the one error that says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,23 +73,24 @@ class ArchiveFiles:
 @contextmanager
 def opened_archive(file: BinaryIO) -> Iterator[Archive]:
     """The archive, open inside the block; `DatasetInvalid` says what is wrong with it."""
+    with _opened(file) as archive, TemporaryFile() as copy:
+        table = _table_of(archive)
+        folder = PurePosixPath(table.filename).parent
+        try:
+            for piece in _pieces(archive, table):
+                copy.write(piece)
+            schema = _schema_of(archive, str(folder / SCHEMA_NAME))
+        except BadAudio as error:
+            raise _refused(str(error)) from None
+        copy.seek(0)
+        files = ArchiveFiles(archive, folder)
+        yield Archive(cast(BinaryIO, copy), table.filename, schema, files)
+
+
+def _opened(file: BinaryIO) -> zipfile.ZipFile:
     try:
-        with zipfile.ZipFile(cast(Any, _BoundedReads(file))) as archive:
-            table = _table_of(archive)
-            folder = PurePosixPath(table.filename).parent
-            with TemporaryFile() as copy:
-                for piece in _pieces(archive, table):
-                    copy.write(piece)
-                copy.seek(0)
-                yield Archive(
-                    cast(BinaryIO, copy),
-                    table.filename,
-                    _schema_of(archive, str(folder / SCHEMA_NAME)),
-                    ArchiveFiles(archive, folder),
-                )
-    except BadAudio as error:
-        raise _refused(str(error)) from None
-    except (zipfile.BadZipFile, NotImplementedError, EOFError) as error:
+        return zipfile.ZipFile(cast(Any, _BoundedReads(file)))
+    except _DAMAGE as error:
         raise _refused(f"it is not a .zip file, or is damaged ({error})") from None
 
 
@@ -113,7 +127,7 @@ def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
         with archive.open(info) as file:
             while piece := file.read(READ_BYTES):
                 yield piece
-    except (zipfile.BadZipFile, zlib.error, EOFError, OSError) as error:
+    except _DAMAGE as error:
         raise BadAudio(f"{info.filename} in the archive is damaged ({error})") from None
 
 
@@ -139,7 +153,7 @@ def _table_of(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
 
 def _is_table(name: str) -> bool:
     path = PurePosixPath(name)
-    is_litter = path.parts[0] == "__MACOSX" or path.name.startswith(".")
+    is_litter = path.parts[:1] == ("__MACOSX",) or path.name.startswith(".")
     return path.suffix.lower() in TABLES and not is_litter
 
 

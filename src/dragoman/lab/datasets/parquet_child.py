@@ -44,6 +44,8 @@ FREE_EXPANSION_BYTES = 256 << 20
 MAX_JSON_BYTES = 8 << 30
 BATCH_ROWS = 1_000
 BATCH_BYTES = 8 << 20
+CPU_SECONDS = 4 * 3600
+"""Far more than any file within the limits needs; a decoder that goes in circles ends."""
 DOUBLE_DIGITS = 15
 """Decimal digits that a JSON number keeps in every program."""
 
@@ -522,6 +524,7 @@ def main() -> None:
     descriptor, limits, path = sys.argv[1], Limits(*json.loads(sys.argv[2])), sys.argv[3]
     sys.path[:] = json.loads(path)
     resource.setrlimit(resource.RLIMIT_DATA, (limits.memory_bytes, limits.memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open(sys.stdout.fileno(), "wb", closefd=False) as out:
         # Opened again, with a position of its own.
