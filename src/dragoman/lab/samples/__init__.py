@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+__all__ = ["EXPERIMENTS", "samples_folder"]
+
 EXPERIMENTS = (
     "en-es.word-by-word.toml",
     "en-es.phrases-first.toml",
