@@ -24,9 +24,11 @@ from dragoman.clock import SystemClock
 from dragoman.errors import DatasetInvalid
 from dragoman.ids import TenantId
 from dragoman.lab.audio import AudioFolder, FolderFiles, with_audio
-from dragoman.lab.cleaning import Cleaner
+from dragoman.lab.cleaning import Cleaner, free_audio
 from dragoman.lab.datasets import Format
 from dragoman.lab.library import AudioSource, Library
+from dragoman.lab.model import VersionId
+from dragoman.lab.repository import datasets
 from dragoman.lab.targets import Context
 from dragoman.observability import Metrics
 from dragoman.settings import LabSettings, load_settings
@@ -283,6 +285,33 @@ def test_an_import_keeps_a_file_that_a_deletion_frees_at_the_same_moment(
     asyncio.run(scenario())
 
 
+def test_a_file_that_comes_into_use_while_it_is_freed_is_put_back(
+    lab_url: str, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with await open_store(lab_url) as store:
+            loop = asyncio.get_running_loop()
+
+            class NotedMeanwhile(AudioFolder):
+                def set_aside(self, sha256: str) -> None:
+                    noted = [(sha256, "audio/wav")]
+                    noting = store.write(
+                        lambda c: datasets.insert_audio(c, VersionId("v-new"), noted)
+                    )
+                    asyncio.run_coroutine_threadsafe(noting, loop).result()
+                    super().set_aside(sha256)
+
+            folder = NotedMeanwhile(tmp_path / "lab-audio")
+            staged = folder.incoming(VersionId("v-old")) / "0"
+            staged.write_bytes(b"clip")
+            folder.keep(sha(b"clip"), staged)
+            await free_audio(store, folder, [sha(b"clip")])
+            assert folder.find(sha(b"clip")).read_bytes() == b"clip"
+            assert kept(tmp_path) == {sha(b"clip")}
+
+    asyncio.run(scenario())
+
+
 @pytest.fixture
 def beside(tmp_path: Path) -> Path:
     """A folder with a table and its audio."""
@@ -312,8 +341,8 @@ def test_an_import_that_was_killed_leaves_no_audio_when_a_lab_has_started(
             await imported(library, beside)
             # As a killed import leaves them: one that waits, one that no row refers to, and one
             # that was set aside while a row still refers to it.
-            (folder.incoming("v-gone") / "0").write_bytes(b"half")  # type: ignore[arg-type]
-            stray = folder.incoming("v-gone") / "1"  # type: ignore[arg-type]
+            (folder.incoming(VersionId("v-gone")) / "0").write_bytes(b"half")
+            stray = folder.incoming(VersionId("v-gone")) / "1"
             stray.write_bytes(b"stray")
             folder.keep(sha(b"stray"), stray)
             folder.set_aside(sha(wav("one")))
