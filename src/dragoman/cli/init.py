@@ -7,9 +7,9 @@ from typing import Annotated
 
 import typer
 
-from dragoman.api import find_server
 from dragoman.cli.experiment.beginning import Beginning, begin_experiment
 from dragoman.cli.lab.access import DataDirOption
+from dragoman.data_folder import find_server
 from dragoman.errors import SettingsError
 from dragoman.settings import load_settings
 
