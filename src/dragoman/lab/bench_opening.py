@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from random import Random
 
 from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
-from dragoman.lab.model import Experiment
+from dragoman.lab.model import Experiment, ExperimentSpec
 from dragoman.lab.response_cache import TenantAnswers
-from dragoman.lab.targets import Context, Target, open_target
+from dragoman.lab.targets import Context, Target, WithAudio, open_target
 from dragoman.lab.worker import Bench, Limits
 from dragoman.settings import LabSettings
 from dragoman.store import Store
@@ -48,9 +48,12 @@ class BenchMaker:
         context: Context,
         processes: ProcessPool,
         random: Random,
+        audio_columns: Callable[[ExperimentSpec], Awaitable[Sequence[str]]],
     ) -> None:
+        """`audio_columns` returns the columns of an experiment's dataset that are audio."""
         self._store = store
         self._settings = settings
+        self._audio_columns = audio_columns
         self._context = context
         self._processes = processes
         self._random = random
@@ -60,7 +63,11 @@ class BenchMaker:
         spec = experiment.spec
         answers = TenantAnswers(self._store, experiment.tenant, self._context.clock)
         context = replace(self._context.at(spec.modules), answers=answers)
+        columns = await self._audio_columns(spec)
         target = open_target(spec.target, context, cache=spec.cache)
+        if columns and context.audio_folder is not None:
+            named = {name for name, own in spec.mapping.items() if own in columns}
+            target = WithAudio(target, {*columns, *named}, context.audio_folder)
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
         bench = Bench(
             target,

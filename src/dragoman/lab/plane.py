@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from dragoman.clock import Clock
 from dragoman.ids import TenantId
+from dragoman.lab.audio import audio_columns
 from dragoman.lab.bench_opening import BenchMaker
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
-from dragoman.lab.model import RunId
+from dragoman.lab.model import ExperimentSpec, RunId
 from dragoman.lab.owners import new_owner
 from dragoman.lab.queue import InProcessQueue, Queue
+from dragoman.lab.repository import datasets
 from dragoman.lab.response_cache import clear_answers
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
@@ -87,7 +90,14 @@ class Lab:
         self._worker = Worker(
             store,
             queue,
-            BenchMaker(store, settings, context, self._processes, randomness.stream("bench")).open,
+            BenchMaker(
+                store,
+                settings,
+                context,
+                self._processes,
+                randomness.stream("bench"),
+                self._audio_columns,
+            ).open,
             Terms(
                 capacity=settings.max_item_concurrency,
                 lease_ms=round(settings.lease_seconds * 1000),
@@ -102,7 +112,8 @@ class Lab:
         if works:
             self._parts.append(self._worker)
         if schedules:
-            self._parts += [self._scheduler, Cleaner(store, clock, settings=settings)]
+            cleaner = Cleaner(store, clock, context.audio_folder, settings=settings)
+            self._parts += [self._scheduler, cleaner]
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""
@@ -122,6 +133,13 @@ class Lab:
     def resume(self, run_id: RunId) -> None:
         """Resume a run that this program started, perhaps before it was stopped."""
         self._scheduler.take_on(run_id)
+
+    async def _audio_columns(self, spec: ExperimentSpec) -> Sequence[str]:
+        version_id = spec.dataset_version_id
+        if version_id is None:
+            return ()
+        schema = await self._store.read(lambda c: datasets.schema_of_version(c, version_id))
+        return audio_columns(schema)
 
     async def __aenter__(self) -> Lab:
         await self.start()

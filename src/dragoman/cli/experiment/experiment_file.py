@@ -28,6 +28,12 @@ class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     version: int | None = None
     format: str | None = None
+    schema: str | None = None
+    """A JSON Schema for every turn, as a file beside this one."""
+    audio: list[str] = []
+    """Columns that name audio files."""
+    copy: bool = True
+    """Whether the lab keeps copies of the audio."""
 
 
 class RunPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -124,6 +130,8 @@ def read_experiment_file(path: Path, *, cache: bool = False) -> ExperimentFile:
         raise SettingsError(f"{path}: [dataset] needs either a `file` or a `name`.")
     if dataset.file is not None and dataset.version is not None:
         raise SettingsError(f"{path}: [dataset] `version` goes with `name`, not with `file`.")
+    if dataset.file is None:
+        _refuse_of_files(dataset, path)
     found = ExperimentFile(
         path=path,
         described=described,
@@ -133,6 +141,14 @@ def read_experiment_file(path: Path, *, cache: bool = False) -> ExperimentFile:
     if found.dataset_file is not None and not found.dataset_file.is_file():
         raise SettingsError(f"{path}: the file {found.dataset_file} of [dataset] does not exist.")
     return found
+
+
+def _refuse_of_files(dataset: DatasetPart, path: Path) -> None:
+    """Refuse what is said of a file where the dataset is already in the lab."""
+    plain = DatasetPart()
+    for key in ("format", "schema", "audio", "copy"):
+        if getattr(dataset, key) != getattr(plain, key):
+            raise SettingsError(f"{path}: [dataset] `{key}` goes with `file`, not with `name`.")
 
 
 def _check_keys(written: Mapping[str, Any], where: str) -> None:

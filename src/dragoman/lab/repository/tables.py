@@ -85,6 +85,17 @@ dataset_content = sa.Table(
 )
 """Which item of a version holds what. Filled in the order of the contents, after the items."""
 
+dataset_audio = sa.Table(
+    "dataset_audio",
+    metadata,
+    sa.Column("version_id", short_text(_ID), primary_key=True),
+    sa.Column("sha256", short_text(_ID), primary_key=True),
+    sa.Column("media_type", short_text(_ID), nullable=False),
+    sa.Index(None, "sha256"),
+    sqlite_with_rowid=False,
+)
+"""The audio files that a version refers to. The files themselves are in the data folder."""
+
 experiment = sa.Table(
     "experiment",
     metadata,

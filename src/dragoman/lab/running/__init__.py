@@ -1,6 +1,8 @@
 """Experiments inside a program: ``lab.run(dataset=..., target=my_function, evaluators=[...])``."""
 
 from dragoman.ids import TenantId
+from dragoman.lab.audio import AudioFile
+from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
     ContentId,
     EvaluatorSpec,
@@ -50,11 +52,13 @@ from dragoman.lab.states import ItemStatus, RunStatus
 __all__ = [
     "Aggregate",
     "Aggregates",
+    "AudioFile",
     "Away",
     "Bin",
     "Cause",
     "ContentId",
     "Dataset",
+    "DatasetFile",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",

@@ -1,6 +1,7 @@
 """Targets: each answers a turn, given the turns before it, with an output."""
 
 from dragoman.lab.outbound import refusal_in, seconds_in
+from dragoman.lab.targets.audio import WithAudio
 from dragoman.lab.targets.caching import CachedTarget, answer_key
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Answers, Context
@@ -32,6 +33,7 @@ __all__ = [
     "Target",
     "TargetKind",
     "Threads",
+    "WithAudio",
     "answer_key",
     "check_target",
     "checked_json",

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 from dragoman.clock import Clock, SystemClock
+from dragoman.lab.audio import AudioFolder
 from dragoman.lab.outbound import AddressRules
 
 
@@ -45,6 +46,8 @@ class Context:
     """The answer cache of the tenant whose experiment it is; None where there is none."""
     modules: str | None = None
     """The folder to import functions from, besides Python's own path."""
+    audio_folder: AudioFolder | None = None
+    """Where the audio of datasets is kept."""
 
     @property
     def address_rules(self) -> AddressRules:

@@ -11,7 +11,7 @@ import msgspec
 from dragoman.clock import Clock
 from dragoman.lab.evaluators import Evaluator
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import CachedTarget, Output, PastTurn, Target
+from dragoman.lab.targets import CachedTarget, Output, PastTurn, Target, WithAudio
 from dragoman.lab.worker.execution.limiter import Limiter
 
 
@@ -60,7 +60,7 @@ class Bench:
         self, turn: Turn, history: Sequence[PastTurn], repetition: int = 0
     ) -> Output:
         """The target's answer; a cached one is that of the same repetition, which count from 0."""
-        if isinstance(self.target, CachedTarget):
+        if isinstance(self.target, CachedTarget | WithAudio):
             return await self.target.call(turn, history, repetition)
         return await self.target.call(turn, history)
 

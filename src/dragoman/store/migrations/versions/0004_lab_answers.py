@@ -14,6 +14,7 @@ down_revision: str | None = "0003"
 def upgrade() -> None:
     _scores()
     _answers()
+    _audio()
 
 
 def _scores() -> None:
@@ -39,3 +40,16 @@ def _answers() -> None:
     op.create_index(
         "ix_response_cache_tenant_created_at_ms", "response_cache", ["tenant", "created_at_ms"]
     )
+
+
+def _audio() -> None:
+    """Which audio files the versions of datasets refer to."""
+    op.create_table(
+        "dataset_audio",
+        sa.Column("version_id", short_text(64), nullable=False),
+        sa.Column("sha256", short_text(64), nullable=False),
+        sa.Column("media_type", short_text(64), nullable=False),
+        sa.PrimaryKeyConstraint("version_id", "sha256", name="pk_dataset_audio"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("ix_dataset_audio_sha256", "dataset_audio", ["sha256"])
