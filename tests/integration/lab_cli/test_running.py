@@ -70,6 +70,21 @@ def test_a_file_is_imported_and_found_again_by_its_name(tmp_path: Path) -> None:
     assert second.summary.scores["contains"].pass_rate == 1.0
 
 
+def test_only_verdicts_have_a_pass_rate(tmp_path: Path) -> None:
+    result = lab.run(
+        dataset=[{"said": "a", "meant": "a"}, {"said": "b", "meant": "c"}],
+        target=lab.recorded(output="said"),
+        evaluators=[
+            lab.exact(reference="meant"),
+            lab.wer(reference="meant"),
+            lab.chrf(reference="meant"),
+        ],
+        data_dir=tmp_path,
+    )
+    rates = {name: score.pass_rate for name, score in result.summary.scores.items()}
+    assert rates == {"exact": 0.5, "wer": None, "chrf": None}
+
+
 def test_what_cannot_work_is_refused_with_the_reason(tmp_path: Path) -> None:
     (tmp_path / "broken.jsonl").write_text("{}\n")
     with pytest.raises(InvalidMessage, match="no file and no dataset"):

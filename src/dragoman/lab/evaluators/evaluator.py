@@ -72,11 +72,13 @@ def judged(score: float, threshold: float | None, *, higher_is_better: bool) -> 
 def as_score(said: Any) -> Score:
     """What a user's function returned, as a score; ValueError when it is none.
 
-    A number or a truth is the score, text is the label, an object may have all five.
+    A number is the score, a truth is a verdict, text is the label, an object may have all five.
     """
     if isinstance(said, Score):
         said = {name: getattr(said, name) for name in _SAID}
-    if isinstance(said, str):
+    if isinstance(said, bool):
+        said = {"score": said, "label": PASS if said else FAIL}
+    elif isinstance(said, str):
         said = {"label": said}
     elif not isinstance(said, Mapping):
         said = {"score": said}

@@ -20,8 +20,6 @@ from dragoman.store import Connection
 BINS = 10
 PASS, FAIL = "pass", "fail"
 """Labels by which an evaluator decides whether a turn passes."""
-PASSING_SCORE = 1.0
-"""Without such a label, a turn passes with this score."""
 
 NO_CODE = "INTERNAL_ERROR"
 """Stands for the code of a failure that has none."""
@@ -54,6 +52,7 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     p99: float | None
     histogram: tuple[Bin, ...]
     pass_rate: float | msgspec.UnsetType | None = msgspec.UNSET
+    """Of the turns that are labelled pass or fail; None where none is."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -193,13 +192,9 @@ def _by_name(
 
     `values` has name, value, label and error_code.
     """
-    passing = sa.case(
-        (values.c.value.is_(None), 0),
-        (values.c.label == PASS, 1),
-        (values.c.label == FAIL, 0),
-        (values.c.value >= PASSING_SCORE, 1),
-        else_=0,
-    )
+    scored = values.c.value.is_not(None)
+    passing = sa.case((sa.and_(scored, values.c.label == PASS), 1), else_=0)
+    verdict = sa.case((sa.and_(scored, values.c.label.in_((PASS, FAIL))), 1), else_=0)
     totals = connection.execute(
         sa.select(
             values.c.name,
@@ -210,6 +205,7 @@ def _by_name(
             sa.func.max(values.c.value).label("most"),
             sa.func.sum(values.c.value).label("total"),
             sa.func.sum(passing).label("passing"),
+            sa.func.sum(verdict).label("verdicts"),
         )
         .group_by(values.c.name)
         .order_by(values.c.name)
@@ -241,7 +237,7 @@ def _aggregate(
         max=row.most,
         total=row.total or 0.0,
         histogram=bins,
-        pass_rate=_share(row.passing, row.found) if judged else msgspec.UNSET,
+        pass_rate=_share(row.passing, row.verdicts) if judged else msgspec.UNSET,
         **{name: percentiles.get(name) for name in _PERCENTILES},
     )
 
