@@ -99,7 +99,7 @@ class Fleet:
             node_id = NodeId(f"n-{number}")
             owner = Owner(HERE, ConnectionId(f"c-{number}"), 1)
             placement = Placement(node_id, owner, SLOTS_PER_NODE, HOUR_MS)
-            await self.ledger.place(number // CELL_SIZE, placement)
+            await self.ledger.seat(number // CELL_SIZE, placement)
 
     async def fill(self, share: float) -> None:
         """Hold this share of all slots."""

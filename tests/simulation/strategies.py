@@ -92,7 +92,7 @@ class _Run:
                 Registration(NodeId(f"n{number}"), InstanceId("i"), ConnectionId("c"))
             )
             assert isinstance(registered, Registered)
-            await self._ledger.place(
+            await self._ledger.seat(
                 0, Placement(NodeId(f"n{number}"), registered.owner, SLOTS, lease_ms=1000 * HOUR_MS)
             )
         for number in range(arrivals):

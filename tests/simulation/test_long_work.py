@@ -102,7 +102,7 @@ def test_a_heartbeat_with_very_many_unknown_attempts_lets_others_have_their_turn
             RunningJob(JobId(f"j-00{number:024x}"), AttemptId(f"a-{number:024x}"))
             for number in range(20_000)
         ]
-        async with watched(lambda: world.ledger._whereabouts.held) as seen:  # type: ignore[attr-defined]
+        async with watched(lambda: world.ledger._cells.held) as seen:  # type: ignore[attr-defined]
             await node.say(NodeHeartbeat(CALM, tuple(unknown)))
             await turns(2 * UNKNOWN_AT_A_TIME)
         assert len(seen) > UNKNOWN_AT_A_TIME / 50

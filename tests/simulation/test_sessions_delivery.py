@@ -33,11 +33,10 @@ async def state(world: World, job_id: JobId) -> JobState | None:
 
 async def lose(world: World, job_id: JobId) -> None:
     """Let the ledger and the dispatcher lose every trace of a job."""
-    course = world.plane.dispatcher._course
-    course.abandon(course.jobs[job_id])
-    for shard in world.ledger._shards:  # type: ignore[attr-defined]
-        if job_id in shard.jobs:
-            shard._forget(shard.jobs[job_id])
+    driver = world.plane.dispatcher._driver  # type: ignore[union-attr]
+    job = driver.jobs[job_id]
+    driver.abandon(job)
+    world.ledger._forget(job)  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -173,8 +172,8 @@ def test_a_job_that_ended_unheard_is_still_delivered() -> None:
         await speaker.say()
         await world.until(lambda: bool(node.assigned))
         (assign,) = node.assigned
-        course = world.plane.dispatcher._course
-        course.jobs[assign.job_id].on_end.clear()
+        driver = world.plane.dispatcher._driver  # type: ignore[union-attr]
+        driver.jobs[assign.job_id].on_end = None
         await answer(node, assign)
         await speaker.until_ended(1, seconds=10)
         assert speaker.results[0].job_id == assign.job_id

@@ -17,8 +17,9 @@ from dragoman.clock import Clock
 from dragoman.errors import DragomanError, JobEnded, NotFound
 from dragoman.ids import InstanceId, JobId, NodeId, RequestId, SessionId, TenantId
 from dragoman.live.cluster import Cluster
+from dragoman.live.core.memory import MemoryLedger as CoreLedger
 from dragoman.live.dispatch import JobOrder
-from dragoman.live.gateway import Connections, LivePlane, MemoryNetwork
+from dragoman.live.gateway import Connections, LivePlane, MemoryNetwork, rules
 from dragoman.live.gateway.memory import Delay, instant
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec, Ledger, MemoryLedger
 from dragoman.live.protocol import JobClass, JobPartial, NodeHealth, Outcome, Pipeline
@@ -110,7 +111,7 @@ class World:
         ledger: Ledger | None = None,
         authenticator: Authenticator | None = None,
         delay: Delay = instant,
-        wrap: Callable[[Ledger], Ledger] = lambda ledger: ledger,
+        wrap: Callable[[Ledger], Ledger] | None = None,
         tracing: Callable[[Clock], Tracing | None] = lambda clock: None,
         instance_id: str = "here",
         records: SessionRecords | None = None,
@@ -122,13 +123,22 @@ class World:
         self.random = Random(seed)
         self.metrics = Metrics()
         pools = self.settings.scheduler.pools
-        self.ledger = ledger or MemoryLedger(
-            clock, Random(seed + 1), cell_size=pools.cell_size, max_cells=pools.max_cells
+        if ledger is None and wrap is not None:
+            ledger = MemoryLedger(
+                clock, Random(seed + 1), cell_size=pools.cell_size, max_cells=pools.max_cells
+            )
+        self.ledger = ledger or CoreLedger(
+            rules.ledger_terms(self.settings),
+            InstanceId(instance_id),
+            clock,
+            Random(seed + 1),
+            cell_size=pools.cell_size,
+            max_cells=pools.max_cells,
         )
         self.connections = Connections()
         self.plane = LivePlane(
             settings=self.settings,
-            ledger=wrap(self.ledger),
+            ledger=wrap(self.ledger) if wrap is not None else self.ledger,
             authenticator=authenticator or OpenAuthenticator(),
             connections=self.connections,
             metrics=self.metrics,

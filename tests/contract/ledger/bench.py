@@ -152,7 +152,7 @@ class Bench:
         assert isinstance(registered, Registered)
         self._epochs[name] = registered.owner.epoch
         placement = Placement(NodeId(name), registered.owner, slots, LEASE_MS, running)
-        placed = self(self.ledger.place(registered.cell, placement))
+        placed = self(self.ledger.seat(registered.cell, placement))
         assert isinstance(placed, Placed)
         return Node(NodeId(name), registered.cell, placed.index, registered.owner, placed)
 

@@ -140,7 +140,7 @@ def test_a_cell_that_turned_out_full_is_left_for_another(make_bench: MakeBench) 
     registered = bench(bench.ledger.register(registration))
     assert isinstance(registered, Registered)
     placement = Placement(NodeId("n-1"), registered.owner, 1, LEASE_MS)
-    assert bench(bench.ledger.place(registered.cell, placement)) == CellFull()
+    assert bench(bench.ledger.seat(registered.cell, placement)) == CellFull()
     again = bench(
         bench.ledger.register(
             type(registration)(
@@ -220,7 +220,7 @@ def test_placing_again_settles_nothing_twice(bench: Bench) -> None:
     attempt = bench.dispatch(node)
     again = Placement(node.node_id, node.owner, 2, LEASE_MS)
     for _ in range(2):
-        answer = bench(bench.ledger.place(node.cell, again))
+        answer = bench(bench.ledger.seat(node.cell, again))
         assert getattr(answer, "index", None) == node.index
     assert bench.state(attempt) is AttemptState.DISPATCHED
     assert bench.held(node) == 1
@@ -230,7 +230,7 @@ def test_an_older_connection_does_not_take_the_seat_back(bench: Bench) -> None:
     old = bench.join("n-1")
     new = bench.join("n-1")
     late = Placement(old.node_id, old.owner, 9, LEASE_MS)
-    assert isinstance(bench(bench.ledger.place(old.cell, late)), Stale)
+    assert isinstance(bench(bench.ledger.seat(old.cell, late)), Stale)
     assert (bench.seat(new).owner, bench.seat(new).slots) == (new.owner, 1)
 
 
@@ -298,7 +298,7 @@ def test_a_node_given_up_while_its_connection_lived_is_placed_again_before_it_ge
     bench(bench.ledger.lose(node.cell, node.sender))
     assert bench.try_beat(node) == NotSeated(node.node_id)
     placement = Placement(node.node_id, node.owner, 1, LEASE_MS)
-    bench(bench.ledger.place(node.cell, placement))
+    bench(bench.ledger.seat(node.cell, placement))
     bench.beat(node)
     bench.dispatch(node)
 

@@ -138,7 +138,7 @@ async def set_stage(ledger: RedisLedger, url: str, key_prefix: str, kill_before:
     registered = await ledger.register(registration)
     assert isinstance(registered, Registered)
     placement = Placement(node_id, registered.owner, 1, NODE_ALIVE_MS)
-    placed = await ledger.place(registered.cell, placement)
+    placed = await ledger.seat(registered.cell, placement)
     assert isinstance(placed, Placed)
     epoch = registered.owner.epoch
     return Stage(url, key_prefix, node_id, epoch, registered.cell, placed.index, kill_before)

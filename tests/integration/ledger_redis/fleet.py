@@ -49,7 +49,7 @@ async def join(
     registered = await ledger.register(Registration(node_id, HERE, connection_id))
     assert isinstance(registered, Registered)
     placement = Placement(node_id, registered.owner, slots, LEASE_MS, running)
-    assert isinstance(await ledger.place(registered.cell, placement), Placed)
+    assert isinstance(await ledger.seat(registered.cell, placement), Placed)
     return registered.cell, Sender(node_id, registered.owner.epoch)
 
 

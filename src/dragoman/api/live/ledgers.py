@@ -9,7 +9,8 @@ from dragoman.extras import require_extra
 from dragoman.live import cluster as clusters
 from dragoman.live import ledger as ledgers
 from dragoman.live import sessions
-from dragoman.live.gateway import cluster_terms
+from dragoman.live.core.memory import MemoryLedger as CoreLedger
+from dragoman.live.gateway import cluster_terms, rules
 
 _RECORD_KEPT_FACTOR = 5
 """A session's record outlives its grace by this: its owner renews it long before."""
@@ -33,8 +34,13 @@ def open_backends(services: Services) -> Backends:
     pools = settings.scheduler.pools
     random = services.randomness.stream("ledger")
     return Backends(
-        ledgers.MemoryLedger(
-            services.clock, random, cell_size=pools.cell_size, max_cells=pools.max_cells
+        CoreLedger(
+            rules.ledger_terms(settings),
+            services.instance_id,
+            services.clock,
+            random,
+            cell_size=pools.cell_size,
+            max_cells=pools.max_cells,
         ),
         sessions.MemoryRecords(settings.limits.session_queue),
     )

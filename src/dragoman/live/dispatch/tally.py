@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from typing import Protocol
 
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
-from dragoman.live.dispatch.choice import Decision
 from dragoman.live.protocol import ExclusionReason, Outcome
+from dragoman.live.snapshot import CellView
 from dragoman.observability import Metrics
 
 RATE_WINDOW_SECONDS = 10
@@ -18,6 +19,14 @@ EXAMPLES = 5
 """How many nodes are named for a reason."""
 
 _EXAMPLES_EVERY_SECONDS = 1.0
+
+
+class Decision(Protocol):
+    """What is told of a choice of nodes."""
+
+    def left_out(self) -> Iterator[tuple[CellView, ExclusionReason, int]]:
+        """Cell by cell, the bits of the nodes left out for each reason."""
+        ...
 
 
 class Rate:

@@ -53,6 +53,10 @@ class TenantJobs:
             except (RateLimited, DependencyDown) as error:
                 return error
             return None
+        return self.refusal_now(tenant)
+
+    def refusal_now(self, tenant: TenantId) -> RateLimited | None:
+        """Why the tenant may not have a job more, as far as this instance counts."""
         if not self.limited or self._jobs[tenant] < self._limit:
             return None
         return RateLimited(

@@ -95,7 +95,7 @@ class Seating:
             if registered.previous is not None:
                 self._tell_superseded(node, registered.previous)
             placement = self._placement(node, running)
-            placed = await self._ledger.place(registered.cell, placement)
+            placed = await self._ledger.seat(registered.cell, placement)
             if isinstance(placed, Placed):
                 self._seated(node, registered.cell, placed, placement)
                 return placed
@@ -144,7 +144,7 @@ class Seating:
         """The ledger lost the node's seat: rebuild it from what the node says."""
         registered = await self._claim_name(node, None, node.owner.epoch, ())
         placement = self._placement(node, running, registered)
-        placed = await self._ledger.place(registered.cell, placement)
+        placed = await self._ledger.seat(registered.cell, placement)
         if not isinstance(placed, Placed):
             return False
         node.owner = registered.owner

@@ -11,6 +11,8 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, SessionId
 from dragoman.live.budget import Budget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
+from dragoman.live.core.dispatcher import JobDispatcher
+from dragoman.live.core.memory import MemoryLedger as CoreLedger
 from dragoman.live.dispatch import Dispatcher, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
@@ -87,7 +89,7 @@ class LivePlane:
         terms = cluster_terms(settings)
         self._pulse = Pulse(terms.presence_ttl_ms / 1000, clock.monotonic())
         # In memory a step of the ledger never waits, and so a frame is handled where it arrives.
-        at_once = isinstance(ledger, MemoryLedger) and cluster is None
+        at_once = isinstance(ledger, MemoryLedger | CoreLedger) and cluster is None
         warn = settings.scheduler.observability
         watch = Watch(
             metrics,
@@ -133,29 +135,48 @@ class LivePlane:
             tenant_jobs = TenantLeases(Limited.IN_FLIGHT, cluster, limit)
         self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
         budget = budget or Budget(settings.limits.buffered_bytes)
-        if isinstance(ledger, MemoryLedger):
+        if isinstance(ledger, MemoryLedger | CoreLedger):
             budget.include(lambda: ledger.kept_bytes, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
-        self.dispatcher = Dispatcher(
-            ledger=ledger,
-            snapshots=self.snapshots,
-            nodes=self.registry,
-            terms=rules.terms(settings),
-            selection=rules.selection(settings),
-            limits=rules.dispatch_limits(settings),
-            on_ended=self.catalog.job_ended,
-            metrics=metrics,
-            watch=watch,
-            instance_id=instance_id,
-            clock=clock,
-            random=randomness.stream("dispatch"),
-            tracing=tracing,
-            peers=outbox,
-            share=roster.share if roster is not None else Share,
-            cold=self._cold_cells if cluster is not None else None,
-            tenant_jobs=tenant_jobs,
-            budget=budget,
-        )
+        if isinstance(ledger, CoreLedger):
+            self.dispatcher = JobDispatcher(
+                ledger=ledger,
+                snapshots=self.snapshots,
+                nodes=self.registry,
+                terms=rules.driver_terms(settings),
+                selection=rules.selection_rules(settings),
+                inflight_per_tenant=settings.limits.max_inflight_per_tenant,
+                explain_max=settings.scheduler.explain_max,
+                routes=settings.limits.max_sessions,
+                metrics=metrics,
+                watch=watch,
+                on_ended=self.catalog.job_ended,
+                clock=clock,
+                random=randomness.stream("dispatch"),
+                budget=budget,
+                tracing=tracing,
+            )
+        else:
+            self.dispatcher = Dispatcher(
+                ledger=ledger,
+                snapshots=self.snapshots,
+                nodes=self.registry,
+                terms=rules.terms(settings),
+                selection=rules.selection(settings),
+                limits=rules.dispatch_limits(settings),
+                on_ended=self.catalog.job_ended,
+                metrics=metrics,
+                watch=watch,
+                instance_id=instance_id,
+                clock=clock,
+                random=randomness.stream("dispatch"),
+                tracing=tracing,
+                peers=outbox,
+                share=roster.share if roster is not None else Share,
+                cold=self._cold_cells if cluster is not None else None,
+                tenant_jobs=tenant_jobs,
+                budget=budget,
+            )
         self.registry.attach(self.dispatcher.events)
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
             name="node",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dragoman.live.core.cells import SlotRules
+from dragoman.live.core.driver import DriverTerms
+from dragoman.live.core.memory import LedgerTerms
+from dragoman.live.core.selection import SelectionRules
 from dragoman.live.dispatch import Limits, Selection
 from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits
@@ -46,6 +50,45 @@ def selection(settings: Settings) -> Selection:
             tenant: tuple(cells) for tenant, cells in scheduler.pools.tenant_cells.items()
         },
         affinity_ttl_seconds=scheduler.selection.affinity_ttl_seconds,
+    )
+
+
+def ledger_terms(settings: Settings) -> LedgerTerms:
+    """How slots are granted, and how long ended jobs are remembered."""
+    chosen, times = settings.scheduler.selection, settings.scheduler.job_timeout
+    return LedgerTerms(
+        slots=SlotRules(
+            strategy=Strategy(chosen.strategy),
+            batch_headroom=chosen.batch_headroom,
+            batch_max_preemptions=chosen.batch_max_preemptions,
+            grace_ms=int(times.cancel_grace_seconds * 1000),
+        ),
+        keep=terms(settings).keep,
+    )
+
+
+def driver_terms(settings: Settings) -> DriverTerms:
+    """How long the steps of a job may take, and how often it is tried."""
+    times = settings.scheduler.job_timeout
+    return DriverTerms(
+        ack_seconds=times.ack_seconds,
+        run_seconds=times.run_seconds,
+        total_seconds=times.total_seconds,
+        grace_seconds=times.cancel_grace_seconds,
+        max_attempts=times.failover_max_attempts,
+        pending_seconds=times.pending_seconds,
+        pending_per_pair=settings.limits.pending_per_pair,
+    )
+
+
+def selection_rules(settings: Settings) -> SelectionRules:
+    """How nodes are chosen."""
+    chosen = selection(settings)
+    return SelectionRules(
+        spread_window_seconds=chosen.spread_window_seconds,
+        by_hash=chosen.by_hash,
+        tenant_cells=chosen.tenant_cells,
+        affinity_ttl_seconds=chosen.affinity_ttl_seconds,
     )
 
 

@@ -62,7 +62,7 @@ class Ledger(Protocol):
 
     # --- seats: nodes in their cells -------------------------------------------------------------
 
-    async def place(self, cell: int, placement: Placement) -> a.Placed | a.CellFull | a.Stale:
+    async def seat(self, cell: int, placement: Placement) -> a.Placed | a.CellFull | a.Stale:
         """Seat the node, and settle every attempt of its older connections."""
         ...
 

@@ -112,7 +112,7 @@ class MemoryLedger:
 
     # --- seats -----------------------------------------------------------------------------------
 
-    async def place(self, cell: int, placement: Placement) -> a.Placed | a.CellFull | a.Stale:
+    async def seat(self, cell: int, placement: Placement) -> a.Placed | a.CellFull | a.Stale:
         known = self._cells.get(cell)
         if known is None:
             known = self._cells[cell] = Cell(

@@ -40,7 +40,7 @@ class SeatOperations:
 
     _tags: Tags
 
-    async def place(self, cell: int, placement: Placement) -> a.Placed | a.CellFull | a.Stale:
+    async def seat(self, cell: int, placement: Placement) -> a.Placed | a.CellFull | a.Stale:
         owner = placement.owner
         answer = await self._tags.ask_cell(
             cell,

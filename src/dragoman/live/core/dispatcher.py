@@ -1,0 +1,290 @@
+"""The one entry for jobs: sessions, `POST /jobs` and experiments all come in here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine
+from math import inf
+from random import Random
+from typing import Any
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import JobId
+from dragoman.live.budget import Budget
+from dragoman.live.core.driver import CANCELLED, DriverTerms, JobDriver
+from dragoman.live.core.explain import Explanations
+from dragoman.live.core.job import Job, OnEnd, Stop, attempt_state
+from dragoman.live.core.memory import MemoryLedger
+from dragoman.live.core.node_messages import NodeMessages
+from dragoman.live.core.refusals import as_info
+from dragoman.live.core.selection import SelectionRules, Selector
+from dragoman.live.core.sweeps import Sweeps
+from dragoman.live.core.telemetry import DispatchTelemetry
+from dragoman.live.dispatch.background import Background
+from dragoman.live.dispatch.dispatcher import Submitted
+from dragoman.live.dispatch.orders import JobOrder, OnPartial, OnProgress, body_hash, pairs_of
+from dragoman.live.dispatch.orders import OnEnd as OnRecord
+from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.routes import Routes
+from dragoman.live.dispatch.tally import Tally
+from dragoman.live.dispatch.tenants import TenantJobs
+from dragoman.live.ledger import JobRecord
+from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
+from dragoman.live.snapshot import Requirements, SnapshotHolder
+from dragoman.observability import Metrics, Tracing, Watch
+
+_NO_ROOM_RETRY_MS = 1_000
+
+
+class JobDispatcher:
+    """Creates jobs, finds them nodes, and brings them to their end."""
+
+    def __init__(
+        self,
+        *,
+        ledger: MemoryLedger,
+        snapshots: SnapshotHolder,
+        nodes: NodePort,
+        terms: DriverTerms,
+        selection: SelectionRules,
+        inflight_per_tenant: int,
+        explain_max: int,
+        routes: int,
+        metrics: Metrics,
+        watch: Watch,
+        on_ended: Callable[[Outcome], None],
+        clock: Clock,
+        random: Random,
+        budget: Budget,
+        tracing: Tracing | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._budget = budget
+        self._total_seconds = terms.total_seconds
+        self._requirements = Requirements(snapshots.current.rule)
+        self._tracing = tracing
+        self.routes = Routes(routes)
+        self.tally = Tally(metrics, clock)
+        self._explanations = Explanations(explain_max)
+        self._tenants = TenantJobs(inflight_per_tenant)
+        self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, on_ended)
+        self._driver = JobDriver(
+            ledger=ledger,
+            selector=Selector(snapshots, selection, random),
+            nodes=nodes,
+            telemetry=self._telemetry,
+            explanations=self._explanations,
+            tenants=self._tenants,
+            budget=budget,
+            terms=terms,
+            clock=clock,
+            random=random,
+            slow=watch.path_took,
+        )
+        self.events = NodeMessages(ledger, self._driver, self._telemetry, clock)
+        self.upkeep = Sweeps(ledger, self._driver, nodes, watch, clock)
+        self.peer_events = None
+        self.hosting = None
+        self._background = Background(at_once=True)
+        self.spawn = self._background.spawn
+        self._draining = False
+        metrics.pending_jobs.set_function(lambda: len(self._driver.pending))
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def make(self, order: JobOrder, now: float) -> Job:
+        """The job of an order; `start` submits it."""
+        spec = order.spec
+        batch = spec.job_class is JobClass.BATCH
+        job = Job(
+            spec,
+            order.input,
+            body_hash(spec, order.input),
+            self._requirements.of(pairs_of(spec), spec.pipeline, spec.features),
+            self.routes.of(spec.session_id) if spec.session_id else None,
+            now,
+            now if order.began is None else order.began,
+            # Batch work waits for slots, but not for a pair or a feature that no node has.
+            order.may_wait and not batch,
+        )
+        job.total_until = inf if batch else now + self._total_seconds
+        job.on_partial = order.on_partial
+        job.on_progress = order.on_progress
+        job.parent_span = order.parent_span
+        if spec.exclude_node_id is not None:
+            job.excluded = frozenset((spec.exclude_node_id,))
+        return job
+
+    def start(self, job: Job, now: float) -> None:
+        """Submit a job. `job.on_submitted` and `job.on_end` tell the rest."""
+        if self._draining:
+            raise errors.ServerDraining("This server is shutting down; ask another one.")
+        self.tally.asked()
+        self._check_limits(job)
+        self._driver.submit(job, now)
+
+    async def submit(self, order: JobOrder) -> Submitted:
+        """Make the order's job, or find it when it was made before.
+
+        Raises the refusal when no node takes the job and it may not wait; its on_end is then
+        never called.
+        """
+        now = self._clock.monotonic()
+        job = self.make(order, now)
+        on_record = order.on_end
+        if on_record is not None:
+            job.on_end = [self._told_as_record(on_record)]
+        outcome: list[tuple[Job, errors.DragomanError | None]] = []
+        job.on_submitted = lambda known, error: outcome.append((known, error))
+        self.start(job, now)
+        known, error = outcome[0]
+        if error is not None:
+            raise error
+        if known is job:
+            self.tally.created += 1
+        return Submitted(known.job_id, created=known is job)
+
+    async def cancel(self, job_id: JobId) -> JobRecord:
+        """End a job for its owner; raises JobEnded when it has its end already."""
+        job = self._ledger.find(job_id)
+        if job is None:
+            raise errors.NotFound(f"There is no job {job_id}.")
+        if job.outcome is None:
+            stop = Stop(Outcome.CANCELLED, CANCELLED)
+            self._driver.stop(job, stop, self._clock.monotonic())
+            return self._ledger.record(job)
+        raise errors.JobEnded(f"Job {job_id} has ended: {job.outcome}.")
+
+    async def read(self, job_id: JobId) -> tuple[JobRecord, AttemptState | None] | None:
+        """A job, and the state of its current attempt."""
+        job = self._ledger.find(job_id)
+        return None if job is None else (self._ledger.record(job), attempt_state(job))
+
+    def explain(self, job_id: JobId) -> ExplainView | None:
+        """How the job's nodes were chosen, and whether it waits; None when nothing is kept."""
+        job = self._driver.jobs.get(job_id)
+        waiting = self._driver.pending.view(job) if job is not None and job.waiting else None
+        found = self._explanations.of(job_id, waiting)
+        if found is None and job is not None:
+            return ExplainView(job_id, (), None)
+        return found
+
+    async def ended(self, job_id: JobId, seconds: float) -> JobRecord | None:
+        """Wait for a job's end; None when it takes longer."""
+        job = self._ledger.find(job_id)
+        if job is None:
+            return None
+        if job.outcome is not None:
+            return self._ledger.record(job)
+        end: asyncio.Future[JobRecord] = asyncio.get_running_loop().create_future()
+
+        def told(ended: Job) -> None:
+            if not end.done():
+                end.set_result(self._ledger.record(ended))
+
+        self._driver.expect(job, told)
+        try:
+            return await asyncio.wait_for(end, seconds)
+        except TimeoutError:
+            return None
+        finally:
+            _forget(job, told)
+
+    def expect(
+        self,
+        record: JobRecord,
+        on_end: OnRecord,
+        on_partial: OnPartial | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Call back, once, when a job has ended."""
+        job = self._ledger.find(record.job_id)
+        if job is None:
+            return
+        self._driver.expect(job, self._told_as_record(on_end))
+        if job.outcome is None and (on_partial is not None or on_progress is not None):
+            job.on_partial, job.on_progress = on_partial, on_progress
+
+    def expect_no_more(self, job_id: JobId, on_end: OnRecord) -> None:
+        """Call back no more."""
+        job = self._ledger.find(job_id)
+        for known in list(job.on_end or ()) if job is not None else ():
+            if job is not None and getattr(known, "on_record", None) == on_end:
+                _forget(job, known)
+
+    async def placed(self, job_id: JobId, seconds: float) -> None:
+        """Wait until a job that gets the slot of another has its node, or has ended."""
+        job = self._driver.jobs.get(job_id)
+        if job is None or job.heir_until == inf:
+            return
+        placed = asyncio.Event()
+        job.on_placed = [*(job.on_placed or ()), placed.set]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await placed.wait()
+
+    # --- neighbours -----------------------------------------------------------------------------
+
+    def drives(self, job_id: JobId) -> bool:
+        """Whether this instance sees to the job's end."""
+        return job_id in self._driver.jobs
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs this instance drives, and how many of them wait."""
+        return {
+            "jobs": len(self._driver.jobs),
+            "attempts": len(self._driver.attempts),
+            "waiting": len(self._driver.pending),
+            "looked_out_for": 0,
+        }
+
+    def drain(self) -> None:
+        """Take no new work; what is under way goes on. Batch jobs that wait are let go of."""
+        self._draining = True
+        for job in self._driver.pending.waiting_batch():
+            self._driver.abandon(job)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something at once as far as it gets; what is left goes on beside."""
+        self._background.run(work)
+
+    async def wait_idle(self) -> None:
+        """Wait until no job is under way."""
+        await self._driver.idle.wait()
+
+    async def stop(self) -> None:
+        self._driver.close()
+        await self._background.stop()
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _check_limits(self, job: Job) -> None:
+        """Mark a job that may not be tried. Only a new one is refused: a repeat finds its job."""
+        refused: errors.DragomanError | None = None
+        if job.spec.session_id is None and not self._budget.has_room(job.kept_bytes):
+            # Sessions see to their own input themselves.
+            refused = errors.RateLimited(
+                "This server keeps as many bytes for others as limits.buffered_bytes allows;"
+                " send the job again later, or to another server.",
+                retry_after_ms=_NO_ROOM_RETRY_MS,
+            )
+        elif self._tenants.limited:
+            refused = self._tenants.refusal_now(job.spec.tenant)
+        if refused is not None:
+            job.refusal = refused
+            job.stop = Stop(Outcome.FAILED, as_info(refused))
+
+    def _told_as_record(self, on_end: OnRecord) -> OnEnd:
+        def told(job: Job) -> None:
+            on_end(self._ledger.record(job))
+
+        told.on_record = on_end  # type: ignore[attr-defined]
+        return told
+
+
+def _forget(job: Job, on_end: OnEnd) -> None:
+    if job.on_end is not None and on_end in job.on_end:
+        job.on_end.remove(on_end)
