@@ -173,7 +173,6 @@ async def check_nothing_is_left(world: World) -> None:
     assert not sessions._by_heard
     assert not sessions._gone
     assert not sessions._by_tenant
-    assert not sessions._to_forget
     assert sessions._tools.budget.used == 0
     assert set(world.plane.dispatcher.counts().values()) == {0}
     assert len(world.plane.dispatcher.routes) == 0

@@ -88,7 +88,7 @@ def test_ending_many_sessions_lets_others_have_their_turn() -> None:
         for session_id in sessions._gone:
             sessions._gone[session_id] -= world.settings.scheduler.delivery.resume_grace_seconds
         async with watched(lambda: len(sessions)) as seen:
-            await sessions._end_gone()
+            await sessions._end_gone(world.clock.monotonic())
         assert len(sessions) == 0
         assert len(seen) > MANY / 30
 

@@ -10,6 +10,7 @@ from tests.simulation.speakers import open_speaker
 from tests.simulation.world import World, play
 
 from dragoman.ids import JobId
+from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import (
     AsrPartial,
     JobAssign,
@@ -31,12 +32,18 @@ async def state(world: World, job_id: JobId) -> JobState | None:
     return record.state if record else None
 
 
+def shared(ledger: Ledger) -> Ledger:
+    """A ledger that several instances could share, and that can lose what it had confirmed."""
+    return ledger
+
+
 async def lose(world: World, job_id: JobId) -> None:
     """Let the ledger and the dispatcher lose every trace of a job."""
-    driver = world.plane.dispatcher._driver  # type: ignore[union-attr]
-    job = driver.jobs[job_id]
-    driver.abandon(job)
-    world.ledger._forget(job)  # type: ignore[attr-defined]
+    course = world.plane.dispatcher._course
+    course.abandon(course.jobs[job_id])
+    for shard in world.ledger._shards:  # type: ignore[attr-defined]
+        if job_id in shard.jobs:
+            shard._forget(shard.jobs[job_id])
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -131,7 +138,7 @@ def test_an_utterance_whose_job_is_lost_is_announced_after_the_gap_grace() -> No
         assert [end.utterance_index for end in speaker.ends] == [0, 1]
         assert speaker.missing[0].reason == "gap_timeout"
 
-    play(story)
+    play(story, wrap=shared)
 
 
 def test_a_lost_last_utterance_does_not_keep_a_session_from_closing() -> None:
@@ -145,7 +152,7 @@ def test_a_lost_last_utterance_does_not_keep_a_session_from_closing() -> None:
         await world.until(lambda: not speaker.connected, seconds=25)
         assert (speaker.missing[0].reason, speaker.close_code) == ("gap_timeout", 1000)
 
-    play(story)
+    play(story, wrap=shared)
 
 
 def test_lost_jobs_are_found_in_every_session() -> None:
@@ -162,7 +169,7 @@ def test_lost_jobs_are_found_in_every_session() -> None:
         await world.pass_time(25)
         assert [len(speaker.missing) for speaker in speakers] == [1] * 120
 
-    play(story)
+    play(story, wrap=shared)
 
 
 def test_a_job_that_ended_unheard_is_still_delivered() -> None:
@@ -172,13 +179,13 @@ def test_a_job_that_ended_unheard_is_still_delivered() -> None:
         await speaker.say()
         await world.until(lambda: bool(node.assigned))
         (assign,) = node.assigned
-        driver = world.plane.dispatcher._driver  # type: ignore[union-attr]
-        driver.jobs[assign.job_id].on_end = None
+        course = world.plane.dispatcher._course
+        course.jobs[assign.job_id].on_end.clear()
         await answer(node, assign)
         await speaker.until_ended(1, seconds=10)
         assert speaker.results[0].job_id == assign.job_id
 
-    play(story)
+    play(story, wrap=shared)
 
 
 def test_a_result_for_a_session_that_is_over_is_dropped_and_counted() -> None:
@@ -240,9 +247,7 @@ def test_a_client_that_never_acknowledges_costs_a_bounded_amount() -> None:
             await speaker.say()
             await speaker.until_ended(number + 1)
         (session,) = world.plane.sessions
-        record = await world.plane.sessions._tools.records.read(session.session_id)
-        assert record is not None
-        assert len([entry for entry in record.unacknowledged if entry.job_id is not None]) == 8
+        assert len(session._unacknowledged.jobs()) == 8
         speaker.cut()
         ends, speaker.ends = list(speaker.ends), []
         await speaker.come_back()

@@ -119,7 +119,7 @@ def test_audio_past_what_a_session_may_keep_closes_it_and_a_resume_goes_on() -> 
 def test_the_process_keeps_a_bounded_amount_for_all_sessions() -> None:
     async def story(world: World) -> None:
         await world.node("n", slots=9, answer=Answer.NEVER)
-        budget = world.plane.sessions._tools.budget
+        budget = world.plane.budget
         talkers = [await open_speaker(world) for _ in range(4)]
         for talker in talkers:
             await talker.speak(1000)

@@ -33,4 +33,4 @@ class Budget:
     def change(self, delta_bytes: int) -> bool:
         """Count bytes kept or let go; False when the limit is passed."""
         self._charged += delta_bytes
-        return self.has_room(0)
+        return delta_bytes <= 0 or self.has_room(0)

@@ -30,7 +30,7 @@ from dragoman.live.dispatch.ports import NodePort
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.tally import Tally
 from dragoman.live.dispatch.tenants import TenantJobs
-from dragoman.live.ledger import JobRecord
+from dragoman.live.ledger import JobInput, JobRecord, JobSpec
 from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
 from dragoman.live.snapshot import Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
@@ -95,27 +95,37 @@ class JobDispatcher:
 
     # --- jobs -----------------------------------------------------------------------------------
 
-    def make(self, order: JobOrder, now: float) -> Job:
-        """The job of an order; `start` submits it."""
-        spec = order.spec
-        batch = spec.job_class is JobClass.BATCH
+    def job(self, spec: JobSpec, job_input: JobInput, now: float) -> Job:
+        """A job that is not submitted yet; `start` does that."""
         job = Job(
             spec,
-            order.input,
-            body_hash(spec, order.input),
+            job_input,
+            body_hash(spec, job_input),
             self._requirements.of(pairs_of(spec), spec.pipeline, spec.features),
-            self.routes.of(spec.session_id) if spec.session_id else None,
+            None,
             now,
-            now if order.began is None else order.began,
-            # Batch work waits for slots, but not for a pair or a feature that no node has.
-            order.may_wait and not batch,
+            now,
+            False,
         )
-        job.total_until = inf if batch else now + self._total_seconds
+        if spec.job_class is not JobClass.BATCH:
+            job.total_until = now + self._total_seconds
+        if spec.exclude_node_id is not None:
+            job.excluded = frozenset((spec.exclude_node_id,))
+        return job
+
+    def make(self, order: JobOrder, now: float) -> Job:
+        """The job of an order."""
+        spec = order.spec
+        job = self.job(spec, order.input, now)
+        if spec.session_id:
+            job.route = self.routes.of(spec.session_id)
+        if order.began is not None:
+            job.began = order.began
+        # Batch work waits for slots, but not for a pair or a feature that no node has.
+        job.may_wait = order.may_wait and spec.job_class is not JobClass.BATCH
         job.on_partial = order.on_partial
         job.on_progress = order.on_progress
         job.parent_span = order.parent_span
-        if spec.exclude_node_id is not None:
-            job.excluded = frozenset((spec.exclude_node_id,))
         return job
 
     def start(self, job: Job, now: float) -> None:
@@ -125,6 +135,14 @@ class JobDispatcher:
         self.tally.asked()
         self._check_limits(job)
         self._driver.submit(job, now)
+
+    def stop_job(self, job: Job, stop: Stop) -> None:
+        """End a job, whatever its attempt does."""
+        self._driver.stop(job, stop, self._clock.monotonic())
+
+    def expect_job(self, job: Job, on_end: OnEnd) -> None:
+        """Call back when the job has ended; at once when it has."""
+        self._driver.expect(job, on_end)
 
     async def submit(self, order: JobOrder) -> Submitted:
         """Make the order's job, or find it when it was made before.
@@ -143,8 +161,6 @@ class JobDispatcher:
         known, error = outcome[0]
         if error is not None:
             raise error
-        if known is job:
-            self.tally.created += 1
         return Submitted(known.job_id, created=known is job)
 
     async def cancel(self, job_id: JobId) -> JobRecord:

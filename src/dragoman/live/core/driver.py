@@ -229,6 +229,9 @@ class JobDriver:
         """The request was made before: its job answers."""
         known = answer.other
         assert known is not None, "an existing request has its job"
+        if job.owner is not None:
+            job.owner.job_found(job, known, now)
+            return
         self._attach(known, job)
         told, job.on_submitted = job.on_submitted, None
         if told is not None:
@@ -243,7 +246,10 @@ class JobDriver:
             "send a new one, or the same body.",
             details={"job_id": known.job_id},
         )
-        self._submitted(job, error)
+        if job.owner is not None:
+            job.owner.job_refused(job, error, now)
+        else:
+            self._submitted(job, error)
 
     def _attach(self, known: Job, job: Job) -> None:
         """Who asked again hears of the job's end, too."""
@@ -416,6 +422,7 @@ class JobDriver:
             del self.jobs[job.job_id]
             self._tenants.ended(job.spec.tenant, job.job_id)
             if job.spec.session_id is None:
+                # Sessions count what they keep themselves.
                 self._budget.change(-job.weight)
             if not self.jobs:
                 self.idle.set()
@@ -425,6 +432,9 @@ class JobDriver:
         self._telemetry.ended(job, now)
         if job.on_placed is not None:
             _call_all(job)
+        owner, job.owner = job.owner, None
+        if owner is not None:
+            owner.job_ended(job, now)
         waiting, job.on_end = job.on_end, None
         job.on_partial = job.on_progress = None
         if waiting is not None:
@@ -493,7 +503,8 @@ class JobDriver:
             job.entered = False
             del self.jobs[job.job_id]
             self._tenants.abandoned(job.spec.tenant, job.job_id)
-            self._budget.change(-job.weight)
+            if job.spec.session_id is None:
+                self._budget.change(-job.weight)
         self.attempts.pop(job.attempt_id, None)
         if job.waiting:
             self.pending.leave(job)
@@ -514,7 +525,7 @@ class JobDriver:
         self.jobs[job.job_id] = job
         self.idle.clear()
         self._tenants.entered(job.spec.tenant, job.job_id)
-        self._telemetry.begin_span(job)
+        self._telemetry.entered(job)
         if job.spec.session_id is None:
             job.weight = job.kept_bytes
             self._budget.change(job.weight)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import IntEnum
 from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -136,6 +136,12 @@ class Job(msgspec.Struct, eq=False):
     began: float
     """When its input began: a sentence that goes on stays with its node."""
     may_wait: bool
+    owner: JobOwner | None = None
+    """The session that it is for; its end is told there. None once it was told."""
+    lane: str = ""
+    """The target whose order its result belongs to."""
+    watched: bool = False
+    """Its owner wants to hear of every step."""
 
     # --- the ledger's ---------------------------------------------------------------------------
     job_id: JobId = JobId("")
@@ -242,6 +248,16 @@ class Job(msgspec.Struct, eq=False):
         if self.spec.session_id is not None or self.input is None:
             return 0
         return self.input.size_bytes
+
+
+class JobOwner(Protocol):
+    """A session, as its jobs know it."""
+
+    def job_ended(self, job: Job, now: float) -> None: ...
+    def job_refused(self, job: Job, error: DragomanError, now: float) -> None: ...
+    def job_found(self, job: Job, known: Job, now: float) -> None: ...
+    def job_partial(self, job: Job, message: JobPartial) -> None: ...
+    def job_progressed(self, job: Job, progress: Progress) -> None: ...
 
 
 class Stop(msgspec.Struct, frozen=True):

@@ -8,10 +8,11 @@ from itertools import islice
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, JobId
 from dragoman.live.core.driver import JobDriver
-from dragoman.live.core.job import Job, Progress, Step
+from dragoman.live.core.job import Job, Step
 from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.dispatch.leftovers import why_dropped
+from dragoman.live.dispatch.orders import Progress
 from dragoman.live.ledger import Adoption, Ending, Freed, Sender, StaleReason
 from dragoman.live.protocol import (
     AttemptState,
@@ -72,7 +73,7 @@ class NodeMessages:
             if step is Step.RUNNING:
                 job.running_ms = at_ms
         if job.shown < step:
-            if job.on_progress is not None or job.trace is not None:
+            if job.watched or job.on_progress is not None or job.trace is not None:
                 _show(job, step)
             job.shown = step
 
@@ -139,7 +140,9 @@ class NodeMessages:
         job = self._attempts.get(partial.attempt_id)
         if job is None or job.seat is None or job.seat.node_id != sender.node_id:
             return
-        if job.on_partial is not None:
+        if job.owner is not None:
+            job.owner.job_partial(job, partial)
+        elif job.on_partial is not None:
             job.on_partial(partial)
 
     def freed(self, freed: Freed) -> None:

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from dragoman import errors
 from dragoman.ids import NodeId
-from dragoman.live.core.job import Job, Progress
+from dragoman.live.core.job import Job
 from dragoman.live.core.selection import Decision
+from dragoman.live.dispatch.orders import Progress
 from dragoman.live.dispatch.tally import Tally
 from dragoman.live.ledger import StaleReason
 from dragoman.live.protocol import JobClass, Outcome
@@ -83,7 +84,7 @@ class DispatchTelemetry:
 
     def dispatched(self, job: Job, now: float) -> None:
         self._latency(now - job.started)
-        if job.on_progress is not None or job.trace is not None:
+        if job.watched or job.on_progress is not None or job.trace is not None:
             progressed(job, Progress.DISPATCHED)
 
     def failed_over(self, job: Job, node_id: NodeId, code: str) -> None:
@@ -108,8 +109,9 @@ class DispatchTelemetry:
 
     # --- spans ----------------------------------------------------------------------------------
 
-    def begin_span(self, job: Job) -> None:
-        """The span of a job that has been claimed just now."""
+    def entered(self, job: Job) -> None:
+        """A new job was claimed: it is counted, and its span begins."""
+        self._tally.created += 1
         if self._tracing is None:
             return
         spec = job.spec
@@ -136,5 +138,7 @@ def progressed(job: Job, progress: Progress) -> None:
     """Tell watchers that the job took a step."""
     if job.trace is not None:
         job.trace.event(_STEP_NAMES[progress])
+    if job.watched and job.owner is not None:
+        job.owner.job_progressed(job, progress)
     if job.on_progress is not None:
         job.on_progress(progress, job.job_id)

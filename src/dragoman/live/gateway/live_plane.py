@@ -13,6 +13,8 @@ from dragoman.live.budget import Budget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
 from dragoman.live.core.dispatcher import JobDispatcher
 from dragoman.live.core.memory import MemoryLedger as CoreLedger
+from dragoman.live.core.sessions.session import SessionContext
+from dragoman.live.core.sessions.sessions import Sessions as CoreSessions
 from dragoman.live.dispatch import Dispatcher, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
@@ -134,7 +136,7 @@ class LivePlane:
             limit = settings.limits.max_inflight_per_tenant
             tenant_jobs = TenantLeases(Limited.IN_FLIGHT, cluster, limit)
         self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
-        budget = budget or Budget(settings.limits.buffered_bytes)
+        budget = self.budget = budget or Budget(settings.limits.buffered_bytes)
         if isinstance(ledger, MemoryLedger | CoreLedger):
             budget.include(lambda: ledger.kept_bytes, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
@@ -195,23 +197,38 @@ class LivePlane:
         self._waiting_sockets = WaitingSockets(
             session_rules.max_sessions, session_rules.first_message_seconds
         )
-        self.sessions = Sessions(
-            Tools(
-                dispatcher=self.dispatcher,
-                ledger=ledger,
-                records=records or MemoryRecords(settings.limits.session_queue),
-                rules=session_rules,
-                budget=budget,
-                metrics=metrics,
-                watch=watch,
-                clock=clock,
-                tracing=tracing,
-                peers=SessionPost(outbox) if outbox is not None else None,
-                tenants=tenant_sessions,
-            ),
-            instance_id,
-            secrets,
-        )
+        if isinstance(ledger, CoreLedger) and isinstance(self.dispatcher, JobDispatcher):
+            self.sessions = CoreSessions(
+                SessionContext(
+                    dispatcher=self.dispatcher,
+                    ledger=ledger,
+                    rules=session_rules,
+                    budget=budget,
+                    metrics=metrics,
+                    clock=clock,
+                    tracing=tracing,
+                ),
+                instance_id,
+                secrets,
+            )
+        else:
+            self.sessions = Sessions(
+                Tools(
+                    dispatcher=self.dispatcher,
+                    ledger=ledger,
+                    records=records or MemoryRecords(settings.limits.session_queue),
+                    rules=session_rules,
+                    budget=budget,
+                    metrics=metrics,
+                    watch=watch,
+                    clock=clock,
+                    tracing=tracing,
+                    peers=SessionPost(outbox) if outbox is not None else None,
+                    tenants=tenant_sessions,
+                ),
+                instance_id,
+                secrets,
+            )
         other_stats: OtherStats | None = None
         if outbox is not None and roster is not None:
             other_stats = OtherStats(outbox, roster, instance_id)

@@ -118,18 +118,23 @@ class SessionHandler:
         self._sessions.heard(session)
         match message:
             case AudioChunk():
-                await session.audio(message)
+                waits = session.audio(message)
             case Utterance():
                 try:
-                    await session.utterance(message)
+                    waits = session.utterance(message)
+                    if waits is not None:
+                        await waits
                 except DragomanError as error:
                     self._refuse_utterance(message, error)
+                return
             case ClientHeartbeat():
-                await session.heartbeat(message.last_delivery_seq)
+                waits = session.heartbeat(message.last_delivery_seq)
             case SessionClose():
-                await session.close()
+                waits = session.close()
             case SessionInit():
                 raise InvalidMessage("This connection has a session already; open another one.")
+        if waits is not None:
+            await waits
 
     async def malformed(self, error: InvalidMessage) -> None:
         """The client was told; a session survives what makes no sense."""

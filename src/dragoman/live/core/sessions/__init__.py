@@ -1,0 +1,1 @@
+"""Sessions: speech in, results back in order, over one connection after another."""

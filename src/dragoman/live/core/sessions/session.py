@@ -1,0 +1,752 @@
+"""One conversation: what comes in becomes jobs, what comes back goes out in order.
+
+A session is its own record. Its messages and the ends of its jobs change it where they arrive;
+nothing here waits, and nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import JobId, SessionId, TenantId
+from dragoman.live.budget import Budget
+from dragoman.live.core.driver import CANCELLED
+from dragoman.live.core.job import Job, Stop
+from dragoman.live.core.memory import MemoryLedger
+from dragoman.live.core.sessions.delivery import Delivery, End, Lane, Sent, Unacknowledged
+from dragoman.live.core.sessions.messages import (
+    error_message,
+    failure,
+    missing_result,
+    translation_result,
+    weight_of,
+)
+from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.routes import Route
+from dragoman.live.ledger import JobInput
+from dragoman.live.protocol import (
+    AUTO,
+    AsrPartial,
+    AudioChunk,
+    Cut,
+    Error,
+    ErrorInfo,
+    JobPartial,
+    Mode,
+    Outcome,
+    SchedulerToClient,
+    ServerHeartbeat,
+    SessionCloseAck,
+    SessionInit,
+    SessionState,
+    UiEventName,
+    Utterance,
+    check_utterance,
+    check_way,
+)
+from dragoman.live.sessions.audio import WholeSamples, make_meter
+from dragoman.live.sessions.delivery import GAP_TIMEOUT
+from dragoman.live.sessions.orders import (
+    Speech,
+    job_spec,
+    refused_utterance,
+    targets_of,
+    whole_utterance,
+)
+from dragoman.live.sessions.ports import ClientLink
+from dragoman.live.sessions.pressure import Pressure
+from dragoman.live.sessions.rules import SessionRules
+from dragoman.live.sessions.segmenter import Segment, Segmenter
+from dragoman.live.sessions.spans import Spans
+from dragoman.live.sessions.timeline import PROGRESS, Timeline
+from dragoman.observability import Metrics, Tracing, get_logger
+
+if TYPE_CHECKING:
+    from dragoman.live.core.dispatcher import JobDispatcher
+
+log = get_logger("dragoman.sessions")
+
+_REMEMBERED_MISSING = 1_000
+"""Utterances announced missing whose late results are told from repeated ones."""
+
+_BUDGET_STEP_BYTES = 8_192
+"""Audio that is being spoken is charged to the process's budget in steps of so much."""
+
+
+class SessionContext(msgspec.Struct, frozen=True):
+    """What every session of the process works with."""
+
+    dispatcher: JobDispatcher
+    ledger: MemoryLedger
+    rules: SessionRules
+    budget: Budget
+    metrics: Metrics
+    clock: Clock
+    tracing: Tracing | None
+
+
+class Session:
+    """A conversation with one client, over one connection after another."""
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        tenant: TenantId,
+        init: SessionInit,
+        secret_hash: str,
+        context: SessionContext,
+        on_over: Callable[[Session], None],
+    ) -> None:
+        rules = context.rules
+        self.session_id = session_id
+        self.tenant = tenant
+        self.init = init
+        self.secret_hash = secret_hash
+        """Proves that a resume_token is this session's."""
+        self.state = SessionState.DISCONNECTED
+        self.link: ClientLink | None = None
+        self.last_heard = context.clock.monotonic()
+        self._context = context
+        self._dispatcher = context.dispatcher
+        self._on_over = on_over
+        self._rules = rules
+        self._clock = context.clock
+        self._route = Route()
+        self._targets = targets_of(init)
+        self._timeline = Timeline(session_id, self._send, context.clock) if init.ui_events else None
+        self._spans = (
+            Spans(session_id, init, context.tracing, context.clock) if context.tracing else None
+        )
+        # What comes in.
+        self.next_utterance_index = 0
+        self._meter = make_meter(init.audio_format, init.sample_rate)
+        self._samples = WholeSamples(self._meter, b"")
+        self._segmenter: Segmenter | None = None
+        self._by_utterance = False
+        self._began = 0.0
+        """When the utterance that is being spoken began."""
+        self._next_chunk_seq = 0
+        # What waits for its job, and what jobs work on.
+        self._waiting: deque[Speech] = deque()
+        self._waiting_bytes = 0
+        self._working_bytes = 0
+        self._submitting = False
+        # What goes back.
+        self._lanes: dict[str, Lane] = {}
+        self._targets_left: dict[int, int] = {}
+        """Utterances in flight, and for how many targets each is."""
+        self._held_bytes = 0
+        self._next_delivery_seq = 1
+        self._unacknowledged = Unacknowledged(rules.queue_messages, rules.queue_bytes)
+        self._announced: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self._pressure = Pressure(rules.max_inflight)
+        self._pressed = False
+        self._draining = False
+        self._rest_is_cut = False
+        """While draining: what was said so far is in utterances."""
+        self._charged_bytes = 0
+        """What the process's budget was charged for this session."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+
+    @property
+    def tgt_langs(self) -> tuple[str, ...]:
+        """The languages it is translated into; both, where it goes either way."""
+        return self.init.heard
+
+    @property
+    def next_chunk_seq(self) -> int:
+        """The first chunk that is in no job."""
+        return self._next_chunk_seq
+
+    @property
+    def in_flight(self) -> int:
+        """Utterances not yet delivered or announced for every target."""
+        return len(self._targets_left)
+
+    # --- its connection -------------------------------------------------------------------------
+
+    def attach(self, link: ClientLink) -> None:
+        """The client speaks over this connection from now on."""
+        before, self.link = self.link, link
+        if before is not None:
+            before.superseded()
+        if self.state is SessionState.DISCONNECTED:
+            self.state = SessionState.ACTIVE
+        if self._segmenter is not None:
+            self._segmenter.resume(self._clock.monotonic())
+        self._arm()
+
+    def go_on(self, last_delivery_seq: int) -> None:
+        """The client is back, and has everything up to a number."""
+        for message in self._unacknowledged.after(last_delivery_seq):
+            self._send(message)
+        # What the client was told before may have been lost with its connection.
+        self._pressure = Pressure(self._rules.max_inflight)
+        self._pressed = False
+        self._press()
+        self._finish_if_done()
+        self.acknowledge(last_delivery_seq)
+
+    def detach(self, link: ClientLink) -> bool:
+        """The connection is gone; False when the client has another one already."""
+        if self.link is not link or self.state is SessionState.OVER:
+            return False
+        self.link = None
+        if self.state is SessionState.ACTIVE:
+            self.state = SessionState.DISCONNECTED
+        if self._segmenter is not None:
+            self._segmenter.suspend(self._clock.monotonic())
+        return True
+
+    def _send(self, message: SchedulerToClient) -> bool:
+        """False when the client cannot be reached now."""
+        return self.link.send(message) if self.link is not None else False
+
+    # --- what the client says -------------------------------------------------------------------
+
+    def audio(self, chunk: AudioChunk) -> None:
+        """A piece of audio, to be cut into utterances."""
+        self._check_open()
+        if self._draining:
+            return
+        if self._by_utterance:
+            raise errors.InvalidMessage(
+                "This session sends whole utterances; audio_chunk and utterance do not mix."
+            )
+        segmenter = self._segmenter
+        if segmenter is None:
+            segmenter = self._segmenter = self._new_segmenter()
+        now = self._clock.monotonic()
+        begins = not segmenter.buffered_bytes
+        if begins:
+            self._began = now
+        segments = segmenter.push(chunk.seq, chunk.payload, chunk.is_final, now)
+        if begins and self._timeline is not None and chunk.payload:
+            self._timeline.tell(self.next_utterance_index, UiEventName.INPUT_STARTED)
+        if segments or segmenter.ignored:
+            self._cut(segmenter, segments, now)
+        if self._spans is not None and segmenter.buffered_bytes:
+            self._spans.heard(self.next_utterance_index)
+        within = self._charge(step=not segments)
+        kept = segmenter.buffered_bytes + self._waiting_bytes
+        if self.link is not None and (not within or kept > self._rules.queue_bytes):
+            self.link.overrun("more audio came than can be kept; wait for results")
+        self._arm()
+
+    def utterance(self, message: Utterance) -> None:
+        """A whole utterance; one that came before is passed over."""
+        self._check_open()
+        if self._draining:
+            return
+        if self._segmenter is not None:
+            raise errors.InvalidMessage(
+                "This session sends audio chunks; utterance and audio_chunk do not mix."
+            )
+        index = message.utterance_index
+        if index != self.next_utterance_index:
+            if index < self.next_utterance_index:
+                return
+            raise errors.InvalidMessage(
+                f"utterance_index {index} came where {self.next_utterance_index} is next; "
+                "send them next after next."
+            )
+        self._by_utterance = True
+        self.next_utterance_index += 1
+        if self._timeline is not None:
+            self._timeline.tell(index, UiEventName.INPUT_ENDED)
+        try:
+            self._check(message)
+        except errors.DragomanError as error:
+            info = ErrorInfo(error.code, error.message, details=error.details or None)
+            self._open(refused_utterance(self.init, message, info))
+        else:
+            self._open(whole_utterance(self.init, message))
+        self._submit_waiting(self._clock.monotonic())
+        self._charge()
+        self._press()
+
+    def heartbeat(self, last_delivery_seq: int | None) -> None:
+        """The client is there, and has everything up to a number."""
+        if last_delivery_seq is not None:
+            self.acknowledge(last_delivery_seq)
+        self._send(ServerHeartbeat(self._next_chunk_seq))
+
+    def acknowledge(self, upto: int) -> None:
+        """Deliveries arrived: their payloads may go."""
+        released = self._unacknowledged.acknowledge(min(upto, self._next_delivery_seq - 1))
+        for job in released:
+            self._context.ledger.release_now(job)
+        if released:
+            self._charge()
+
+    def close(self) -> None:
+        """The speaker is done: the last cut is made, and the end comes after the last result."""
+        if self.state in (SessionState.CLOSING, SessionState.OVER) or self._draining:
+            return
+        self.state = SessionState.CLOSING
+        self._cut_rest()
+        self._press()
+        self._finish_if_done()
+
+    def _check_open(self) -> None:
+        if self.state is not SessionState.ACTIVE:
+            raise errors.SessionClosed("The session is closing; open another one.")
+
+    def _check(self, message: Utterance) -> None:
+        """Refuse an utterance that makes no sense, or that is too much now."""
+        check_utterance(message)
+        if self.init.mode is Mode.TWO_WAY_AUTO:
+            check_way(self.init, message)
+        elif message.src_lang == AUTO and not self.init.auto_langs:
+            raise errors.InvalidMessage(
+                "`src_lang` is `auto`, and the session lists no auto_langs; name the language."
+            )
+        if len(self._targets_left) >= self._rules.max_inflight:
+            raise errors.RateLimited(
+                "The session has as many utterances in flight as it may; wait for results."
+            )
+        size = len(message.audio or b"") + len(message.text or "")
+        if not self._context.budget.has_room(size):
+            raise errors.RateLimited("The server keeps as much as it may; wait for results.")
+
+    # --- cutting --------------------------------------------------------------------------------
+
+    def _cut(self, segmenter: Segmenter, segments: Sequence[Segment], now: float) -> None:
+        """Utterances are complete. They get their numbers before anything else can happen."""
+        metrics = self._context.metrics
+        for segment in segments:
+            audio = self._samples.join(segment.chunks, segment.gaps)
+            if not audio and segment.cut in (Cut.FINAL, Cut.CLOSE):
+                audio = self._samples.take_half()
+            if not audio:
+                continue  # half a sample, which begins the next utterance
+            metrics.web_task_finalized.labels(segment.cut.value).inc()
+            speech = Speech(
+                self.next_utterance_index,
+                self._targets,
+                JobInput(audio=audio),
+                cut=segment.cut,
+                began=self._began,
+                next_chunk_seq=segment.next_seq,
+            )
+            self._began = now
+            self.next_utterance_index += 1
+            if self._timeline is not None:
+                self._timeline.tell(speech.index, UiEventName.INPUT_ENDED)
+            self._open(speech)
+        for reason, count in segmenter.ignored.items():
+            metrics.audio_ignored.labels(reason).inc(count)
+        segmenter.ignored.clear()
+        if not segments:
+            return
+        if segmenter.buffered_bytes and self._timeline is not None:
+            self._timeline.tell(self.next_utterance_index, UiEventName.INPUT_STARTED)
+        self._submit_waiting(now)
+        self._press()
+
+    def _cut_rest(self) -> None:
+        if self._segmenter is not None:
+            now = self._clock.monotonic()
+            self._cut(self._segmenter, self._segmenter.close(now), now)
+
+    def _new_segmenter(self) -> Segmenter:
+        rules = self._rules.segments
+        # The half sample that an utterance may begin with must not take it past the limit.
+        sample_bytes = self._meter.sample_bytes
+        whole_bytes = rules.max_bytes // sample_bytes * sample_bytes
+        rules = msgspec.structs.replace(rules, max_bytes=max(sample_bytes, whole_bytes))
+        return Segmenter(rules, self._meter, 0)
+
+    # --- utterances become jobs -----------------------------------------------------------------
+
+    def _open(self, speech: Speech) -> None:
+        """An utterance is complete: it has its place in every lane, and waits for its jobs."""
+        index = speech.index
+        for target in speech.targets:
+            lane = self._lanes.get(target)
+            if lane is None:
+                lane = self._lanes[target] = Lane()
+            lane.order.append(index)
+            lane.working[index] = None
+        self._targets_left[index] = len(speech.targets)
+        if self._timeline is not None:
+            self._timeline.expect(index, len(speech.targets))
+        if self._spans is not None:
+            self._spans.begin(speech)
+        self._waiting.append(speech)
+        self._waiting_bytes += speech.size_bytes
+
+    def _submit_waiting(self, now: float) -> None:
+        """Make jobs of what waits, as long as not too much is in flight."""
+        if self._submitting:
+            return
+        self._submitting = True
+        try:
+            waiting, most = self._waiting, self._rules.max_inflight
+            while waiting and self.state is not SessionState.OVER:
+                speech = waiting[0]
+                working = len(self._targets_left) - len(waiting)
+                if speech.refusal is None and working >= most:
+                    return
+                waiting.popleft()
+                self._waiting_bytes -= speech.size_bytes
+                if speech.next_chunk_seq > self._next_chunk_seq:
+                    self._next_chunk_seq = speech.next_chunk_seq
+                for target in speech.targets:
+                    self._submit(speech, target, now)
+        finally:
+            self._submitting = False
+
+    def _submit(self, speech: Speech, target: str, now: float) -> None:
+        """Make the utterance's job for a target; its end comes through `job_ended`."""
+        index = speech.index
+        if speech.refusal is not None:
+            self._refused(index, target, speech.refusal, speech.request_id, now)
+            return
+        spec = job_spec(self.session_id, self.tenant, self.init, self._rules, speech, target)
+        job = self._dispatcher.job(spec, speech.input, now)
+        job.may_wait = True
+        job.route = self._route
+        job.owner = self
+        job.lane = target
+        job.weight = speech.size_bytes
+        job.watched = self._timeline is not None
+        if speech.began is not None:
+            job.began = speech.began
+        if self._spans is not None:
+            job.parent_span = self._spans.context(index)
+        self._lanes[target].working[index] = job
+        self._working_bytes += job.weight
+        try:
+            self._dispatcher.start(job, now)
+        except errors.DragomanError as error:
+            self.job_refused(job, error, now)
+        except Exception:
+            # Without its end the utterance would block every later one.
+            log.exception("utterance_not_submitted", session_id=self.session_id)
+            failed = errors.InternalError("The server failed on this utterance; send it again.")
+            self.job_refused(job, failed, now)
+
+    # --- what becomes of jobs -------------------------------------------------------------------
+
+    def job_ended(self, job: Job, now: float) -> None:
+        """A job of the session has its end: its result, or why there is none, takes its turn."""
+        self._working_bytes -= job.weight
+        self._job_ended(job.spec.utterance_index or 0, job, now)
+
+    def _job_ended(self, index: int, job: Job, now: float) -> None:
+        if self.state is SessionState.OVER:
+            if job.outcome is Outcome.SUCCESS:
+                self._context.metrics.results_dropped.labels("session_gone").inc()
+                self._context.ledger.release_now(job)
+            return
+        info = failure(job)
+        if info is not None and self._is_open(index, job.lane):
+            self._tell_error(index, job.lane, info, job.spec.request_id, job.job_id)
+        reason = info.code if info is not None else None
+        self._end(index, job.lane, End(job, reason, weight_of(job)), now)
+
+    def job_refused(self, job: Job, error: errors.DragomanError, now: float) -> None:
+        """No job was made: the reason takes its turn."""
+        self._working_bytes -= job.weight
+        job.owner = None
+        info = ErrorInfo(error.code, error.message, details=error.details or None)
+        index = job.spec.utterance_index or 0
+        self._refused(index, job.lane, info, job.spec.request_id, now)
+
+    def job_found(self, job: Job, known: Job, now: float) -> None:
+        """The request was made before, here or elsewhere: its job's end is this one's."""
+        self._working_bytes -= job.weight
+        job.owner = None
+        index, lane = job.spec.utterance_index or 0, job.lane
+        self._lanes[lane].working[index] = None
+        self._dispatcher.expect_job(known, partial(self._found_ended, index, lane))
+
+    def _found_ended(self, index: int, lane: str, known: Job) -> None:
+        if self.state is SessionState.OVER:
+            return
+        now = self._clock.monotonic()
+        info = failure(known)
+        if info is None and known.output is None:
+            info = ErrorInfo(errors.RateLimited.code, "The result is no longer kept.")
+        if info is None:
+            self._end(index, lane, End(known, None, weight_of(known)), now)
+            return
+        if self._is_open(index, lane):
+            self._tell_error(index, lane, info, known.spec.request_id, known.job_id)
+        self._end(index, lane, End(None, info.code, 0), now, known.job_id)
+
+    def job_partial(self, job: Job, message: JobPartial) -> None:
+        """A node has recognised a part of the utterance."""
+        index = job.spec.utterance_index or 0
+        if not self._is_open(index, job.lane):
+            return
+        self._send(
+            AsrPartial(self.session_id, index, message.job_id, message.text, message.is_final)
+        )
+        if self._timeline is not None:
+            self._timeline.tell(index, UiEventName.ASR_PARTIAL, message.job_id)
+
+    def job_progressed(self, job: Job, progress: Progress) -> None:
+        """A job of the utterance took a step."""
+        index = job.spec.utterance_index or 0
+        if self._timeline is not None and self._is_open(index, job.lane):
+            self._timeline.tell(index, PROGRESS[progress], job.job_id)
+
+    def _refused(
+        self, index: int, lane: str, info: ErrorInfo, request_id: str | None, now: float
+    ) -> None:
+        if self._is_open(index, lane):
+            self._tell_error(index, lane, info, request_id, None)
+        self._end(index, lane, End(None, info.code, 0), now)
+
+    def _tell_error(
+        self, index: int, lane: str, info: ErrorInfo, request_id: str | None, job_id: JobId | None
+    ) -> None:
+        self._send(error_message(info, index, lane, request_id, job_id))
+        if self._timeline is not None:
+            self._timeline.tell(index, UiEventName.ERROR, job_id or None, info.code)
+
+    # --- delivery, in order ---------------------------------------------------------------------
+
+    def _is_open(self, index: int, target: str) -> bool:
+        lane = self._lanes.get(target)
+        return lane is not None and index in lane.working
+
+    def _end(
+        self, index: int, target: str, end: End, now: float, job_id: JobId | None = None
+    ) -> None:
+        """An utterance has its end for a target: it is sent, with all that waited for it."""
+        lane = self._lanes.get(target)
+        if lane is None or index not in lane.working:
+            late = (index, target) in self._announced
+            reason = "late" if late else "duplicate"
+            self._context.metrics.results_dropped.labels(reason).inc()
+            return
+        del lane.working[index]
+        if end.job is None:
+            self._announce(index, target)
+        if lane.order[0] == index:
+            lane.order.popleft()
+            self._deliver(index, target, end, job_id)
+        else:
+            lane.held[index] = end
+            self._held_bytes += end.weight
+            while len(lane.held) > self._rules.reorder_window:
+                self._give_up_head(lane, target)
+        if lane.held:
+            self._deliver_held(lane, target)
+        if not lane.order:
+            del self._lanes[target]
+        self._moved(now)
+
+    def _deliver_held(self, lane: Lane, target: str) -> None:
+        """Deliver what is no longer blocked."""
+        while lane.order and (end := lane.held.pop(lane.order[0], None)) is not None:
+            self._held_bytes -= end.weight
+            self._deliver(lane.order.popleft(), target, end)
+
+    def _give_up_head(self, lane: Lane, target: str) -> None:
+        """The utterance that blocks the others is announced missing."""
+        index = lane.order.popleft()
+        lane.working.pop(index, None)
+        self._announce(index, target)
+        self._deliver(index, target, End(None, GAP_TIMEOUT, 0))
+        self._deliver_held(lane, target)
+
+    def _announce(self, index: int, target: str) -> None:
+        self._announced[index, target] = None
+        if len(self._announced) > _REMEMBERED_MISSING:
+            self._announced.popitem(last=False)
+
+    def _deliver(self, index: int, target: str, end: End, job_id: JobId | None = None) -> None:
+        """Send the end of an utterance under the next number."""
+        seq = self._next_delivery_seq
+        self._next_delivery_seq = seq + 1
+        job, output = end.job, end.output
+        message: Delivery
+        if job is not None and output is not None and end.reason is None:
+            message = translation_result(self.session_id, seq, index, target, job, output)
+        else:
+            job_id = job.job_id if job is not None else job_id
+            message = missing_result(
+                self.session_id, seq, index, target, job_id, end.reason or GAP_TIMEOUT
+            )
+        self._unacknowledged.keep(Sent(message, job, end.weight), self.session_id)
+        left = self._targets_left[index] - 1
+        if left:
+            self._targets_left[index] = left
+        else:
+            del self._targets_left[index]
+        self._send(message)
+        if self._timeline is not None:
+            if job is not None and end.reason is None:
+                self._timeline.tell(index, UiEventName.DELIVERED, job.job_id)
+            self._timeline.ended(index)
+        if self._spans is not None:
+            self._spans.delivered(index, target, end.reason)
+
+    def _moved(self, now: float) -> None:
+        """Something went out to the client: there may be room for what waits, or all is done."""
+        if self.state is SessionState.OVER:
+            return
+        if self._waiting:
+            self._submit_waiting(now)
+        if self._pressed or len(self._targets_left) * 2 >= self._rules.max_inflight:
+            self._press()
+        self._charge()
+        if self.state is SessionState.CLOSING or self._draining:
+            self._finish_if_done()
+
+    # --- time and bounds ------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Wake when a pause or a gap in the audio ends. A time that moves later costs nothing."""
+        segmenter = self._segmenter
+        if segmenter is None or self._draining or self.state is SessionState.OVER:
+            return
+        at = segmenter.deadline
+        if at is None or at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.0, at - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+        self._timer_at = at
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._timer_at = inf
+        segmenter = self._segmenter
+        if segmenter is None or self.state is SessionState.OVER or self._draining:
+            return
+        now = self._clock.monotonic()
+        segments = segmenter.due(now)
+        if segments or segmenter.ignored:
+            self._cut(segmenter, segments, now)
+            self._charge()
+        self._arm()
+
+    def _press(self) -> None:
+        message = self._pressure.now(len(self._targets_left))
+        if message is not None:
+            self._pressed = True
+            self._send(message)
+
+    def _charge(self, *, step: bool = False) -> bool:
+        """Charge the process's budget for what this session keeps; False when it is too much.
+
+        A step is charged only when there is enough new to charge for.
+        """
+        if self.state is SessionState.OVER:
+            return True
+        segmenter = self._segmenter
+        kept = (
+            (segmenter.buffered_bytes if segmenter is not None else 0)
+            + self._waiting_bytes
+            + self._working_bytes
+            + self._held_bytes
+            + self._unacknowledged.size_bytes
+        )
+        change = kept - self._charged_bytes
+        if not change or (step and change < _BUDGET_STEP_BYTES):
+            return True
+        self._charged_bytes = kept
+        return self._context.budget.change(change)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Take in nothing more; once all that was said has been delivered, the client is sent on.
+
+        What it says from now on it says again to the next instance.
+        """
+        if self.state is SessionState.OVER:
+            return
+        if self.link is not None:
+            # A client that is away still has what it said last, and does not hear of it.
+            self._cut_rest()
+            self._rest_is_cut = True
+        self._draining = True
+        self._finish_if_done()
+
+    def abandon(self) -> None:
+        """The client did not come back: its jobs are cancelled, its open audio is dropped."""
+        if self.state is SessionState.OVER:
+            return
+        dropped = len(self._waiting)
+        if self._segmenter is not None and self._segmenter.buffered_bytes:
+            dropped += 1
+        jobs = self._jobs()
+        self._over(release=True)
+        for job in jobs:
+            self._dispatcher.stop_job(job, Stop(Outcome.CANCELLED, CANCELLED))
+        if dropped:
+            self._context.metrics.audio_ignored.labels("session_gone").inc(dropped)
+
+    async def end(self) -> None:
+        """End it now, by order: the client is told and closed, and its jobs are cancelled."""
+        link = self.link
+        if link is not None:
+            says = f"Session {self.session_id} was ended by order of its tenant or an operator."
+            link.send(Error(errors.SessionClosed.code, says))
+            link.ended()
+        self.abandon()
+
+    def stop(self) -> None:
+        """The server stops: nothing more becomes due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _finish_if_done(self) -> None:
+        """End a closing session once everything was sent, and send a draining one's client on.
+
+        While its client is away it waits: the client may come back for its last results.
+        """
+        link = self.link
+        if self.state is SessionState.CLOSING and link is not None and not self._targets_left:
+            link.send(SessionCloseAck())
+            link.finished()
+            self._over(release=True)
+        elif self._draining and self.state is not SessionState.OVER:
+            if link is not None and (self._targets_left or not self._rest_is_cut):
+                return
+            for job in self._jobs():
+                job.owner = None  # It goes on, and its end is no concern of this session.
+            self._over(release=False)
+            if link is not None:
+                link.draining()
+
+    def _jobs(self) -> list[Job]:
+        """The jobs that work for the session now."""
+        return [job for lane in self._lanes.values() for job in lane.working.values() if job]
+
+    def _over(self, *, release: bool) -> None:
+        """The session ends; `release` when no client will come for its results."""
+        self.state = SessionState.OVER
+        self.stop()
+        if release:
+            held = [end.job for lane in self._lanes.values() for end in lane.held.values()]
+            for job in (*self._unacknowledged.jobs(), *held):
+                if job is not None:
+                    self._context.ledger.release_now(job)
+        self._context.budget.change(-self._charged_bytes)
+        self._charged_bytes = 0
+        self._waiting.clear()
+        self._lanes.clear()
+        self.link = None
+        self._timeline = None
+        if self._spans is not None:
+            self._spans.close()
+        self._on_over(self)
