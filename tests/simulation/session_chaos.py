@@ -173,7 +173,7 @@ async def check_nothing_is_left(world: World) -> None:
     assert not sessions._by_heard
     assert not sessions._gone
     assert not sessions._by_tenant
-    assert sessions._tools.budget.used == 0
+    assert world.plane.budget.used == 0
     assert set(world.plane.dispatcher.counts().values()) == {0}
     assert len(world.plane.dispatcher.routes) == 0
     size = await world.size()

@@ -140,6 +140,7 @@ class LivePlane:
         if isinstance(ledger, MemoryLedger | CoreLedger):
             budget.include(lambda: ledger.kept_bytes, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
+        self.dispatcher: Dispatcher | JobDispatcher
         if isinstance(ledger, CoreLedger):
             self.dispatcher = JobDispatcher(
                 ledger=ledger,
@@ -197,6 +198,7 @@ class LivePlane:
         self._waiting_sockets = WaitingSockets(
             session_rules.max_sessions, session_rules.first_message_seconds
         )
+        self.sessions: Sessions | CoreSessions
         if isinstance(ledger, CoreLedger) and isinstance(self.dispatcher, JobDispatcher):
             self.sessions = CoreSessions(
                 SessionContext(
