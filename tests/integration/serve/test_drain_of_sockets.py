@@ -26,7 +26,7 @@ class Listening:
     async def opened(self, connection: Connection) -> None:
         self.told.set()
 
-    async def received(self, message: ClientToScheduler) -> None:
+    async def received(self, message: ClientToScheduler, now: float) -> None:
         return None
 
     async def malformed(self, error: InvalidMessage) -> None:

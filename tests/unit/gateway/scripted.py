@@ -51,7 +51,7 @@ class ScriptedHandler:
         self.connection = connection
         self.transcript.append("opened")
 
-    async def received(self, message: ClientToScheduler) -> None:
+    async def received(self, message: ClientToScheduler, now: float) -> None:
         match message:
             case ClientHeartbeat(last_delivery_seq=seq):
                 self.transcript.append(f"heartbeat {seq}")

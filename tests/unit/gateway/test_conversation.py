@@ -250,7 +250,7 @@ def test_a_handler_that_cannot_be_made_closes_the_connection() -> None:
 
 def test_a_handler_that_fails_at_every_turn_harms_only_its_peer() -> None:
     class Broken(ScriptedHandler):
-        async def received(self, message: object) -> None:
+        async def received(self, message: object, now: float) -> None:
             raise ZeroDivisionError
 
         async def malformed(self, error: object) -> None:

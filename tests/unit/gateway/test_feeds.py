@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import Any
 
 import pytest
@@ -29,7 +29,7 @@ def run(main: Coroutine[Any, Any, None]) -> None:
 def test_a_frame_that_need_not_wait_is_handled_where_it_arrives() -> None:
     handled: list[Frame] = []
 
-    async def handle(frame: Frame) -> None:
+    def handle(frame: Frame) -> None:
         handled.append(frame)
 
     async def main() -> None:
@@ -50,9 +50,14 @@ def test_frames_wait_for_the_one_that_waits_and_keep_their_order() -> None:
     async def main() -> None:
         gate = asyncio.Event()
 
-        async def handle(frame: Frame) -> None:
+        def handle(frame: Frame) -> Awaitable[None] | None:
             if frame == "slow":
-                await gate.wait()
+                return wait(frame)
+            handled.append(frame)
+            return None
+
+        async def wait(frame: Frame) -> None:
+            await gate.wait()
             handled.append(frame)
 
         emptied: list[None] = []
@@ -75,7 +80,7 @@ def test_frames_wait_for_the_one_that_waits_and_keep_their_order() -> None:
 def test_a_flood_of_one_connection_lets_others_have_their_turn() -> None:
     handled: list[Frame] = []
 
-    async def handle(frame: Frame) -> None:
+    def handle(frame: Frame) -> None:
         handled.append(frame)
 
     async def main() -> None:

@@ -157,7 +157,7 @@ class _Handler:
         self._scheduler.heard_at.append([])
         self._scheduler.connections.append(connection)
 
-    async def received(self, message: NodeToScheduler) -> None:
+    async def received(self, message: NodeToScheduler, now: float) -> None:
         if isinstance(message, NodeRegister):
             self._register(message)
         elif isinstance(message, NodeDrain):

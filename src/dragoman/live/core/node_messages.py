@@ -32,7 +32,7 @@ _REASON_MAX_CHARACTERS = 256
 UNKNOWN_AT_A_TIME = 500
 """Of a node's unknown attempts, looked at for one heartbeat; it is told of each to cancel it."""
 
-_STEPS = {AttemptState.ACCEPTED: Step.ACCEPTED, AttemptState.RUNNING: Step.RUNNING}
+STEPS = {AttemptState.ACCEPTED: Step.ACCEPTED, AttemptState.RUNNING: Step.RUNNING}
 
 
 class NodeMessages:
@@ -115,14 +115,6 @@ class NodeMessages:
 
     # --- rare -----------------------------------------------------------------------------------
 
-    async def moved(
-        self, cell: int, sender: Sender, attempt_id: AttemptId, to: AttemptState
-    ) -> None:
-        self.took_step(cell, sender, attempt_id, _STEPS[to], self._clock.monotonic())
-
-    async def result(self, cell: int, sender: Sender, result: JobResult) -> bool:
-        return self.finished(cell, sender, result, self._clock.monotonic())
-
     async def model_not_available(
         self, cell: int, sender: Sender, message: ModelNotAvailable
     ) -> None:
@@ -135,7 +127,7 @@ class NodeMessages:
         now = self._clock.monotonic()
         self._finish(cell, sender, message.attempt_id, message.job_id, ending, now)
 
-    async def partial(self, sender: Sender, partial: JobPartial) -> None:
+    def partial(self, sender: Sender, partial: JobPartial) -> None:
         """What the node has recognised so far; only of its own, current attempt."""
         job = self._attempts.get(partial.attempt_id)
         if job is None or job.seat is None or job.seat.node_id != sender.node_id:
@@ -161,7 +153,7 @@ class NodeMessages:
                 self._driver.lost(job, self._clock.monotonic())
 
     async def unknown(
-        self, cell: int, sender: Sender, running: Iterable[RunningJob]
+        self, cell: int, sender: Sender, running: Iterable[RunningJob], words: int = 0
     ) -> tuple[RunningJob, ...]:
         """Attempts a node runs that its cell does not know; answers those it must cancel.
 

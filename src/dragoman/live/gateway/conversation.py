@@ -6,6 +6,7 @@ of frames; what happens in between is the same everywhere.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Generic, TypeVar
 
 from dragoman.errors import DragomanError, InternalError, InvalidMessage, RateLimited
@@ -96,34 +97,44 @@ class _Conversation(Generic[M]):
     def __init__(self, endpoint: Endpoint[M], connection: Connection, handler: Handler[M]) -> None:
         self._connection = connection
         self._handler = handler
+        self._monotonic = endpoint.clock.monotonic
         self._bucket = TokenBucket(endpoint.limits.messages_per_second, endpoint.clock)
         self._max_frame_bytes = endpoint.limits.max_frame_bytes
         self._decode = endpoint.decoder.decode
         self._first = True
 
-    async def handle(self, frame: Frame) -> None:
+    def handle(self, frame: Frame) -> Awaitable[None] | None:
+        """Do what the frame calls for; answers what to await where that has to wait."""
         connection = self._connection
         if connection.closed:
-            return
-        if is_larger(frame, self._max_frame_bytes):
+            return None
+        if len(frame) * 4 > self._max_frame_bytes and is_larger(frame, self._max_frame_bytes):
             connection.close(CloseCode.TOO_LARGE, f"a frame is over {self._max_frame_bytes} bytes")
-            return
-        if not self._bucket.take():
+            return None
+        now = self._monotonic()
+        if not self._bucket.take_at(now):
             connection.send(_as_message(RateLimited("too many messages per second; send fewer")))
             connection.close(CloseCode.TOO_MANY, "too many messages per second")
-            return
+            return None
         if frame is NO_MESSAGE:
-            return
+            return None
         first, self._first = self._first, False
         try:
             message = self._decode(frame, connection.sub)
         except InvalidMessage as error:
-            await _malformed(connection, self._handler, error, first=first)
-            return
+            return _malformed(connection, self._handler, error, first=first)
         try:
-            await self._handler.received(message)
+            waits = self._handler.received(message, now)
         except Exception as error:
             _reply_failure(connection, error)
+            return None
+        return None if waits is None else self._finish(waits)
+
+    async def _finish(self, waits: Awaitable[None]) -> None:
+        try:
+            await waits
+        except Exception as error:
+            _reply_failure(self._connection, error)
 
 
 async def _malformed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
 from typing import Generic, Protocol, TypeVar
@@ -32,8 +32,8 @@ class Handler(Protocol[M_contra]):
         """The peer was let in. A failure here closes the connection."""
         ...
 
-    async def received(self, message: M_contra) -> None:
-        """A message came."""
+    def received(self, message: M_contra, now: float) -> Awaitable[None] | None:
+        """A message came; answers what to await where handling it has to wait."""
         ...
 
     async def malformed(self, error: InvalidMessage) -> None:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from dragoman.eager import begin
 from dragoman.live.gateway.arrivals import Arrivals
 from dragoman.live.gateway.closing import Closed
 from dragoman.live.gateway.frame_reader import FRAMES_PER_TURN
@@ -25,7 +24,9 @@ def pulling(receive: Receive) -> Feed:
             frames += 1
             if frames % FRAMES_PER_TURN == 0:
                 await asyncio.sleep(0)
-            await handle(frame)
+            waits = handle(frame)
+            if waits is not None:
+                await waits
 
     return feed
 
@@ -81,15 +82,15 @@ class Pushing:
                 if not self._ended.done():
                     self._ended.set_result(frame)
                 return
-            rest = begin(self._handle(frame))
-            if rest is not None:
+            waits = self._handle(frame)
+            if waits is not None:
                 self._busy = True
-                self._waiting = self._loop.create_task(self._finish(rest))
+                self._waiting = self._loop.create_task(self._finish(waits))
                 return
         self._on_empty()
 
-    async def _finish(self, rest: Awaitable[None]) -> None:
-        await rest
+    async def _finish(self, waits: Awaitable[None]) -> None:
+        await waits
         self._waiting = None
         self._go_on()
 

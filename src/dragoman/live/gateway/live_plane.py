@@ -330,6 +330,7 @@ class LivePlane:
             self.dispatcher.events,
             self.feedback,
             self.node_endpoint.limits.max_frame_bytes,
+            self._clock,
         )
         return handler if self.neighbours is None else self._fenced(handler)
 

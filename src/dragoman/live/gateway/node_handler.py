@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 import msgspec
 
+from dragoman.clock import Clock
 from dragoman.errors import (
     DependencyDown,
     DragomanError,
@@ -15,6 +17,7 @@ from dragoman.errors import (
     NodeIdConflict,
 )
 from dragoman.ids import AttemptId, ConnectionId, JobId
+from dragoman.live.core.node_messages import STEPS, NodeMessages
 from dragoman.live.dispatch import NodeEvents
 from dragoman.live.fleet import Applicant, Feedback, Node, Registry
 from dragoman.live.gateway.closing import CloseCode
@@ -107,9 +110,10 @@ class NodeHandler:
         self,
         caller: Caller,
         registry: Registry,
-        events: NodeEvents,
+        events: NodeEvents | NodeMessages,
         feedback: Feedback,
         max_frame_bytes: int,
+        clock: Clock,
     ) -> None:
         principal = caller.principal
         self._applicant = Applicant(
@@ -121,6 +125,7 @@ class NodeHandler:
         self._events = events
         self._feedback = feedback
         self._max_frame_bytes = max_frame_bytes
+        self._clock = clock
         self._connection: Connection | None = None
         self._node: Node | None = None
         self._patience: asyncio.TimerHandle | None = None
@@ -132,14 +137,13 @@ class NodeHandler:
             self._registry.timeout_seconds, ConnectionLink(connection).timed_out
         )
 
-    async def received(self, message: NodeToScheduler) -> None:
+    def received(self, message: NodeToScheduler, now: float) -> Awaitable[None] | None:
         node = self._node
+        if node is not None:
+            return HANDLED[type(message)](self, node, message, now)
         if isinstance(message, NodeRegister):
-            await self._register(message)
-        elif node is None:
-            raise self._refuse_first()
-        else:
-            await self._handle(node, message)
+            return self._register(message)
+        raise self._refuse_first()
 
     async def malformed(self, error: InvalidMessage) -> None:
         node, said = self._node, error.details
@@ -156,49 +160,72 @@ class NodeHandler:
                 success=False,
                 error=ErrorInfo(error.code, problem),
             )
-            await self._handle(node, unreadable)
+            waits = self._result(node, unreadable, self._clock.monotonic())
+            if waits is not None:
+                await waits
 
     async def closed(self, code: int, reason: str) -> None:
         self._stop_waiting()
         if self._node is not None:
             await self._registry.disconnected(self._node)
 
-    async def _handle(self, node: Node, message: NodeToScheduler) -> None:
-        match message:
-            case NodeHeartbeat():
-                await self._registry.beat(node, message)
-            case JobAck():
-                number = self._registry.attempt_acknowledged(node, message.attempt_id)
-                await self._events.moved(
-                    node.cell, node.sender, message.attempt_id, AttemptState.ACCEPTED, number
-                )
-            case JobStarted():
-                number = self._registry.attempt_acknowledged(node, message.attempt_id)
-                await self._events.moved(
-                    node.cell, node.sender, message.attempt_id, AttemptState.RUNNING, number
-                )
-            case JobResult():
-                self._registry.attempt_answered(node, message.attempt_id)
-                if await self._events.result(node.cell, node.sender, message):
-                    self._registry.attempt_ended(node, message)
-            case JobPartial():
-                await self._events.partial(node.sender, message)
-            case ModelNotAvailable():
-                self._feedback.report(node.node_id, message)
-                # The service is marked in the background, best before its job looks for a node.
-                await asyncio.sleep(0)
-                await self._events.model_not_available(node.cell, node.sender, message)
-            case NodeDrain():
-                self._registry.drained_itself(node, message.reason)
-            case NodeError():
-                self._registry.bad_beat(node, f"the node reported {message.code}")
+    # --- by type of message ----------------------------------------------------------------------
+
+    def _beat(self, node: Node, message: NodeHeartbeat, now: float) -> Awaitable[None] | None:
+        return self._registry.beat(node, message)
+
+    def _ack(self, node: Node, message: JobAck, now: float) -> Awaitable[None] | None:
+        number = self._registry.attempt_acknowledged(node, message.attempt_id)
+        return self._moved(node, message.attempt_id, AttemptState.ACCEPTED, number, now)
+
+    def _started(self, node: Node, message: JobStarted, now: float) -> Awaitable[None] | None:
+        number = self._registry.attempt_acknowledged(node, message.attempt_id)
+        return self._moved(node, message.attempt_id, AttemptState.RUNNING, number, now)
+
+    def _moved(
+        self, node: Node, attempt_id: AttemptId, to: AttemptState, number: int, now: float
+    ) -> Awaitable[None] | None:
+        events = self._events
+        if isinstance(events, NodeMessages):
+            events.took_step(node.cell, node.sender, attempt_id, STEPS[to], now)
+            return None
+        return events.moved(node.cell, node.sender, attempt_id, to, number)
+
+    def _result(self, node: Node, message: JobResult, now: float) -> Awaitable[None] | None:
+        events = self._events
+        self._registry.attempt_answered(node, message.attempt_id)
+        if not isinstance(events, NodeMessages):
+            return self._store_result(events, node, message)
+        if events.finished(node.cell, node.sender, message, now):
+            self._registry.attempt_ended(node, message)
+        return None
+
+    async def _store_result(self, events: NodeEvents, node: Node, message: JobResult) -> None:
+        if await events.result(node.cell, node.sender, message):
+            self._registry.attempt_ended(node, message)
+
+    def _partial(self, node: Node, message: JobPartial, now: float) -> Awaitable[None] | None:
+        return self._events.partial(node.sender, message)
+
+    async def _not_available(self, node: Node, message: ModelNotAvailable, now: float) -> None:
+        self._feedback.report(node.node_id, message)
+        # The service is marked in the background, best before its job looks for a node.
+        await asyncio.sleep(0)
+        await self._events.model_not_available(node.cell, node.sender, message)
+
+    def _drain(self, node: Node, message: NodeDrain, now: float) -> None:
+        self._registry.drained_itself(node, message.reason)
+
+    def _error(self, node: Node, message: NodeError, now: float) -> None:
+        self._registry.bad_beat(node, f"the node reported {message.code}")
+
+    def _again(self, node: Node, message: NodeRegister, now: float) -> None:
+        raise InvalidMessage("This connection has registered already; open another one.")
 
     async def _register(self, message: NodeRegister) -> None:
         connection = self._connection
         if connection is None:
             return
-        if self._node is not None:
-            raise InvalidMessage("This connection has registered already; open another one.")
         try:
             node, ack = await self._registry.register(
                 message, self._applicant, ConnectionLink(connection)
@@ -222,3 +249,17 @@ class NodeHandler:
             self._connection.send(Error(error.code, error.message))
             self._connection.close(CloseCode.BAD_FIRST_MESSAGE, error.message)
         return error
+
+
+HANDLED: dict[type[NodeToScheduler], Callable[..., Awaitable[None] | None]] = {
+    NodeHeartbeat: NodeHandler._beat,
+    JobAck: NodeHandler._ack,
+    JobStarted: NodeHandler._started,
+    JobResult: NodeHandler._result,
+    JobPartial: NodeHandler._partial,
+    ModelNotAvailable: NodeHandler._not_available,
+    NodeDrain: NodeHandler._drain,
+    NodeError: NodeHandler._error,
+    NodeRegister: NodeHandler._again,
+}
+"""What becomes of each type of message, once the node has registered."""

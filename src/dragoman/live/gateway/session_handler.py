@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 
 from dragoman.auth import Principal, effective_tenant
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
 from dragoman.ids import ConnectionId
+from dragoman.live.core.sessions.session import Session as CoreSession
+from dragoman.live.core.sessions.sessions import Sessions as CoreSessions
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
@@ -23,6 +26,8 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions import Session, Sessions
 
 _RETRY_MS = 1000
+
+AnySession = Session | CoreSession
 
 _CLOSE_CODES: dict[type[DragomanError], CloseCode] = {
     InvalidMessage: CloseCode.BAD_FIRST_MESSAGE,
@@ -93,13 +98,15 @@ class WaitingSockets:
 class SessionHandler:
     """Handles one client's connection."""
 
-    def __init__(self, caller: Caller, sessions: Sessions, waiting: WaitingSockets) -> None:
+    def __init__(
+        self, caller: Caller, sessions: Sessions | CoreSessions, waiting: WaitingSockets
+    ) -> None:
         self._principal: Principal = caller.principal
         self._sessions = sessions
         self._waiting = waiting
         self._link: SessionLink | None = None
         self._connection: Connection | None = None
-        self._session: Session | None = None
+        self._session: AnySession | None = None
 
     async def opened(self, connection: Connection) -> None:
         self._connection = connection
@@ -110,31 +117,46 @@ class SessionHandler:
             connection.send(_error(error))
             connection.close(_close_code(error), error.message)
 
-    async def received(self, message: ClientToScheduler) -> None:
+    def received(self, message: ClientToScheduler, now: float) -> Awaitable[None] | None:
         session = self._session
         if session is None:
-            await self._begin(message)
-            return
+            return self._begin(message)
         self._sessions.heard(session)
-        match message:
-            case AudioChunk():
-                waits = session.audio(message)
-            case Utterance():
-                try:
-                    waits = session.utterance(message)
-                    if waits is not None:
-                        await waits
-                except DragomanError as error:
-                    self._refuse_utterance(message, error)
-                return
-            case ClientHeartbeat():
-                waits = session.heartbeat(message.last_delivery_seq)
-            case SessionClose():
-                waits = session.close()
-            case SessionInit():
-                raise InvalidMessage("This connection has a session already; open another one.")
-        if waits is not None:
+        return HANDLED[type(message)](self, session, message, now)
+
+    def _audio(
+        self, session: AnySession, message: AudioChunk, now: float
+    ) -> Awaitable[None] | None:
+        return session.audio(message)
+
+    def _utterance(
+        self, session: AnySession, message: Utterance, now: float
+    ) -> Awaitable[None] | None:
+        try:
+            waits = session.utterance(message)
+        except DragomanError as error:
+            self._refuse_utterance(message, error)
+            return None
+        return None if waits is None else self._finish_utterance(message, waits)
+
+    async def _finish_utterance(self, message: Utterance, waits: Awaitable[None]) -> None:
+        try:
             await waits
+        except DragomanError as error:
+            self._refuse_utterance(message, error)
+
+    def _heartbeat(
+        self, session: AnySession, message: ClientHeartbeat, now: float
+    ) -> Awaitable[None] | None:
+        return session.heartbeat(message.last_delivery_seq)
+
+    def _close(
+        self, session: AnySession, message: SessionClose, now: float
+    ) -> Awaitable[None] | None:
+        return session.close()
+
+    def _again(self, session: AnySession, message: SessionInit, now: float) -> None:
+        raise InvalidMessage("This connection has a session already; open another one.")
 
     async def malformed(self, error: InvalidMessage) -> None:
         """The client was told; a session survives what makes no sense."""
@@ -184,3 +206,13 @@ def _error(error: DragomanError, utterance: Utterance | None = None) -> Error:
         tgt_lang=utterance.tgt_lang if utterance is not None else None,
         request_id=utterance.request_id if utterance is not None else None,
     )
+
+
+HANDLED: dict[type[ClientToScheduler], Callable[..., Awaitable[None] | None]] = {
+    AudioChunk: SessionHandler._audio,
+    Utterance: SessionHandler._utterance,
+    ClientHeartbeat: SessionHandler._heartbeat,
+    SessionClose: SessionHandler._close,
+    SessionInit: SessionHandler._again,
+}
+"""What becomes of each type of message, once there is a session."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Final, Protocol, TypeAlias
+from collections.abc import Awaitable, Callable
+from typing import Final, Protocol, TypeAlias
 
 from dragoman.live.gateway.closing import Closed
 
@@ -20,8 +20,8 @@ NO_MESSAGE: Final[Frame] = _NoMessage()
 Receive: TypeAlias = Callable[[], Awaitable[Frame | Closed]]
 """Waits for the next frame, or for the end of the connection."""
 
-Handle: TypeAlias = Callable[[Frame], Coroutine[Any, Any, None]]
-"""Does what a frame calls for; never raises."""
+Handle: TypeAlias = Callable[[Frame], Awaitable[None] | None]
+"""Does what a frame calls for, and never raises; answers what to await where it has to wait."""
 
 Feed: TypeAlias = Callable[[Handle], Awaitable[Closed]]
 """Has frame after frame handled, each when the one before is done; answers what ended it all."""

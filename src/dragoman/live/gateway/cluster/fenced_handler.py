@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
 from typing import Generic, TypeVar
 
 from dragoman.clock import Clock
@@ -32,11 +33,11 @@ class FencedHandler(Generic[M]):
         self._connection = connection
         await self._handler.opened(connection)
 
-    async def received(self, message: M) -> None:
-        if self._pulse.paused(self._clock.monotonic()) and self._connection is not None:
+    def received(self, message: M, now: float) -> Awaitable[None] | None:
+        if self._pulse.paused(now) and self._connection is not None:
             self._connection.close(CloseCode.DRAINING, STOOD_STILL)
-            return
-        await self._handler.received(message)
+            return None
+        return self._handler.received(message, now)
 
     async def malformed(self, error: InvalidMessage) -> None:
         await self._handler.malformed(error)
