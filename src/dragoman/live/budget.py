@@ -3,6 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol
+
+
+class Kept(Protocol):
+    """What keeps bytes, and counts them."""
+
+    size_bytes: int
+
+
+class NothingKept:
+    """Stands for a ledger that keeps nothing in this process."""
+
+    size_bytes = 0
 
 
 class Budget:
@@ -11,23 +24,24 @@ class Budget:
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._charged = 0
-        self._elsewhere: Callable[[], int] = lambda: 0
+        self._elsewhere: Kept = NothingKept()
         self._let_go: Callable[[int], None] = lambda size_bytes: None
 
-    def include(self, kept: Callable[[], int], let_go: Callable[[int], None]) -> None:
+    def include(self, kept: Kept, let_go: Callable[[int], None]) -> None:
         """Count what a ledger in this process keeps; let_go has it drop what it may."""
         self._elsewhere = kept
         self._let_go = let_go
 
     @property
     def used(self) -> int:
-        return self._charged + self._elsewhere()
+        return self._charged + self._elsewhere.size_bytes
 
     def has_room(self, size_bytes: int) -> bool:
         """Whether so much more may be kept."""
-        over = self.used + size_bytes - self._limit
-        if over > 0:
-            self._let_go(over)
+        over = self._charged + self._elsewhere.size_bytes + size_bytes - self._limit
+        if over <= 0:
+            return True
+        self._let_go(over)
         return self.used + size_bytes <= self._limit
 
     def change(self, delta_bytes: int) -> bool:

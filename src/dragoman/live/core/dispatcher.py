@@ -32,7 +32,7 @@ from dragoman.live.dispatch.tally import Tally
 from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
 from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
-from dragoman.live.snapshot import Requirements, SnapshotHolder
+from dragoman.live.snapshot import Requirement, Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
 
 _NO_ROOM_RETRY_MS = 1_000
@@ -63,7 +63,7 @@ class JobDispatcher:
         self._ledger = ledger
         self._clock = clock
         self._budget = budget
-        self._total_seconds = terms.total_seconds
+        self.total_seconds = terms.total_seconds
         self._requirements = Requirements(snapshots.current.rule)
         self._tracing = tracing
         self.routes = Routes(routes)
@@ -95,20 +95,24 @@ class JobDispatcher:
 
     # --- jobs -----------------------------------------------------------------------------------
 
+    def requirement(self, spec: JobSpec) -> Requirement:
+        """What the job asks of a node; equal demands have the same one."""
+        return self._requirements.of(pairs_of(spec), spec.pipeline, spec.features)
+
     def job(self, spec: JobSpec, job_input: JobInput, now: float) -> Job:
         """A job that is not submitted yet; `start` does that."""
         job = Job(
             spec,
             job_input,
             body_hash(spec, job_input),
-            self._requirements.of(pairs_of(spec), spec.pipeline, spec.features),
+            self.requirement(spec),
             None,
             now,
             now,
             False,
         )
         if spec.job_class is not JobClass.BATCH:
-            job.total_until = now + self._total_seconds
+            job.total_until = now + self.total_seconds
         if spec.exclude_node_id is not None:
             job.excluded = frozenset((spec.exclude_node_id,))
         return job
@@ -132,8 +136,9 @@ class JobDispatcher:
         """Submit a job. `job.on_submitted` and `job.on_end` tell the rest."""
         if self._draining:
             raise errors.ServerDraining("This server is shutting down; ask another one.")
-        self.tally.asked()
-        self._check_limits(job)
+        self.tally.asked_at(now)
+        if self._tenants.limited or job.spec.session_id is None:
+            self._check_limits(job)
         self._driver.submit(job, now)
 
     def stop_job(self, job: Job, stop: Stop) -> None:

@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, JobId, NodeId, new_attempt_id
+from dragoman.ids import AttemptId, JobId, NodeId
 from dragoman.live.budget import Budget
 from dragoman.live.core.explain import Explanations
 from dragoman.live.core.job import Job, Leaving, Step, Stop
@@ -120,7 +120,7 @@ class JobDriver:
 
     def look(self, job: Job, now: float) -> None:
         """Look for a slot for a job that has none."""
-        if job.in_flight or job.ended or job.is_out or job.heir_until != inf:
+        if job.in_flight or job.outcome is not None or job.step or job.heir_until != inf:
             return  # A wake-up that came meanwhile is seen when the answer is `full`.
         job.wakes = self.pending.wakes
         job.search = job.decision = None
@@ -131,7 +131,7 @@ class JobDriver:
 
     def _place(self, job: Job, now: float) -> None:
         job.in_flight = True
-        job.attempt_id = new_attempt_id(self._random)
+        job.attempt_id = AttemptId(f"a-{self._random.getrandbits(96):024x}")
         self._ledger.place(job, now, self._placed)
 
     def _placed(self, job: Job, answer: PlaceAnswer, now: float) -> None:
@@ -187,7 +187,8 @@ class JobDriver:
         self._timeouts.dispatched(job.attempt_id, now)
         if job.total_until < now + terms.ack_seconds:
             self._timeouts.plan(job, now)
-        self._submitted(job, None)
+        if job.on_submitted is not None:
+            self._submitted(job, None)
         if job.on_placed is not None:
             _call_all(job)
 
@@ -308,13 +309,16 @@ class JobDriver:
     def _turn_away(self, job: Job, stop: Stop, now: float) -> None:
         """End a job that may not be tried; its caller is told by the refusal itself."""
         told, job.on_submitted = job.on_submitted, None
-        if told is None or job.refusal is None:
+        error = job.refusal
+        if error is None:
             self._end(job, stop, now)
             return
-        job.on_end = None
-        with_job(job.refusal, job.job_id)
-        self._end(job, Stop(stop.outcome, as_info(job.refusal)), now)
-        told(job, job.refusal)
+        with_job(error, job.job_id)
+        if told is not None:
+            job.on_end = None
+        self._end(job, Stop(stop.outcome, as_info(error)), now)
+        if told is not None:
+            told(job, error)
 
     # --- an attempt is over ---------------------------------------------------------------------
 
@@ -339,7 +343,7 @@ class JobDriver:
                 self.attempts.pop(last.attempt_id, None)
                 assert last.error is not None, "an attempt that is tried again failed"
                 self._go_on(job, last.node_id, last.error, now)
-            if freed.slots and len(self.pending):
+            if freed.slots and self.pending.count:
                 self.freed(freed)
         except Exception as error:
             self._failed(job, error, now)
@@ -420,7 +424,8 @@ class JobDriver:
         if job.entered:
             job.entered = False
             del self.jobs[job.job_id]
-            self._tenants.ended(job.spec.tenant, job.job_id)
+            if self._tenants.limited:
+                self._tenants.ended(job.spec.tenant, job.job_id)
             if job.spec.session_id is None:
                 # Sessions count what they keep themselves.
                 self._budget.change(-job.weight)
@@ -502,7 +507,8 @@ class JobDriver:
         if job.entered:
             job.entered = False
             del self.jobs[job.job_id]
-            self._tenants.abandoned(job.spec.tenant, job.job_id)
+            if self._tenants.limited:
+                self._tenants.abandoned(job.spec.tenant, job.job_id)
             if job.spec.session_id is None:
                 self._budget.change(-job.weight)
         self.attempts.pop(job.attempt_id, None)
@@ -524,7 +530,8 @@ class JobDriver:
         job.entered = True
         self.jobs[job.job_id] = job
         self.idle.clear()
-        self._tenants.entered(job.spec.tenant, job.job_id)
+        if self._tenants.limited:
+            self._tenants.entered(job.spec.tenant, job.job_id)
         self._telemetry.entered(job)
         if job.spec.session_id is None:
             job.weight = job.kept_bytes

@@ -110,7 +110,8 @@ class MemoryLedger:
         self._jobs: dict[JobId, Job] = {}
         self._bindings: dict[RequestKey, Job] = {}
         self._recent: dict[TenantId, RecentJobs] = {}
-        self._kept = KeptResults()
+        self.kept = KeptResults()
+        """What is kept of jobs that have ended and that no session counts."""
         # Ended jobs, in three queues of one length each: a job is moved on when its time is up.
         self._leased: deque[Job] = deque()
         self._retained: deque[Job] = deque()
@@ -308,7 +309,7 @@ class MemoryLedger:
         named = job.spec.session_id is not None and job.spec.request_id.startswith(
             f"{job.spec.session_id}/"
         )
-        self._kept.keep(job.job_id, job.output, delivered=named)
+        self.kept.keep(job.job_id, job.output, delivered=named)
         if job.release_at_ms <= self._now():
             self._release(job)
 
@@ -328,20 +329,15 @@ class MemoryLedger:
         while remembered and remembered[0].forget_at_ms <= now_ms:
             self._forget(remembered.popleft())
 
-    @property
-    def kept_bytes(self) -> int:
-        """What is kept of jobs that have ended and that no session counts."""
-        return self._kept.size_bytes
-
     def let_go(self, size_bytes: int) -> None:
         """Drop results until so much is free: delivered ones, then those whose lease has ended."""
-        until_bytes = self._kept.size_bytes - size_bytes
+        until_bytes = self.kept.size_bytes - size_bytes
         now_ms = self._now()
-        for job_id in self._kept.early_first():
-            if self._kept.size_bytes <= until_bytes:
+        for job_id in self.kept.early_first():
+            if self.kept.size_bytes <= until_bytes:
                 return
             job = self._jobs[job_id]
-            if not self._kept.is_delivered(job_id) and job.lease_until_ms > now_ms:
+            if not self.kept.is_delivered(job_id) and job.lease_until_ms > now_ms:
                 return  # The leases of those after it end later.
             self._release(job)
 
@@ -498,7 +494,7 @@ class MemoryLedger:
         job.forget_at_ms = job.release_at_ms + keep.lease_ms
         if job.spec.session_id is None:
             # A session counts the results itself that it has yet to deliver.
-            self._kept.keep(job.job_id, ending.output)
+            self.kept.keep(job.job_id, ending.output)
         self._leased.append(job)
 
     def _release(self, job: Job) -> None:
@@ -506,7 +502,7 @@ class MemoryLedger:
             job.released = True
             job.output = None
             job.on_end = job.on_partial = job.on_progress = None
-            self._kept.drop(job.job_id)
+            self.kept.drop(job.job_id)
             self._unbind(job)
 
     def _unbind(self, job: Job) -> None:

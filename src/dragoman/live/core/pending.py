@@ -39,16 +39,18 @@ class PendingQueue:
         self._call_planned: asyncio.Handle | None = None
         self._unmet: set[Demand] = set()
         """Demands that found every slot taken since the last slot came free."""
+        self.count = 0
+        """How many jobs wait."""
         self.wakes = 0
         """How often slots or nodes came. A job that looked before the last time may have missed
         one."""
 
     def __len__(self) -> int:
-        return len(self._live) + len(self._batch)
+        return self.count
 
     def has_line(self, job: Job) -> bool:
         """Whether jobs wait for the same that the job may wait for, too."""
-        if not len(self):
+        if not self.count:
             return False
         if job.is_batch:
             return self._batch.has_line(job.demand)
@@ -65,6 +67,7 @@ class PendingQueue:
         room = self._batch if job.is_batch else self._live
         if not room.join(job):
             return False
+        self.count = len(self._live) + len(self._batch)
         if room is self._live and job.pending_until == inf:
             job.pending_until = now + self._pending_seconds
         job.waiting = True
@@ -79,16 +82,18 @@ class PendingQueue:
         """The job waits no more."""
         job.waiting = False
         (self._batch if job.is_batch else self._live).leave(job.job_id)
+        self.count = len(self._live) + len(self._batch)
 
     def served(self, job: Job) -> None:
         """The job has its slot: it leaves, and its tenant and its pair go to the back."""
         job.waiting = False
         (self._batch if job.is_batch else self._live).served(job)
+        self.count = len(self._live) + len(self._batch)
 
     def wake(self, slots: float = inf) -> None:
         """Slots or nodes came: let those that wait try again, as many as there are slots."""
         self.wakes += 1
-        if not len(self):
+        if not self.count:
             return
         self._slots += slots
         self._unmet.clear()

@@ -68,7 +68,11 @@ class Tally:
 
     def asked(self) -> None:
         """A caller asked for a job."""
-        self._rate.add(self._clock.monotonic())
+        self.asked_at(self._clock.monotonic())
+
+    def asked_at(self, now: float) -> None:
+        """The same, by a look at the clock that was taken already."""
+        self._rate.add(now)
 
     @property
     def asked_per_second(self) -> float:

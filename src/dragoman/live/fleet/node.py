@@ -30,6 +30,7 @@ class Node:
     """Facts of one node under one connection. The registry alone changes them."""
 
     __slots__ = (
+        "_sender",
         "capabilities",
         "cell",
         "counted",
@@ -68,6 +69,7 @@ class Node:
         rules: HealthRules,
     ) -> None:
         self.node_id = node_id
+        self._sender = Sender(node_id, -1)
         self.cell = -1
         self.index = -1
         self.link = link
@@ -104,7 +106,11 @@ class Node:
 
     @property
     def sender(self) -> Sender:
-        return Sender(self.node_id, self.owner.epoch)
+        """The node under the connection that it has now."""
+        known = self._sender
+        if known.epoch != self.owner.epoch:
+            known = self._sender = Sender(self.node_id, self.owner.epoch)
+        return known
 
     @property
     def status(self) -> NodeHealth:

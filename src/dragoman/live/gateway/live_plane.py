@@ -138,7 +138,7 @@ class LivePlane:
         self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
         budget = self.budget = budget or Budget(settings.limits.buffered_bytes)
         if isinstance(ledger, MemoryLedger | CoreLedger):
-            budget.include(lambda: ledger.kept_bytes, ledger.let_go)
+            budget.include(ledger.kept, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
         self.dispatcher: Dispatcher | JobDispatcher
         if isinstance(ledger, CoreLedger):

@@ -30,9 +30,9 @@ from dragoman.live.core.sessions.messages import (
     translation_result,
     weight_of,
 )
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.orders import Progress, body_hash
 from dragoman.live.dispatch.routes import Route
-from dragoman.live.ledger import JobInput
+from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
     AUTO,
     AsrPartial,
@@ -68,6 +68,7 @@ from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.segmenter import Segment, Segmenter
 from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.timeline import PROGRESS, Timeline
+from dragoman.live.snapshot import Requirement
 from dragoman.observability import Metrics, Tracing, get_logger
 
 if TYPE_CHECKING:
@@ -77,6 +78,9 @@ log = get_logger("dragoman.sessions")
 
 _REMEMBERED_MISSING = 1_000
 """Utterances announced missing whose late results are told from repeated ones."""
+
+_DEMANDS = 64
+"""Demands that a session remembers; each utterance may ask for something of its own."""
 
 _BUDGET_STEP_BYTES = 8_192
 """Audio that is being spoken is charged to the process's budget in steps of so much."""
@@ -122,6 +126,9 @@ class Session:
         self._clock = context.clock
         self._route = Route()
         self._targets = targets_of(init)
+        self._trace = session_id.removeprefix("s-")
+        self._demands: dict[tuple[object, ...], tuple[JobSpec, Requirement]] = {}
+        """What utterances ask for, by what they say themselves."""
         self._timeline = Timeline(session_id, self._send, context.clock) if init.ui_events else None
         self._spans = (
             Spans(session_id, init, context.tracing, context.clock) if context.tracing else None
@@ -273,7 +280,8 @@ class Session:
             self._open(whole_utterance(self.init, message))
         self._submit_waiting(self._clock.monotonic())
         self._charge()
-        self._press()
+        if self._pressed or len(self._targets_left) * 2 >= self._rules.max_inflight:
+            self._press()
 
     def heartbeat(self, last_delivery_seq: int | None) -> None:
         """The client is there, and has everything up to a number."""
@@ -413,16 +421,8 @@ class Session:
         if speech.refusal is not None:
             self._refused(index, target, speech.refusal, speech.request_id, now)
             return
-        spec = job_spec(self.session_id, self.tenant, self.init, self._rules, speech, target)
-        job = self._dispatcher.job(spec, speech.input, now)
-        job.may_wait = True
-        job.route = self._route
-        job.owner = self
-        job.lane = target
+        job = self._job(speech, target, now)
         job.weight = speech.size_bytes
-        job.watched = self._timeline is not None
-        if speech.began is not None:
-            job.began = speech.began
         if self._spans is not None:
             job.parent_span = self._spans.context(index)
         self._lanes[target].working[index] = job
@@ -436,6 +436,42 @@ class Session:
             log.exception("utterance_not_submitted", session_id=self.session_id)
             failed = errors.InternalError("The server failed on this utterance; send it again.")
             self.job_refused(job, failed, now)
+
+    def _job(self, speech: Speech, target: str, now: float) -> Job:
+        """The job of an utterance; what the session asks for each time is worked out once."""
+        audio = speech.input.audio
+        key = (speech.src_lang, target, speech.pipeline, speech.features, audio is not None)
+        known = self._demands.get(key)
+        if known is None:
+            if len(self._demands) >= _DEMANDS:
+                self._demands.clear()
+            spec = job_spec(self.session_id, self.tenant, self.init, self._rules, speech, target)
+            known = self._demands[key] = (spec, self._dispatcher.requirement(spec))
+        template, requirement = known
+        index = speech.index
+        spec = msgspec.structs.replace(
+            template,
+            request_id=speech.request_id or f"{self.session_id}/{index}",
+            cut=speech.cut,
+            padding_ms=self._rules.padding_ms(speech.cut) if audio is not None else 0,
+            utterance_index=index,
+            trace_id=self.init.trace_id or f"{self._trace}{index:08x}",
+        )
+        job = Job(
+            spec,
+            speech.input,
+            body_hash(spec, speech.input),
+            requirement,
+            self._route,
+            now,
+            now if speech.began is None else speech.began,
+            True,
+            self,
+            target,
+            self._timeline is not None,
+        )
+        job.total_until = now + self._dispatcher.total_seconds
+        return job
 
     # --- what becomes of jobs -------------------------------------------------------------------
 

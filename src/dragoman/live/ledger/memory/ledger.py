@@ -60,8 +60,9 @@ class MemoryLedger:
         self._retired_version = 0
         """No cell that was given up had a higher version; one made anew goes on from here."""
         self._recent: dict[TenantId, RecentJobs] = {}
-        self._kept = KeptResults()
-        self._shards = [JobShard(number, self._recent, self._kept) for number in range(JOB_SHARDS)]
+        self.kept = KeptResults()
+        """What is kept of jobs that have ended and that no session counts."""
+        self._shards = [JobShard(number, self._recent, self.kept) for number in range(JOB_SHARDS)]
         self._by_prefix = {f"j-{shard.number:02x}": shard for shard in self._shards}
         self._origin_ms = clock.now_ms() - int(clock.monotonic() * 1000)
 
@@ -69,25 +70,20 @@ class MemoryLedger:
         """Wall-clock time as it was at the start, moved on by a clock that never goes back."""
         return self._origin_ms + int(self._clock.monotonic() * 1000)
 
-    @property
-    def kept_bytes(self) -> int:
-        """What is kept of jobs that have ended and that no session counts."""
-        return self._kept.size_bytes
-
     def let_go(self, size_bytes: int) -> None:
         """Drop results until so much is free: delivered ones, then those whose lease has ended.
 
         The oldest go first. Without this, results that no caller fetches would keep out new work
         until their retention ends.
         """
-        until_bytes = self._kept.size_bytes - size_bytes
-        for job_id in self._kept.early_first():
-            if self._kept.size_bytes <= until_bytes:
+        until_bytes = self.kept.size_bytes - size_bytes
+        for job_id in self.kept.early_first():
+            if self.kept.size_bytes <= until_bytes:
                 return
             shard = self._shard(job_id)
             assert shard is not None, "only jobs that are in a shard are kept"
             if not shard.release_early(
-                job_id, self._now(), within_lease=self._kept.is_delivered(job_id)
+                job_id, self._now(), within_lease=self.kept.is_delivered(job_id)
             ):
                 return  # The leases of those after it end later.
 

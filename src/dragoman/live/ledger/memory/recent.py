@@ -24,8 +24,13 @@ class RecentJobs:
 
     def add(self, made: Made) -> None:
         """Nearly always the newest."""
-        if not self._blocks:
-            self._blocks.append([made])
+        blocks = self._blocks
+        if not blocks:
+            blocks.append([made])
+            return
+        newest = blocks[-1]
+        if made > newest[-1] and len(newest) < _BLOCK:
+            newest.append(made)
             return
         position = self._block_of(made)
         block = self._blocks[position]
