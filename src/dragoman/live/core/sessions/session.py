@@ -34,14 +34,12 @@ from dragoman.live.dispatch.orders import Progress, body_hash
 from dragoman.live.dispatch.routes import Route
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
-    AUTO,
     AsrPartial,
     AudioChunk,
     Cut,
     Error,
     ErrorInfo,
     JobPartial,
-    Mode,
     Outcome,
     SchedulerToClient,
     ServerHeartbeat,
@@ -50,8 +48,8 @@ from dragoman.live.protocol import (
     SessionState,
     UiEventName,
     Utterance,
+    check_in_session,
     check_utterance,
-    check_way,
 )
 from dragoman.live.sessions.audio import WholeSamples, make_meter
 from dragoman.live.sessions.delivery import GAP_TIMEOUT
@@ -313,12 +311,7 @@ class Session:
     def _check(self, message: Utterance) -> None:
         """Refuse an utterance that makes no sense, or that is too much now."""
         check_utterance(message)
-        if self.init.mode is Mode.TWO_WAY_AUTO:
-            check_way(self.init, message)
-        elif message.src_lang == AUTO and not self.init.auto_langs:
-            raise errors.InvalidMessage(
-                "`src_lang` is `auto`, and the session lists no auto_langs; name the language."
-            )
+        check_in_session(self.init, message)
         if len(self._targets_left) >= self._rules.max_inflight:
             raise errors.RateLimited(
                 "The session has as many utterances in flight as it may; wait for results."
@@ -334,10 +327,11 @@ class Session:
         metrics = self._context.metrics
         for segment in segments:
             audio = self._samples.join(segment.chunks, segment.gaps)
-            if not audio and segment.cut in (Cut.FINAL, Cut.CLOSE):
-                audio = self._samples.take_half()
-            if not audio:
-                continue  # half a sample, which begins the next utterance
+            if not audio:  # half a sample
+                if segment.cut is Cut.FINAL:
+                    self._samples.drop_half()
+                    segmenter.ignored["empty_final"] += 1
+                continue  # after any other cut it begins the next utterance
             metrics.web_task_finalized.labels(segment.cut.value).inc()
             speech = Speech(
                 self.next_utterance_index,
