@@ -7,10 +7,24 @@ from collections.abc import Sequence
 from random import Random
 
 from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
-from dragoman.lab.model import Experiment
-from dragoman.lab.targets import Context, Target, open_target
+from dragoman.lab.failures import TargetError
+from dragoman.lab.model import Experiment, Turn
+from dragoman.lab.states import Mode
+from dragoman.lab.targets import Context, Output, PastTurn, Target, open_target
 from dragoman.lab.worker import Bench, Limits
 from dragoman.settings import LabSettings
+
+
+class Uncalled:
+    """Stands for the target of a run that only scores: outputs that are stored, or none."""
+
+    async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
+        raise TargetError(
+            "There is no stored output, and a run that only scores makes none.", retryable=False
+        )
+
+    async def close(self) -> None:
+        pass
 
 
 class LabBench:
@@ -46,11 +60,11 @@ class BenchMaker:
         self._processes = processes
         self._random = random
 
-    async def open(self, experiment: Experiment) -> LabBench:
+    async def open(self, experiment: Experiment, mode: Mode) -> LabBench:
         """The bench of an experiment; raises what is wrong with its target or evaluators."""
         spec = experiment.spec
         context = self._context.at(spec.modules)
-        target = open_target(spec.target, context)
+        target = Uncalled() if mode is Mode.SCORE else open_target(spec.target, context)
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
         bench = Bench(
             target,

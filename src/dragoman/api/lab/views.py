@@ -89,6 +89,7 @@ class ExperimentView(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None
     budget: Budget
     cron: str | None
+    repetitions: int
     status: str
     reason: str | None
     run_id: str | None
@@ -206,6 +207,7 @@ def view_experiment(overview: Overview) -> ExperimentView:
         time_limit_seconds=spec.time_limit_seconds,
         budget=spec.budget,
         cron=spec.cron,
+        repetitions=spec.repetitions,
         status=experiment.status,
         reason=experiment.reason,
         run_id=experiment.run_id,

@@ -14,7 +14,7 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures
+from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Repeated
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -65,6 +65,7 @@ __all__ = [
     "Output",
     "RateLimited",
     "Reached",
+    "Repeated",
     "ResultRow",
     "RunId",
     "RunResult",

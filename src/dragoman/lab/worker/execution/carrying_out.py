@@ -49,6 +49,7 @@ class _Item:
         self._allowance = Allowance(bench.limits.item_timeout_seconds, bench.clock)
         self._outputs = dict(past.outputs)
         self._scores = [dict(past.scores_of(turn_no)) for turn_no in range(len(self._turns))]
+        self._failures = past.failures
         self._first_try = past.first_try
 
     async def carry_out(self) -> ItemOutcome:
@@ -83,6 +84,8 @@ class _Item:
     async def _output(self, turn_no: int, turn: Turn, history: list[PastTurn]) -> Output | Failure:
         if turn_no in self._outputs:
             return self._outputs[turn_no]
+        if turn_no in self._failures:
+            return self._failures[turn_no]
         target, limiter = self._bench.target, self._bench.target_limiter
         result = await self._result(limiter, lambda: target.call(turn, tuple(history)), TargetError)
         if isinstance(result, Output) and (problem := usage_problem(result)) is not None:
