@@ -470,3 +470,33 @@ def test_an_item_joins_a_run_or_finds_it_ended(bench: Bench) -> None:
     assert bench.rows("SELECT count(*) FROM target_record") == [(3,)], "made anew, not reused"
     assert bench.write(lambda c: ending.end(c, run.run_id, 9)) is RunStatus.SUCCESS
     assert not bench.write(join)
+
+
+def test_repetitions_of_an_item_are_leased_fenced_and_archived_apart(bench: Bench) -> None:
+    (only,) = bench.with_items(1)
+    run = bench.new_run()
+    bench.start(run, repetitions=3)
+    keys = bench.write(lambda c: dispatching.dispatch(c, run, 100))
+    assert keys == [ItemKey(only, number) for number in range(3)]
+    first, second = bench.write(lambda c: items.take(c, run.run_id, keys[:2], OWNER, 60_000))
+    (late,) = bench.write(lambda c: items.take(c, run.run_id, keys[2:], OWNER, -1))
+
+    assert bench.finish(second) == [True] * 3
+    assert bench.write(lambda c: dispatching.take_back(c, run, 2)).queued == (keys[2],)
+    assert bench.finish(late) == [False] * 3, "another repetition was taken back"
+    assert bench.finish(first, ItemStatus.FAIL) == [True] * 3
+    bench.archive(run)
+
+    shown = "SELECT repetition, status FROM item_result ORDER BY repetition"
+    assert bench.rows(shown) == [(0, "fail"), (1, "success"), (2, "queueing")]
+    records = bench.rows("SELECT repetition, id FROM target_record ORDER BY repetition")
+    assert [repetition for repetition, _ in records] == [0, 1]
+    assert len({record for _, record in records}) == 2
+
+    again = bench.new_run(Mode.FAIL_RETRY)
+    bench.start(again, unfinished_only=True, repetitions=3)
+    rows = bench.rows(
+        "SELECT repetition, lineage FROM item_run_log WHERE run_id = :run ORDER BY repetition",
+        run=again.run_id,
+    )
+    assert rows == [(0, first.lineage), (2, late.lineage)]
