@@ -124,6 +124,8 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None = None
     budget: Budget = Budget()
     cron: str | None = None
+    cache: bool = False
+    """Whether a question that the target was asked before is answered as it was then."""
     modules: str | None = None
     """The folder that functions of the user's own are imported from; None on a server."""
     repetitions: int = 1
@@ -259,6 +261,9 @@ class ResultRow(msgspec.Struct, frozen=True):
     error_message: str | None
     repetition: int = 1
     """Which of the item's repetitions, from 1."""
+    cached: bool = False
+    """Whether the output is the answer to the same question of an earlier call."""
+    first_token_ms: float | None = None
 
 
 class ScoreCell(msgspec.Struct, frozen=True):

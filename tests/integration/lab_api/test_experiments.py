@@ -63,7 +63,6 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"budget": {"token": 100}}, "INVALID_MESSAGE", "token"),
     ({"budget": {"tokens": 100}}, "INVALID_MESSAGE", "not built yet"),
     ({"cron": "* * * * *"}, "INVALID_MESSAGE", "not built yet"),
-    ({"cache": True}, "INVALID_MESSAGE", "not built yet"),
     ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "composite"),
     ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),
     ({"dataset_version_id": "v-nothing"}, "NOT_FOUND", "v-nothing"),
@@ -354,3 +353,56 @@ def test_stored_outputs_are_scored_again_over_http(open_lab: OpenLab) -> None:
             assert (await other.post(f"{path}/score", {"evaluators": [new]})).status_code == 404
 
     asyncio.run(scenario())
+
+
+def test_the_key_of_a_server_is_stored_and_never_shown(open_lab: OpenLab) -> None:
+    async def story() -> None:
+        async with open_lab() as lab:
+            version = await lab.import_rows([{"said": "a", "meant": "a"}])
+            server = {"url": "https://models.example/v1", "model": "m", "api_key": "sk-secret"}
+            made = await lab.post(
+                "/experiments",
+                order_of(
+                    version,
+                    target={"kind": "openai", "prompt": "{{said}}", **server},
+                    evaluators=[{"kind": "llm_judge", "rubric": "Be kind.", **server}],
+                ),
+            )
+            assert made.status_code == 201, made.text
+            experiment_id = made.json()["experiment_id"]
+            cloned = await lab.post(f"/experiments/{experiment_id}/clone", {"name": "copy"})
+            assert cloned.status_code == 201, cloned.text
+            for path in (f"/experiments/{experiment_id}", "/experiments"):
+                shown = await lab.get(path)
+                assert "sk-secret" not in shown.text
+                assert '"api_key":"***"' in shown.text
+
+    asyncio.run(story())
+
+
+def test_an_experiment_wants_the_cache_or_not_and_the_cache_can_be_cleared(
+    open_lab: OpenLab,
+) -> None:
+    async def story() -> None:
+        async with open_lab() as lab:
+            version = await lab.import_rows(
+                [{"said": "a", "meant": "a"}, {"said": "b", "meant": "b"}]
+            )
+            target = {"kind": "python", "function": "tests.integration.lab_api.targets:shout"}
+            for name, cached in (("one", False), ("two", True)):
+                order = {"name": name, "target": target, "evaluators": [], "cache": True}
+                experiment_id = await lab.submit(version, **order)
+                assert (await lab.until_ended(experiment_id))["cache"] is True
+                found = await lab.post(f"/experiments/{experiment_id}/results")
+                assert [row["cached"] for row in found.json()["items"]] == [cached, cached]
+            assert (await lab.as_tenant("other").ask("DELETE", "/lab/cache")).json() == {
+                "answers": 0
+            }
+            cleared = await lab.ask("DELETE", "/lab/cache")
+            assert (cleared.status_code, cleared.json()) == (200, {"answers": 2})
+            experiment_id = await lab.submit(version, name="three", target=target, cache=True)
+            await lab.until_ended(experiment_id)
+            found = await lab.post(f"/experiments/{experiment_id}/results")
+            assert [row["cached"] for row in found.json()["items"]] == [False, False]
+
+    asyncio.run(story())

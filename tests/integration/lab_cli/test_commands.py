@@ -544,3 +544,25 @@ def test_stored_outputs_are_scored_by_the_evaluators_of_a_file(
     ):
         assert main(["experiment", "score", "shouting", "--evaluators", file]) == 2, file
         assert reason in capsys.readouterr().err
+
+
+def test_cached_answers_are_used_when_asked_for_and_can_be_cleared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mended").touch()
+    for _ in range(2):
+        assert main(["experiment", "run", "exp.toml", "--cache"]) == 0
+    assert sorted(calls(folder)) == ["a", "b", "x"], "the second run asked nothing"
+    assert main(["experiment", "run", "exp.toml", "--new"]) == 0
+    assert len(calls(folder)) == 6, "without the option every answer is asked for"
+    file = folder / "exp.toml"
+    file.write_text(file.read_text().replace("retries = 0", "retries = 0\ncache = true"))
+    assert main(["experiment", "run", "exp.toml", "--new"]) == 0
+    assert len(calls(folder)) == 6, "the file may ask for it too"
+    capsys.readouterr()
+    assert main(["experiment", "results", "shouting #2", "--json"]) == 0
+    assert all(row["cached"] for row in json.loads(capsys.readouterr().out))
+    assert main(["experiment", "clear-cache"]) == 0
+    assert capsys.readouterr().out == "3 cached answers were removed.\n"
+    assert main(["experiment", "run", "exp.toml", "--new"]) == 0
+    assert len(calls(folder)) == 9

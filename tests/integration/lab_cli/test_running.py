@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.openai_server import OpenAiServer
 
 from dragoman import lab
 from dragoman.errors import DatasetInvalid, InvalidFilter, InvalidMessage, SchemaMismatch
@@ -67,6 +68,21 @@ def test_a_file_is_imported_and_found_again_by_its_name(tmp_path: Path) -> None:
     second = lab.run(dataset="cases.csv", target=target, evaluators=judged, data_dir=tmp_path)
     assert (first.summary.name, second.summary.name) == ("recorded", "recorded #2")
     assert second.summary.scores["contains"].pass_rate == 1.0
+
+
+def test_only_verdicts_have_a_pass_rate(tmp_path: Path) -> None:
+    result = lab.run(
+        dataset=[{"said": "a", "meant": "a"}, {"said": "b", "meant": "c"}],
+        target=lab.recorded(output="said"),
+        evaluators=[
+            lab.exact(reference="meant"),
+            lab.wer(reference="meant"),
+            lab.chrf(reference="meant"),
+        ],
+        data_dir=tmp_path,
+    )
+    rates = {name: score.pass_rate for name, score in result.summary.scores.items()}
+    assert rates == {"exact": 0.5, "wer": None, "chrf": None}
 
 
 def test_what_cannot_work_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -272,3 +288,25 @@ def test_what_is_stored_is_scored_again_with_functions_of_the_program(tmp_path: 
         return again.score([lab.contains(reference="meant")])
 
     assert "contains" in asyncio.run(inside_a_loop()).summary.scores
+
+
+def test_models_judges_and_snippets_are_described_in_a_line_each(tmp_path: Path) -> None:
+    with OpenAiServer() as server:
+        for name, cached in (("one", False), ("two", True)):
+            result = lab.run(
+                name=name,
+                dataset=[{"said": "good"}],
+                target=lab.openai(server.url, model="echo", prompt="{{said}}"),
+                evaluators=[
+                    lab.llm_judge(url=server.url, model="rubric-judge", rubric="Say good."),
+                    lab.code("len(output)", timeout_seconds=30),
+                ],
+                cache=True,
+                data_dir=tmp_path,
+            )
+            (row,) = result.rows()
+            assert row.output["output"] == "good"
+            assert row.scores["llm_judge"].score == 5
+            assert row.scores["code"].score == 4
+            assert row.cached is cached
+        assert len(server.asked) == 2

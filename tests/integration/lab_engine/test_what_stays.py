@@ -61,7 +61,12 @@ def _objects() -> Counter[str]:
 def test_a_deleted_experiment_leaves_no_object_behind(sqlite_url: str, calls: str) -> None:
     async def story() -> tuple[Counter[str], Counter[str]]:
         async with laboratory(sqlite_url) as at:
-            row: dict[str, JsonValue] = {"key": "a", "calls": calls, "delay_ms": 0, "fate": ""}
+            row: dict[str, JsonValue] = {
+                "key": "a",
+                "calls": calls,
+                "delay_ms": 0,
+                "fate": "",
+            }
             version_id, _ = await add_items(at.store, [[{**row, "turn": 0}, {**row, "turn": 1}]])
             counts = []
             for number in range(WARM_UP + FURTHER):

@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 from tests.integration.lab_engine.laboratory import (
-    QUICK,
     STEADY,
     TENANT,
     Laboratory,
@@ -79,11 +78,7 @@ def test_an_answer_that_cannot_be_stored_costs_no_other_item_anything(
         return Output({"output": key}, latency_ms=unstorable if key == "k3" else 1.0)
 
     async def story() -> None:
-        async with laboratory(
-            database_url,
-            QUICK.model_copy(update={"lease_seconds": 3.0}),
-            context=Context(functions={"odd": odd}),
-        ) as at:
+        async with laboratory(database_url, context=Context(functions={"odd": odd})) as at:
             version, _ = await add_items(at.store, cases(calls, 8))
             await at.run(calling(version, "odd", retries=0, concurrency=8))
 

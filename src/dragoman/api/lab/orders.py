@@ -43,8 +43,6 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
 
     def spec(self) -> ExperimentSpec:
         """What the lab stores."""
-        if self.cache:
-            raise InvalidMessage("cache is not built yet; leave it out.")
         version_id = self.dataset_version_id
         asked = ExperimentSpec(
             name=self.name,
@@ -62,6 +60,7 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
             budget=self.budget or Budget(),
             cron=self.cron,
             repetitions=self.repetitions,
+            cache=bool(self.cache),
         )
         if self.retries is None:
             return asked

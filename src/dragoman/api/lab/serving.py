@@ -6,11 +6,13 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from dragoman.api.http import HttpServer
 from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.desk import LabDesk
 from dragoman.clock import SystemClock
+from dragoman.lab.audio import audio_folder_of
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
 from dragoman.lab.plane import Lab
@@ -37,7 +39,10 @@ async def serve_lab(
     """Answer on the socket until told to stop; `announce` is called once that can be relied on."""
     metrics = Metrics()
     context = Context(
-        settings.lab.python_allow, settings.lab.http_allow, settings.auth.mode == "open"
+        settings.lab.python_allow,
+        settings.lab.http_allow,
+        settings.auth.mode == "open",
+        settings.lab.key_env_allow,
     )
     async with opened_desk(settings, context, metrics, embedded=False) as desk:
         budget = Budget(settings.limits.buffered_bytes)
@@ -59,6 +64,8 @@ async def opened_desk(
 ) -> AsyncIterator[LabDesk]:
     """A lab at work on the database of the settings, which is up to date; stopped at the end."""
     clock, randomness = SystemClock(), Randomness()
+    audio_folder = audio_folder_of(settings.server.data_dir)
+    context = replace(context, audio_folder=audio_folder)
     processes = ProcessPool(1)
     try:
         async with (
@@ -75,7 +82,13 @@ async def opened_desk(
         ):
             yield LabDesk(
                 lab=lab,
-                library=Library(store, settings.lab, clock, randomness.stream("datasets")),
+                library=Library(
+                    store,
+                    settings.lab,
+                    clock,
+                    randomness.stream("datasets"),
+                    audio_folder=audio_folder,
+                ),
                 results=Results(store),
                 context=context,
                 processes=processes,

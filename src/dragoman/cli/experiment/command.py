@@ -76,6 +76,12 @@ def run_command(
             min=1, metavar="N", help="Try each item N times.  [default: as the file says, or 1]"
         ),
     ] = None,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache", help="Answer questions that the target was asked before as it did then."
+        ),
+    ] = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
@@ -90,13 +96,15 @@ def run_command(
     a second one cancels those calls. Exit code 1 when the run or its [gate] failed, 2 when the
     file cannot be used, 130 after Ctrl-C.
     """
-    read = read_experiment_file(file, repetitions=repetitions)
+    read = read_experiment_file(file, repetitions=repetitions, cache=cache)
     if gate and not read.gate:
         typer.echo(f"error: {file} has no [gate], and --gate asks for one.", err=True)
         raise typer.Exit(FAILED)
     way = Way(url, data_dir, token, modules=file.parent, new=True)
     repeated = "" if repetitions is None else f" --repetitions {repetitions}"
-    again = f"dragoman experiment run {shlex.quote(str(file))}{repeated}{way.as_options()}"
+    cached = " --cache" if cache else ""
+    options = f"{repeated}{cached}{way.as_options()}"
+    again = f"dragoman experiment run {shlex.quote(str(file))}{options}"
 
     async def work(lab: LabClient) -> int:
         meant = await _meant(lab, read, new=new)
@@ -280,6 +288,21 @@ def kill_command(
         typer.echo(f"{found.name} ({found.experiment_id}) is being stopped.")
         if lab.resume is not None:  # the run is in this process: stay until it has stopped
             await until_ended(lab, found.experiment_id)
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("clear-cache")
+def clear_cache_command(
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Forget the cached answers of targets and judges. Results of experiments stay."""
+
+    async def work(lab: LabClient) -> None:
+        removed = await lab.clear_cache()
+        typer.echo(f"{removed:,} cached answers were removed.")
 
     with_lab(Way(url, data_dir, token), work)
 

@@ -28,6 +28,12 @@ class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     version: int | None = None
     format: str | None = None
+    schema: str | None = None
+    """A JSON Schema for every turn, as a file beside this one."""
+    audio: list[str] = []
+    """Columns that name audio files."""
+    copy: bool = True
+    """Whether the lab keeps copies of the audio."""
 
 
 class RunPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -39,6 +45,7 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
     item_timeout_seconds: float | None = None
     time_limit_seconds: float | None = None
     repetitions: int | None = None
+    cache: bool | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -109,21 +116,26 @@ class ExperimentFile(msgspec.Struct, frozen=True):
         return None if file is None else self.path.parent / file
 
 
-def read_experiment_file(path: Path, *, repetitions: int | None = None) -> ExperimentFile:
+def read_experiment_file(
+    path: Path, *, repetitions: int | None = None, cache: bool = False
+) -> ExperimentFile:
     """Read an experiment file; raises SettingsError that names what cannot be used.
 
-    `repetitions` count instead of those in the file.
+    `repetitions` count instead of those in the file; `cache` is as if the file said so.
     """
     written = _written(path)
     _check_keys(written, str(path))
     described = _converted(written, Description, path)
     if repetitions is not None:
         described.run.repetitions = repetitions
+    described.run.cache = described.run.cache or cache or None
     dataset = described.dataset
     if (dataset.file is None) == (dataset.name is None):
         raise SettingsError(f"{path}: [dataset] needs either a `file` or a `name`.")
     if dataset.file is not None and dataset.version is not None:
         raise SettingsError(f"{path}: [dataset] `version` goes with `name`, not with `file`.")
+    if dataset.file is None:
+        _refuse_of_files(dataset, path)
     found = ExperimentFile(
         path=path,
         described=described,
@@ -163,6 +175,14 @@ def _converted(written: Mapping[str, Any], part: type[Part], path: Path) -> Part
         return msgspec.convert(written, part)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{path}: {error}.") from None
+
+
+def _refuse_of_files(dataset: DatasetPart, path: Path) -> None:
+    """Refuse what is said of a file where the dataset is already in the lab."""
+    plain = DatasetPart()
+    for key in ("format", "schema", "audio", "copy"):
+        if getattr(dataset, key) != getattr(plain, key):
+            raise SettingsError(f"{path}: [dataset] `{key}` goes with `file`, not with `name`.")
 
 
 def _check_keys(written: Mapping[str, Any], where: str) -> None:
@@ -260,6 +280,7 @@ def _mark(described: Description) -> str:
         "evaluator_concurrency": run.evaluator_concurrency,
         "item_timeout_seconds": run.item_timeout_seconds,
         "time_limit_seconds": run.time_limit_seconds,
+        **({"cache": True} if run.cache else {}),
     }
     if run.repetitions not in (None, 1):
         deciding["repetitions"] = run.repetitions

@@ -12,10 +12,12 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.extras import require_extra
 from dragoman.lab.evaluators import (
+    code,
     composite,
     contains,
     exact,
     json_match,
+    judge,
     latency,
     length_ratio,
     numeric,
@@ -154,6 +156,10 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
             corpus=length_ratio.of_corpus,
             higher_is_better=None,
         ),
+        "llm_judge": EvaluatorKind(
+            judge.Settings, judge.JudgeEvaluator, judge.check, parts=judge.parts
+        ),
+        "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check),
         "composite": EvaluatorKind(
             composite.Settings, composite.CompositeEvaluator, composite.check
         ),

@@ -102,7 +102,7 @@ def check_columns(
         _check_mapping(spec.mapping, columns)
         columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
         if calls_target:
-            check_target(spec.target, columns, context)
+            check_target(spec.target, columns, context, cache=spec.cache)
         check_evaluators(spec.evaluators, columns, context)
     except SchemaMismatch:
         # Without items there are no columns to check; the start refuses an empty dataset.

@@ -27,8 +27,6 @@ from dragoman.store import Connection
 BINS = 10
 PASS, FAIL = "pass", "fail"
 """Labels by which an evaluator decides whether a turn passes."""
-PASSING_SCORE = 1.0
-"""Without such a label, a turn passes with this score."""
 
 NO_CODE = "INTERNAL_ERROR"
 """Stands for the code of a failure that has none."""
@@ -61,6 +59,7 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     p99: float | None
     histogram: tuple[Bin, ...]
     pass_rate: float | msgspec.UnsetType | None = msgspec.UNSET
+    """Of the turns that are labelled pass or fail; None where none is."""
     repetitions: Repeated | msgspec.UnsetType = msgspec.UNSET
     """Of a score, where items were tried several times."""
 
@@ -155,7 +154,7 @@ def _with_repeated(
     rows = connection.execute(tries)
     told = {
         name: repeated(
-            ((row.item_id, row.turn_no, row.score, _passes(row.score, row.label)) for row in group),
+            ((row.item_id, row.turn_no, row.score, _verdict(row.label)) for row in group),
             repetitions,
         )
         for name, group in groupby(rows, key=lambda row: row.name)
@@ -169,9 +168,9 @@ def _with_repeated(
     }
 
 
-def _passes(score: float, label: str | None) -> bool:
-    """Whether a turn passes: by the label, if it says so, else by the score."""
-    return label == PASS or (label != FAIL and score >= PASSING_SCORE)
+def _verdict(label: str | None) -> bool | None:
+    """Whether a turn passes; None where its evaluator does not decide that."""
+    return label == PASS if label in (PASS, FAIL) else None
 
 
 def _with_errors(found: tuple[Aggregate, int], turns: int) -> Aggregate:
@@ -249,13 +248,9 @@ def _by_name(
 
     `values` has name, value, label and error_code.
     """
-    passing = sa.case(
-        (values.c.value.is_(None), 0),
-        (values.c.label == PASS, 1),
-        (values.c.label == FAIL, 0),
-        (values.c.value >= PASSING_SCORE, 1),
-        else_=0,
-    )
+    scored = values.c.value.is_not(None)
+    passing = sa.case((sa.and_(scored, values.c.label == PASS), 1), else_=0)
+    verdict = sa.case((sa.and_(scored, values.c.label.in_((PASS, FAIL))), 1), else_=0)
     totals = connection.execute(
         sa.select(
             values.c.name,
@@ -266,6 +261,7 @@ def _by_name(
             sa.func.max(values.c.value).label("most"),
             sa.func.sum(values.c.value).label("total"),
             sa.func.sum(passing).label("passing"),
+            sa.func.sum(verdict).label("verdicts"),
         )
         .group_by(values.c.name)
         .order_by(values.c.name)
@@ -297,7 +293,7 @@ def _aggregate(
         max=row.most,
         total=row.total or 0.0,
         histogram=bins,
-        pass_rate=_share(row.passing, row.found) if judged else msgspec.UNSET,
+        pass_rate=_share(row.passing, row.verdicts) if judged else msgspec.UNSET,
         p50=percentiles.get("p50"),
         p90=percentiles.get("p90"),
         p95=percentiles.get("p95"),

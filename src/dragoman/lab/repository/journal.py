@@ -38,6 +38,8 @@ class OutputEntry(msgspec.Struct, frozen=True):
     latency_ms: float | None
     tokens: int | None
     cost: float | None
+    cached: bool = False
+    first_token_ms: float | None = None
 
 
 class ScoreEntry(msgspec.Struct, frozen=True):
@@ -52,6 +54,9 @@ class ScoreEntry(msgspec.Struct, frozen=True):
     statistics_json: str | None = None
     error_code: str | None = None
     error_message: str | None = None
+    tokens: int | None = None
+    """What the evaluator itself used up; it is counted to the run, not to the row."""
+    cost: float | None = None
 
 
 class TurnEntry(msgspec.Struct, frozen=True):
@@ -136,7 +141,7 @@ class _Rows:
         self._scores: list[tuple[Any, ...]] = []
         self._turns: list[tuple[Any, ...]] = []
         self._links: list[tuple[Any, ...]] = []
-        self._paid: list[tuple[RunId, OutputEntry]] = []
+        self._paid: list[tuple[RunId, OutputEntry | ScoreEntry]] = []
         self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemKey]] = {}
 
     def add(self, entry: Entry) -> None:
@@ -180,6 +185,8 @@ class _Rows:
                 output.tokens,
                 output.cost,
                 self._at_ms,
+                output.cached,
+                output.first_token_ms,
             )
         )
         if output.tokens or output.cost:
@@ -204,6 +211,8 @@ class _Rows:
                 self._at_ms,
             )
         )
+        if score.tokens or score.cost:
+            self._paid.append((entry.lease.run_id, score))
 
     def _add_try(self, entry: Entry, over: TryEntry) -> None:
         lease = entry.lease
@@ -230,14 +239,14 @@ class _Rows:
         self._items.setdefault(alike, []).append(lease.key)
 
     def _pay(self, connection: Connection) -> None:
-        """Add what new outputs used up to their runs, in the transaction that stores them."""
-        ids = as_list(output.record_id for _, output in self._paid)
-        known = set(connection.execute(_KNOWN_OUTPUTS, {"ids": ids}).scalars())
+        """Add what new outputs and scores used up to their runs, together with storing them."""
+        ids = {"ids": as_list(paid.record_id for _, paid in self._paid)}
+        known = {record for known in _KNOWN for record in connection.execute(known, ids).scalars()}
         used: dict[RunId, tuple[int, float]] = {}
-        for run_id, output in self._paid:
-            if output.record_id not in known:
+        for run_id, paid in self._paid:
+            if paid.record_id not in known:
                 tokens, cost = used.get(run_id, (0, 0.0))
-                used[run_id] = (tokens + (output.tokens or 0), cost + (output.cost or 0.0))
+                used[run_id] = (tokens + (paid.tokens or 0), cost + (paid.cost or 0.0))
         for run_id, (tokens, cost) in sorted(used.items()):
             connection.execute(
                 sa.update(experiment_stats)
@@ -260,7 +269,10 @@ _HELD = (
     .with_for_update()
 )
 
-_KNOWN_OUTPUTS = sa.select(target_record.c.id).where(among(target_record.c.id, "ids"))
+_KNOWN = [
+    sa.select(table.c.id).where(among(table.c.id, "ids"))
+    for table in (target_record, evaluator_record)
+]
 
 _ADVANCE = (
     sa.update(item_run_log)

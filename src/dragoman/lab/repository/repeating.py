@@ -14,8 +14,8 @@ import msgspec
 
 EVERY_K_UP_TO = 10
 
-Try = tuple[str, int, float, bool]
-"""The item, the turn, the score, and whether it passes."""
+Try = tuple[str, int, float, bool | None]
+"""The item, the turn, the score, and whether it passes; None where that is not decided."""
 
 
 class Repeated(msgspec.Struct, frozen=True):
@@ -28,7 +28,7 @@ class Repeated(msgspec.Struct, frozen=True):
     between: float | None
     """The variance between turns without that part: some are harder than others."""
     pass_at_k: dict[int, float]
-    """By k: the chance that at least one of k tries passes."""
+    """By k: the chance that at least one of k tries passes; empty where no try is a verdict."""
     pass_hat_k: dict[int, float]
     """By k: the chance that all of k tries pass (pass^k)."""
 
@@ -48,7 +48,9 @@ def repeated(tries: Iterable[Try], repetitions: int) -> Repeated:
         freedom += number - 1
         means.append(mean)
         shares.append(1 / number)
-        counts.append((sum(passes for _, _, _, passes in of_turn), number))
+        verdicts = [passes for _, _, _, passes in of_turn if passes is not None]
+        if verdicts:
+            counts.append((sum(verdicts), len(verdicts)))
     within = fsum(squares) / freedom if freedom else None
     at_least_one, every_one = {}, {}
     for k in _numbers_of_tries(repetitions):

@@ -69,7 +69,8 @@ def rows_of_items(
 
 def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
     """Shown turns with what went in and what came out."""
-    measures = [target_record.c[name] for name in ("output_json", *MEASURES)]
+    told = ("output_json", "cached", "first_token_ms", *MEASURES)
+    measures = [target_record.c[name] for name in told]
     return (
         sa.select(shown, dataset_item.c.turns_json, dataset_item.c.content_id, *measures)
         .join(dataset_item, dataset_item.c.id == shown.c.item_id)
@@ -100,6 +101,8 @@ def _rows(
             error_code=row.error_code,
             error_message=row.error_message,
             repetition=row.repetition + 1,
+            cached=bool(row.cached),
+            first_token_ms=row.first_token_ms,
         )
         for row in rows
     ]

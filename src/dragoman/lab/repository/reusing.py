@@ -31,6 +31,8 @@ class StoredOutput(msgspec.Struct, frozen=True):
     latency_ms: float | None
     tokens: int | None
     cost: float | None
+    cached: bool = False
+    first_token_ms: float | None = None
 
 
 class StoredScore(msgspec.Struct, frozen=True):
@@ -139,6 +141,8 @@ def _of_item(
             output.latency_ms,
             output.tokens,
             output.cost,
+            bool(output.cached),
+            output.first_token_ms,
         )
         for number in numbers:
             said = scores.get(evaluator_record_id(lease.lineage, lease.key, turn_no, number))

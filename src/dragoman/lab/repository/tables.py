@@ -98,6 +98,17 @@ dataset_content = sa.Table(
 )
 """Which item of a version holds what. Filled in the order of the contents, after the items."""
 
+dataset_audio = sa.Table(
+    "dataset_audio",
+    metadata,
+    sa.Column("version_id", short_text(_ID), primary_key=True),
+    sa.Column("sha256", short_text(_ID), primary_key=True),
+    sa.Column("media_type", short_text(_ID), nullable=False),
+    sa.Index(None, "sha256"),
+    sqlite_with_rowid=False,
+)
+"""The audio files that a version refers to. The files themselves are in the data folder."""
+
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -248,6 +259,8 @@ target_record = sa.Table(
     sa.Column("tokens", sa.BigInteger),
     sa.Column("cost", sa.Float),
     sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("cached", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("first_token_ms", sa.Float),
     sa.Index(None, "run_id"),
 )
 
@@ -339,6 +352,17 @@ annotation = sa.Table(
     sa.Index(None, "experiment_id", "item_id", "turn_no"),
 )
 """People's judgements of a row."""
+
+response_cache = sa.Table(
+    "response_cache",
+    metadata,
+    sa.Column("tenant", short_text(), primary_key=True),
+    sa.Column("key", short_text(_ID), primary_key=True),
+    sa.Column("output_json", long_text(), nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "tenant", "created_at_ms"),
+)
+"""Answers of targets and judges by what was asked, for experiments that want them again."""
 
 pending_removal = sa.Table(
     "pending_removal",

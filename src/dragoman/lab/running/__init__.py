@@ -1,6 +1,8 @@
 """Experiments inside a program: ``lab.run(dataset=..., target=my_function, evaluators=[...])``."""
 
 from dragoman.ids import TenantId
+from dragoman.lab.audio import AudioFile
+from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
     ContentId,
     EvaluatorSpec,
@@ -21,6 +23,7 @@ from dragoman.lab.running.describing import (
     bleu,
     cer,
     chrf,
+    code,
     composite,
     contains,
     evaluator,
@@ -29,7 +32,9 @@ from dragoman.lab.running.describing import (
     json_match,
     latency,
     length_ratio,
+    llm_judge,
     numeric,
+    openai,
     python,
     recorded,
     regex,
@@ -47,11 +52,13 @@ from dragoman.lab.states import ItemStatus, RunStatus
 __all__ = [
     "Aggregate",
     "Aggregates",
+    "AudioFile",
     "Away",
     "Bin",
     "Cause",
     "ContentId",
     "Dataset",
+    "DatasetFile",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",
@@ -86,6 +93,7 @@ __all__ = [
     "bleu",
     "cer",
     "chrf",
+    "code",
     "composite",
     "contains",
     "evaluator",
@@ -95,7 +103,9 @@ __all__ = [
     "json_match",
     "latency",
     "length_ratio",
+    "llm_judge",
     "numeric",
+    "openai",
     "python",
     "recorded",
     "regex",

@@ -355,6 +355,35 @@ def python(
     return msgspec.structs.replace(made, function=function)
 
 
+def llm_judge(
+    *,
+    url: str,
+    model: str,
+    rubric: str,
+    name: str = "llm_judge",
+    weight: float = 1.0,
+    **settings: Any,
+) -> Evaluator:
+    """A language model that scores the output by a rubric, or compares it with `baseline`.
+
+    See the settings of the `llm_judge` evaluator.
+    """
+    return _of_kind("llm_judge", name, weight, url=url, model=model, rubric=rubric, **settings)
+
+
+def code(snippet: str, *, name: str = "code", weight: float = 1.0, **settings: Any) -> Evaluator:
+    """A snippet of Python that scores the output in a process that can reach nothing.
+
+    It is an expression, or it defines `score(...)`, whose arguments are columns, `output`, or both.
+    """
+    return _of_kind("code", name, weight, code=snippet, **settings)
+
+
+def openai(url: str, *, model: str, **settings: Any) -> TargetSpec:
+    """A model on an OpenAI-compatible server; see the settings of the `openai` target."""
+    return TargetSpec("openai", {"url": url, "model": model, **settings})
+
+
 def http(url: str, *, output: str, **settings: Any) -> TargetSpec:
     """A model behind HTTP; see the settings of the `http` target."""
     return TargetSpec("http", {"url": url, "output": output, **settings})

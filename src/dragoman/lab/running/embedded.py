@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -24,10 +25,11 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
-from dragoman.lab.datasets import Format, format_of
+from dragoman.lab.audio import audio_folder_of
+from dragoman.lab.datasets import Format
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.feed import RunEnded
-from dragoman.lab.library import Library
+from dragoman.lab.library import DatasetFile, Library, OpenedTable, opened_table
 from dragoman.lab.model import (
     DEFAULT_RETRIES,
     EvaluatorSpec,
@@ -54,7 +56,7 @@ from dragoman.randomness import Randomness
 from dragoman.settings import LabSettings, load_settings
 from dragoman.store import Connection, Store, open_store, upgrade
 
-Dataset = str | Path | Iterable[Mapping[str, JsonValue]]
+Dataset = str | Path | DatasetFile | Iterable[Mapping[str, JsonValue]]
 """A file, the name of a dataset that was imported before, or the rows themselves."""
 
 Asked = ParamSpec("Asked")
@@ -91,6 +93,7 @@ async def arun(
     retries: int = DEFAULT_RETRIES,
     item_timeout_seconds: float | None = None,
     repetitions: int = 1,
+    cache: bool = False,
     data_dir: Path | str | None = None,
     new: bool = False,
     progress: bool | None = None,
@@ -103,9 +106,10 @@ async def arun(
 
     The same name, target, evaluators and rows are the same experiment: one that was stopped goes
     on where it was, one that is finished or running elsewhere stays, and a new one (`NAME #2`) is
-    made. `new` always makes one. Progress is shown on a terminal and in a notebook; `progress`
-    says otherwise. A task that is cancelled cancels its calls; Ctrl-C in `lab.run` lets those in
-    flight finish, and cancels them when it is pressed again.
+    made. `new` always makes one. With `cache`, a question that the target was asked before is
+    answered as it was then, and the row says `cached`. Progress is shown on a terminal and in a
+    notebook; `progress` says otherwise. A task that is cancelled cancels its calls; Ctrl-C in
+    `lab.run` lets those in flight finish, and cancels them when it is pressed again.
     """
     return await _run(
         Interrupts(),
@@ -119,6 +123,7 @@ async def arun(
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
         repetitions=repetitions,
+        cache=cache,
         data_dir=data_dir,
         new=new,
         progress=progress,
@@ -138,6 +143,7 @@ async def _run(
     retries: int,
     item_timeout_seconds: float | None,
     repetitions: int,
+    cache: bool,
     data_dir: Path | str | None,
     new: bool,
     progress: bool | None,
@@ -160,9 +166,14 @@ async def _run(
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
         repetitions=repetitions,
+        cache=cache,
     )
     async with await open_store(database_url) as store:
-        context = Context(functions={**functions, **own}, modules=str(Path.cwd()))
+        context = Context(
+            functions={**functions, **own},
+            modules=str(Path.cwd()),
+            audio_folder=audio_folder_of(settings.server.data_dir),
+        )
         bench = _Bench(store, settings.lab, context)
         with shown_here(progress) as display:
             mark = _mark(spec, {**functions, **own})
@@ -221,7 +232,13 @@ class _Bench:
         clock: Clock = SystemClock()
         randomness = Randomness()
         self._store = store
-        self._library = Library(store, settings, clock, randomness.stream("datasets"))
+        self._library = Library(
+            store,
+            settings,
+            clock,
+            randomness.stream("datasets"),
+            audio_folder=context.audio_folder,
+        )
         self._clock = clock
         self._lease_ms = round(settings.lease_seconds * 1000)
         self._lab = Lab(
@@ -363,33 +380,43 @@ class _Bench:
 
     async def _version(self, dataset: Dataset) -> VersionId:
         """The version that the dataset means; a file or rows are imported."""
+        if isinstance(dataset, DatasetFile):
+            return await self._import_file(dataset)
         if isinstance(dataset, str | Path):
-            file = await asyncio.to_thread(_opened, Path(dataset))
-            if file is not None:
-                with file:
-                    name = Path(dataset).name
-                    return await self._import(name, file, format_of(name))
+            if await asyncio.to_thread(Path(dataset).is_file):
+                return await self._import_file(DatasetFile(dataset))
             known = await self._library.find_named(DEFAULT_TENANT, str(dataset))
             if known is None:
                 raise InvalidMessage(
-                    f"There is no file and no dataset {str(dataset)!r}; give a path to a .jsonl or "
-                    ".csv file, the name of a dataset, or the rows themselves."
+                    f"There is no file and no dataset {str(dataset)!r}; give a path to a .jsonl, "
+                    ".csv or .parquet file, the name of a dataset, or the rows themselves."
                 )
             return known.latest.version_id
         with await asyncio.to_thread(_as_file, dataset) as file:
-            return await self._import("rows", file, Format.JSONL)
+            return await self._import("rows", OpenedTable(file, Format.JSONL, None, None))
 
-    async def _import(self, name: str, file: BinaryIO, file_format: Format) -> VersionId:
+    async def _import_file(self, wanted: DatasetFile) -> VersionId:
+        with ExitStack() as stack:
+            try:
+                table = await asyncio.to_thread(stack.enter_context, opened_table(wanted))
+            except OSError as error:
+                raise InvalidMessage(
+                    f"The dataset {wanted.path} cannot be read ({error.strerror})."
+                ) from None
+            return await self._import(Path(wanted.path).name, table)
+
+    async def _import(self, name: str, table: OpenedTable) -> VersionId:
         """The file as a version of the dataset of its name; the same rows are the same version."""
         while True:
             known = await self._library.find_named(DEFAULT_TENANT, name)
-            file.seek(0)
+            table.file.seek(0)
+            described = (table.file, table.file_format, table.schema, table.audio)
             try:
                 if known is None:
-                    added = await self._library.add(DEFAULT_TENANT, name, file, file_format)
+                    added = await self._library.add(DEFAULT_TENANT, name, *described)
                 else:
                     added = await self._library.add_version(
-                        DEFAULT_TENANT, known.dataset_id, file, file_format
+                        DEFAULT_TENANT, known.dataset_id, *described
                     )
             except (NameTaken, NotFound):
                 continue  # another run made the dataset, or deleted it, at the same moment
@@ -420,10 +447,6 @@ def _line(number: int, row: Mapping[str, JsonValue]) -> bytes:
             f"Nothing was imported. Row {number} cannot be stored: {error}"
         ) from None
     return line + b"\n"
-
-
-def _opened(path: Path) -> BinaryIO | None:
-    return path.open("rb") if path.is_file() else None
 
 
 def _named_after(target: Function | str | TargetSpec) -> str:
@@ -465,6 +488,7 @@ def _mark(spec: ExperimentSpec, functions: Mapping[str, Function]) -> str:
         sorted(spec.mapping.items()),
         spec.evaluator_concurrency,
         spec.item_timeout_seconds,
+        *(["cache"] if spec.cache else []),
         sorted((name, _place_of(function)) for name, function in functions.items()),
     )
     repeated = () if spec.repetitions == 1 else (spec.repetitions,)
@@ -556,6 +580,7 @@ if TYPE_CHECKING:
         retries: int = DEFAULT_RETRIES,
         item_timeout_seconds: float | None = None,
         repetitions: int = 1,
+        cache: bool = False,
         data_dir: Path | str | None = None,
         new: bool = False,
         progress: bool | None = None,

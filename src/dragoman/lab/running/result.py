@@ -132,9 +132,10 @@ class RunResult:
 
 
 def _flat(row: ResultRow) -> dict[str, Any]:
-    plain = ("item_id", "repetition", "turn", "run_id", "status", "latency_ms", "tokens", "cost")
+    told = ("item_id", "repetition", "turn", "run_id", "status")
+    measured = ("latency_ms", "first_token_ms", "tokens", "cost", "cached")
     return {
-        **{name: getattr(row, name) for name in plain},
+        **{name: getattr(row, name) for name in (*told, *measured)},
         **{f"input.{name}": value for name, value in row.input.items()},
         **{f"output.{name}": value for name, value in row.output.items()},
         **{f"score.{name}": cell.score for name, cell in row.scores.items()},

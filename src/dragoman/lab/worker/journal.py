@@ -58,6 +58,8 @@ class LeaseJournal:
                 result.latency_ms,
                 result.tokens,
                 result.cost,
+                result.cached,
+                result.first_token_ms,
             )
         )
 
@@ -75,6 +77,8 @@ class LeaseJournal:
                 _storable(result.label),
                 _storable(result.reason),
                 _listed(result.statistics),
+                tokens=result.tokens,
+                cost=result.cost,
             )
         )
 
@@ -134,6 +138,8 @@ class LeaseJournal:
                     name,
                     error_code=said.code,
                     error_message=storable(said.message),
+                    tokens=said.tokens,
+                    cost=said.cost,
                 )
                 self._send(failed)
 

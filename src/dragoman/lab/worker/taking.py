@@ -60,7 +60,13 @@ def _reusable(lease: Lease, left: Leftovers, names: Mapping[int, str]) -> Reusab
     return Reusable(
         outputs={
             turn_no: Output(
-                stored.columns, stored.main, stored.tokens, stored.cost, stored.latency_ms
+                stored.columns,
+                stored.main,
+                stored.tokens,
+                stored.cost,
+                stored.latency_ms,
+                stored.first_token_ms,
+                stored.cached,
             )
             for turn_no, stored in left.outputs.items()
         },

@@ -210,7 +210,7 @@ class Worker:
             turns = (TurnOutcome(None, opened, {}),) * len(taken.item.turns)
             await journal.try_over(ItemOutcome(taken.past.first_try, turns), last=True)
         else:
-            await carry_out(taken.item, taken.past, journal, opened.bench)
+            await carry_out(taken.item, taken.past, journal, opened.bench, taken.lease.repetition)
 
     # --- looking around -------------------------------------------------------------------------
 

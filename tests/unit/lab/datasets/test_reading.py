@@ -114,7 +114,7 @@ def test_what_a_spreadsheet_writes_is_read_as_it_was(rows: list[tuple[str, str]]
     assert from_csv(out.getvalue()) == [({"a": a, "b": b},) for a, b in rows]
 
 
-@given(st.binary(max_size=200), st.sampled_from(Format))
+@given(st.binary(max_size=200), st.sampled_from((Format.JSONL, Format.CSV)))
 def test_any_bytes_are_read_or_refused_by_line(content: bytes, file_format: Format) -> None:
     lines: list[int] = []
     try:

@@ -25,6 +25,11 @@ class ProcessPool:
         self._idle: list[Process] = []
         self._closed = False
 
+    @property
+    def place(self) -> asyncio.Semaphore:
+        """A place for a process that an evaluator starts itself: all together are as many."""
+        return self._places
+
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
         """What ``module:function`` returns; `EvaluatorError` with what it raised or died of."""
         asked = _framed(function, arguments)

@@ -11,8 +11,6 @@ from ipaddress import (
     ip_network,
 )
 
-from dragoman.lab.targets.context import Context
-
 Address = IPv4Address | IPv6Address
 
 _NAT64 = IPv6Network("64:ff9b::/96")
@@ -34,10 +32,6 @@ class AddressRules:
                 self._networks.append(ip_network(entry.strip("[]"), strict=False))
             except ValueError:
                 self._hosts.add(entry.lower().rstrip("."))
-
-    @classmethod
-    def of(cls, context: Context) -> AddressRules:
-        return cls(context.http_allow, context.open_mode)
 
     def permit(self, host: str, address: str) -> bool:
         """Whether a call to the host may go to the address."""
