@@ -289,8 +289,8 @@ def test_aggregates_tell_how_repetitions_vary_and_what_k_tries_achieve(
         made_so_far[key] += 1
         return said[key][made_so_far[key] - 1]
 
-    async def score(output: float) -> float:
-        return output
+    async def score(output: float) -> bool:
+        return output == 1.0
 
     async def story() -> Repeated:
         context = Context(functions={"target": target, "score": score})
