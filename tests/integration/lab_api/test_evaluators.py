@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tests.integration.lab_api.conftest import Asker, OpenLab
 
 from dragoman.lab.evaluators import EVALUATORS, Fingerprint, corpus_score
-from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, RunId
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, ItemKey, RunId
 from dragoman.lab.repository import results, runs
 from dragoman.store import open_store
 
@@ -170,7 +170,7 @@ def test_a_run_keeps_what_corpus_scores_and_comparisons_need(
             kept = await store.read(lambda c: runs.fingerprints_of(c, run_id))
             ids = await store.read(
                 lambda c: [
-                    ItemId(row.item_id)
+                    ItemKey(ItemId(row.item_id))
                     for row in c.execute(
                         sa.text("SELECT item_id FROM turn_result WHERE experiment_id = :e"),
                         {"e": experiment_id},
