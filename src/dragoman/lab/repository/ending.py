@@ -20,6 +20,7 @@ from dragoman.lab.repository.tables import (
     experiment_stats,
     item_result,
     item_run_log,
+    run_log,
 )
 from dragoman.lab.states import (
     ENDED,
@@ -140,7 +141,10 @@ def keep_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
 
 
 def keep_aggregates(connection: Connection, run: Run, found: Aggregates) -> None:
-    """Keep the experiment's aggregates as they were when the run ended."""
+    """Keep the experiment's aggregates as they were when the run ended, unless it was deleted."""
+    there = sa.select(run_log.c.id).where(run_log.c.id == run.run_id).with_for_update(read=True)
+    if connection.execute(there).scalar() is None:
+        return
     row = {
         "run_id": run.run_id,
         "experiment_id": run.experiment_id,
