@@ -1,4 +1,4 @@
-"""How sure the lab's numbers are: intervals, paired tests, agreement, repetitions.
+"""How sure the lab's numbers are: intervals, paired tests, agreement.
 
 Pure functions over numpy arrays. Randomness is passed in, so that the same rows give the same
 interval. Needs the extra ``lab``.

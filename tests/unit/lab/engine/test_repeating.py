@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from itertools import combinations
 from math import comb
+from random import Random
 from statistics import fmean, variance
 
 import pytest
@@ -68,3 +70,28 @@ def test_many_repetitions_are_told_of_in_few_steps(repetitions: int, shown: list
     told = repeated(tries_of([[1.0] * repetitions]), repetitions)
 
     assert list(told.pass_at_k) == shown
+
+
+def test_the_chances_are_what_counting_every_choice_of_k_tries_gives() -> None:
+    for tries in range(1, 7):
+        for passed in range(tries + 1):
+            outcomes = [True] * passed + [False] * (tries - passed)
+            found = repeated([("i", 0, float(one), one) for one in outcomes], tries)
+            for k in range(1, tries + 1):
+                chosen = list(combinations(outcomes, k))
+                some = sum(any(of) for of in chosen) / len(chosen)
+                whole = sum(all(of) for of in chosen) / len(chosen)
+                assert found.pass_at_k[k] == pytest.approx(some)
+                assert found.pass_hat_k[k] == pytest.approx(whole)
+
+
+def test_the_variance_of_repetitions_is_told_apart_from_that_of_the_items() -> None:
+    random = Random(3)
+    tries = []
+    for number in range(4_000):
+        mean = random.gauss(0, 3.0)
+        tries += [(f"i-{number:04}", 0, random.gauss(mean, 2.0), None) for _ in range(4)]
+    found = repeated(tries, 4)
+    assert found.within == pytest.approx(4.0, rel=0.05)
+    assert found.between == pytest.approx(9.0, rel=0.07)
+    assert found.pass_at_k == {}, "no try is a verdict"
