@@ -21,6 +21,9 @@ MAX_VALUES = 10_000
 SCORE = "score."
 """The prefix of score fields; the evaluator's name follows."""
 
+REPETITION = "repetition"
+"""Which of an item's repetitions a row is, from 1."""
+
 
 class Op(StrEnum):
     """How a field is compared with a value."""
@@ -172,11 +175,14 @@ def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], Any, str]:
     """The operators and the type of value that the field takes."""
     if field in ("status", "error_code"):
         return _SAME, str, "text"
+    if field == REPETITION:
+        return _ORDERED, int, "a whole number"
     if isinstance(field, str) and field.startswith(SCORE) and len(field) > len(SCORE):
         return _ORDERED, float, "a number"
     raise _refused(
         f"{where}.field",
-        f"results cannot be filtered by {field!r}; use status, error_code or score.NAME",
+        f"results cannot be filtered by {field!r}; use status, error_code, repetition or "
+        "score.NAME",
     )
 
 

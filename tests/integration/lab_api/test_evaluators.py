@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from tests.integration.lab_api.conftest import Asker, OpenLab
 
 from dragoman.lab.evaluators import EVALUATORS, Fingerprint, corpus_score
-from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, RunId
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, ItemKey, RunId
 from dragoman.lab.repository import results, runs
 from dragoman.store import open_store
 
@@ -81,8 +81,10 @@ def test_every_kind_can_be_tried(open_lab: OpenLab) -> None:
         ({"kind": "length_ratio", "reference": "r"}, text, 1),
         ({"kind": "composite", "weights": {"a": 1, "b": 3}}, {"scores": {"a": 1, "b": 0}}, 0.25),
         ({"kind": "python", "function": f"{HERE}:shortness"}, {"output": "four"}, 0.25),
+        ({"kind": "code", "code": "len(output)"}, {"output": "four"}, 4),
     ]
-    assert {evaluator["kind"] for evaluator, _, _ in cases} == set(EVALUATORS)
+    # A judge needs a server; it has tests of its own.
+    assert {evaluator["kind"] for evaluator, _, _ in cases} == set(EVALUATORS) - {"llm_judge"}
 
     async def scenario() -> None:
         async with open_lab() as lab:
@@ -170,7 +172,7 @@ def test_a_run_keeps_what_corpus_scores_and_comparisons_need(
             kept = await store.read(lambda c: runs.fingerprints_of(c, run_id))
             ids = await store.read(
                 lambda c: [
-                    ItemId(row.item_id)
+                    ItemKey(ItemId(row.item_id))
                     for row in c.execute(
                         sa.text("SELECT item_id FROM turn_result WHERE experiment_id = :e"),
                         {"e": experiment_id},

@@ -343,7 +343,7 @@ def test_one_item_that_cannot_be_archived_fails_alone(database_url: str, calls: 
                 async for change in watcher:
                     if isinstance(change, RunEnded):
                         break
-                    told.update(change.item_ids)
+                    told.update(key.item_id for key in change.keys)
 
             expected = ["success"] * 6
             expected[2] = "fail"

@@ -194,6 +194,63 @@ def test_what_a_lab_held_before_contents_were_known_is_kept(empty_url: str) -> N
     database.alter(lambda c: c.execute(sa.text("UPDATE target_record SET latency_ms = NULL")))
 
 
+def test_what_a_lab_held_before_repetitions_becomes_the_first_of_them(empty_url: str) -> None:
+    database = database_at(empty_url)
+    database.alter(lambda connection: _upgrade_to(connection, "0003"))
+    log = (
+        "INSERT INTO item_run_log (run_id, item_id, status, result_state, try_no, first_try_no, "
+        "archived_try_no, lineage, lease_token) "
+        "VALUES ('r', 'i', 'success', 'resulted', 1, 1, 1, 'r/1', 1)"
+    )
+    turn = (
+        "INSERT INTO turn_run_log (run_id, item_id, turn_no, try_no, tenant, status, "
+        "target_record_id, logged_at_ms) VALUES ('r', 'i', 0, 1, 't', 'success', 'r/1/i/0', 5)"
+    )
+    link = (
+        "INSERT INTO turn_score (run_id, item_id, turn_no, try_no, evaluator_no, "
+        "evaluator_record_id) VALUES ('r', 'i', 0, 1, 0, 'r/1/i/0/0')"
+    )
+    item_shown = (
+        "INSERT INTO item_result (experiment_id, item_id, tenant, run_id, status, try_no, lineage) "
+        "VALUES ('e', 'i', 't', 'r', 'success', 1, 'r/1')"
+    )
+    turn_shown = (
+        "INSERT INTO turn_result (experiment_id, item_id, turn_no, tenant, run_id, try_no, status, "
+        "target_record_id) VALUES ('e', 'i', 0, 't', 'r', 1, 'success', 'r/1/i/0')"
+    )
+    output = (
+        "INSERT INTO target_record (id, tenant, run_id, item_id, turn_no, output_json, main, "
+        "created_at_ms) VALUES ('r/1/i/0', 't', 'r', 'i', 0, '{}', 'output', 2)"
+    )
+    score = (
+        "INSERT INTO evaluator_record (id, tenant, run_id, item_id, turn_no, name, score, "
+        "created_at_ms) VALUES ('r/1/i/0/0', 't', 'r', 'i', 0, 'exact', 1.0, 2)"
+    )
+    for statement in (log, turn, link, item_shown, turn_shown, output, score):
+        database.alter(lambda connection: connection.execute(sa.text(statement)))  # noqa: B023
+
+    assert upgrade(empty_url).state is SchemaStatus.OUTDATED
+
+    def kept(connection: sa.Connection) -> list[tuple[object, ...]]:
+        asked = (
+            "SELECT l.repetition, t.repetition, s.repetition, i.repetition, r.repetition, "
+            "o.repetition, e.repetition, e.score, r.status, l.lease_token FROM item_run_log l "
+            "JOIN turn_run_log t ON t.run_id = l.run_id AND t.item_id = l.item_id "
+            "JOIN turn_score s ON s.run_id = t.run_id AND s.item_id = t.item_id "
+            "JOIN item_result i ON i.item_id = l.item_id "
+            "JOIN turn_result r ON r.item_id = l.item_id "
+            "JOIN target_record o ON o.id = r.target_record_id "
+            "JOIN evaluator_record e ON e.id = s.evaluator_record_id"
+        )
+        return [tuple(row) for row in connection.execute(sa.text(asked))]
+
+    assert database.inspect(kept) == [(*(0,) * 7, 1.0, "success", 1)]
+    second = log.replace("lease_token)", "lease_token, repetition)").replace("1)", "1, 1)")
+    database.alter(lambda connection: connection.execute(sa.text(second)))
+    with pytest.raises(StoreError, match="cannot be used"):
+        database.alter(lambda connection: connection.execute(sa.text(second)))
+
+
 def _upgrade_to(connection: sa.Connection, revision: str) -> None:
     config = upgrades.alembic_config()
     config.attributes["connection"] = connection

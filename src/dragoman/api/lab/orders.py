@@ -39,6 +39,7 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
     budget: Budget | None = None
     cron: str | None = None
     cache: bool | None = None
+    repetitions: int = 1
 
     def spec(self) -> ExperimentSpec:
         """What the lab stores."""
@@ -58,6 +59,7 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
             time_limit_seconds=self.time_limit_seconds,
             budget=self.budget or Budget(),
             cron=self.cron,
+            repetitions=self.repetitions,
             cache=bool(self.cache),
         )
         if self.retries is None:
@@ -71,6 +73,15 @@ class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
     mode: Mode = Mode.SUBMIT
     item_ids: list[str] = []
     trial_items: int | None = None
+
+
+class ScoreOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Evaluators for outputs that are stored; one of the same name replaces the former one."""
+
+    evaluators: list[dict[str, JsonValue]]
+
+    def specs(self) -> list[EvaluatorSpec]:
+        return [_evaluator(number, given) for number, given in enumerate(self.evaluators)]
 
 
 class ChangeOrder(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):

@@ -91,6 +91,7 @@ class ExperimentView(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None
     budget: Budget
     cron: str | None
+    repetitions: int
     cache: bool
     status: str
     reason: str | None
@@ -209,6 +210,7 @@ def view_experiment(overview: Overview) -> ExperimentView:
         time_limit_seconds=spec.time_limit_seconds,
         budget=spec.budget,
         cron=spec.cron,
+        repetitions=spec.repetitions,
         cache=spec.cache,
         status=experiment.status,
         reason=experiment.reason,

@@ -7,7 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -44,6 +44,7 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
     retries: int | None = None
     item_timeout_seconds: float | None = None
     time_limit_seconds: float | None = None
+    repetitions: int | None = None
     cache: bool | None = None
 
 
@@ -59,6 +60,12 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     budget: dict[str, Any] = {}
     run: RunPart = msgspec.field(default_factory=RunPart)
     gate: dict[str, Any] | None = None
+
+
+class EvaluatorsPart(msgspec.Struct):
+    """The evaluators alone, of a file that may contain more."""
+
+    evaluators: list[dict[str, Any]] = []
 
 
 class ExperimentFile(msgspec.Struct, frozen=True):
@@ -109,21 +116,18 @@ class ExperimentFile(msgspec.Struct, frozen=True):
         return None if file is None else self.path.parent / file
 
 
-def read_experiment_file(path: Path, *, cache: bool = False) -> ExperimentFile:
+def read_experiment_file(
+    path: Path, *, repetitions: int | None = None, cache: bool = False
+) -> ExperimentFile:
     """Read an experiment file; raises SettingsError that names what cannot be used.
 
-    `cache` is as if the file said so.
+    `repetitions` count instead of those in the file; `cache` is as if the file said so.
     """
-    try:
-        written = tomllib.loads(path.read_bytes().decode())
-        _check_keys(written, str(path))
-        described = msgspec.convert(written, Description)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not a TOML file ({error}).") from None
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}: {error}.") from None
+    written = _written(path)
+    _check_keys(written, str(path))
+    described = _converted(written, Description, path)
+    if repetitions is not None:
+        described.run.repetitions = repetitions
     described.run.cache = described.run.cache or cache or None
     dataset = described.dataset
     if (dataset.file is None) == (dataset.name is None):
@@ -141,6 +145,36 @@ def read_experiment_file(path: Path, *, cache: bool = False) -> ExperimentFile:
     if found.dataset_file is not None and not found.dataset_file.is_file():
         raise SettingsError(f"{path}: the file {found.dataset_file} of [dataset] does not exist.")
     return found
+
+
+def read_evaluators(path: Path) -> list[dict[str, Any]]:
+    """The [[evaluators]] of a TOML file, which may be an experiment file."""
+    written = _written(path)
+    given = {"evaluators": written.get("evaluators", [])}
+    _check_keys(given, str(path))
+    evaluators = _converted(given, EvaluatorsPart, path).evaluators
+    if not evaluators:
+        raise SettingsError(f"{path} has no [[evaluators]]; write at least one.")
+    return evaluators
+
+
+Part = TypeVar("Part")
+
+
+def _written(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file ({error}).") from None
+
+
+def _converted(written: Mapping[str, Any], part: type[Part], path: Path) -> Part:
+    try:
+        return msgspec.convert(written, part)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {error}.") from None
 
 
 def _refuse_of_files(dataset: DatasetPart, path: Path) -> None:
@@ -248,6 +282,8 @@ def _mark(described: Description) -> str:
         "time_limit_seconds": run.time_limit_seconds,
         **({"cache": True} if run.cache else {}),
     }
+    if run.repetitions not in (None, 1):
+        deciding["repetitions"] = run.repetitions
     # TOML has dates, which become text, and infinities, which JSON lacks.
     content = json.dumps(deciding, sort_keys=True, default=str)
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"

@@ -179,6 +179,13 @@ class LabClient:
         order = {"mode": mode, "item_ids": list(item_ids)}
         return await self._ask(StartedView, "POST", path, json=order)
 
+    async def score(
+        self, experiment_id: str, evaluators: Sequence[Mapping[str, Any]]
+    ) -> StartedView:
+        """Have the stored outputs of an experiment scored by these evaluators."""
+        path = f"/experiments/{experiment_id}/score"
+        return await self._ask(StartedView, "POST", path, json={"evaluators": list(evaluators)})
+
     async def run(self, experiment_id: str, run_id: str) -> RunView:
         """One run of an experiment."""
         page = await self._ask(ListPage[RunView], "GET", f"/experiments/{experiment_id}/runs")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from itertools import groupby, pairwise
 from typing import Any
 
 import msgspec
@@ -12,7 +12,14 @@ import sqlalchemy as sa
 
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import ExperimentId, RunId
-from dragoman.lab.repository.fields import MEASURES, matches, scores_of, shown_turns
+from dragoman.lab.repository.fields import (
+    MEASURES,
+    Numbers,
+    matches,
+    scores_of,
+    shown_turns,
+)
+from dragoman.lab.repository.repeating import Repeated, repeated
 from dragoman.lab.repository.tables import evaluator_record, target_record
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
 from dragoman.store import Connection
@@ -53,6 +60,8 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     histogram: tuple[Bin, ...]
     pass_rate: float | msgspec.UnsetType | None = msgspec.UNSET
     """Of the turns that are labelled pass or fail; None where none is."""
+    repetitions: Repeated | msgspec.UnsetType = msgspec.UNSET
+    """Of a score, where items were tried several times."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -90,25 +99,35 @@ def aggregates_of(
     *,
     run_id: RunId | None = None,
     wanted: Filter = EVERYTHING,
+    numbers: Numbers = None,
+    repetitions: int = 1,
 ) -> Aggregates:
     """The aggregates of an experiment as it stands, or of what one of its runs left.
 
     `names` are those of its scores: one that no turn has is counted as missing everywhere.
     """
     shown = shown_turns(experiment_id, run_id)
-    condition = matches(shown, wanted)
+    condition = matches(shown, wanted, numbers)
     ended = sa.and_(condition, shown.c.status.in_(sorted(ITEM_ENDED)))
     record = evaluator_record.c
     scores = (
         sa.select(record.name, record.score.label("value"), record.label, record.error_code)
-        .select_from(scores_of(shown))
+        .select_from(scores_of(shown, numbers))
         .where(ended)
     )
     found = _by_name(connection, scores.subquery("scored"), judged=True)
+    if repetitions > 1:
+        tries = (
+            sa.select(record.name, shown.c.item_id, shown.c.turn_no, record.score, record.label)
+            .select_from(scores_of(shown, numbers))
+            .where(ended, record.score.is_not(None))
+            .order_by(record.name, shown.c.item_id, shown.c.turn_no)
+        )
+        found = _with_repeated(connection, tries, found, repetitions)
     number = connection.execute(
         sa.select(
             sa.func.count().label("turns"),
-            sa.func.count(shown.c.item_id.distinct()).label("items"),
+            sa.func.count(_key(shown).distinct()).label("items"),
         ).where(ended)
     ).one()
     return Aggregates(
@@ -118,6 +137,40 @@ def aggregates_of(
         **{name: _measure(connection, shown, condition, name) for name in MEASURES},
         failures=_failures(connection, shown, ended, number.items),
     )
+
+
+def _key(rows: sa.Subquery) -> sa.ColumnElement[str]:
+    """An item's repetition as one value, which can be counted."""
+    return rows.c.item_id + sa.literal("#") + sa.cast(rows.c.repetition, sa.String(10))
+
+
+def _with_repeated(
+    connection: Connection,
+    tries: sa.Select[Any],
+    found: dict[str, tuple[Aggregate, int]],
+    repetitions: int,
+) -> dict[str, tuple[Aggregate, int]]:
+    """The aggregates of scores, with what the repetitions of each turn tell."""
+    rows = connection.execute(tries)
+    told = {
+        name: repeated(
+            ((row.item_id, row.turn_no, row.score, _verdict(row.label)) for row in group),
+            repetitions,
+        )
+        for name, group in groupby(rows, key=lambda row: row.name)
+    }
+    return {
+        name: (
+            msgspec.structs.replace(aggregate, repetitions=told.get(name, msgspec.UNSET)),
+            judged,
+        )
+        for name, (aggregate, judged) in found.items()
+    }
+
+
+def _verdict(label: str | None) -> bool | None:
+    """Whether a turn passes; None where its evaluator does not decide that."""
+    return label == PASS if label in (PASS, FAIL) else None
 
 
 def _with_errors(found: tuple[Aggregate, int], turns: int) -> Aggregate:
@@ -133,18 +186,21 @@ def _failures(
     code = sa.func.coalesce(shown.c.error_code, NO_CODE)
     failed = (
         sa.select(
-            shown.c.item_id,
+            _key(shown).label("key"),
             code.label("code"),
             shown.c.error_message,
             # The first turn of an item that failed says why; the ones after it only follow.
             sa.func.row_number()
-            .over(partition_by=code, order_by=(shown.c.item_id, shown.c.turn_no))
+            .over(
+                partition_by=code,
+                order_by=(shown.c.item_id, shown.c.repetition, shown.c.turn_no),
+            )
             .label("place"),
         )
         .where(ended, shown.c.status != ItemStatus.SUCCESS.value)
         .subquery("failed")
     )
-    number = sa.func.count(failed.c.item_id.distinct())
+    number = sa.func.count(failed.c.key.distinct())
     causes = connection.execute(
         sa.select(
             failed.c.code,
@@ -238,7 +294,10 @@ def _aggregate(
         total=row.total or 0.0,
         histogram=bins,
         pass_rate=_share(row.passing, row.verdicts) if judged else msgspec.UNSET,
-        **{name: percentiles.get(name) for name in _PERCENTILES},
+        p50=percentiles.get("p50"),
+        p90=percentiles.get("p90"),
+        p95=percentiles.get("p95"),
+        p99=percentiles.get("p99"),
     )
 
 

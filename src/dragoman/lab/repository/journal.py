@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.ids import TenantId
-from dragoman.lab.model import ItemId, RecordId, RunId
+from dragoman.lab.model import ItemKey, RecordId, RunId
 from dragoman.lab.repository.items import Lease
-from dragoman.lab.repository.statements import among, as_list
+from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list
 from dragoman.lab.repository.tables import (
     evaluator_record,
     experiment_stats,
@@ -97,8 +97,7 @@ def write_entries(
     """
     tokens = _tokens_held(connection, owner, entries)
     held = [
-        tokens.get((entry.lease.run_id, entry.lease.item_id)) == entry.lease.token
-        for entry in entries
+        tokens.get((entry.lease.run_id, entry.lease.key)) == entry.lease.token for entry in entries
     ]
     rows = _Rows(at_ms)
     for entry, is_held in zip(entries, held, strict=True):
@@ -110,16 +109,16 @@ def write_entries(
 
 def _tokens_held(
     connection: Connection, owner: str, entries: Sequence[Entry]
-) -> dict[tuple[RunId, ItemId], int]:
+) -> dict[tuple[RunId, ItemKey], int]:
     """The tokens of the items that this worker holds, locked until this transaction ends."""
-    by_run: dict[RunId, set[ItemId]] = defaultdict(set)
+    by_run: dict[RunId, set[ItemKey]] = defaultdict(set)
     for entry in entries:
-        by_run[entry.lease.run_id].add(entry.lease.item_id)
-    tokens: dict[tuple[RunId, ItemId], int] = {}
-    for run_id, item_ids in sorted(by_run.items()):
-        which = {"run": run_id, "item_ids": as_list(item_ids), "owner": owner}
+        by_run[entry.lease.run_id].add(entry.lease.key)
+    tokens: dict[tuple[RunId, ItemKey], int] = {}
+    for run_id, keys in sorted(by_run.items()):
+        which = {"run": run_id, "keys": as_keys(keys), "owner": owner}
         for row in connection.execute(_HELD, which).all():
-            tokens[run_id, row.item_id] = row.lease_token
+            tokens[run_id, ItemKey(row.item_id, row.repetition)] = row.lease_token
     return tokens
 
 
@@ -143,7 +142,7 @@ class _Rows:
         self._turns: list[tuple[Any, ...]] = []
         self._links: list[tuple[Any, ...]] = []
         self._paid: list[tuple[RunId, OutputEntry | ScoreEntry]] = []
-        self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemId]] = {}
+        self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemKey]] = {}
 
     def add(self, entry: Entry) -> None:
         what = entry.what
@@ -165,8 +164,8 @@ class _Rows:
         ):
             if rows:
                 connection.insert(_NEW_ROWS[connection.dialect][table], rows)
-        for (run_id, try_no, status, state), item_ids in sorted(self._items.items()):
-            which = {"run": run_id, "item_ids": as_list(item_ids)}
+        for (run_id, try_no, status, state), keys in sorted(self._items.items()):
+            which = {"run": run_id, "keys": as_keys(keys)}
             now = {"new_try": try_no, "new_status": status.value, "new_state": state.value}
             connection.execute(_ADVANCE, which | now)
 
@@ -178,6 +177,7 @@ class _Rows:
                 entry.tenant,
                 lease.run_id,
                 lease.item_id,
+                lease.repetition,
                 output.turn_no,
                 output.output_json,
                 output.main,
@@ -199,6 +199,7 @@ class _Rows:
                 entry.tenant,
                 entry.lease.run_id,
                 entry.lease.item_id,
+                entry.lease.repetition,
                 score.turn_no,
                 score.name,
                 score.score,
@@ -216,7 +217,7 @@ class _Rows:
     def _add_try(self, entry: Entry, over: TryEntry) -> None:
         lease = entry.lease
         for turn in over.turns:
-            key = (lease.run_id, lease.item_id, turn.turn_no, over.try_no)
+            key = (lease.run_id, lease.item_id, lease.repetition, turn.turn_no, over.try_no)
             self._turns.append(
                 (
                     *key,
@@ -235,7 +236,7 @@ class _Rows:
             if over.last
             else (lease.run_id, over.try_no + 1, ItemStatus.PROCESSING, ResultState.INIT)
         )
-        self._items.setdefault(alike, []).append(lease.item_id)
+        self._items.setdefault(alike, []).append(lease.key)
 
     def _pay(self, connection: Connection) -> None:
         """Add what new outputs and scores used up to their runs, together with storing them."""
@@ -257,14 +258,14 @@ class _Rows:
 
 
 _HELD = (
-    sa.select(_log.item_id, _log.lease_token)
+    sa.select(_log.item_id, _log.repetition, _log.lease_token)
     .where(
         _log.run_id == sa.bindparam("run"),
-        among(_log.item_id, "item_ids"),
+        among_keys(_log.item_id, _log.repetition, "keys"),
         _log.result_state == sa.literal(ResultState.INIT.value),
         _log.lease_owner == sa.bindparam("owner"),
     )
-    .order_by(_log.item_id)
+    .order_by(_log.item_id, _log.repetition)
     .with_for_update()
 )
 
@@ -275,7 +276,7 @@ _KNOWN = [
 
 _ADVANCE = (
     sa.update(item_run_log)
-    .where(_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+    .where(_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
     .values(
         try_no=sa.bindparam("new_try"),
         status=sa.bindparam("new_status"),

@@ -13,11 +13,11 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.errors import InvalidMessage
-from dragoman.lab.repository.fields import OWN_FIELDS, field_of
+from dragoman.lab.repository.fields import OWN_FIELDS, Numbers, field_of
 
 SortKey = int | float | str | None
 
-_MAX_TURN_NO = 2**31 - 1
+_MAX_NUMBER = 2**31 - 1
 
 
 class Sorting(msgspec.Struct, frozen=True):
@@ -31,21 +31,26 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A row that a page ends with."""
 
     item_id: str
-    turn_no: Annotated[int, msgspec.Meta(ge=0, le=_MAX_TURN_NO)]
+    turn_no: Annotated[int, msgspec.Meta(ge=0, le=_MAX_NUMBER)]
     keys: tuple[SortKey, ...] = ()
     """What it has in the fields that the rows are sorted by."""
+    repetition: Annotated[int, msgspec.Meta(ge=0, le=_MAX_NUMBER)] = 0
 
 
 class Ordered:
     """Rows that can be asked for in an order, from a place on."""
 
     def __init__(
-        self, shown: sa.Subquery, condition: sa.ColumnElement[bool], sorting: Sequence[Sorting]
+        self,
+        shown: sa.Subquery,
+        condition: sa.ColumnElement[bool],
+        sorting: Sequence[Sorting],
+        numbers: Numbers = None,
     ) -> None:
         self._sorting = sorting
         self._keys = [f"key_{number}" for number in range(len(sorting))]
         values = [
-            field_of(shown, sort.field).label(key)
+            field_of(shown, sort.field, numbers).label(key)
             for sort, key in zip(sorting, self._keys, strict=True)
         ]
         self._rows = sa.select(shown, *values).where(condition).subquery("sorted")
@@ -63,18 +68,19 @@ class Ordered:
         for sort, key in zip(self._sorting, self._keys, strict=True):
             value = rows.c[key]
             order += [value.is_(None), value.desc() if sort.descending else value.asc()]
-        return [*order, rows.c.item_id, rows.c.turn_no]
+        return [*order, rows.c.item_id, rows.c.repetition, rows.c.turn_no]
 
     def place_of(self, row: sa.Row[Any]) -> Place:
         """The place of a row of a page."""
-        return Place(row.item_id, row.turn_no, tuple(getattr(row, key) for key in self._keys))
+        keys = tuple(getattr(row, key) for key in self._keys)
+        return Place(row.item_id, row.turn_no, keys, row.repetition)
 
     def _is_behind(self, place: Place) -> sa.ColumnElement[bool]:
         self._check(place)
         rows = self._rows.c
-        turn = sa.tuple_(rows.item_id, rows.turn_no)
+        turn = sa.tuple_(rows.item_id, rows.repetition, rows.turn_no)
         condition: sa.ColumnElement[bool] = turn > sa.tuple_(
-            sa.literal(place.item_id), sa.literal(place.turn_no)
+            sa.literal(place.item_id), sa.literal(place.repetition), sa.literal(place.turn_no)
         )
         fields = list(zip(self._sorting, self._keys, place.keys, strict=True))
         for sort, key, reached in reversed(fields):

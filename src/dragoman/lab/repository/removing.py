@@ -130,10 +130,11 @@ def _remove_of_run(connection: Connection, run_id: RunId) -> None:
     for table in (target_record, evaluator_record):
         if _remove_by_id(connection, table, table.c.run_id == run_id):
             return
+    # The run first: its driver may be about to keep aggregates, and locks the run for that.
+    connection.execute(sa.delete(run_log).where(run_log.c.id == run_id))
     connection.execute(
         sa.delete(experiment_aggregate).where(experiment_aggregate.c.run_id == run_id)
     )
-    connection.execute(sa.delete(run_log).where(run_log.c.id == run_id))
 
 
 def _remove_by_item(

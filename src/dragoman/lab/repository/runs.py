@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.ids import TenantId
-from dragoman.lab.model import ExperimentId, ItemId, Run, RunId
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, Run, RunId
 from dragoman.lab.owners import is_gone
 from dragoman.lab.repository.statements import among, as_list, insert_into, now_ms
 from dragoman.lab.repository.tables import (
@@ -57,6 +57,7 @@ def insert_run(connection: Connection, run: Run, fingerprints_json: str | None =
             "start_done": run.start_done,
             "item_count": run.items,
             "embedded": run.embedded,
+            "evaluators_json": msgspec.json.encode(run.evaluators).decode(),
             "let_finish": run.let_finish,
             "fingerprints_json": fingerprints_json,
             "created_at_ms": run.created_at_ms,
@@ -276,6 +277,9 @@ def _run(row: sa.Row[Any]) -> Run:
         started_at_ms=row.started_at_ms,
         ended_at_ms=row.ended_at_ms,
         let_finish=row.let_finish,
+        evaluators=None
+        if row.evaluators_json is None
+        else msgspec.json.decode(row.evaluators_json, type=tuple[EvaluatorSpec, ...] | None),
     )
 
 

@@ -16,7 +16,7 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures
+from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Repeated
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -72,6 +72,7 @@ __all__ = [
     "Output",
     "RateLimited",
     "Reached",
+    "Repeated",
     "ResultRow",
     "RunId",
     "RunResult",

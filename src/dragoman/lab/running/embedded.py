@@ -32,6 +32,7 @@ from dragoman.lab.feed import RunEnded
 from dragoman.lab.library import DatasetFile, Library, OpenedTable, opened_table
 from dragoman.lab.model import (
     DEFAULT_RETRIES,
+    EvaluatorSpec,
     Experiment,
     ExperimentId,
     ExperimentSpec,
@@ -91,6 +92,7 @@ async def arun(
     evaluator_concurrency: int | None = None,
     retries: int = DEFAULT_RETRIES,
     item_timeout_seconds: float | None = None,
+    repetitions: int = 1,
     cache: bool = False,
     data_dir: Path | str | None = None,
     new: bool = False,
@@ -100,7 +102,7 @@ async def arun(
 
     `target` is a function (sync or async; its arguments are columns, by name), "module:function",
     or one of `lab.http(...)` and `lab.recorded(...)`. Everything is kept in `data_dir`, where
-    `dragoman experiment` and a server find it too.
+    `dragoman experiment` and a server find it too. Each item is tried `repetitions` times.
 
     The same name, target, evaluators and rows are the same experiment: one that was stopped goes
     on where it was, one that is finished or running elsewhere stays, and a new one (`NAME #2`) is
@@ -120,6 +122,7 @@ async def arun(
         evaluator_concurrency=evaluator_concurrency,
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
+        repetitions=repetitions,
         cache=cache,
         data_dir=data_dir,
         new=new,
@@ -139,6 +142,7 @@ async def _run(
     evaluator_concurrency: int | None,
     retries: int,
     item_timeout_seconds: float | None,
+    repetitions: int,
     cache: bool,
     data_dir: Path | str | None,
     new: bool,
@@ -161,6 +165,7 @@ async def _run(
         evaluator_concurrency=evaluator_concurrency,
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
+        repetitions=repetitions,
         cache=cache,
     )
     async with await open_store(database_url) as store:
@@ -180,7 +185,44 @@ async def _run(
             f"Stopped. The results of {stats.success} of {summary.items} items are kept. To resume "
             f"{summary.name!r} ({experiment_id}), call lab.run with the same arguments."
         )
-    return RunResult(database_url, DEFAULT_TENANT, experiment_id, run_id, summary)
+    return RunResult(
+        database_url, DEFAULT_TENANT, experiment_id, run_id, summary, {**functions, **own}
+    )
+
+
+def score_stored(
+    result: RunResult, evaluators: Sequence[Evaluator | Function], progress: bool | None
+) -> RunResult:
+    """Score the stored outputs of a result; `RunResult.score` says more."""
+
+    def scoring(pressed: Interrupts) -> Coroutine[Any, Any, RunResult]:
+        return _score(pressed, result, evaluators, progress)
+
+    return _ended(lambda: _in_a_thread(scoring))
+
+
+async def _score(
+    pressed: Interrupts,
+    result: RunResult,
+    evaluators: Sequence[Evaluator | Function],
+    progress: bool | None,
+) -> RunResult:
+    judges = [evaluator_of(evaluator) for evaluator in evaluators]
+    own = {one.spec.name: one.function for one in judges if one.function is not None}
+    functions = {**result.functions, **own}
+    settings = load_settings(None, {}).settings
+    async with await open_store(result.database_url) as store:
+        bench = _Bench(store, settings.lab, Context(functions=functions, modules=str(Path.cwd())))
+        with shown_here(progress) as display:
+            specs = [one.spec for one in judges]
+            scored = bench.score(result.experiment_id, specs, pressed, display)
+            experiment_id, run_id, summary = await scored
+    if pressed.count:
+        raise Interrupted(
+            f"Stopped. What was scored is kept. To score the rest of {summary.name!r} "
+            f"({experiment_id}), call score with the same evaluators."
+        )
+    return RunResult(result.database_url, DEFAULT_TENANT, experiment_id, run_id, summary, functions)
 
 
 class _Bench:
@@ -217,17 +259,34 @@ class _Bench:
             version_id = await self._version(dataset)
             spec = msgspec.structs.replace(spec, dataset_version_id=version_id, description=mark)
             experiment_id, run_id = await self._begin(spec, display, new=new)
-            watched = _Watched(self._lab, experiment_id)
-            telling = asyncio.create_task(self._tell_of_end(experiment_id, pressed))
-            try:
-                await watch(watched, pressed, display, look_seconds=_LOOK_SECONDS)
-                return experiment_id, run_id, await self._summary(experiment_id)
-            except asyncio.CancelledError:
-                # No item is begun any more, and every result is kept.
-                await asyncio.shield(self._stop(watched))
-                raise
-            finally:
-                telling.cancel()
+            return await self._see_through(experiment_id, run_id, pressed, display)
+
+    async def score(
+        self,
+        experiment_id: ExperimentId,
+        evaluators: Sequence[EvaluatorSpec],
+        pressed: Interrupts,
+        display: Display,
+    ) -> tuple[ExperimentId, RunId, Summary]:
+        """Score the stored outputs of an experiment."""
+        async with self._lab:
+            started = await self._lab.experiments.score(DEFAULT_TENANT, experiment_id, evaluators)
+            return await self._see_through(experiment_id, started.run_id, pressed, display)
+
+    async def _see_through(
+        self, experiment_id: ExperimentId, run_id: RunId, pressed: Interrupts, display: Display
+    ) -> tuple[ExperimentId, RunId, Summary]:
+        watched = _Watched(self._lab, experiment_id)
+        telling = asyncio.create_task(self._tell_of_end(experiment_id, pressed))
+        try:
+            await watch(watched, pressed, display, look_seconds=_LOOK_SECONDS)
+            return experiment_id, run_id, await self._summary(experiment_id)
+        except asyncio.CancelledError:
+            # No item is begun any more, and every result is kept.
+            await asyncio.shield(self._stop(watched))
+            raise
+        finally:
+            telling.cancel()
 
     async def _begin(
         self, spec: ExperimentSpec, display: Display, *, new: bool
@@ -432,7 +491,8 @@ def _mark(spec: ExperimentSpec, functions: Mapping[str, Function]) -> str:
         *(["cache"] if spec.cache else []),
         sorted((name, _place_of(function)) for name, function in functions.items()),
     )
-    content = msgspec.json.Encoder(order="sorted").encode(deciding)
+    repeated = () if spec.repetitions == 1 else (spec.repetitions,)
+    content = msgspec.json.Encoder(order="sorted").encode((*deciding, *repeated))
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -463,7 +523,7 @@ def _blocking(
         except RuntimeError:
             return _ended(lambda: asyncio.run(_with_signals(asked)))
         if notebook() is not None:
-            return _ended(lambda: _in_a_thread(asked))
+            return _ended(lambda: _in_a_thread(lambda pressed: _run(pressed, **asked)))
         raise RuntimeError(
             "lab.run cannot be used inside an event loop; use `await lab.arun(...)`."
         )
@@ -476,14 +536,14 @@ async def _with_signals(asked: Mapping[str, Any]) -> RunResult:
         return await _run(pressed, **asked)
 
 
-def _in_a_thread(asked: Mapping[str, Any]) -> RunResult:
+def _in_a_thread(work: Callable[[Interrupts], Coroutine[Any, Any, RunResult]]) -> RunResult:
     """Run it beside the event loop of a notebook, whose Ctrl-C comes to the thread that waits."""
     started: Future[tuple[asyncio.AbstractEventLoop, Interrupts]] = Future()
 
     async def main() -> RunResult:
         pressed = Interrupts()
         started.set_result((asyncio.get_running_loop(), pressed))
-        return await _run(pressed, **asked)
+        return await work(pressed)
 
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(asyncio.run, main())
@@ -519,6 +579,7 @@ if TYPE_CHECKING:
         evaluator_concurrency: int | None = None,
         retries: int = DEFAULT_RETRIES,
         item_timeout_seconds: float | None = None,
+        repetitions: int = 1,
         cache: bool = False,
         data_dir: Path | str | None = None,
         new: bool = False,

@@ -1,4 +1,4 @@
-"""How sure the lab's numbers are: intervals, paired tests, agreement, repetitions.
+"""How sure the lab's numbers are: intervals, paired tests, agreement.
 
 Pure functions over numpy arrays. Randomness is passed in, so that the same rows give the same
 interval. Needs the extra ``lab``.
@@ -24,7 +24,6 @@ from dragoman.lab.statistics.intervals import (
     rate_interval,
     score_interval,
 )
-from dragoman.lab.statistics.repetitions import Spread, pass_at_k, pass_hat_k, spread
 from dragoman.lab.statistics.resampling import Floats, ScoreOf
 
 __all__ = [
@@ -33,7 +32,6 @@ __all__ = [
     "Floats",
     "Interval",
     "ScoreOf",
-    "Spread",
     "Verdict",
     "cohen_kappa",
     "compare_corpora",
@@ -46,10 +44,7 @@ __all__ = [
     "mean_interval",
     "normal_mean_interval",
     "not_worse",
-    "pass_at_k",
-    "pass_hat_k",
     "percentile_interval",
     "rate_interval",
     "score_interval",
-    "spread",
 ]

@@ -51,7 +51,7 @@ class LeaseJournal:
         lease = self._lease
         await self._enter(
             OutputEntry(
-                target_record_id(lease.lineage, lease.item_id, turn_no),
+                target_record_id(lease.lineage, lease.key, turn_no),
                 turn_no,
                 msgspec.json.encode(result.columns).decode(),
                 result.main,
@@ -109,7 +109,7 @@ class LeaseJournal:
     def _turn(self, turn_no: int, turn: TurnOutcome, try_no: int) -> TurnEntry:
         lease, error = self._lease, turn.error
         output_id = (
-            None if turn.output is None else target_record_id(lease.lineage, lease.item_id, turn_no)
+            None if turn.output is None else target_record_id(lease.lineage, lease.key, turn_no)
         )
         return TurnEntry(
             turn_no,
@@ -145,11 +145,11 @@ class LeaseJournal:
 
     def _score_id(self, turn_no: int, name: str) -> RecordId:
         lease = self._lease
-        return evaluator_record_id(lease.lineage, lease.item_id, turn_no, self._numbers[name])
+        return evaluator_record_id(lease.lineage, lease.key, turn_no, self._numbers[name])
 
     def _failure_id(self, turn_no: int, name: str, try_no: int) -> RecordId:
         lease = self._lease
-        return failure_record_id(lease.run_id, lease.item_id, turn_no, self._numbers[name], try_no)
+        return failure_record_id(lease.run_id, lease.key, turn_no, self._numbers[name], try_no)
 
     def _entry(self, what: OutputEntry | ScoreEntry | TryEntry) -> Entry:
         return Entry(self._tenant, self._lease, what)

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import combinations
-
 import numpy as np
 import pytest
-from numpy.random import default_rng
 
 from dragoman.lab.statistics import (
     cohen_kappa,
     correlation,
     krippendorff_alpha,
-    pass_at_k,
-    pass_hat_k,
-    spread,
 )
 
 
@@ -46,25 +40,3 @@ def test_krippendorffs_alpha_of_the_published_example() -> None:
 def test_scores_that_never_vary_have_no_correlation() -> None:
     assert correlation(np.ones(5), np.arange(5.0)) == (None, None)
     assert correlation(np.arange(5.0), np.arange(5.0) ** 3)[1] == pytest.approx(1.0)
-
-
-def test_pass_at_k_is_what_counting_every_choice_of_k_tries_gives() -> None:
-    for tries in range(1, 7):
-        for passed in range(tries + 1):
-            outcomes = [True] * passed + [False] * (tries - passed)
-            for k in range(1, tries + 1):
-                chosen = list(combinations(outcomes, k))
-                some = sum(any(of) for of in chosen) / len(chosen)
-                whole = sum(all(of) for of in chosen) / len(chosen)
-                assert pass_at_k(passed, tries, k) == pytest.approx(some)
-                assert pass_hat_k(passed, tries, k) == pytest.approx(whole)
-    assert pass_at_k(1, 2, 3) is None
-
-
-def test_the_variance_of_repetitions_is_told_apart_from_that_of_the_items() -> None:
-    rng = default_rng(3)
-    tries = [rng.normal(mean, 2.0, 4) for mean in rng.normal(0, 3.0, 4_000)]
-    found = spread(tries)
-    assert found.within == pytest.approx(4.0, rel=0.05)
-    assert found.between == pytest.approx(9.0, rel=0.07)
-    assert spread([np.array([1.0])]).within is None

@@ -228,7 +228,7 @@ def _link(root: str, path: str) -> None:
 
 
 def _flags_of(place: str) -> int:
-    """The flags of a mount, which whoever may not change them has to repeat."""
+    """The flags of a mount, which a process without the right to change them has to repeat."""
     found = os.statvfs(place).f_flag
     known = (
         (os.ST_NOSUID, _MS_NOSUID),

@@ -29,26 +29,32 @@ from dragoman.lab.worker.execution.outcomes import ItemOutcome, Reusable, TurnOu
 T = TypeVar("T")
 
 
-async def carry_out(item: Item, past: Reusable, journal: Journal, bench: Bench) -> ItemOutcome:
-    """Carry an item out, and return its last try.
+async def carry_out(
+    item: Item, past: Reusable, journal: Journal, bench: Bench, repetition: int = 0
+) -> ItemOutcome:
+    """Carry a repetition of an item out, and return its last try.
 
     What is in `past`, or went well in an earlier try, is not called again. Each result is in the
     journal before the next call is made. A failure is a part of the outcome; what is raised is
     `Revoked`, or the journal's own trouble. When cancelled, it stops at once.
     """
-    return await _Item(item, past, journal, bench).carry_out()
+    return await _Item(item, past, journal, bench, repetition).carry_out()
 
 
 class _Item:
     """The item being carried out."""
 
-    def __init__(self, item: Item, past: Reusable, journal: Journal, bench: Bench) -> None:
+    def __init__(
+        self, item: Item, past: Reusable, journal: Journal, bench: Bench, repetition: int
+    ) -> None:
+        self._repetition = repetition
         self._turns = [bench.mapped(turn) for turn in item.turns]
         self._journal = journal
         self._bench = bench
         self._allowance = Allowance(bench.limits.item_timeout_seconds, bench.clock)
         self._outputs = dict(past.outputs)
         self._scores = [dict(past.scores_of(turn_no)) for turn_no in range(len(self._turns))]
+        self._failures = past.failures
         self._first_try = past.first_try
 
     async def carry_out(self) -> ItemOutcome:
@@ -83,9 +89,13 @@ class _Item:
     async def _output(self, turn_no: int, turn: Turn, history: list[PastTurn]) -> Output | Failure:
         if turn_no in self._outputs:
             return self._outputs[turn_no]
+        if turn_no in self._failures:
+            return self._failures[turn_no]
         bench, limiter = self._bench, self._bench.target_limiter
         result = await self._result(
-            limiter, lambda: bench.call_target(turn, tuple(history)), TargetError
+            limiter,
+            lambda: bench.call_target(turn, tuple(history), self._repetition),
+            TargetError,
         )
         if isinstance(result, Output) and (problem := usage_problem(result)) is not None:
             result = failure_of(TargetError(f"The target {problem}.", retryable=False))
