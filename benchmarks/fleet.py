@@ -16,10 +16,11 @@ from rich.table import Table
 from dragoman.auth import OpenAuthenticator
 from dragoman.clock import SystemClock
 from dragoman.ids import ConnectionId, InstanceId, NodeId, RequestId, TenantId
+from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.dispatch import JobOrder
 from dragoman.live.fleet import Applicant, Node
-from dragoman.live.gateway import Connections, LivePlane
-from dragoman.live.ledger import JobInput, JobSpec, MemoryLedger
+from dragoman.live.gateway import Connections, LivePlane, rules
+from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
     Device,
     Hardware,
@@ -72,13 +73,15 @@ class CountingLink:
 
 def make_plane() -> LivePlane:
     clock = SystemClock()
+    settings = load_settings(environ={}).settings
+    instance_id = InstanceId("i-bench")
     return LivePlane(
-        settings=load_settings(environ={}).settings,
-        ledger=MemoryLedger(clock, Random(SEED)),
+        settings=settings,
+        ledger=MemoryLedger(rules.ledger_terms(settings), instance_id, clock, Random(SEED)),
         authenticator=OpenAuthenticator(),
         connections=Connections(),
         metrics=Metrics(),
-        instance_id=InstanceId("i-bench"),
+        instance_id=instance_id,
         clock=clock,
         randomness=Randomness(SEED),
     )

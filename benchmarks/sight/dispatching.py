@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from time import process_time
+from time import monotonic, process_time
 
 from benchmarks.fleet import (
     HEARTBEAT,
@@ -15,6 +15,7 @@ from benchmarks.fleet import (
 )
 from benchmarks.sight.cpu_time import arrivals
 from dragoman.ids import RequestId
+from dragoman.live.core.node_messages import NodeMessages
 from dragoman.live.dispatch import JobOrder
 from dragoman.live.fleet import Applicant, Node
 from dragoman.live.gateway import LivePlane
@@ -32,16 +33,17 @@ class AnsweringLink(CountingLink):
         super().__init__(number)
         self.node: Node | None = None
         self._plane = plane
-        self._answering: set[asyncio.Task[bool]] = set()
 
     def send(self, message: SchedulerToNode) -> bool:
         if isinstance(message, JobAssign) and self.node is not None:
             result = JobResult(message.job_id, message.attempt_id, success=True, text_translated="")
-            work = self._plane.dispatcher.events.result(self.node.cell, self.node.sender, result)
-            task = asyncio.get_running_loop().create_task(work)
-            self._answering.add(task)
-            task.add_done_callback(self._answering.discard)
+            asyncio.get_running_loop().call_soon(self._answer, self.node, result)
         return super().send(message)
+
+    def _answer(self, node: Node, result: JobResult) -> None:
+        events = self._plane.dispatcher.events
+        assert isinstance(events, NodeMessages), "one process keeps its ledger in memory"
+        events.finished(node.cell, node.sender, result, monotonic())
 
 
 async def busy_plane() -> LivePlane:

@@ -13,6 +13,7 @@ from tests.simulation.world import Errand, World, play
 
 from dragoman.errors import DependencyDown
 from dragoman.live.gateway.memory import uniform
+from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import JobAck, JobClass, JobResult, NodeDrain, Outcome
 
 TOTAL_SECONDS = 12.0
@@ -46,8 +47,8 @@ def run_schedule(seed: int) -> None:
     """One schedule, from its seed alone."""
     random = Random(seed)
     ledger = random.choice(("near", "far", "failing"))
-    wrap = {
-        "near": lambda ledger: ledger,
+    wrap: Callable[[Ledger], Ledger] | None = {
+        "near": None,
         "far": far(random, seconds=0.03),
         "failing": far(random, seconds=0.03, failures=0.02),
     }[ledger]

@@ -84,7 +84,7 @@ async def what_is_left(world: ClusterWorld) -> dict[str, object]:
     """What instances and ledger still keep of sessions and jobs."""
     kept: dict[str, object] = {}
     for name, instance in world.instances.items():
-        sessions = instance.plane.sessions
+        sessions: Any = instance.plane.sessions
         kept |= {
             f"{name}'s sessions": len(sessions),
             f"{name}'s routes": sessions._by_heard,

@@ -35,7 +35,7 @@ def run_schedule(seed: int) -> None:
         Schedule(random, lag).act,
         seed=seed,
         delay=uniform(0.0, random.choice((0.0, 0.02, 0.2))),
-        wrap=lag or (lambda ledger: ledger),
+        wrap=lag,
         limits__max_inflight_per_session=random.choice((2, 5, 64)),
         scheduler__session__heartbeat_interval_seconds=5,
         scheduler__session__heartbeat_timeout_seconds=20,
@@ -55,10 +55,10 @@ class Schedule:
 
     async def act(self, world: World) -> None:
         random = self._random
-        sessions = world.plane.sessions
-        tools, records = sessions._tools, sessions._tools.records
+        sessions: Any = world.plane.sessions
         if self._lag is not None:
             # The sessions' records are as far away as the ledger.
+            tools, records = sessions._tools, sessions._tools.records
             sessions._tools = msgspec.structs.replace(tools, records=self._lag(records))
         for number in range(random.randint(1, 3)):
             node = world.new_node(

@@ -35,7 +35,7 @@ async def check_it_stays(world: ClusterWorld, node: ScriptedNode) -> None:
 def test_when_the_answer_to_taking_it_again_was_lost() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="b", service=seconds(0.1))
-        place = world.ledger.place
+        place = world.ledger.seat
         lost: list[Placing] = []
 
         async def place_and_lose_the_answer(cell: int, placement: Placement) -> Placing:
@@ -45,7 +45,7 @@ def test_when_the_answer_to_taking_it_again_was_lost() -> None:
                 raise DependencyDown("There was no answer.")
             return answer
 
-        world.ledger.place = place_and_lose_the_answer  # type: ignore[method-assign]
+        world.ledger.seat = place_and_lose_the_answer  # type: ignore[method-assign]
         forget_everything(world)
         await world.until(lambda: bool(lost))
         await check_it_stays(world, node)
@@ -56,7 +56,7 @@ def test_when_the_answer_to_taking_it_again_was_lost() -> None:
 def test_when_the_cell_is_read_before_the_answer_has_come() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="b", service=seconds(0.1))
-        place = world.ledger.place
+        place = world.ledger.seat
         slow: list[Placing] = []
 
         async def place_with_a_slow_answer(cell: int, placement: Placement) -> Placing:
@@ -65,7 +65,7 @@ def test_when_the_cell_is_read_before_the_answer_has_come() -> None:
             await asyncio.sleep(3)  # longer than from one look at the cells to the next
             return answer
 
-        world.ledger.place = place_with_a_slow_answer  # type: ignore[method-assign]
+        world.ledger.seat = place_with_a_slow_answer  # type: ignore[method-assign]
         forget_everything(world)
         await world.until(lambda: bool(slow))
         await check_it_stays(world, node)

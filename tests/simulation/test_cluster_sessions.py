@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
@@ -301,7 +302,7 @@ def test_what_would_be_written_again_is_what_is_stored() -> None:
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="b", slots=1, service=seconds(0.3))
         speaker = await open_roamer(world, "a", tgt_langs=("en", "zh", "fi"))
-        session = world["a"].plane.sessions.find(speaker.session_id)
+        session: Any = world["a"].plane.sessions.find(speaker.session_id)
         assert session is not None
         for number in range(12):
             await speaker.say()

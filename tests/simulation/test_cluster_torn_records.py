@@ -42,9 +42,9 @@ def check_in_order(speaker: Roamer, utterances: int) -> None:
 
 async def is_whole(world: ClusterWorld, speaker: Roamer, at: str) -> bool:
     """Whether the record has all that its owner knows to be stored."""
-    session = world[at].plane.sessions.find(speaker.session_id)
+    session: Any = world[at].plane.sessions.find(speaker.session_id)
     assert session is not None
-    return await world.records.read(speaker.session_id) == session.describe()
+    return bool(await world.records.read(speaker.session_id) == session.describe())
 
 
 async def until_whole(world: ClusterWorld, speaker: Roamer, at: str, seconds: float) -> None:

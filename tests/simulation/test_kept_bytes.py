@@ -6,6 +6,7 @@ from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import Speaker, open_speaker
 from tests.simulation.world import Errand, World, play
 
+from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import JobResult, Outcome
 
 TEXT = "x" * 1_000
@@ -120,7 +121,7 @@ def test_results_that_no_client_will_come_for_make_room_for_new_work() -> None:
 
 async def output_of(world: World, job: Errand) -> JobResult | None:
     """What the ledger has of the job's result."""
-    record = await world.ledger.read(job.job_id)
+    record: JobRecord | None = await world.ledger.read(job.job_id)
     assert record is not None
     return record.output
 

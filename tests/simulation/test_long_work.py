@@ -78,7 +78,7 @@ def snapshots_alive() -> int:
 
 def test_ending_many_sessions_lets_others_have_their_turn() -> None:
     async def story(world: World) -> None:
-        sessions = world.plane.sessions
+        sessions: Any = world.plane.sessions
         speakers = [Speaker(world) for _ in range(MANY)]
         for speaker in speakers:
             await speaker.connect()
@@ -102,7 +102,7 @@ def test_a_heartbeat_with_very_many_unknown_attempts_lets_others_have_their_turn
             RunningJob(JobId(f"j-00{number:024x}"), AttemptId(f"a-{number:024x}"))
             for number in range(20_000)
         ]
-        async with watched(lambda: world.ledger._cells.held) as seen:  # type: ignore[attr-defined]
+        async with watched(lambda: world.ledger._cells.held) as seen:
             await node.say(NodeHeartbeat(CALM, tuple(unknown)))
             await turns(2 * UNKNOWN_AT_A_TIME)
         assert len(seen) > UNKNOWN_AT_A_TIME / 50

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from random import Random
+from typing import Any
 
 import pytest
 from tests.simulation.nodes import Answer, ScriptedNode, exponential, seconds
@@ -39,9 +40,10 @@ def shared(ledger: Ledger) -> Ledger:
 
 async def lose(world: World, job_id: JobId) -> None:
     """Let the ledger and the dispatcher lose every trace of a job."""
-    course = world.plane.dispatcher._course
+    dispatcher: Any = world.plane.dispatcher
+    course = dispatcher._course
     course.abandon(course.jobs[job_id])
-    for shard in world.ledger._shards:  # type: ignore[attr-defined]
+    for shard in world.ledger._shards:
         if job_id in shard.jobs:
             shard._forget(shard.jobs[job_id])
 
@@ -179,7 +181,8 @@ def test_a_job_that_ended_unheard_is_still_delivered() -> None:
         await speaker.say()
         await world.until(lambda: bool(node.assigned))
         (assign,) = node.assigned
-        course = world.plane.dispatcher._course
+        dispatcher: Any = world.plane.dispatcher
+        course = dispatcher._course
         course.jobs[assign.job_id].on_end.clear()
         await answer(node, assign)
         await speaker.until_ended(1, seconds=10)
@@ -246,6 +249,7 @@ def test_a_client_that_never_acknowledges_costs_a_bounded_amount() -> None:
         for number in range(40):
             await speaker.say()
             await speaker.until_ended(number + 1)
+        session: Any
         (session,) = world.plane.sessions
         assert len(session._unacknowledged.jobs()) == 8
         speaker.cut()

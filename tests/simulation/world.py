@@ -108,7 +108,7 @@ class World:
         seed: int,
         clock: Clock,
         settings: Settings | None = None,
-        ledger: Ledger | None = None,
+        ledger: Ledger | CoreLedger | None = None,
         authenticator: Authenticator | None = None,
         delay: Delay = instant,
         wrap: Callable[[Ledger], Ledger] | None = None,
@@ -127,7 +127,7 @@ class World:
             ledger = MemoryLedger(
                 clock, Random(seed + 1), cell_size=pools.cell_size, max_cells=pools.max_cells
             )
-        self.ledger = ledger or CoreLedger(
+        chosen: Any = ledger or CoreLedger(
             rules.ledger_terms(self.settings),
             InstanceId(instance_id),
             clock,
@@ -135,10 +135,11 @@ class World:
             cell_size=pools.cell_size,
             max_cells=pools.max_cells,
         )
+        self.ledger = chosen
         self.connections = Connections()
         self.plane = LivePlane(
             settings=self.settings,
-            ledger=wrap(self.ledger) if wrap is not None else self.ledger,
+            ledger=self.ledger if wrap is None else wrap(self.ledger),
             authenticator=authenticator or OpenAuthenticator(),
             connections=self.connections,
             metrics=self.metrics,
@@ -266,7 +267,8 @@ class World:
         await asyncio.sleep(seconds)
 
     async def size(self) -> Mapping[str, int]:
-        return await self.ledger.size()
+        size: Mapping[str, int] = await self.ledger.size()
+        return size
 
     async def held(self) -> int:
         return (await self.size())["held"]

@@ -16,9 +16,11 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, StatsNotReady
+from dragoman.live.core.dispatcher import JobDispatcher
+from dragoman.live.core.sessions.sessions import Sessions as CoreSessions
 from dragoman.live.dispatch import Dispatcher
 from dragoman.live.fleet import Registry
-from dragoman.live.ledger import Ledger
+from dragoman.live.ledger import Seats
 from dragoman.live.protocol import NodeHealth, Outcome, ServiceType, utc_time
 from dragoman.live.sessions import Sessions
 from dragoman.live.stats_parts import StatsPart, sum_parts
@@ -105,9 +107,9 @@ class StatsSource:
         self,
         *,
         registry: Registry,
-        sessions: Sessions,
-        dispatcher: Dispatcher,
-        ledger: Ledger,
+        sessions: Sessions | CoreSessions,
+        dispatcher: Dispatcher | JobDispatcher,
+        ledger: Seats,
         metrics: Metrics,
         clock: Clock,
         top_k: int,

@@ -18,6 +18,7 @@ from tests.integration.gateway.sockets import SocketClient, dialled, run, servin
 from dragoman.auth import OpenAuthenticator
 from dragoman.clock import SystemClock
 from dragoman.ids import InstanceId, NodeId
+from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.gateway import (
     ConnectionClosed,
     Connections,
@@ -25,8 +26,8 @@ from dragoman.live.gateway import (
     Frame,
     LivePlane,
     MemoryNetwork,
+    rules,
 )
-from dragoman.live.ledger import MemoryLedger
 from dragoman.live.protocol import (
     TO_CLIENT,
     TO_NODE,
@@ -68,7 +69,9 @@ def make_plane(seed: int) -> LivePlane:
     settings = load_settings(environ={}, flags={"limits": limits | queues}).settings
     return LivePlane(
         settings=settings,
-        ledger=MemoryLedger(clock, Random(seed)),
+        ledger=MemoryLedger(
+            rules.ledger_terms(settings), InstanceId("i-fuzz"), clock, Random(seed)
+        ),
         authenticator=OpenAuthenticator(),
         connections=Connections(),
         metrics=Metrics(),
@@ -181,7 +184,8 @@ def test_no_frame_brings_an_endpoint_anything_but_typed_errors(name: str, transp
                         await bombard(client, sub, FIRST[name], batches[sub], codes)
                     batches[sub] = []
             await endpoint.connections.wait_empty()
-        for session in list(plane.sessions):
+        open_sessions: list[Any] = list(plane.sessions)
+        for session in open_sessions:
             await session.abandon()
         await plane.stop()
         assert len(endpoint.connections) == 0

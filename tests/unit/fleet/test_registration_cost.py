@@ -19,9 +19,9 @@ import pytest
 from dragoman.auth import OpenAuthenticator
 from dragoman.clock import SystemClock
 from dragoman.ids import ConnectionId, InstanceId, NodeId, TenantId
+from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.fleet import Applicant
-from dragoman.live.gateway import Connections, LivePlane
-from dragoman.live.ledger import MemoryLedger
+from dragoman.live.gateway import Connections, LivePlane, rules
 from dragoman.live.protocol import (
     Device,
     Hardware,
@@ -68,9 +68,10 @@ class Link:
 
 def plane() -> LivePlane:
     clock = SystemClock()
+    settings = load_settings(environ={}).settings
     return LivePlane(
-        settings=load_settings(environ={}).settings,
-        ledger=MemoryLedger(clock, Random(SEED)),
+        settings=settings,
+        ledger=MemoryLedger(rules.ledger_terms(settings), InstanceId("here"), clock, Random(SEED)),
         authenticator=OpenAuthenticator(),
         connections=Connections(),
         metrics=Metrics(),

@@ -11,6 +11,7 @@ from tests.simulation.world import settings_with
 
 from dragoman.auth import OpenAuthenticator
 from dragoman.ids import InstanceId
+from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.gateway import (
     CloseCode,
     Connections,
@@ -20,8 +21,8 @@ from dragoman.live.gateway import (
     MemoryClient,
     MemoryNetwork,
     instant,
+    rules,
 )
-from dragoman.live.ledger import MemoryLedger
 from dragoman.live.protocol import Hardware, Message, NodeHealth, ResourceUsage, SchedulerToClient
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness, Secrets
@@ -118,7 +119,12 @@ class Scene:
     def _new_plane(self) -> LivePlane:
         return LivePlane(
             settings=self.settings,
-            ledger=MemoryLedger(self.clock, Random(self.random.random())),
+            ledger=MemoryLedger(
+                rules.ledger_terms(self.settings),
+                InstanceId("here"),
+                self.clock,
+                Random(self.random.random()),
+            ),
             authenticator=OpenAuthenticator(),
             connections=self.connections,
             metrics=Metrics(),

@@ -7,7 +7,7 @@ import asyncio
 import msgspec
 
 from dragoman.ids import AttemptId
-from dragoman.live.ledger import AttemptRecord, JobRecord, Ledger, PastAttempt, Times
+from dragoman.live.ledger import AttemptRecord, JobRecord, PastAttempt, Seats, Times
 from dragoman.live.protocol import (
     AttemptState,
     AttemptTimes,
@@ -26,7 +26,7 @@ Known = dict[AttemptId, AttemptRecord]
 
 
 async def view_job(
-    ledger: Ledger, record: JobRecord, audio: ResultAudio = ResultAudio.INCLUDE
+    ledger: Seats, record: JobRecord, audio: ResultAudio = ResultAudio.INCLUDE
 ) -> JobView:
     """The job with the present state of its attempts, with or without the sound of its result."""
     view = job_view(record, await _known_attempts(ledger, record))
@@ -58,7 +58,7 @@ def job_view(record: JobRecord, known: Known) -> JobView:
     )
 
 
-async def _known_attempts(ledger: Ledger, record: JobRecord) -> Known:
+async def _known_attempts(ledger: Seats, record: JobRecord) -> Known:
     """Reads only attempts that may still be out: one that succeeded is not."""
     asked = [
         attempt

@@ -20,7 +20,7 @@ from dragoman.errors import DependencyDown, DragomanError, InternalError, NotFou
 from dragoman.ids import JobId, TenantId
 from dragoman.live.dispatch import FORGOTTEN, as_error
 from dragoman.live.gateway import LivePlane
-from dragoman.live.ledger import JobRecord, Ledger
+from dragoman.live.ledger import JobRecord, Seats
 from dragoman.live.protocol import (
     ExplainView,
     JobClass,
@@ -204,7 +204,7 @@ class JobDesk:
         return effective_tenant(client, tenant_id)
 
 
-async def _views(ledger: Ledger, records: Sequence[JobRecord], audio: ResultAudio) -> list[JobView]:
+async def _views(ledger: Seats, records: Sequence[JobRecord], audio: ResultAudio) -> list[JobView]:
     """Jobs with their attempts, few at a time, so that a long page lets other requests through."""
     views: list[JobView] = []
     for start in range(0, len(records), _VIEWED_TOGETHER):

@@ -20,7 +20,7 @@ _RECORD_KEPT_FACTOR = 5
 class Backends:
     """What the live plane is kept in."""
 
-    ledger: ledgers.Ledger
+    ledger: ledgers.Ledger | CoreLedger
     records: sessions.SessionRecords
     cluster: clusters.Cluster | None = None
     """None: this server is alone."""

@@ -6,7 +6,7 @@ from itertools import islice
 
 from dragoman.ids import NodeId
 from dragoman.live.fleet import FarNode, Node, Thresholds, why_no_jobs
-from dragoman.live.ledger import Ledger, SeatRecord
+from dragoman.live.ledger import SeatRecord, Seats
 from dragoman.live.protocol import (
     MarkView,
     NodeHealth,
@@ -23,17 +23,17 @@ POOLS_ALONE = 10_000
 """Pairs that are shown of a node. One that knows hundreds of languages serves more, and they
 would be megabytes."""
 
-Seats = dict[NodeId, SeatRecord]
+SeatsOfCell = dict[NodeId, SeatRecord]
 
 
 class Seating:
     """The seats of the cells that one request looks at, each cell read once."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Seats) -> None:
         self._ledger = ledger
-        self._cells: dict[int, Seats] = {}
+        self._cells: dict[int, SeatsOfCell] = {}
 
-    async def of(self, cell: int) -> Seats:
+    async def of(self, cell: int) -> SeatsOfCell:
         seats = self._cells.get(cell)
         if seats is None:
             record = await self._ledger.read_cell(cell)

@@ -16,6 +16,7 @@ from dragoman.api.permissions import require
 from dragoman.auth import Permission, Principal, Role, may_see
 from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.ids import InstanceId, SessionId
+from dragoman.live.core.sessions.session import Session as CoreSession
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, SessionState, SessionView
 from dragoman.live.sessions import Session, SessionRecord, SessionRecords
@@ -143,7 +144,7 @@ def merged_pages(pages: Iterable[SessionPage], limit: int) -> SessionPage:
     return merged
 
 
-def session_view(session: Session, instance_id: InstanceId) -> SessionView:
+def session_view(session: Session | CoreSession, instance_id: InstanceId) -> SessionView:
     """A session as it may be shown."""
     return SessionView(
         session_id=session.session_id,

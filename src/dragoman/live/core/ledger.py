@@ -13,31 +13,13 @@ from typing import Protocol
 
 import msgspec
 
-from dragoman.ids import AttemptId, JobId, NodeId, TenantId
+from dragoman.ids import AttemptId, JobId
 from dragoman.live.core.job import Job, Leaving, Mask
 from dragoman.live.ledger import (
-    AttemptRecord,
-    Beat,
-    CellFull,
-    CellRecord,
-    Cold,
-    DirectoryEntry,
-    DirectoryFull,
-    Done,
     Ending,
     Freed,
-    Heartbeat,
-    HolderConflict,
-    JobRecord,
-    NodeLost,
-    NotSeated,
     Outlook,
-    Placed,
-    Placement,
-    Registered,
-    Registration,
     Sender,
-    Stale,
     StaleReason,
 )
 from dragoman.live.protocol import ErrorInfo, Outcome
@@ -182,24 +164,3 @@ class JobLedger(Protocol):
     def outlook_for(self, cells: Sequence[Mask]) -> Outlook:
         """When a slot of these candidates can be expected."""
         ...
-
-
-class Seats(Protocol):
-    """The part of the ledger that the fleet uses: nodes, their cells and their seats."""
-
-    async def register(
-        self, registration: Registration
-    ) -> Registered | HolderConflict | DirectoryFull: ...
-    async def forget(self, node_id: NodeId, epoch: int) -> Done | Stale: ...
-    async def lookup(self, node_id: NodeId) -> DirectoryEntry | None: ...
-    async def seat(self, cell: int, placement: Placement) -> Placed | CellFull | Stale: ...
-    async def beat(self, cell: int, heartbeat: Heartbeat) -> Beat | Stale | NotSeated | Cold: ...
-    async def lose(
-        self, cell: int, sender: Sender, *, only_if_silent: bool = False
-    ) -> NodeLost | Stale | NotSeated | Cold: ...
-    async def read_cell(self, cell: int) -> CellRecord | None: ...
-    async def read_attempt(self, cell: int, attempt_id: AttemptId) -> AttemptRecord | None: ...
-    async def read(self, job_id: JobId) -> JobRecord | None: ...
-    async def recent(
-        self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
-    ) -> tuple[JobRecord, ...]: ...

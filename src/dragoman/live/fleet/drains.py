@@ -11,7 +11,7 @@ from dragoman.live.fleet.health import HealthEvent
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.ports import PeerPort
 from dragoman.live.fleet.roll import Roll
-from dragoman.live.ledger import Ledger, Owner
+from dragoman.live.ledger import Owner, Seats
 from dragoman.live.protocol import Command, NodeControl, NodeHealth, NodeStatus
 
 DRAINED_BY_OPERATOR = "drained by an operator"
@@ -22,7 +22,7 @@ class Drains:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Seats,
         roll: Roll,
         known: Callable[[NodeId], Node | FarNode],
         peers: PeerPort | None,

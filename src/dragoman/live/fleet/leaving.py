@@ -13,7 +13,7 @@ from dragoman.live.fleet.far_nodes import FarNodes
 from dragoman.live.fleet.health import HealthEvent, HealthRules
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.roll import Roll
-from dragoman.live.ledger import Cold, Ledger, NodeLost, NotSeated, Stale
+from dragoman.live.ledger import Cold, NodeLost, NotSeated, Seats, Stale
 from dragoman.observability import get_logger, yielding
 
 log = get_logger("dragoman.fleet")
@@ -30,7 +30,7 @@ class Leaving:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Seats,
         roll: Roll,
         far: FarNodes,
         rules: HealthRules,

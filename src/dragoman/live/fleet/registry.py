@@ -27,8 +27,8 @@ from dragoman.live.fleet.seating import ClaimedName, Seating
 from dragoman.live.ledger import (
     Beat,
     CellRecord,
-    Ledger,
     Owner,
+    Seats,
     Stale,
 )
 from dragoman.live.protocol import (
@@ -59,7 +59,7 @@ class Registry:
     def __init__(
         self,
         *,
-        ledger: Ledger,
+        ledger: Seats,
         snapshots: SnapshotHolder,
         rules: HealthRules,
         default_slots: int,

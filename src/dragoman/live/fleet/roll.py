@@ -14,7 +14,7 @@ from dragoman.live.fleet.far_nodes import FarNodes
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.ports import AttemptPort, PeerPort
 from dragoman.live.fleet.sharing import Sharing
-from dragoman.live.ledger import Ledger
+from dragoman.live.ledger import Seats
 from dragoman.live.snapshot import CellView, SnapshotHolder
 
 
@@ -24,7 +24,7 @@ class Roll:
     def __init__(
         self,
         *,
-        ledger: Ledger,
+        ledger: Seats,
         snapshots: SnapshotHolder,
         census: Census,
         far: FarNodes,

@@ -15,13 +15,13 @@ from dragoman.live.ledger import (
     DirectoryFull,
     Heartbeat,
     HolderConflict,
-    Ledger,
     NotSeated,
     Owner,
     Placed,
     Placement,
     Registered,
     Registration,
+    Seats,
     Stale,
 )
 from dragoman.live.protocol import JobCancel, RunningJob
@@ -63,7 +63,7 @@ class Seating:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Seats,
         instance_id: InstanceId,
         exclusive_names: bool,
         lease_ms: int,

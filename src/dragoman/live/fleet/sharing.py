@@ -9,7 +9,7 @@ from dragoman.errors import DependencyDown
 from dragoman.ids import NodeId
 from dragoman.live.fleet.node import Node
 from dragoman.live.fleet.shared_facts import write_facts
-from dragoman.live.ledger import Done, Ledger
+from dragoman.live.ledger import Done, Seats
 
 
 class Sharing:
@@ -17,7 +17,7 @@ class Sharing:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Seats,
         on_written: Callable[[Node], None],
         spawn: Callable[[Coroutine[Any, Any, None]], None],
     ) -> None:

@@ -61,7 +61,7 @@ class LivePlane:
         self,
         *,
         settings: Settings,
-        ledger: Ledger,
+        ledger: Ledger | CoreLedger,
         authenticator: Authenticator,
         connections: Connections,
         metrics: Metrics,
@@ -141,8 +141,10 @@ class LivePlane:
             budget.include(ledger.kept, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
         self.dispatcher: Dispatcher | JobDispatcher
+        self.sessions: Sessions | CoreSessions
+        session_rules = rules.session_rules(settings)
         if isinstance(ledger, CoreLedger):
-            self.dispatcher = JobDispatcher(
+            core = self.dispatcher = JobDispatcher(
                 ledger=ledger,
                 snapshots=self.snapshots,
                 nodes=self.registry,
@@ -159,8 +161,21 @@ class LivePlane:
                 budget=budget,
                 tracing=tracing,
             )
+            self.sessions = CoreSessions(
+                SessionContext(
+                    dispatcher=core,
+                    ledger=ledger,
+                    rules=session_rules,
+                    budget=budget,
+                    metrics=metrics,
+                    clock=clock,
+                    tracing=tracing,
+                ),
+                instance_id,
+                secrets,
+            )
         else:
-            self.dispatcher = Dispatcher(
+            dispatcher = self.dispatcher = Dispatcher(
                 ledger=ledger,
                 snapshots=self.snapshots,
                 nodes=self.registry,
@@ -180,43 +195,9 @@ class LivePlane:
                 tenant_jobs=tenant_jobs,
                 budget=budget,
             )
-        self.registry.attach(self.dispatcher.events)
-        self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
-            name="node",
-            decoder=NodeDecoder(metrics),
-            authenticator=authenticator,
-            permission=Permission.NODE_SOCKET,
-            handler=self._node_handler,
-            limits=rules.node_connection_limits(settings),
-            connections=connections,
-            clock=clock,
-            random=randomness.stream("node connections"),
-            allowed_origins=frozenset(settings.server.allowed_origins),
-            at_once=at_once,
-        )
-        session_rules = rules.session_rules(settings)
-        self._waiting_sockets = WaitingSockets(
-            session_rules.max_sessions, session_rules.first_message_seconds
-        )
-        self.sessions: Sessions | CoreSessions
-        if isinstance(ledger, CoreLedger) and isinstance(self.dispatcher, JobDispatcher):
-            self.sessions = CoreSessions(
-                SessionContext(
-                    dispatcher=self.dispatcher,
-                    ledger=ledger,
-                    rules=session_rules,
-                    budget=budget,
-                    metrics=metrics,
-                    clock=clock,
-                    tracing=tracing,
-                ),
-                instance_id,
-                secrets,
-            )
-        else:
             self.sessions = Sessions(
                 Tools(
-                    dispatcher=self.dispatcher,
+                    dispatcher=dispatcher,
                     ledger=ledger,
                     records=records or MemoryRecords(settings.limits.session_queue),
                     rules=session_rules,
@@ -231,6 +212,23 @@ class LivePlane:
                 instance_id,
                 secrets,
             )
+        self.registry.attach(self.dispatcher.events)
+        self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
+            name="node",
+            decoder=NodeDecoder(metrics),
+            authenticator=authenticator,
+            permission=Permission.NODE_SOCKET,
+            handler=self._node_handler,
+            limits=rules.node_connection_limits(settings),
+            connections=connections,
+            clock=clock,
+            random=randomness.stream("node connections"),
+            allowed_origins=frozenset(settings.server.allowed_origins),
+            at_once=at_once,
+        )
+        self._waiting_sockets = WaitingSockets(
+            session_rules.max_sessions, session_rules.first_message_seconds
+        )
         other_stats: OtherStats | None = None
         if outbox is not None and roster is not None:
             other_stats = OtherStats(outbox, roster, instance_id)
@@ -261,7 +259,14 @@ class LivePlane:
         self._loops: list[asyncio.Task[None]] = []
         self.neighbours: Neighbours | None = None
         """The other instances; None: this one is alone."""
-        if cluster and roster and outbox and other_stats:
+        if (
+            cluster
+            and roster
+            and outbox
+            and other_stats
+            and isinstance(self.dispatcher, Dispatcher)
+            and isinstance(self.sessions, Sessions)
+        ):
             self.neighbours = Neighbours(
                 cluster=cluster,
                 terms=terms,

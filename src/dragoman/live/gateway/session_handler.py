@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any, Protocol
 
 from dragoman.auth import Principal, effective_tenant
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
-from dragoman.ids import ConnectionId
+from dragoman.ids import ConnectionId, TenantId
 from dragoman.live.core.sessions.session import Session as CoreSession
-from dragoman.live.core.sessions.sessions import Sessions as CoreSessions
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
@@ -23,7 +23,7 @@ from dragoman.live.protocol import (
     SessionInit,
     Utterance,
 )
-from dragoman.live.sessions import Session, Sessions
+from dragoman.live.sessions import Session
 
 _RETRY_MS = 1000
 
@@ -95,12 +95,18 @@ class WaitingSockets:
             timer.cancel()
 
 
+class SessionsPort(Protocol):
+    """The sessions of this instance, as its sockets know them."""
+
+    async def open(self, init: SessionInit, tenant: TenantId, link: SessionLink) -> AnySession: ...
+    def heard(self, session: Any) -> None: ...
+    def disconnected(self, session: Any, link: SessionLink) -> None: ...
+
+
 class SessionHandler:
     """Handles one client's connection."""
 
-    def __init__(
-        self, caller: Caller, sessions: Sessions | CoreSessions, waiting: WaitingSockets
-    ) -> None:
+    def __init__(self, caller: Caller, sessions: SessionsPort, waiting: WaitingSockets) -> None:
         self._principal: Principal = caller.principal
         self._sessions = sessions
         self._waiting = waiting

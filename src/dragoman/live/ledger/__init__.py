@@ -61,7 +61,7 @@ from dragoman.live.ledger.asks import (
     Sender,
     SlotAsk,
 )
-from dragoman.live.ledger.interface import Ledger
+from dragoman.live.ledger.interface import Ledger, Seats
 from dragoman.live.ledger.memory import MemoryLedger
 from dragoman.live.ledger.records import (
     AttemptRecord,
@@ -158,6 +158,7 @@ __all__ = [
     "Repeat",
     "Retrying",
     "SeatRecord",
+    "Seats",
     "Sender",
     "Settlement",
     "SlotAsk",

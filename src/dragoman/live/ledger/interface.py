@@ -29,14 +29,8 @@ from dragoman.live.ledger.records import (
 from dragoman.live.protocol import AttemptState, ErrorInfo
 
 
-class Ledger(Protocol):
-    """Owns slots, leases, bindings and attempts. Everything else trusts it.
-
-    Every operation is one atomic step on one cell, one job or the directory, and is idempotent:
-    asked again because an answer was lost, it answers the same and changes nothing. When the
-    server behind it does not answer, operations raise `DependencyDown`, and their outcome is
-    unknown; asking again is always safe.
-    """
+class Seats(Protocol):
+    """Nodes with their cells and seats, and what can be read: the part that every room may use."""
 
     # --- the directory: which cell a node lives in ------------------------------------------------
 
@@ -116,6 +110,38 @@ class Ledger(Protocol):
         """None when the cell is cold."""
         ...
 
+    # --- reading ------------------------------------------------------------------------------
+
+    async def read_attempt(self, cell: int, attempt_id: AttemptId) -> AttemptRecord | None: ...
+
+    async def read(self, job_id: JobId) -> JobRecord | None: ...
+
+    async def recent(
+        self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
+    ) -> tuple[JobRecord, ...]:
+        """A tenant's jobs, newest first; `before` is (created_at_ms, job_id) of the last seen."""
+        ...
+
+    async def slots_held(self) -> int:
+        """How many slots are held now, over every cell."""
+        ...
+
+    async def size(self) -> dict[str, int]:
+        """How many things of each kind are kept, for tests and for operators."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class Ledger(Seats, Protocol):
+    """Owns slots, leases, bindings and attempts. Everything else trusts it.
+
+    Every operation is one atomic step on one cell, one job or the directory, and is idempotent:
+    asked again because an answer was lost, it answers the same and changes nothing. When the
+    server behind it does not answer, operations raise `DependencyDown`, and their outcome is
+    unknown; asking again is always safe.
+    """
+
     async def outlook(self, cells: Sequence[tuple[int, int]]) -> a.Outlook:
         """When a slot of these candidates can be expected."""
         ...
@@ -183,8 +209,6 @@ class Ledger(Protocol):
     async def settle(self, cell: int, attempt_ids: Sequence[AttemptId]) -> None:
         """Forget finished attempts that their jobs have taken."""
         ...
-
-    async def read_attempt(self, cell: int, attempt_id: AttemptId) -> AttemptRecord | None: ...
 
     async def due_attempts(self, cells: Sequence[int], limit: int) -> tuple[AttemptRecord, ...]:
         """Attempts the sweep must look at now."""
@@ -257,8 +281,6 @@ class Ledger(Protocol):
         """Deliveries were acknowledged: payloads go, at once or when the binding's lease ends."""
         ...
 
-    async def read(self, job_id: JobId) -> JobRecord | None: ...
-
     async def read_input(self, job_id: JobId) -> JobInput | None:
         """The job's input; None when it has ended or is gone."""
         ...
@@ -267,25 +289,9 @@ class Ledger(Protocol):
         """The job and its input together; None when it has ended or is gone."""
         ...
 
-    async def recent(
-        self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
-    ) -> tuple[JobRecord, ...]:
-        """A tenant's jobs, newest first; `before` is (created_at_ms, job_id) of the last seen."""
-        ...
-
     async def due_jobs(self, shards: Sequence[int], limit: int) -> tuple[JobRecord, ...]:
         """Jobs the sweep must look at now: claim or time run out.
 
         Ended jobs whose retention passed are released and forgotten on the way.
         """
         ...
-
-    async def slots_held(self) -> int:
-        """How many slots are held now, over every cell."""
-        ...
-
-    async def size(self) -> dict[str, int]:
-        """How many things of each kind are kept, for tests and for operators."""
-        ...
-
-    async def close(self) -> None: ...

@@ -12,7 +12,7 @@ from dragoman.live.cluster import CleanUp, Presence
 from dragoman.live.dispatch import NodeEvents
 from dragoman.live.fleet import FarNode
 from dragoman.live.gateway.cluster.outbox import Outbox
-from dragoman.live.ledger import Ledger, NodeLost, Sender
+from dragoman.live.ledger import NodeLost, Seats, Sender
 from dragoman.live.protocol import NodeHealth
 from dragoman.observability import get_logger, yielding
 
@@ -27,7 +27,7 @@ class NodeCleaner:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Seats,
         presence: Presence,
         events: NodeEvents,
         outbox: Outbox,

@@ -9,7 +9,7 @@ from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
 from dragoman.live.fleet import Registry
 from dragoman.live.gateway.cluster.outbox import Outbox
-from dragoman.live.ledger import Ledger
+from dragoman.live.ledger import Seats
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.cluster")
@@ -26,7 +26,7 @@ class FarCells:
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: Seats,
         registry: Registry,
         outbox: Outbox,
         *,

@@ -32,7 +32,7 @@ from dragoman.live.gateway.cluster.outbox import Outbox
 from dragoman.live.gateway.cluster.roster import Roster
 from dragoman.live.gateway.cluster.stats_exchange import OtherStats
 from dragoman.live.gateway.connections import Connections
-from dragoman.live.ledger import Ledger
+from dragoman.live.ledger import Seats
 from dragoman.observability import Metrics, get_logger
 
 log = get_logger("dragoman.cluster")
@@ -55,7 +55,7 @@ class Neighbours:
         outbox: Outbox,
         roster: Roster,
         pulse: Pulse,
-        ledger: Ledger,
+        ledger: Seats,
         registry: Registry,
         dispatcher: Dispatcher,
         catalog: ServiceCatalog,
