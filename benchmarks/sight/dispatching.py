@@ -43,7 +43,7 @@ class AnsweringLink(CountingLink):
     def _answer(self, node: Node, result: JobResult) -> None:
         events = self._plane.dispatcher.events
         assert isinstance(events, NodeMessages), "one process keeps its ledger in memory"
-        events.finished(node.cell, node.sender, result, monotonic())
+        events.finished(node, result, monotonic())
 
 
 async def busy_plane() -> LivePlane:

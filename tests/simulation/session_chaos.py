@@ -171,7 +171,6 @@ async def check_nothing_is_left(world: World) -> None:
     """With everybody gone, no table, timer, route or byte speaks of a session."""
     sessions = world.plane.sessions
     assert len(sessions) == 0
-    assert not sessions._by_heard
     assert not sessions._gone
     assert not sessions._by_tenant
     assert world.plane.budget.used == 0

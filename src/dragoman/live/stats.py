@@ -21,7 +21,7 @@ from dragoman.live.core.sessions.sessions import Sessions as CoreSessions
 from dragoman.live.dispatch import Dispatcher
 from dragoman.live.fleet import Registry
 from dragoman.live.ledger import Seats
-from dragoman.live.protocol import NodeHealth, Outcome, ServiceType, utc_time
+from dragoman.live.protocol import NodeHealth, ServiceType, utc_time
 from dragoman.live.sessions import Sessions
 from dragoman.live.stats_parts import StatsPart, sum_parts
 from dragoman.observability import Metrics, Watch, get_logger
@@ -169,8 +169,8 @@ class StatsSource:
             as_target=dict(usage.as_target.most_common(LANGUAGES_SHOWN)),
             jobs_created=tally.created,
             jobs_running=self._dispatcher.counts()["attempts"],
-            jobs_success=tally.ended[Outcome.SUCCESS],
-            jobs_failed=tally.ended[Outcome.FAILED],
+            jobs_success=tally.succeeded,
+            jobs_failed=tally.failed,
         )
 
 

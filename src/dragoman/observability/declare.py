@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from dragoman.observability.histogram import QuickHistogram
 from dragoman.observability.labels import Labelled
+from dragoman.observability.quick_counters import QuickCounters
 
 SERIES_MAX = 200
 """Series a labelled metric keeps; names past it are counted as ``other``."""
@@ -24,6 +25,9 @@ class Declare:
 
     def counters(self, name: str, meaning: str, *labels: str) -> Labelled[Counter]:
         return Labelled(Counter(name, meaning, labels, registry=self._registry), labels, SERIES_MAX)
+
+    def quick_counters(self, name: str, meaning: str, *labels: str) -> QuickCounters:
+        return QuickCounters(name, meaning, labels, self._registry)
 
     def gauge(self, name: str, meaning: str) -> Gauge:
         return Gauge(name, meaning, registry=self._registry)

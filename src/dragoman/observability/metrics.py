@@ -41,7 +41,9 @@ class Metrics:
         make = Declare(self._registry)
 
         # --- jobs, from an utterance to its result
-        self.jobs = make.counters("scheduler_jobs_total", "Jobs that ended.", "class", "outcome")
+        self.jobs = make.quick_counters(
+            "scheduler_jobs_total", "Jobs that ended.", "class", "outcome"
+        )
         self.job_duration = make.histogram(
             "scheduler_job_duration_seconds", "From a job's claim to its end.", _WORK
         )

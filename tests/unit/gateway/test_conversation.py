@@ -207,7 +207,7 @@ def test_what_was_sent_before_a_close_arrives_before_it_and_nothing_after() -> N
         heard = await answers(client)
         assert heard == ["heartbeat 99", "closed 1000"]
         (connection,) = closed
-        assert connection.closed
+        assert connection.end is not None
         connection.close(CloseCode.SUPERSEDED)
         assert not connection.send(ServerHeartbeat(next_chunk_seq=1))
 
@@ -289,7 +289,7 @@ def test_a_peer_that_does_not_read_is_closed_as_too_slow(reads_again: bool) -> N
         (connection,) = scene.endpoint.connections
         accepted = await flood(client, connection)
         assert accepted <= 4 + LIMITS.queue_messages  # four fill the socket's buffer
-        assert connection.closed
+        assert connection.end is not None
         assert connection.queued_messages == 1  # the rest was thrown away
         assert not connection.send(ServerHeartbeat(next_chunk_seq=1))
         if reads_again:
@@ -310,7 +310,7 @@ def test_bytes_are_bounded_as_well_as_messages() -> None:
         while connection.send(Error(code="X", message="x" * 90_000)):
             assert scene.endpoint.connections.queued_bytes == connection.queued_bytes
             assert connection.queued_bytes <= LIMITS.queue_bytes
-        assert connection.closed
+        assert connection.end is not None
 
     assert play(script)[-1] == "closed 4429"
 

@@ -62,6 +62,7 @@ def test_frames_wait_for_the_one_that_waits_and_keep_their_order() -> None:
 
         emptied: list[None] = []
         arrivals = Arrivals(asyncio.get_running_loop())
+        arrivals.stalled = True
         pushing = Pushing(arrivals, read, lambda: emptied.append(None))
         feeding = asyncio.create_task(pushing.feed(handle))
         await asyncio.sleep(0)

@@ -22,7 +22,7 @@ from dragoman.live.gateway import (
     long_tailed,
     uniform,
 )
-from dragoman.live.protocol import TO_CLIENT, ServerHeartbeat
+from dragoman.live.protocol import TO_CLIENT, Error, ServerHeartbeat
 
 
 def test_a_frame_takes_as_long_as_the_link_says() -> None:
@@ -156,7 +156,7 @@ def test_a_black_hole_fills_the_buffer_and_the_server_gives_up_on_the_peer() -> 
         await client.send(order("sleep 1"))
         await asyncio.sleep(2)
         (connection,) = scene.endpoint.connections
-        while connection.send_frame("x" * 10_000):
+        while connection.send(Error("X", "x" * 10_000)):
             pass
         await scene.endpoint.connections.wait_empty()
 

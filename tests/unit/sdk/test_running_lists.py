@@ -72,7 +72,7 @@ async def perform(scene: Scene, step: Step, assigned: list[str], cancels: Counte
     """Do one step, as far as it makes sense at the moment."""
     action, number = step
     connection = scene.scheduler.connections[-1] if scene.scheduler.connections else None
-    is_open = connection is not None and not connection.closed
+    is_open = connection is not None and connection.end is None
     match action:
         case "assign" if is_open:
             assigned.append(f"a{len(assigned)}")

@@ -90,7 +90,10 @@ class Cell:
         if rules.strategy is Strategy.RANDOM:
             random = self._cells.random
             while free:
-                index = draw(free, random)
+                # Mostly the first draw is a candidate.
+                index = int(random.random() * free.bit_length())
+                if not free >> index & 1:
+                    index = draw(free, random)
                 seat = self.by_index[index]
                 if seat is not None and seat.alive_until_ms > now_ms:
                     self.hold(seat, job, now_ms)
@@ -126,9 +129,15 @@ class Cell:
 
     def free(self, seat: Seat, attempt_id: AttemptId, now_ms: int) -> bool:
         """Give an attempt's slot back; False when the seat grants no slot now."""
-        del seat.held[attempt_id]
+        held = seat.held
+        del held[attempt_id]
         self._cells.held -= 1
-        if seat.takes(now_ms):
+        if (
+            seat.online
+            and not seat.drained
+            and seat.alive_until_ms > now_ms
+            and len(held) < seat.slots
+        ):
             self.not_full |= seat.bit
             return True
         self.not_full &= ~seat.bit
@@ -360,27 +369,27 @@ class Cells:
         self.leaving: deque[Leaving] = deque()
         """Cancelled attempts by the time their node's silence is looked into."""
         self._size = cell_size
-        self._cells: dict[int, Cell] = {}
+        self.by_number: dict[int, Cell] = {}
         self._retired_version = 0
         """No cell that was given up had a higher version; one made anew goes on from here."""
 
     def get(self, number: int) -> Cell | None:
-        return self._cells.get(number)
+        return self.by_number.get(number)
 
     def make(self, number: int) -> Cell:
         """The cell, made when it is not there."""
-        cell = self._cells.get(number)
+        cell = self.by_number.get(number)
         if cell is None:
-            cell = self._cells[number] = Cell(self, number, self._size, self._retired_version)
+            cell = self.by_number[number] = Cell(self, number, self._size, self._retired_version)
         return cell
 
     def discard_if_empty(self, cell: Cell) -> None:
         if not cell.seats:
             self._retired_version = max(self._retired_version, cell.version)
-            del self._cells[cell.number]
+            del self.by_number[cell.number]
 
     def all(self) -> Iterable[Cell]:
-        return self._cells.values()
+        return self.by_number.values()
 
     def cancel(self, job: Job, error: ErrorInfo, now_ms: int) -> Leaving | None:
         """Take the job's attempt from its node; None when the slot is free already."""
@@ -407,7 +416,7 @@ class Cells:
         slots = held = 0
         rate = 0.0
         for number, mask in cells:
-            cell = self._cells.get(number)
+            cell = self.by_number.get(number)
             for index in indexes(mask) if cell is not None else ():
                 seat = cell.by_index[index] if cell is not None else None
                 if seat is not None:
@@ -424,14 +433,6 @@ def acknowledge(held: Job | Leaving, now_ms: int) -> None:
     if isinstance(held, Job) and held.step is Step.DISPATCHED:
         held.step = Step.ACCEPTED
         held.accepted_ms = now_ms
-
-
-def measure(seat: Seat, service_ms: int) -> None:
-    """Learn from a finished attempt how long the node takes."""
-    if seat.mean_ms:
-        seat.mean_ms += MEAN_WEIGHT * (service_ms - seat.mean_ms)
-    else:
-        seat.mean_ms = float(service_ms)
 
 
 def seat_record(seat: Seat) -> SeatRecord:

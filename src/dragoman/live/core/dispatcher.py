@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from math import inf
 from random import Random
 from typing import Any
@@ -13,7 +13,7 @@ from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import JobId
 from dragoman.live.budget import Budget
-from dragoman.live.core.driver import CANCELLED, DriverTerms, JobDriver
+from dragoman.live.core.driver import CANCELLED, DriverTerms, JobDriver, Nodes
 from dragoman.live.core.explain import Explanations
 from dragoman.live.core.job import Job, OnEnd, Stop, attempt_state
 from dragoman.live.core.memory import MemoryLedger
@@ -21,12 +21,11 @@ from dragoman.live.core.node_messages import NodeMessages
 from dragoman.live.core.refusals import as_info
 from dragoman.live.core.selection import SelectionRules, Selector
 from dragoman.live.core.sweeps import Sweeps
-from dragoman.live.core.telemetry import DispatchTelemetry
+from dragoman.live.core.telemetry import CatalogPort, DispatchTelemetry
 from dragoman.live.dispatch.background import Background
 from dragoman.live.dispatch.dispatcher import Submitted
 from dragoman.live.dispatch.orders import JobOrder, OnPartial, OnProgress, body_hash, pairs_of
 from dragoman.live.dispatch.orders import OnEnd as OnRecord
-from dragoman.live.dispatch.ports import NodePort
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.tally import Tally
 from dragoman.live.dispatch.tenants import TenantJobs
@@ -46,7 +45,7 @@ class JobDispatcher:
         *,
         ledger: MemoryLedger,
         snapshots: SnapshotHolder,
-        nodes: NodePort,
+        nodes: Nodes,
         terms: DriverTerms,
         selection: SelectionRules,
         inflight_per_tenant: int,
@@ -54,7 +53,7 @@ class JobDispatcher:
         routes: int,
         metrics: Metrics,
         watch: Watch,
-        on_ended: Callable[[Outcome], None],
+        catalog: CatalogPort,
         clock: Clock,
         random: Random,
         budget: Budget,
@@ -70,7 +69,7 @@ class JobDispatcher:
         self.tally = Tally(metrics, clock)
         self._explanations = Explanations(explain_max)
         self._tenants = TenantJobs(inflight_per_tenant)
-        self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, on_ended)
+        self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, catalog)
         self._driver = JobDriver(
             ledger=ledger,
             selector=Selector(snapshots, selection, random),
@@ -110,6 +109,7 @@ class JobDispatcher:
             now,
             now,
             False,
+            spec.target_key,
         )
         if spec.job_class is not JobClass.BATCH:
             job.total_until = now + self.total_seconds
@@ -136,7 +136,10 @@ class JobDispatcher:
         """Submit a job. `job.on_submitted` and `job.on_end` tell the rest."""
         if self._draining:
             raise errors.ServerDraining("This server is shutting down; ask another one.")
-        self.tally.asked_at(now)
+        rate = self.tally.rate
+        if now >= rate.second_ends:
+            rate.begin_second(now)
+        rate.current[1] += 1
         if self._tenants.limited or job.spec.session_id is None:
             self._check_limits(job)
         self._driver.submit(job, now)

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable
 from math import inf
 from random import Random
+from typing import Protocol
 
 import msgspec
 
@@ -22,14 +23,15 @@ from dragoman.live.core.job import Job, Leaving, Step, Stop
 from dragoman.live.core.ledger import Finishing, JobLedger, PlaceAnswer, Placing
 from dragoman.live.core.pending import PendingQueue
 from dragoman.live.core.refusals import as_info, refusal, with_job
-from dragoman.live.core.selection import Selector
-from dragoman.live.core.telemetry import DispatchTelemetry
+from dragoman.live.core.selection import LENGTH_CUTS, Selector
+from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.core.timeouts import Timeouts
 from dragoman.live.dispatch.assignment import assignment_of
+from dragoman.live.dispatch.orders import Progress
 from dragoman.live.dispatch.ports import NodePort
 from dragoman.live.dispatch.tenants import TenantJobs
-from dragoman.live.ledger import Ending, Freed
-from dragoman.live.protocol import ErrorInfo, JobCancel, JobClass, Outcome
+from dragoman.live.ledger import Ending, Freed, Owner
+from dragoman.live.protocol import ErrorInfo, JobAssign, JobCancel, JobClass, Outcome
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.dispatch")
@@ -41,6 +43,22 @@ UNREACHABLE = ErrorInfo("NODE_UNAVAILABLE", "The node's connection was gone befo
 LOST = ErrorInfo("NODE_UNAVAILABLE", "The node that carried the attempt is gone.")
 PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
 CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
+
+
+_FAIR_SHARE = 0.5
+"""A node that had less than this part of its time cannot be blamed for being late."""
+
+
+class Nodes(NodePort, Protocol):
+    """Reaches the nodes of this instance."""
+
+    def assign(self, node_id: NodeId, owner: Owner, message: JobAssign) -> bool:
+        """Give the node an attempt over this very connection; False when it is gone."""
+        ...
+
+    def was_late(self, node_id: NodeId, owner: Owner) -> None:
+        """The node let the time for an attempt pass: that counts as a failure of it."""
+        ...
 
 
 class DriverTerms(msgspec.Struct, frozen=True):
@@ -64,7 +82,7 @@ class JobDriver:
         *,
         ledger: JobLedger,
         selector: Selector,
-        nodes: NodePort,
+        nodes: Nodes,
         telemetry: DispatchTelemetry,
         explanations: Explanations,
         tenants: TenantJobs,
@@ -79,6 +97,8 @@ class JobDriver:
         self._selector = selector
         self._nodes = nodes
         self._telemetry = telemetry
+        self._tally = telemetry.tally
+        self._latency = telemetry.latency
         self._explanations = explanations
         self._tenants = tenants
         self._budget = budget
@@ -100,7 +120,6 @@ class JobDriver:
         )
         self._timeouts = Timeouts(self.attempts, self.jobs, self._due, terms.ack_seconds, clock)
         self._after = {
-            Placing.PLACED: self._tell,
             Placing.FULL: self._full,
             Placing.EXISTING: self._existing,
             Placing.CONFLICT: self._conflict,
@@ -110,7 +129,7 @@ class JobDriver:
 
     def submit(self, job: Job, now: float) -> None:
         """See a new job to its end. `job.on_submitted` tells what became of the request."""
-        if job.stop is not None or self.pending.has_line(job):
+        if job.stop is not None or (self.pending.count and self.pending.has_line(job)):
             # To be refused, or to stand behind those that wait for the same: no slot is asked for.
             job.cells = ()
             job.wakes = self.pending.wakes
@@ -140,7 +159,10 @@ class JobDriver:
         try:
             if not job.entered and job.job_id:
                 self._enter(job)
-            self._after[answer.kind](job, answer, now)
+            if answer.kind is Placing.PLACED:
+                self._tell(job, answer, now)
+            else:
+                self._after[answer.kind](job, answer, now)
         except Exception as error:
             self._failed(job, error, now)
 
@@ -174,16 +196,27 @@ class JobDriver:
         )
         if job.trace is not None:
             job.trace.event("reserved", node_id=seat.node_id, attempt_id=job.attempt_id)
-        self._explain(job, seat.cell, seat.node_id, now)
-        if not self._nodes.send(seat.node_id, seat.owner, message):
+        decision = job.decision
+        if decision is not None and decision.left_none_out:
+            decision.chosen = seat.node_id
+            self._explanations.chose(job.job_id, decision)
+            job.decision = None
+        else:
+            self._explain(job, seat.cell, seat.node_id)
+        if not self._nodes.assign(seat.node_id, seat.owner, message):
             self._not_told(job, seat.node_id, now)
             return
         if job.waiting:
             self.pending.served(job)
         job.pending_until = inf
-        if job.route is not None:
-            self._selector.served(job, seat.node_id, now)
-        self._telemetry.dispatched(job, now)
+        route = job.route
+        if route is not None:
+            route.last, route.last_at = seat.node_id, now
+            if route.affinity_node is not None or job.spec.cut in LENGTH_CUTS:
+                self._selector.sentence_goes_on(job, route, seat.node_id, now)
+        self._latency(now - job.started)
+        if job.watched or job.on_progress is not None or job.trace is not None:
+            progressed(job, Progress.DISPATCHED)
         self._timeouts.dispatched(job.attempt_id, now)
         if job.total_until < now + terms.ack_seconds:
             self._timeouts.plan(job, now)
@@ -457,6 +490,8 @@ class JobDriver:
                 self._timeouts.plan(job, now)
             return
         if now >= job.total_until:
+            if job.is_out:
+                self._blame(job, now)
             self.stop(job, Stop(Outcome.FAILED, OUT_OF_TIME), now)
         elif job.is_out:
             self._attempt_due(job, now)
@@ -472,6 +507,7 @@ class JobDriver:
     def _attempt_due(self, job: Job, now: float) -> None:
         if not job.accepted_ms:
             if now >= job.dispatched + self._terms.ack_seconds:
+                self._blame(job, now)
                 self.give_up(job, NO_ACK, now)
             else:
                 self._timeouts.plan(job, now)
@@ -479,9 +515,21 @@ class JobDriver:
         accepted = job.dispatched + (job.accepted_ms - job.dispatched_ms) / 1000
         job.run_until = accepted + self._terms.run_seconds
         if now >= job.run_until:
+            self._blame(job, now)
             self.give_up(job, RAN_TOO_LONG, now)
         else:
             self._timeouts.plan(job, now)
+
+    def _blame(self, job: Job, now: float) -> None:
+        """A time is up while the node has the job: count it against the node, if it had enough."""
+        seat, terms = job.seat, self._terms
+        assert seat is not None, "a job that is out has a seat"
+        had_seconds, fair_seconds = now - job.dispatched, terms.ack_seconds
+        if job.accepted_ms:
+            had_seconds -= (job.accepted_ms - job.dispatched_ms) / 1000
+            fair_seconds = terms.run_seconds
+        if had_seconds >= _FAIR_SHARE * fair_seconds:
+            self._nodes.was_late(seat.node_id, seat.owner)
 
     def _heir_overdue(self, job: Job, now: float) -> None:
         """The slot that the job was to get did not come in time."""
@@ -528,11 +576,14 @@ class JobDriver:
 
     def _enter(self, job: Job) -> None:
         job.entered = True
+        if not self.jobs:
+            self.idle.clear()
         self.jobs[job.job_id] = job
-        self.idle.clear()
+        self._tally.created += 1
         if self._tenants.limited:
             self._tenants.entered(job.spec.tenant, job.job_id)
-        self._telemetry.entered(job)
+        if self._telemetry.tracing is not None:
+            self._telemetry.entered(job)
         if job.spec.session_id is None:
             job.weight = job.kept_bytes
             self._budget.change(job.weight)
@@ -542,7 +593,7 @@ class JobDriver:
         if told is not None:
             told(job, error)
 
-    def _explain(self, job: Job, cell: int, node_id: NodeId, now: float) -> None:
+    def _explain(self, job: Job, cell: int, node_id: NodeId) -> None:
         search, decision = job.search, job.decision
         if search is not None:
             search.placed(job.cells, cell, node_id)

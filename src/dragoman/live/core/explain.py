@@ -27,14 +27,21 @@ class Explanations:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._kept: OrderedDict[JobId, Kept | list[Kept]] = OrderedDict()
+        self._kept: OrderedDict[JobId, Decision | list[Kept]] = OrderedDict()
+        """Mostly there is one decision, and it is kept as it is."""
 
     def __len__(self) -> int:
         return len(self._kept)
 
     def chose(self, job_id: JobId, decision: Decision) -> None:
         """A node was chosen at the first look."""
-        self._keep(job_id, Kept((decision,), ((decision.views[0].number,),)))
+        kept = self._kept
+        if job_id in kept:
+            self._keep(job_id, _as_kept(decision))
+            return
+        kept[job_id] = decision
+        if len(kept) > self._limit:
+            kept.popitem(last=False)
 
     def searched(self, job_id: JobId, search: Search) -> None:
         """A search came to its end; one that repeats a vain one takes its place."""
@@ -45,7 +52,7 @@ class Explanations:
         kept = self._kept.get(job_id)
         if kept is None:
             return ExplainView(job_id, (), waiting) if waiting is not None else None
-        looks = kept if isinstance(kept, list) else [kept]
+        looks = kept if isinstance(kept, list) else [_as_kept(kept)]
         told: list[AttemptExplanation] = []
         for number, look in enumerate(looks, 1):
             for decision, tried in zip(look.decisions, look.tried, strict=True):
@@ -55,12 +62,16 @@ class Explanations:
     def _keep(self, job_id: JobId, look: Kept) -> None:
         known = self._kept.get(job_id)
         if known is None:
-            self._kept[job_id] = look
+            self._kept[job_id] = [look]
             if len(self._kept) > self._limit:
                 self._kept.popitem(last=False)
             return
-        looks = known if isinstance(known, list) else [known]
+        looks = known if isinstance(known, list) else [_as_kept(known)]
         if looks[-1].was_vain:
             looks.pop()
         looks.append(look)
         self._kept[job_id] = looks
+
+
+def _as_kept(decision: Decision) -> Kept:
+    return Kept((decision,), ((decision.views[0].number,),))

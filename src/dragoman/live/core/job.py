@@ -136,6 +136,8 @@ class Job(msgspec.Struct, eq=False):
     began: float
     """When its input began: a sentence that goes on stays with its node."""
     may_wait: bool
+    target_key: str
+    """The target as requests are bound by it: ``EN`` and ``en`` are one language."""
     owner: JobOwner | None = None
     """The session that it is for; its end is told there. None once it was told."""
     lane: str = ""

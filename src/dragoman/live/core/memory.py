@@ -13,12 +13,12 @@ import msgspec
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, TenantId
 from dragoman.live.core.cells import (
+    MEAN_WEIGHT,
     NOTHING,
     ONE_SLOT,
     Cells,
     Freeing,
     SlotRules,
-    measure,
 )
 from dragoman.live.core.job import (
     Job,
@@ -107,6 +107,7 @@ class MemoryLedger:
         self._random = random
         self._directory = Directory(cell_size, max_cells)
         self._cells = Cells(terms.slots, cell_size, random)
+        self._by_number = self._cells.by_number
         self._jobs: dict[JobId, Job] = {}
         self._bindings: dict[RequestKey, Job] = {}
         self._recent: dict[TenantId, RecentJobs] = {}
@@ -117,11 +118,12 @@ class MemoryLedger:
         self._retained: deque[Job] = deque()
         self._remembered: deque[Job] = deque()
         self._retention_ms = max(terms.keep.retention_ms, terms.keep.lease_ms)
-        self._origin_ms = clock.now_ms() - int(clock.monotonic() * 1000)
+        self.origin_ms = clock.now_ms() - int(clock.monotonic() * 1000)
+        """When the monotonic clock was 0, by the wall clock as it was at the start."""
 
     def now_ms(self, now: float) -> int:
         """Wall-clock time as it was at the start, moved on by a clock that never goes back."""
-        return self._origin_ms + int(now * 1000)
+        return self.origin_ms + int(now * 1000)
 
     def _now(self) -> int:
         return self.now_ms(self._clock.monotonic())
@@ -129,7 +131,7 @@ class MemoryLedger:
     # --- hot ------------------------------------------------------------------------------------
 
     def place(self, job: Job, now: float, then: AfterPlace) -> None:
-        now_ms = self._origin_ms + int(now * 1000)
+        now_ms = self.origin_ms + int(now * 1000)
         if not job.job_id:
             known = self._claim(job, now_ms)
             if known is not None:
@@ -139,7 +141,7 @@ class MemoryLedger:
         batch = job.spec.job_class is JobClass.BATCH
         answer = FULL
         for number, mask in job.cells:
-            cell = self._cells.get(number)
+            cell = self._by_number.get(number)
             if cell is None or not mask & cell.not_full:
                 continue
             if batch and not cell.has_headroom(mask, now_ms):
@@ -157,13 +159,14 @@ class MemoryLedger:
         if seat is None or seat.held.get(job.attempt_id) is not job:
             then(job, Finishing.MOVED, NOTHING, now)
             return
-        now_ms = self._origin_ms + int(now * 1000)
-        cell = self._cells.get(seat.cell)
-        assert cell is not None, "a seat that holds an attempt is in a cell"
+        now_ms = self.origin_ms + int(now * 1000)
+        cell = self._by_number[seat.cell]
         freed = ONE_SLOT if cell.free(seat, job.attempt_id, now_ms) else NOTHING
         job.finished_ms = now_ms
         if ending.outcome is Outcome.SUCCESS:
-            measure(seat, max(1, now_ms - (job.accepted_ms or job.dispatched_ms)))
+            service_ms = float(max(1, now_ms - (job.accepted_ms or job.dispatched_ms)))
+            known_ms = seat.mean_ms or service_ms
+            seat.mean_ms = known_ms + MEAN_WEIGHT * (service_ms - known_ms)
         if again:
             self._close(job, ending.outcome, ending.error, counts=True)
             then(job, Finishing.AGAIN, freed, now)
@@ -310,7 +313,7 @@ class MemoryLedger:
             f"{job.spec.session_id}/"
         )
         self.kept.keep(job.job_id, job.output, delivered=named)
-        if job.release_at_ms <= self._now():
+        if job.release_at_ms <= self.origin_ms + int(self._clock.monotonic() * 1000):
             self._release(job)
 
     def sweep(self) -> None:
@@ -453,7 +456,7 @@ class MemoryLedger:
     def _claim(self, job: Job, now_ms: int) -> Job | None:
         """Bind the request to the job; the job it is bound to already, if it is."""
         spec = job.spec
-        key = (spec.tenant, spec.request_id, spec.target_key)
+        key = (spec.tenant, spec.request_id, job.target_key)
         known = self._bindings.get(key)
         if known is not None and (known.outcome is None or known.lease_until_ms > now_ms):
             return known
@@ -506,7 +509,7 @@ class MemoryLedger:
             self._unbind(job)
 
     def _unbind(self, job: Job) -> None:
-        key = (job.spec.tenant, job.spec.request_id, job.spec.target_key)
+        key = (job.spec.tenant, job.spec.request_id, job.target_key)
         if self._bindings.get(key) is job:
             del self._bindings[key]
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from itertools import islice
+from typing import Protocol
 
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, JobId
+from dragoman.ids import AttemptId, JobId, NodeId
 from dragoman.live.core.driver import JobDriver
 from dragoman.live.core.job import Job, Step
 from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.dispatch.leftovers import why_dropped
 from dragoman.live.dispatch.orders import Progress
-from dragoman.live.ledger import Adoption, Ending, Freed, Sender, StaleReason
+from dragoman.live.ledger import Adoption, Ending, Freed, Owner, Sender, StaleReason
 from dragoman.live.protocol import (
-    AttemptState,
     ErrorInfo,
     JobClass,
     JobPartial,
@@ -32,7 +32,18 @@ _REASON_MAX_CHARACTERS = 256
 UNKNOWN_AT_A_TIME = 500
 """Of a node's unknown attempts, looked at for one heartbeat; it is told of each to cancel it."""
 
-STEPS = {AttemptState.ACCEPTED: Step.ACCEPTED, AttemptState.RUNNING: Step.RUNNING}
+
+class Node(Protocol):
+    """A node that is connected here, as far as its messages tell of attempts."""
+
+    @property
+    def node_id(self) -> NodeId: ...
+    @property
+    def cell(self) -> int: ...
+    @property
+    def owner(self) -> Owner: ...
+    @property
+    def sender(self) -> Sender: ...
 
 
 class NodeMessages:
@@ -53,20 +64,18 @@ class NodeMessages:
 
     # --- hot ------------------------------------------------------------------------------------
 
-    def took_step(
-        self, cell: int, sender: Sender, attempt_id: AttemptId, step: Step, now: float
-    ) -> None:
+    def took_step(self, node: Node, attempt_id: AttemptId, step: Step, now: float) -> None:
         """The node accepted the attempt, or began to work on it. Forward only."""
         job = self._attempts.get(attempt_id)
         if job is None:
-            self._ledger.late(cell, sender, attempt_id, ends=False)
+            self._ledger.late(node.cell, node.sender, attempt_id, ends=False)
             return
         seat = job.seat
-        if seat is None or seat.node_id != sender.node_id or job.epoch != sender.epoch:
+        if seat is None or seat.node_id != node.node_id or job.epoch != node.owner.epoch:
             return
         job.acked = True
         if job.step < step:
-            at_ms = self._ledger.now_ms(now)
+            at_ms = self._ledger.origin_ms + int(now * 1000)
             job.step = step
             if not job.accepted_ms:
                 job.accepted_ms = at_ms
@@ -77,7 +86,7 @@ class NodeMessages:
                 _show(job, step)
             job.shown = step
 
-    def finished(self, cell: int, sender: Sender, result: JobResult, now: float) -> bool:
+    def finished(self, node: Node, result: JobResult, now: float) -> bool:
         """The attempt is over, well or not; False when it was over before, or never was."""
         if result.success:
             ending = Ending(Outcome.SUCCESS, result)
@@ -86,12 +95,11 @@ class NodeMessages:
                 "INTERNAL_ERROR", "The node failed without saying why."
             )
             ending = Ending(Outcome.FAILED, error=error)
-        return self._finish(cell, sender, result.attempt_id, result.job_id, ending, now)
+        return self._finish(node, result.attempt_id, result.job_id, ending, now)
 
     def _finish(
         self,
-        cell: int,
-        sender: Sender,
+        node: Node,
         attempt_id: AttemptId,
         job_id: JobId | None,
         ending: Ending,
@@ -99,12 +107,12 @@ class NodeMessages:
     ) -> bool:
         job = self._attempts.get(attempt_id)
         if job is None:
-            self._drop_late(cell, sender, attempt_id, job_id)
+            self._drop_late(node.cell, node.sender, attempt_id, job_id)
             return False
         seat = job.seat
-        if seat is None or seat.node_id != sender.node_id:
+        if seat is None or seat.node_id != node.node_id:
             self._telemetry.dropped(StaleReason.WRONG_NODE)
-        elif job.epoch != sender.epoch:
+        elif job.epoch != node.owner.epoch:
             self._telemetry.dropped(StaleReason.OLD_ATTEMPT)
         elif job.in_flight:
             self._telemetry.dropped(StaleReason.DUPLICATE)
@@ -115,22 +123,19 @@ class NodeMessages:
 
     # --- rare -----------------------------------------------------------------------------------
 
-    async def model_not_available(
-        self, cell: int, sender: Sender, message: ModelNotAvailable
-    ) -> None:
+    def model_not_available(self, node: Node, message: ModelNotAvailable, now: float) -> None:
         """A service is missing; the attempt it was needed for goes elsewhere."""
         if message.attempt_id is None:
             return
         reason = message.reason[:_REASON_MAX_CHARACTERS]
         error = ErrorInfo("MODEL_NOT_AVAILABLE", f"{message.service_id}: {reason}")
         ending = Ending(Outcome.FAILED, error=error)
-        now = self._clock.monotonic()
-        self._finish(cell, sender, message.attempt_id, message.job_id, ending, now)
+        self._finish(node, message.attempt_id, message.job_id, ending, now)
 
-    def partial(self, sender: Sender, partial: JobPartial) -> None:
+    def partial(self, node: Node, partial: JobPartial) -> None:
         """What the node has recognised so far; only of its own, current attempt."""
         job = self._attempts.get(partial.attempt_id)
-        if job is None or job.seat is None or job.seat.node_id != sender.node_id:
+        if job is None or job.seat is None or job.seat.node_id != node.node_id:
             return
         if job.owner is not None:
             job.owner.job_partial(job, partial)

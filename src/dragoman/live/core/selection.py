@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.ids import NodeId, TenantId
 from dragoman.live.core.job import Job, Mask
-from dragoman.live.dispatch.routes import drawn_order, hashed_shard
+from dragoman.live.dispatch.routes import Route, drawn_order, hashed_shard
 from dragoman.live.protocol import AttemptExplanation, Cut, ExclusionReason, LeftOut
 from dragoman.live.snapshot import CellView, Requirement, RuntimeSnapshot, Shards, SnapshotHolder
 from dragoman.observability import get_logger
@@ -40,49 +40,33 @@ class SelectionRules(msgspec.Struct, frozen=True):
     """How long the rest of a sentence that was cut for its length stays with its node."""
 
 
-class Decision:
+class Decision(msgspec.Struct, eq=False):
     """One round of choosing: what was looked at, kept so that it can be explained later.
 
     It keeps the cells that it looked at, which do not change, and not the fleet around them.
     """
 
-    __slots__ = (
-        "chosen",
-        "excluded",
-        "headroom",
-        "own",
-        "pool",
-        "requirement",
-        "spared",
-        "spread",
-        "version",
-        "views",
-    )
+    version: int
+    requirement: Requirement
+    excluded: frozenset[NodeId]
+    """Nodes that failed the job, or that its caller does not want."""
+    spread: NodeId | None
+    """The node that served the conversation last."""
+    own: Mask | None
+    """The tenant's own node that the job names, where it takes no public jobs."""
+    views: list[CellView]
+    """The cells that were asked, the last one last; all cells, when no slot was found."""
+    chosen: NodeId | None = None
+    headroom: bool = False
+    """Slots were free, but kept back for live work."""
+    spared: bool = False
+    """Nodes that rest were not asked, because others could be."""
+    left_none_out: bool = False
+    """Every node of the one cell looked at was fit; False: look."""
 
-    def __init__(
-        self,
-        version: int,
-        requirement: Requirement,
-        excluded: frozenset[NodeId],
-        spread: NodeId | None,
-        own: Mask | None,
-    ) -> None:
-        self.version = version
-        self.requirement = requirement
-        self.pool = requirement.shown
-        self.excluded = excluded
-        """Nodes that failed the job, or that its caller does not want."""
-        self.spread = spread
-        """The node that served the conversation last."""
-        self.own = own
-        """The tenant's own node that the job names, where it takes no public jobs."""
-        self.views: list[CellView] = []
-        """The cells that were asked, the last one last; all cells, when no slot was found."""
-        self.chosen: NodeId | None = None
-        self.headroom = False
-        """Slots were free, but kept back for live work."""
-        self.spared = False
-        """Nodes that rest were not asked, because others could be."""
+    @property
+    def pool(self) -> str:
+        return self.requirement.shown
 
     # --- who may be asked -----------------------------------------------------------------------
 
@@ -108,13 +92,6 @@ class Decision:
 
     # --- who was left out -----------------------------------------------------------------------
 
-    @property
-    def left_none_out(self) -> bool:
-        """Whether, at a glance, every node of the one cell looked at was fit."""
-        if self.chosen is None or self.excluded or self.spread is not None or self.own is not None:
-            return False
-        return len(self.views) == 1 and not self.views[0].left_out(self.requirement)
-
     def left_out(self) -> Iterator[tuple[CellView, ExclusionReason, int]]:
         """Cell by cell, the bits of the nodes left out, each under the first reason that holds."""
         for view in self.views:
@@ -138,7 +115,7 @@ class Decision:
     def reasons(self) -> dict[ExclusionReason, tuple[int, list[NodeId]]]:
         """For each reason, how many nodes it kept out, and some of them."""
         found: dict[ExclusionReason, tuple[int, list[NodeId]]] = {}
-        for view, reason, mask in () if self.left_none_out else self.left_out():
+        for view, reason, mask in self.left_out():
             count, nodes = found.get(reason, (0, []))
             if len(nodes) < MAX_NAMED:
                 nodes = nodes + view.node_ids(mask)[: MAX_NAMED - len(nodes)]
@@ -160,6 +137,24 @@ class Decision:
             },
             chosen=self.chosen,
         )
+
+
+class Aim(msgspec.Struct, frozen=True):
+    """Where the jobs of one requirement are sent at first."""
+
+    view: CellView | None = None
+    """The one cell that is asked; None: they need a search."""
+    cells: tuple[Mask, ...] = ()
+    all_fit: bool = False
+    """Every node of the cell may carry them."""
+    many: bool = False
+    """There are several cells, and each job has its own."""
+
+
+_NO_AIM = Aim()
+_EACH_ITS_OWN = Aim(many=True)
+_AIMS = 1_024
+"""Requirements whose aim is remembered."""
 
 
 class Search:
@@ -225,6 +220,10 @@ class Selector:
         self._snapshots = snapshots
         self._rules = rules
         self._random = random
+        self._spreads = rules.spread_window_seconds is not None
+        self._aims: dict[Requirement, Aim] = {}
+        self._aims_of: RuntimeSnapshot | None = None
+        """The snapshot that the aims were taken on."""
 
     def aim(self, job: Job) -> bool:
         """Aim the job at the one cell that is tried first, where there is no more to weigh.
@@ -234,26 +233,53 @@ class Selector:
         route = job.route
         if job.excluded or job.spec.preferred_node_id is not None:
             return False
-        if route is not None and (route.bound or self._rules.spread_window_seconds is not None):
+        if route is not None and (route.affinity_node is not None or self._spreads):
             return False
         snapshot = self._snapshots.current
+        if snapshot is not self._aims_of:
+            self._aims_of = snapshot
+            self._aims.clear()
         requirement = job.requirement
-        shards = snapshot.shards(requirement)
-        numbers = shards.cells
-        if len(numbers) == 1:
-            number = numbers[0]
-        elif numbers:
-            number = self._first_cell(job, shards)
-        else:
+        aim = self._aims.get(requirement)
+        if aim is None:
+            aim = self._take_aim(snapshot, requirement, snapshot.shards(requirement).cells)
+        if aim.many:
+            number = self._first_cell(job, snapshot.shards(requirement))
+            aim = self._take_aim(snapshot, requirement, (number,))
+        if aim.view is None:
             return False
-        view = snapshot.cells.get(number)
-        mask = view.fit(requirement) if view is not None else 0
-        if view is None or not mask or view.resting:
-            return False
-        decision = job.decision = Decision(snapshot.version, requirement, NO_NODES, None, None)
-        decision.views.append(view)
-        job.cells = ((number, mask),)
+        job.decision = Decision(
+            snapshot.version,
+            requirement,
+            NO_NODES,
+            None,
+            None,
+            [aim.view],
+            left_none_out=aim.all_fit,
+        )
+        job.cells = aim.cells
         return True
+
+    def _take_aim(
+        self, snapshot: RuntimeSnapshot, requirement: Requirement, numbers: tuple[int, ...]
+    ) -> Aim:
+        """What jobs of a requirement are aimed at; remembered for as long as the snapshot lasts
+        where there is but one cell."""
+        if len(numbers) > 1:
+            aim = _EACH_ITS_OWN
+        else:
+            view = snapshot.cells.get(numbers[0]) if numbers else None
+            mask = view.fit(requirement) if view is not None else 0
+            if view is None or not mask or view.resting:
+                aim = _NO_AIM
+            else:
+                aim = Aim(view, ((view.number, mask),), all_fit=not view.left_out(requirement))
+            if numbers and len(snapshot.shards(requirement).cells) > 1:
+                return aim
+        if len(self._aims) >= _AIMS:
+            self._aims.clear()
+        self._aims[requirement] = aim
+        return aim
 
     def search(self, job: Job, now: float) -> Search:
         """Begin a search on the snapshot of this moment."""
@@ -261,16 +287,12 @@ class Selector:
         search.rounds = self._rounds(search, now)
         return search
 
-    def served(self, job: Job, node_id: NodeId, now: float) -> None:
-        """Remember who serves the conversation; a sentence cut for its length stays there."""
-        route = job.route
-        if route is None:
-            return
-        route.served_by(node_id, now)
+    def sentence_goes_on(self, job: Job, route: Route, node_id: NodeId, now: float) -> None:
+        """Keep a sentence that was cut for its length with its node, until it is over."""
         if job.spec.cut in LENGTH_CUTS:
             route.bind(self._rules.affinity_ttl_seconds, now)
             log.info("affinity_set", session_id=job.spec.session_id, node_id=node_id)
-        elif route.bound and (before := route.unbind()) is not None:
+        elif (before := route.unbind()) is not None:
             log.info("affinity_cleared", session_id=job.spec.session_id, node_id=before)
 
     # --- inside ---------------------------------------------------------------------------------
@@ -279,12 +301,12 @@ class Selector:
         job = search.job
         own = self._own_node(job)
         spread = self._to_avoid(job, now)
-        first = Decision(search.snapshot.version, job.requirement, job.excluded, spread, own)
+        first = Decision(search.snapshot.version, job.requirement, job.excluded, spread, own, [])
         search.decisions.append(first)
         search.tried.append([])
         yield from self._round(search, first, spare_resting=True)
         if job.excluded or spread is not None or first.spared:
-            second = Decision(search.snapshot.version, job.requirement, NO_NODES, None, own)
+            second = Decision(search.snapshot.version, job.requirement, NO_NODES, None, own, [])
             search.decisions.append(second)
             search.tried.append([])
             yield from self._round(search, second, spare_resting=False)

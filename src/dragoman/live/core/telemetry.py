@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Protocol
 
 from dragoman import errors
 from dragoman.ids import NodeId
@@ -30,6 +30,21 @@ _STEP_NAMES: dict[Progress, str] = {
 """What a step of a job is called in its span."""
 
 
+class CatalogPort(Protocol):
+    """The service catalog, as far as it counts jobs."""
+
+    @property
+    def state(self) -> CatalogState: ...
+    def job_ended(self, outcome: Outcome) -> None:
+        """A job ended while the catalog could not be fetched."""
+        ...
+
+
+class CatalogState(Protocol):
+    @property
+    def fail_count(self) -> int: ...
+
+
 class DispatchTelemetry:
     """Counts and logs what happens to jobs."""
 
@@ -38,30 +53,26 @@ class DispatchTelemetry:
         metrics: Metrics,
         tally: Tally,
         tracing: Tracing | None,
-        on_ended: Callable[[Outcome], None],
+        catalog: CatalogPort,
     ) -> None:
         self._metrics = metrics
-        self._tally = tally
-        self._tracing = tracing
-        self._on_ended = on_ended
-        self._latency = metrics.dispatch_latency.observe
+        self.tally = tally
+        self.tracing = tracing
+        self._catalog = catalog
+        self.latency = metrics.dispatch_latency.observe
         self._duration = metrics.job_duration.observe
-        self._jobs = {
-            (job_class, outcome): metrics.jobs.labels(job_class, outcome)
-            for job_class in JobClass
-            for outcome in Outcome
-        }
+        self._live_successes = metrics.jobs.labels(JobClass.LIVE, Outcome.SUCCESS)
 
     # --- looking for a node ---------------------------------------------------------------------
 
     def chose(self, decision: Decision) -> None:
         """A node was chosen: those left out of the cells looked at are counted."""
         if not decision.left_none_out:
-            self._tally.left_out(decision)
+            self.tally.left_out(decision)
 
     def found_none(self, decision: Decision, error: errors.DragomanError) -> None:
         """No node was fit and free now. The job may yet wait: its refusal is what counts."""
-        self._tally.show_examples(decision, error.details.get("reasons", {}))
+        self.tally.show_examples(decision, error.details.get("reasons", {}))
 
     def refused(self, job: Job, error: errors.DragomanError) -> None:
         reasons = error.details.get("reasons", {})
@@ -69,7 +80,7 @@ class DispatchTelemetry:
         for reason in reasons or (error.code,):
             self._metrics.no_available_node.labels(selector, reason).inc()
         for reason, count in reasons.items():
-            self._tally.count_left_out(reason, count)
+            self.tally.count_left_out(reason, count)
         log.warning_limited(
             "no_available_node",
             key=error.code,
@@ -82,11 +93,6 @@ class DispatchTelemetry:
 
     # --- on its way -----------------------------------------------------------------------------
 
-    def dispatched(self, job: Job, now: float) -> None:
-        self._latency(now - job.started)
-        if job.watched or job.on_progress is not None or job.trace is not None:
-            progressed(job, Progress.DISPATCHED)
-
     def failed_over(self, job: Job, node_id: NodeId, code: str) -> None:
         self._metrics.failover.labels(code).inc()
         progressed(job, Progress.FAILOVER)
@@ -98,9 +104,17 @@ class DispatchTelemetry:
 
     def ended(self, job: Job, now: float) -> None:
         outcome = job.outcome or Outcome.FAILED
-        self._tally.ended[outcome] += 1
-        self._on_ended(outcome)
-        self._jobs[job.spec.job_class, outcome].inc()
+        if outcome is Outcome.SUCCESS:
+            self.tally.succeeded += 1
+        elif outcome is Outcome.FAILED:
+            self.tally.failed += 1
+        if outcome is Outcome.SUCCESS and job.spec.job_class is JobClass.LIVE:
+            # Nearly all are of this kind, and looking a counter up costs more than all the rest.
+            self._live_successes.value += 1
+        else:
+            self._metrics.jobs.labels(job.spec.job_class, outcome).inc()
+        if self._catalog.state.fail_count:
+            self._catalog.job_ended(outcome)
         self._duration(now - job.started)
         if job.trace is not None:
             used = len(job.past or ()) + (job.seat is not None)
@@ -110,12 +124,10 @@ class DispatchTelemetry:
     # --- spans ----------------------------------------------------------------------------------
 
     def entered(self, job: Job) -> None:
-        """A new job was claimed: it is counted, and its span begins."""
-        self._tally.created += 1
-        if self._tracing is None:
-            return
+        """A new job was claimed: its span begins."""
+        assert self.tracing is not None, "asked only while tracing is on"
         spec = job.spec
-        trace: Trace = self._tracing.begin(
+        trace: Trace = self.tracing.begin(
             "job",
             spec.trace_id,
             parent=job.parent_span,

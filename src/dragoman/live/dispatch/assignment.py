@@ -29,7 +29,7 @@ def assignment_of(
         trace_id=spec.trace_id or job_id,
         job_class=spec.job_class,
         src_lang=spec.src_lang,
-        tgt_lang=_target(spec),
+        tgt_lang=spec.tgt_lang if spec.mode is Mode.ONE_WAY else _target(spec),
         mode=spec.mode,
         pipeline=spec.pipeline,
         features=spec.features,

@@ -74,12 +74,28 @@ def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
     # A session sends an utterance under this name once, and always with the same input, unless
     # another instance cuts its audio anew; the length tells. Hashing seconds of audio would cost
     # about half as much as a whole job of text.
-    named_here = (
+    if (
         spec.session_id is not None
         and spec.utterance_index is not None
         and spec.request_id == utterance_request_id(spec.session_id, spec.utterance_index)
-    )
-    demand = (
+    ):
+        return named_hash(demand_hash(spec), job_input)
+    return blake2b(_encoder.encode((*_demand(spec), job_input)), digest_size=16).digest()
+
+
+def demand_hash(spec: JobSpec) -> bytes:
+    """What a job asks for, apart from its input."""
+    return _hash_of(_demand(spec))
+
+
+def named_hash(demand: bytes, job_input: JobInput) -> bytes:
+    """The body of an utterance that its session named."""
+    audio = job_input.audio
+    return demand if audio is None else demand + len(audio).to_bytes(8, "big")
+
+
+def _demand(spec: JobSpec) -> tuple[object, ...]:
+    return (
         normal_language(spec.src_lang),
         spec.pipeline,
         spec.features,
@@ -89,17 +105,12 @@ def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
         normal_language(spec.lang_b) if spec.lang_b else None,
         tuple(map(normal_language, spec.auto_langs)),
     )
-    if not named_here:
-        return _hash((*demand, job_input))
-    return _hash_of(demand if job_input.audio is None else (*demand, len(job_input.audio)))
 
 
-def _hash(body: tuple[object, ...]) -> bytes:
-    return blake2b(_encoder.encode(body), digest_size=16).digest()
-
-
-_hash_of = lru_cache(maxsize=1024)(_hash)
-"""Most utterances ask for the same as the one before."""
+@lru_cache(maxsize=1024)
+def _hash_of(demand: tuple[object, ...]) -> bytes:
+    """Most utterances ask for the same as the one before."""
+    return blake2b(_encoder.encode(demand), digest_size=16).digest()
 
 
 def waits_forever(spec: JobSpec) -> bool:

@@ -13,15 +13,17 @@ from dragoman.live.snapshot import Pair, Shards
 class Route:
     """One session's preferred shard, affinity and last node. Times are monotonic seconds."""
 
-    __slots__ = ("_affinity", "_affinity_until", "_last", "_last_at", "_pair", "_shard")
+    __slots__ = ("_affinity_until", "_pair", "_shard", "affinity_node", "last", "last_at")
 
     def __init__(self) -> None:
         self._pair: Pair | None = None
         self._shard: int | None = None
-        self._affinity: NodeId | None = None
+        self.affinity_node: NodeId | None = None
+        """The node that has the start of the sentence, while there may be a rest."""
         self._affinity_until = 0.0
-        self._last: NodeId | None = None
-        self._last_at = 0.0
+        self.last: NodeId | None = None
+        """The node that served the session last."""
+        self.last_at = 0.0
 
     def shard(self, pair: Pair, shards: Shards) -> int | None:
         """The shard this session stays with, unless the pair changed or the shard is gone."""
@@ -33,31 +35,31 @@ class Route:
         self._shard = shard
 
     def served_by(self, node_id: NodeId, now: float) -> None:
-        self._last, self._last_at = node_id, now
+        self.last, self.last_at = node_id, now
 
     def to_avoid(self, window_seconds: float, now: float) -> NodeId | None:
         """The node that served this session last, while the spread window lasts."""
-        return self._last if now - self._last_at < window_seconds else None
+        return self.last if now - self.last_at < window_seconds else None
 
     def bind(self, ttl_seconds: float, now: float) -> NodeId | None:
         """A length cut: the rest of the sentence should go to the node that has its start."""
-        self._affinity, self._affinity_until = self._last, now + ttl_seconds
-        return self._affinity
+        self.affinity_node, self._affinity_until = self.last, now + ttl_seconds
+        return self.affinity_node
 
     def unbind(self) -> NodeId | None:
         """A final or a pause: the sentence is over."""
-        node, self._affinity = self._affinity, None
+        node, self.affinity_node = self.affinity_node, None
         return node
 
     @property
     def bound(self) -> bool:
         """Whether there may be an affinity."""
-        return self._affinity is not None
+        return self.affinity_node is not None
 
     def affinity(self, now: float) -> NodeId | None:
-        if self._affinity is not None and now >= self._affinity_until:
-            self._affinity = None
-        return self._affinity
+        if self.affinity_node is not None and now >= self._affinity_until:
+            self.affinity_node = None
+        return self.affinity_node
 
 
 class Routes:

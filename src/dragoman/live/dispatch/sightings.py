@@ -73,7 +73,8 @@ class Sightings:
 
     def ended(self, job: LiveJob, record: JobRecord) -> None:
         outcome = record.outcome or Outcome.FAILED
-        self._tally.ended[outcome] += 1
+        self._tally.succeeded += outcome is Outcome.SUCCESS
+        self._tally.failed += outcome is Outcome.FAILED
         self._on_ended(outcome)
         self._metrics.jobs.labels(job.spec.job_class, outcome).inc()
         self._metrics.job_duration.observe(self._clock.monotonic() - job.started)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Collection, Iterator
+from math import inf
 from typing import Protocol
 
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
-from dragoman.live.protocol import ExclusionReason, Outcome
+from dragoman.live.protocol import ExclusionReason
 from dragoman.live.snapshot import CellView
 from dragoman.observability import Metrics
 
@@ -36,13 +37,21 @@ class Rate:
         self._window_seconds = window_seconds
         self._seconds: deque[list[int]] = deque(maxlen=window_seconds + 1)
         """A second, and how often it happened within it; the newest last."""
+        self.current = [0, 0]
+        self.second_ends = -inf
+        """Until then `current[1]` may be counted up without a call."""
 
     def add(self, now: float) -> None:
+        if now >= self.second_ends:
+            self.begin_second(now)
+        self.current[1] += 1
+
+    def begin_second(self, now: float) -> None:
+        """A new second has begun: it is counted by itself."""
         second = int(now)
-        if self._seconds and self._seconds[-1][0] == second:
-            self._seconds[-1][1] += 1
-        else:
-            self._seconds.append([second, 1])
+        self.current = [second, 0]
+        self._seconds.append(self.current)
+        self.second_ends = second + 1.0
 
     def per_second(self, now: float) -> float:
         """The second that is still going on counts, too, so that a first burst shows at once."""
@@ -57,10 +66,11 @@ class Tally:
     def __init__(self, metrics: Metrics, clock: Clock) -> None:
         self._metrics = metrics
         self._clock = clock
-        self._rate = Rate()
+        self.rate = Rate()
         self._examples_due = 0.0
         self.created = 0
-        self.ended: Counter[Outcome] = Counter()
+        self.succeeded = 0
+        self.failed = 0
         self.times_left_out: Counter[str] = Counter()
         """How often a node was left out, by reason."""
         self.examples: dict[str, tuple[NodeId, ...]] = {}
@@ -72,11 +82,11 @@ class Tally:
 
     def asked_at(self, now: float) -> None:
         """The same, by a look at the clock that was taken already."""
-        self._rate.add(now)
+        self.rate.add(now)
 
     @property
     def asked_per_second(self) -> float:
-        return self._rate.per_second(self._clock.monotonic())
+        return self.rate.per_second(self._clock.monotonic())
 
     def left_out(self, decision: Decision) -> None:
         """Count the nodes that a decision left out."""

@@ -43,7 +43,7 @@ def failed(result: JobResult) -> bool | None:
 class Breaker:
     """Counts how the last jobs of one node ended."""
 
-    __slots__ = ("_ack_seconds", "_limit", "_out", "_recent", "_run_seconds", "_trials", "tripped")
+    __slots__ = ("_ack_seconds", "_limit", "_out", "_run_seconds", "_trials", "recent", "tripped")
 
     def __init__(
         self, failures: float, window: int, ack_seconds: float = 0.0, run_seconds: float = 0.0
@@ -56,7 +56,8 @@ class Breaker:
         self._run_seconds = run_seconds
         # The small term keeps 0.6 of 10 at 6 whatever the last digit of the product is.
         self._limit = ceil(failures * window - 1e-9)
-        self._recent: deque[bool] = deque(maxlen=window)
+        self.recent: deque[bool] = deque(maxlen=window)
+        """Whether each of the last jobs failed."""
         self._out: OrderedDict[AttemptId, _Out] = OrderedDict()
         self._trials = 0
         self.tripped = False
@@ -70,7 +71,7 @@ class Breaker:
     def reason(self) -> str:
         """Why the node is tried with one job at a time, in words for its owner."""
         return (
-            f"{self._recent.count(True)} of its last {len(self._recent)} jobs failed or timed "
+            f"{self.recent.count(True)} of its last {len(self.recent)} jobs failed or timed "
             "out; it gets one job at a time until one succeeds"
         )
 
@@ -78,13 +79,13 @@ class Breaker:
         """A job ended; True when the breaker tripped or was reset by it."""
         if self._limit <= 0:
             return False
-        self._recent.append(failure)
+        self.recent.append(failure)
         if self.tripped and not failure:
             self.reset()
             return True
         if self.tripped:
             self._trials += 1
-        if not self.tripped and self._recent.count(True) >= self._limit:
+        if not self.tripped and self.recent.count(True) >= self._limit:
             self.tripped = True
             return True
         return False
@@ -125,4 +126,4 @@ class Breaker:
         """The node is believed in again."""
         self.tripped = False
         self._trials = 0
-        self._recent.clear()
+        self.recent.clear()

@@ -240,6 +240,10 @@ class Registry:
 
     def attempt_ended(self, node: Node, result: JobResult) -> None:
         """An attempt on the node ended by its own word: how, counts for its circuit breaker."""
+        breaker = node.health.breaker
+        if result.success and not breaker.tripped:
+            breaker.recent.append(False)
+            return
         failure = failed(result)
         if failure is not None and self._nodes.get(node.node_id) is node:
             self._count_job(node, node.health.job_ended(failure), failure=failure)
@@ -306,6 +310,19 @@ class Registry:
         ):
             self._count_job(node, node.health.job_ended(failure=True), failure=True)
         return node.link.send(message)
+
+    def assign(self, node_id: NodeId, owner: Owner, message: JobAssign) -> bool:
+        """Give a node an attempt over this very connection."""
+        node = self._nodes.get(node_id)
+        if node is None or node.owner != owner or node.health.state is NodeHealth.OFFLINE:
+            return False
+        return node.link.send(message)
+
+    def was_late(self, node_id: NodeId, owner: Owner) -> None:
+        """The node let the time for an attempt pass: that counts for its circuit breaker."""
+        node = self._nodes.get(node_id)
+        if node is not None and node.owner == owner:
+            self._count_job(node, node.health.job_ended(failure=True), failure=True)
 
     def report(self, cells: Iterable[int]) -> None:
         """Ask the nodes of these cells what they run."""

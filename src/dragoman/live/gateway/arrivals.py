@@ -11,12 +11,14 @@ from typing import Any
 class Arrivals:
     """An asyncio.Queue for one reader, as far as a socket needs it, at a fraction of the price."""
 
-    __slots__ = ("_loop", "_waiter", "items", "on_arrival")
+    __slots__ = ("_loop", "_waiter", "items", "on_arrival", "stalled")
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._waiter: asyncio.Future[None] | None = None
         self.items: deque[Any] = deque()
+        self.stalled = False
+        """The socket is not read until everything that came was handled."""
         self.on_arrival: Callable[[], None] = self._wake
         """Called when something came: wakes the reader, unless a consumer takes them from here."""
 

@@ -11,9 +11,9 @@ from dragoman.ids import ConnectionId
 from dragoman.live.gateway.closing import CloseCode, Closed, fitting_reason
 from dragoman.live.gateway.limits import ConnectionLimits
 from dragoman.live.gateway.wire import Frame, Wire, frame_bytes
-from dragoman.live.protocol import Message, SubProtocol
+from dragoman.live.protocol import Message, SubProtocol, unencodable
 
-Encode: TypeAlias = Callable[[Message, SubProtocol], Frame]
+Encode: TypeAlias = Callable[[Message], Frame]
 
 
 class Connection:
@@ -26,11 +26,12 @@ class Connection:
     __slots__ = (
         "_deadline",
         "_encode",
-        "_end",
         "_limits",
         "_queue",
         "_wire",
+        "_write_now",
         "_writer",
+        "end",
         "id",
         "queued_bytes",
         "remote",
@@ -52,17 +53,14 @@ class Connection:
         self.sub = sub
         self.queued_bytes = 0
         self._wire = wire
+        self._write_now = wire.write_now
         self._limits = limits
         self._encode = encode
         self._queue: deque[Frame] = deque()
         self._writer: asyncio.Task[None] | None = None
-        self._end: Closed | None = None
+        self.end: Closed | None = None
+        """How it ended; None while messages can be sent."""
         self._deadline: asyncio.TimerHandle | None = None
-
-    @property
-    def closed(self) -> bool:
-        """Whether nothing can be sent any more."""
-        return self._end is not None
 
     @property
     def queued_messages(self) -> int:
@@ -75,14 +73,18 @@ class Connection:
         True means that it is on its way, not that it arrived. A peer that lets more pile up than
         the limits allow is closed with TOO_SLOW.
         """
-        if self._end is not None:
+        if self.end is not None:
             return False
-        return self.send_frame(self._encode(message, self.sub))
+        try:
+            frame = self._encode(message)
+        except UnicodeEncodeError as error:
+            raise unencodable(message) from error
+        if self._writer is None and self._write_now(frame):
+            return True
+        return self._send_in_turn(frame)
 
-    def send_frame(self, frame: Frame) -> bool:
-        """Send a frame that is already encoded, as when many connections get the same one."""
-        if self._end is not None:
-            return False
+    def _send_in_turn(self, frame: Frame) -> bool:
+        """Send a frame behind those that wait for room."""
         if self._writer is None:
             waiting = self._wire.write(frame)
             if waiting is not None:
@@ -106,20 +108,20 @@ class Connection:
         A peer that does not read gets `close_seconds` to do so, then the socket is dropped. What
         waits for one that is too slow is thrown away at once.
         """
-        if self._end is not None:
+        if self.end is not None:
             return
-        self._end = Closed(code, fitting_reason(reason))
+        self.end = Closed(code, fitting_reason(reason))
         self._deadline = asyncio.get_running_loop().call_later(
             self._limits.close_seconds, self._wire.abort
         )
         if self._writer is None:
-            waiting = self._wire.close(self._end.code, self._end.reason)
+            waiting = self._wire.close(self.end.code, self.end.reason)
             if waiting is not None:
                 self._writer = asyncio.get_running_loop().create_task(_finish(waiting))
 
     async def ended(self, end: Closed) -> Closed:
         """Let go of everything, now that the transport is through; answers what ended it."""
-        self._end = self._end or end
+        self.end = self.end or end
         if self._deadline is not None:
             self._deadline.cancel()
         if self._writer is not None:
@@ -128,7 +130,7 @@ class Connection:
             self._writer = None
         self._queue.clear()
         self.queued_bytes = 0
-        return self._end
+        return self.end
 
     def _enqueue(self, frame: Frame, size: int) -> None:
         self._queue.append(frame)
@@ -149,10 +151,10 @@ class Connection:
             self.queued_bytes -= frame_bytes(self._queue.popleft())
             if self._queue:
                 waiting = self._wire.write(self._queue[0])
-        if self._end is None:
+        if self.end is None:
             self._writer = None
             return
-        waiting = self._wire.close(self._end.code, self._end.reason)
+        waiting = self._wire.close(self.end.code, self.end.reason)
         if waiting is not None:
             await waiting
 

@@ -7,6 +7,7 @@ of frames; what happens in between is the same everywhere.
 from __future__ import annotations
 
 from collections.abc import Awaitable
+from math import inf
 from typing import Generic, TypeVar
 
 from dragoman.errors import DragomanError, InternalError, InvalidMessage, RateLimited
@@ -15,14 +16,16 @@ from dragoman.live.gateway.admission import Handshake, Refused, admit
 from dragoman.live.gateway.closing import CloseCode, Closed, fitting_reason
 from dragoman.live.gateway.connection import Connection, Encode
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
-from dragoman.live.gateway.limits import TokenBucket
 from dragoman.live.gateway.wire import NO_MESSAGE, Feed, Frame, Wire, is_larger
-from dragoman.live.protocol import Error, encode
+from dragoman.live.protocol import NOT_PLAIN, Error, encoder
 from dragoman.observability import get_logger
 
 _log = get_logger(__name__)
 
 M = TypeVar("M")
+
+_ROUNDING_SECONDS = 1e-6
+"""Far more than sums of times are off by, and far less than a message takes."""
 
 
 async def serve_connection(
@@ -31,7 +34,7 @@ async def serve_connection(
     wire: Wire,
     feed: Feed,
     *,
-    encode: Encode = encode,
+    encode: Encode | None = None,
 ) -> None:
     """Let one caller in, and stay with it until its connection is over."""
     try:
@@ -48,7 +51,7 @@ async def serve_connection(
         sub=sub,
         wire=wire,
         limits=endpoint.limits,
-        encode=encode,
+        encode=encode or encoder(sub),
     )
     endpoint.connections.add(endpoint.name, connection)
     stop_counting = endpoint.connections.count(caller.remote, caller.principal.key_id)
@@ -94,25 +97,47 @@ async def _open(connection: Connection, handler: Handler[M]) -> None:
 class _Conversation(Generic[M]):
     """The frames of one connection, and what becomes of each."""
 
+    __slots__ = (
+        "_burst_seconds",
+        "_connection",
+        "_decoder",
+        "_first",
+        "_handler",
+        "_max_frame_bytes",
+        "_message_seconds",
+        "_monotonic",
+        "_paid_until",
+        "_read",
+        "_received",
+    )
+
     def __init__(self, endpoint: Endpoint[M], connection: Connection, handler: Handler[M]) -> None:
         self._connection = connection
         self._handler = handler
+        self._received = handler.received
         self._monotonic = endpoint.clock.monotonic
-        self._bucket = TokenBucket(endpoint.limits.messages_per_second, endpoint.clock)
+        per_second = endpoint.limits.messages_per_second
+        self._message_seconds = 1.0 / per_second if per_second > 0 else 0.0
+        self._burst_seconds = max(1.0, self._message_seconds)
+        self._paid_until = -inf
         self._max_frame_bytes = endpoint.limits.max_frame_bytes
-        self._decode = endpoint.decoder.decode
+        self._decoder = endpoint.decoder
+        self._read = endpoint.decoder.reader(connection.sub)
         self._first = True
 
     def handle(self, frame: Frame) -> Awaitable[None] | None:
         """Do what the frame calls for; answers what to await where that has to wait."""
         connection = self._connection
-        if connection.closed:
+        if connection.end is not None:
             return None
         if len(frame) * 4 > self._max_frame_bytes and is_larger(frame, self._max_frame_bytes):
             connection.close(CloseCode.TOO_LARGE, f"a frame is over {self._max_frame_bytes} bytes")
             return None
         now = self._monotonic()
-        if not self._bucket.take_at(now):
+        # A bucket of a second's worth of messages, without a call: until when they are paid for.
+        paid_until = max(self._paid_until, now - self._burst_seconds) + self._message_seconds
+        self._paid_until = paid_until
+        if paid_until > now + _ROUNDING_SECONDS:
             connection.send(_as_message(RateLimited("too many messages per second; send fewer")))
             connection.close(CloseCode.TOO_MANY, "too many messages per second")
             return None
@@ -120,11 +145,14 @@ class _Conversation(Generic[M]):
             return None
         first, self._first = self._first, False
         try:
-            message = self._decode(frame, connection.sub)
-        except InvalidMessage as error:
-            return _malformed(connection, self._handler, error, first=first)
+            message = self._read(frame)
+        except NOT_PLAIN:
+            try:
+                message = self._decoder.decode(frame, connection.sub)
+            except InvalidMessage as error:
+                return _malformed(connection, self._handler, error, first=first)
         try:
-            waits = self._handler.received(message, now)
+            waits = self._received(message, now)
         except Exception as error:
             _reply_failure(connection, error)
             return None

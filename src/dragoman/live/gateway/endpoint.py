@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from random import Random
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from dragoman.auth import Authenticator, Permission, Principal
 from dragoman.clock import Clock
@@ -47,6 +47,10 @@ class Handler(Protocol[M_contra]):
 
 class Decodes(Protocol[M_co]):
     """Turns frames into messages; raises InvalidMessage and nothing else."""
+
+    def reader(self, sub: SubProtocol) -> Callable[[Any], M_co]:
+        """The short way, for frames as they should be; when it raises, `decode` is asked."""
+        ...
 
     def decode(self, data: Frame, sub: SubProtocol) -> M_co: ...
 

@@ -66,7 +66,8 @@ class Pushing:
 
     def _came(self) -> None:
         """Handle what is there, up to a frame that makes us wait or to the end of our turn."""
-        if self._busy or self._handle is None:
+        handle = self._handle
+        if self._busy or handle is None:
             return
         items = self._arrivals.items
         left = FRAMES_PER_TURN
@@ -76,18 +77,21 @@ class Pushing:
                 self._loop.call_soon(self._go_on)
                 return
             left -= 1
-            frame = self._read(items.popleft())
-            if isinstance(frame, Closed):
-                self._busy = True
-                if not self._ended.done():
-                    self._ended.set_result(frame)
-                return
-            waits = self._handle(frame)
+            frame = items.popleft()
+            if type(frame) is not bytes and type(frame) is not str:
+                frame = self._read(frame)
+                if isinstance(frame, Closed):
+                    self._busy = True
+                    if not self._ended.done():
+                        self._ended.set_result(frame)
+                    return
+            waits = handle(frame)
             if waits is not None:
                 self._busy = True
                 self._waiting = self._loop.create_task(self._finish(waits))
                 return
-        self._on_empty()
+        if self._arrivals.stalled:
+            self._on_empty()
 
     async def _finish(self, waits: Awaitable[None]) -> None:
         await waits

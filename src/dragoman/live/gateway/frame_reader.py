@@ -20,14 +20,14 @@ FRAMES_PER_TURN = 64
 MAX_FRAGMENTS = 1024
 """Most frames that one message may come in."""
 
-_TEXT, _BINARY = 0x81, 0x82
+_TEXT, BINARY = 0x81, 0x82
 """The first byte of a whole message in one frame."""
 
 _FIRST_TEXT, _FIRST_BINARY, _MIDDLE, _LAST = 0x01, 0x02, 0x00, 0x80
 """The first byte of a fragment."""
 
-_WHOLE = (_BINARY, _TEXT)
-_BEGINS_MESSAGE = frozenset((_TEXT, _BINARY, _FIRST_TEXT, _FIRST_BINARY))
+_WHOLE = (BINARY, _TEXT)
+_BEGINS_MESSAGE = frozenset((_TEXT, BINARY, _FIRST_TEXT, _FIRST_BINARY))
 _FRAGMENT = frozenset((_FIRST_TEXT, _FIRST_BINARY, _MIDDLE, _LAST))
 _CLOSE = 0x88
 _CONTROL = frozenset((_CLOSE, 0x89, 0x8A))
@@ -35,7 +35,10 @@ _CONTROL = frozenset((_CLOSE, 0x89, 0x8A))
 
 _MASKED = 0x80
 _LENGTH_IN_2, _LENGTH_IN_8 = 126, 127
+SHORT_BYTES = _LENGTH_IN_2
+"""A message below this has its length in one byte."""
 _MASK_BYTES = 4
+_SHORTEST_BYTES = 2 + _MASK_BYTES
 
 
 class FrameSink(Protocol):
@@ -108,12 +111,9 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Bytes came, in whatever pieces."""
-        if self._clear:
-            # Mostly it is one whole message, and then there is nothing to keep.
-            size = len(data)
-            at = self._take(data, 0, size)
-            if at != size or not self._whole:
-                self._read(data, max(at, 0), FRAMES_PER_TURN - 1)
+        if self._clear and self._whole:
+            # Mostly it is a few whole messages, and then there is nothing to keep.
+            self._read_whole(data)
             return
         if self._ended:
             return
@@ -144,6 +144,39 @@ class FrameReader:
         self._parts.clear()
         self.unread = b""
         self._count_held()
+
+    def _read_whole(self, data: bytes) -> None:
+        """Read messages of up to 64 kB in one frame each, up to one that is anything else.
+
+        What `_take` does with them, in one call for all of them.
+        """
+        size, at, left = len(data), 0, FRAMES_PER_TURN
+        while left and size - at >= _SHORTEST_BYTES:
+            first, length, start = data[at], data[at + 1] - _MASKED, at + 2
+            if length == _LENGTH_IN_2:
+                start += 2
+                length = data[at + 2] << 8 | data[at + 3]
+            body = start + _MASK_BYTES
+            end = body + length
+            if (
+                end > size
+                or (first != BINARY and first != _TEXT)
+                or not 0 <= length <= self._max_bytes
+                or data[at + 1] == _MASKED + _LENGTH_IN_8
+            ):
+                break
+            payload = apply_mask(data[body:end], data[start:body])
+            if first == BINARY:
+                self._message(payload)
+            else:
+                try:
+                    self._message(payload.decode())
+                except UnicodeDecodeError:
+                    break
+            at = end
+            left -= 1
+        if at < size:
+            self._read(data, at, left)
 
     def _read(self, data: bytes, at: int, frames: int) -> None:
         size = len(data)
@@ -186,7 +219,7 @@ class FrameReader:
         if size < end:
             return at - end
         payload = apply_mask(data[body:end], data[start:body])
-        if first == _BINARY:
+        if first == BINARY:
             self._message(payload)
             return end
         try:
@@ -282,7 +315,7 @@ def plain_frame(frame: Frame) -> bytes:
     if isinstance(frame, str):
         data, first = frame.encode(), _TEXT
     else:
-        data, first = frame, _BINARY
+        data, first = frame, BINARY
     size = len(data)
     if size < _LENGTH_IN_2:
         return bytes((first, size)) + data

@@ -78,12 +78,9 @@ class TokenBucket:
 
     def take(self) -> bool:
         """Whether one more may pass now."""
-        return self.take_at(self._clock.monotonic())
-
-    def take_at(self, now: float) -> bool:
-        """The same, by a look at the clock that was taken already."""
         if self._per_second <= 0:
             return True
+        now = self._clock.monotonic()
         filled = self._tokens + (now - self._filled_at) * self._per_second
         self._tokens = min(filled, self._burst)
         self._filled_at = now

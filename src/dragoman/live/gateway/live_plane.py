@@ -155,7 +155,7 @@ class LivePlane:
                 routes=settings.limits.max_sessions,
                 metrics=metrics,
                 watch=watch,
-                on_ended=self.catalog.job_ended,
+                catalog=self.catalog,
                 clock=clock,
                 random=randomness.stream("dispatch"),
                 budget=budget,

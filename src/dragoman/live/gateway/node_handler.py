@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 
@@ -17,7 +18,8 @@ from dragoman.errors import (
     NodeIdConflict,
 )
 from dragoman.ids import AttemptId, ConnectionId, JobId
-from dragoman.live.core.node_messages import STEPS, NodeMessages
+from dragoman.live.core.job import Step
+from dragoman.live.core.node_messages import NodeMessages
 from dragoman.live.dispatch import NodeEvents
 from dragoman.live.fleet import Applicant, Feedback, Node, Registry
 from dragoman.live.gateway.closing import CloseCode
@@ -67,6 +69,9 @@ class NodeDecoder:
     def __init__(self, metrics: Metrics) -> None:
         self._fields_dropped = metrics.result_fields_dropped
 
+    def reader(self, sub: SubProtocol) -> Callable[[Any], NodeToScheduler]:
+        return FROM_NODE.reader(sub)
+
     def decode(self, data: Frame, sub: SubProtocol) -> NodeToScheduler:
         try:
             return FROM_NODE.decode(data, sub)
@@ -88,13 +93,11 @@ class ConnectionLink:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.send: Callable[[SchedulerToNode], bool] = connection.send
 
     @property
     def id(self) -> ConnectionId:
         return self._connection.id
-
-    def send(self, message: SchedulerToNode) -> bool:
-        return self._connection.send(message)
 
     def superseded(self) -> None:
         self._connection.close(CloseCode.SUPERSEDED, "a newer connection speaks for this node")
@@ -175,28 +178,33 @@ class NodeHandler:
         return self._registry.beat(node, message)
 
     def _ack(self, node: Node, message: JobAck, now: float) -> Awaitable[None] | None:
-        number = self._registry.attempt_acknowledged(node, message.attempt_id)
-        return self._moved(node, message.attempt_id, AttemptState.ACCEPTED, number, now)
-
-    def _started(self, node: Node, message: JobStarted, now: float) -> Awaitable[None] | None:
-        number = self._registry.attempt_acknowledged(node, message.attempt_id)
-        return self._moved(node, message.attempt_id, AttemptState.RUNNING, number, now)
-
-    def _moved(
-        self, node: Node, attempt_id: AttemptId, to: AttemptState, number: int, now: float
-    ) -> Awaitable[None] | None:
         events = self._events
         if isinstance(events, NodeMessages):
-            events.took_step(node.cell, node.sender, attempt_id, STEPS[to], now)
+            node.words += 1
+            events.took_step(node, message.attempt_id, Step.ACCEPTED, now)
             return None
+        return self._store_step(events, node, message.attempt_id, AttemptState.ACCEPTED)
+
+    def _started(self, node: Node, message: JobStarted, now: float) -> Awaitable[None] | None:
+        events = self._events
+        if isinstance(events, NodeMessages):
+            node.words += 1
+            events.took_step(node, message.attempt_id, Step.RUNNING, now)
+            return None
+        return self._store_step(events, node, message.attempt_id, AttemptState.RUNNING)
+
+    def _store_step(
+        self, events: NodeEvents, node: Node, attempt_id: AttemptId, to: AttemptState
+    ) -> Awaitable[None] | None:
+        number = self._registry.attempt_acknowledged(node, attempt_id)
         return events.moved(node.cell, node.sender, attempt_id, to, number)
 
     def _result(self, node: Node, message: JobResult, now: float) -> Awaitable[None] | None:
         events = self._events
-        self._registry.attempt_answered(node, message.attempt_id)
         if not isinstance(events, NodeMessages):
+            self._registry.attempt_answered(node, message.attempt_id)
             return self._store_result(events, node, message)
-        if events.finished(node.cell, node.sender, message, now):
+        if events.finished(node, message, now):
             self._registry.attempt_ended(node, message)
         return None
 
@@ -205,13 +213,21 @@ class NodeHandler:
             self._registry.attempt_ended(node, message)
 
     def _partial(self, node: Node, message: JobPartial, now: float) -> Awaitable[None] | None:
-        return self._events.partial(node.sender, message)
+        events = self._events
+        if isinstance(events, NodeMessages):
+            events.partial(node, message)
+            return None
+        return events.partial(node.sender, message)
 
     async def _not_available(self, node: Node, message: ModelNotAvailable, now: float) -> None:
         self._feedback.report(node.node_id, message)
         # The service is marked in the background, best before its job looks for a node.
         await asyncio.sleep(0)
-        await self._events.model_not_available(node.cell, node.sender, message)
+        events = self._events
+        if isinstance(events, NodeMessages):
+            events.model_not_available(node, message, self._clock.monotonic())
+        else:
+            await events.model_not_available(node.cell, node.sender, message)
 
     def _drain(self, node: Node, message: NodeDrain, now: float) -> None:
         self._registry.drained_itself(node, message.reason)

@@ -42,13 +42,11 @@ class SessionLink:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.send: Callable[[SchedulerToClient], bool] = connection.send
 
     @property
     def id(self) -> ConnectionId:
         return self._connection.id
-
-    def send(self, message: SchedulerToClient) -> bool:
-        return self._connection.send(message)
 
     def superseded(self) -> None:
         self._connection.close(CloseCode.SUPERSEDED, "the session was resumed elsewhere")
@@ -99,7 +97,12 @@ class SessionsPort(Protocol):
     """The sessions of this instance, as its sockets know them."""
 
     async def open(self, init: SessionInit, tenant: TenantId, link: SessionLink) -> AnySession: ...
-    def heard(self, session: Any) -> None: ...
+
+    @property
+    def heard(self) -> Callable[[Any], None] | None:
+        """Told of every message; None: that its session has heard it is enough."""
+        ...
+
     def disconnected(self, session: Any, link: SessionLink) -> None: ...
 
 
@@ -109,6 +112,7 @@ class SessionHandler:
     def __init__(self, caller: Caller, sessions: SessionsPort, waiting: WaitingSockets) -> None:
         self._principal: Principal = caller.principal
         self._sessions = sessions
+        self._heard = sessions.heard
         self._waiting = waiting
         self._link: SessionLink | None = None
         self._connection: Connection | None = None
@@ -127,19 +131,21 @@ class SessionHandler:
         session = self._session
         if session is None:
             return self._begin(message)
-        self._sessions.heard(session)
+        session.last_heard = now
+        if self._heard is not None:
+            self._heard(session)
         return HANDLED[type(message)](self, session, message, now)
 
     def _audio(
         self, session: AnySession, message: AudioChunk, now: float
     ) -> Awaitable[None] | None:
-        return session.audio(message)
+        return session.audio(message, now)
 
     def _utterance(
         self, session: AnySession, message: Utterance, now: float
     ) -> Awaitable[None] | None:
         try:
-            waits = session.utterance(message)
+            waits = session.utterance(message, now)
         except DragomanError as error:
             self._refuse_utterance(message, error)
             return None

@@ -15,7 +15,7 @@ from dragoman.clock import SystemClock
 from dragoman.live.gateway.arrivals import Arrivals
 from dragoman.live.gateway.closing import CloseCode, Closed
 from dragoman.live.gateway.feeds import Pushing
-from dragoman.live.gateway.frame_reader import FrameReader, plain_frame
+from dragoman.live.gateway.frame_reader import BINARY, SHORT_BYTES, FrameReader, plain_frame
 from dragoman.live.gateway.http_protocol import HttpProtocol
 from dragoman.live.gateway.limits import TokenBucket, TransportLimits
 from dragoman.live.gateway.websocket import SHORTCUT_KEY
@@ -80,6 +80,8 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._will_read_more = False
         self._pong = b""
         """The answer to the last ping, while there is no room to write it."""
+        self._is_full = False
+        """The peer reads more slowly than it is written to."""
         self._unsent: list[bytes] = []
         self._unsent_bytes = 0
 
@@ -92,10 +94,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             scope[SHORTCUT_KEY] = self
 
     def data_received(self, data: bytes) -> None:
-        if self.conn.state is not State.OPEN and not self._is_read_unopened(data):
+        # `state` is a property of the library's; what it reads is pinned by a test.
+        if self.conn._state is not State.OPEN and not self._is_read_unopened(data):
             return
-        self._reader.feed(data)
-        self._came(len(data))
+        reader, queue = self._reader, self.queue
+        reader.feed(data)
+        items = queue.items
+        if items:
+            queue.on_arrival()
+        if items or reader.unread:
+            self._hold_back(len(data))
 
     def _is_read_unopened(self, data: bytes) -> bool:
         """Whether to read bytes that come before the socket is open or after its end."""
@@ -112,10 +120,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
                 self._reader.only_close()
                 return True
 
-    def _came(self, size_bytes: int) -> None:
-        """Have what was read handled, and see that no more is read than is handled."""
+    def _hold_back(self, size_bytes: int) -> None:
+        """See that no more is read than is handled."""
         items = self.queue.items
-        self.queue.on_arrival()
         if self._reader.unread:
             self._pause()
             if not items:
@@ -128,7 +135,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self._reader.unread:
             self._read_more_soon()
         elif self.read_paused:
-            self.read_paused = False
+            self.read_paused = self.queue.stalled = False
             self.transport.resume_reading()
 
     def _read_more_soon(self) -> None:
@@ -143,13 +150,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.conn.state is not State.OPEN:
             self._reader.only_close()
         self._reader.go_on()
-        self._came(0)
+        self.queue.on_arrival()
+        self._hold_back(0)
         if not self.queue.items:
             self._read_on()
 
     def _pause(self) -> None:
         if not self.read_paused:
-            self.read_paused = True
+            self.read_paused = self.queue.stalled = True
             self.transport.pause_reading()
 
     def control(self, data: bytes) -> None:
@@ -175,8 +183,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if self.writable.is_set():
             self._write_pong()
 
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._is_full = True
+
     def resume_writing(self) -> None:
         super().resume_writing()
+        self._is_full = False
         self._write_pong()
 
     def _write_pong(self) -> None:
@@ -221,13 +234,16 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         the process at the other end for each would take longer than writing.
         """
         if (
-            not self.writable.is_set()
+            self._is_full
             or self.close_sent
-            or self.conn.state is not State.OPEN
+            or self.conn._state is not State.OPEN
             or self.transport.is_closing()
         ):
             return False
-        data = plain_frame(frame)
+        if type(frame) is bytes and len(frame) < SHORT_BYTES:
+            data = bytes((BINARY, len(frame))) + frame
+        else:
+            data = plain_frame(frame)
         if not self._unsent:
             self.loop.call_soon(self._flush)
         self._unsent.append(data)

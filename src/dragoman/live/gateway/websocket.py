@@ -133,15 +133,15 @@ class AsgiWire:
     becomes something to await in the rare case that it has to wait.
     """
 
-    __slots__ = ("_send", "_write", "abort")
+    __slots__ = ("_send", "abort", "write_now")
 
     def __init__(self, send: AsgiSend, shortcut: Shortcut) -> None:
         self._send = send
-        self._write = shortcut.write
+        self.write_now = shortcut.write
         self.abort = shortcut.abort
 
     def write(self, frame: Frame) -> Awaitable[None] | None:
-        if self._write(frame):
+        if self.write_now(frame):
             return None
         kind = "text" if isinstance(frame, str) else "bytes"
         return _begin(self._send({"type": "websocket.send", kind: frame}))

@@ -35,6 +35,10 @@ class Wire(Protocol):
     vanishes; that the peer is gone, the reading half tells.
     """
 
+    def write_now(self, frame: Frame) -> bool:
+        """Write a frame for which there is room; False: nothing was written, ask `write`."""
+        ...
+
     def write(self, frame: Frame) -> Awaitable[None] | None: ...
 
     def close(self, code: int, reason: str) -> Awaitable[None] | None: ...

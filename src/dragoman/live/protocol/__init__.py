@@ -33,12 +33,15 @@ from dragoman.live.protocol.client_messages import (
 from dragoman.live.protocol.codec import (
     FROM_CLIENT,
     FROM_NODE,
+    NOT_PLAIN,
     TO_CLIENT,
     TO_NODE,
     Decoder,
     SubProtocol,
     decode_body,
     encode,
+    encoder,
+    unencodable,
 )
 from dragoman.live.protocol.features import (
     NEEDS,
@@ -140,6 +143,7 @@ __all__ = [
     "FROM_NODE",
     "MAX_SLOTS",
     "NEEDS",
+    "NOT_PLAIN",
     "PROTOCOL_VERSION",
     "RESULT_TYPE",
     "SCHEMA_VERSION",
@@ -246,6 +250,7 @@ __all__ = [
     "decode_body",
     "default_pipeline",
     "encode",
+    "encoder",
     "known_features",
     "normal_language",
     "register_error",
@@ -253,5 +258,6 @@ __all__ = [
     "required_types",
     "salvage_result",
     "same_language",
+    "unencodable",
     "utc_time",
 ]

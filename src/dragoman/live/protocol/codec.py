@@ -21,6 +21,9 @@ M = TypeVar("M", bound=msgspec.Struct)
 _UNREADABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
 """All that msgspec raises for data that is not what was asked for."""
 
+NOT_PLAIN = (*_UNREADABLE, TypeError)
+"""All that a `reader` raises; a TypeError is for a text frame where a binary one is expected."""
+
 
 class SubProtocol(Enum):
     """How messages are written on a WebSocket; the value is the sub-protocol's name."""
@@ -55,15 +58,28 @@ _write_msgpack = msgspec.msgpack.Encoder().encode
 def encode(message: Message, sub: SubProtocol) -> bytes | str:
     """The frame for a message: text for JSON, because ASGI sends text frames as str."""
     try:
-        if sub is SubProtocol.JSON:
-            return _write_json(message).decode()
-        return _write_msgpack(message)
+        return encoder(sub)(message)
     except UnicodeEncodeError as error:
-        name = type(message).__struct_config__.tag
-        raise InvalidMessage(
-            f"the {name} holds text that is not valid Unicode; replace lone surrogates",
-            details={"problem": problems.Problem.BAD_FIELD.value, "type": name},
-        ) from error
+        raise unencodable(message) from error
+
+
+def encoder(sub: SubProtocol) -> Callable[[Message], bytes | str]:
+    """What makes frames of one sub-protocol; a message with lone surrogates is a
+    UnicodeEncodeError, for which `unencodable` has the words."""
+    return _write_msgpack if sub is SubProtocol.MSGPACK else _write_json_text
+
+
+def _write_json_text(message: Message) -> str:
+    return _write_json(message).decode()
+
+
+def unencodable(message: Message) -> InvalidMessage:
+    """What is wrong with a message that has no frame."""
+    name = type(message).__struct_config__.tag
+    return InvalidMessage(
+        f"the {name} holds text that is not valid Unicode; replace lone surrogates",
+        details={"problem": problems.Problem.BAD_FIELD.value, "type": name},
+    )
 
 
 class Decoder(Generic[M]):
@@ -80,6 +96,10 @@ class Decoder(Generic[M]):
     def types(self) -> list[str]:
         """The types of message that may come this way."""
         return list(self._structs)
+
+    def reader(self, sub: SubProtocol) -> Callable[[Any], M]:
+        """What reads a frame that is as it should be; when it raises, `decode` says why."""
+        return self._read_msgpack if sub is SubProtocol.MSGPACK else self._read_json
 
     def decode(self, data: bytes | str, sub: SubProtocol) -> M:
         """The message in a frame."""

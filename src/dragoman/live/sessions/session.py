@@ -181,7 +181,7 @@ class Session:
 
     # --- what the client says --------------------------------------------------------------------
 
-    async def audio(self, chunk: AudioChunk) -> None:
+    async def audio(self, chunk: AudioChunk, now: float) -> None:
         """A piece of audio, to be cut into utterances."""
         self._check_open()
         if self._draining:
@@ -194,7 +194,7 @@ class Session:
             self.link.overrun("more audio came than can be kept; wait for results")
         self._arm()
 
-    async def utterance(self, message: Utterance) -> None:
+    async def utterance(self, message: Utterance, now: float) -> None:
         """A whole utterance."""
         self._check_open()
         if not self._draining and await self._intake.utterance(message):

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 from opentelemetry.trace import SpanContext
 
 from dragoman.clock import Clock
 from dragoman.ids import SessionId
 from dragoman.live.protocol import Cut, SessionInit
-from dragoman.live.sessions.orders import Speech, trace_id_of
+from dragoman.live.sessions.orders import trace_id_of
 from dragoman.observability import Trace, Tracing
+
+
+class Spoken(Protocol):
+    """What of an utterance its span tells."""
+
+    @property
+    def index(self) -> int: ...
+    @property
+    def cut(self) -> Cut: ...
+    @property
+    def targets(self) -> tuple[str, ...]: ...
 
 
 class Spans:
@@ -32,7 +45,7 @@ class Spans:
         if index not in self._heard_at:
             self._heard_at[index] = self._clock.monotonic()
 
-    def begin(self, speech: Speech) -> None:
+    def begin(self, speech: Spoken) -> None:
         """An utterance is complete."""
         heard_at = self._heard_at.pop(speech.index, None)
         trace = self._tracing.begin(

@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator
 
+import msgspec
+
 from dragoman.ids import SessionId
 from dragoman.live.core.job import Job
 from dragoman.live.core.sessions.messages import missing_result
-from dragoman.live.protocol import MissingResult, TranslationResult
+from dragoman.live.protocol import JobResult, MissingResult, TranslationResult
 from dragoman.live.sessions.unacknowledged import DROPPED, MARKS_PER_MESSAGE
 
 Delivery = TranslationResult | MissingResult
 
 
-class End:
+class End(msgspec.Struct, eq=False, gc=False):
     """How an utterance ended for one target: with a job, or with the reason for none."""
 
-    __slots__ = ("job", "output", "reason", "weight")
-
-    def __init__(self, job: Job | None, reason: str | None, weight: int) -> None:
-        self.job = job
-        self.output = job.output if job is not None else None
-        """Kept here, too: the ledger may let go of it before its turn comes."""
-        self.reason = reason
-        """None: the job succeeded."""
-        self.weight = weight
+    job: Job | None
+    output: JobResult | None
+    """Kept here, too: the ledger may let go of it before its turn comes."""
+    reason: str | None
+    """None: the job succeeded."""
+    weight: int
 
 
 class Lane:
@@ -41,15 +40,12 @@ class Lane:
         """Ends that wait for an utterance before them."""
 
 
-class Sent:
+class Sent(msgspec.Struct, eq=False, gc=False):
     """A delivery that may have to be sent again."""
 
-    __slots__ = ("job", "message", "weight")
-
-    def __init__(self, message: Delivery, job: Job | None, weight: int) -> None:
-        self.message = message
-        self.job = job
-        self.weight = weight
+    message: Delivery
+    job: Job | None
+    weight: int
 
 
 class Unacknowledged:
@@ -59,21 +55,22 @@ class Unacknowledged:
     numbers can still be explained; marks are bounded too.
     """
 
-    def __init__(self, keep_messages: int, keep_bytes: int) -> None:
+    def __init__(self, keep_messages: int, keep_bytes: int, session_id: SessionId) -> None:
+        self._session_id = session_id
         self.size_bytes = 0
         self._keep_messages = keep_messages
         self._keep_bytes = keep_bytes
         self._kept: deque[Sent] = deque()
         self._marks: deque[Sent] = deque(maxlen=keep_messages * MARKS_PER_MESSAGE)
 
-    def keep(self, sent: Sent, session_id: SessionId) -> None:
+    def keep(self, sent: Sent) -> None:
         """Keep a delivery; the oldest make room for it."""
         self._kept.append(sent)
         self.size_bytes += sent.weight
         while len(self._kept) > self._keep_messages or self.size_bytes > self._keep_bytes:
             oldest = self._kept.popleft()
             self.size_bytes -= oldest.weight
-            self._marks.append(_mark_of(oldest, session_id))
+            self._marks.append(_mark_of(oldest, self._session_id))
 
     def acknowledge(self, upto: int) -> list[Job]:
         """Let go of everything up to a number; the jobs whose results need not be kept."""

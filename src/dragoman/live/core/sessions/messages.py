@@ -10,7 +10,6 @@ from dragoman.live.protocol import (
     ErrorInfo,
     JobResult,
     MissingResult,
-    Outcome,
     Scheduling,
     TranslationResult,
     same_language,
@@ -66,10 +65,8 @@ def missing_result(
     )
 
 
-def failure(job: Job) -> ErrorInfo | None:
-    """Why a job brought nothing; None when it succeeded."""
-    if job.outcome is Outcome.SUCCESS:
-        return None
+def failure(job: Job) -> ErrorInfo:
+    """Why a job that did not succeed brought nothing."""
     return job.error or ErrorInfo("INTERNAL_ERROR", "The job failed without saying why.")
 
 
@@ -92,9 +89,8 @@ def error_message(
     )
 
 
-def weight_of(job: Job) -> int:
+def weight_of(output: JobResult | None) -> int:
     """About how many bytes a result takes while it waits for its acknowledgement."""
-    output = job.output
     if output is None:
         return _ENVELOPE_BYTES
     audio, heard, translated = output.tts_audio, output.text_asr, output.text_translated

@@ -30,9 +30,10 @@ from dragoman.live.core.sessions.messages import (
     translation_result,
     weight_of,
 )
-from dragoman.live.dispatch.orders import Progress, body_hash
+from dragoman.live.core.sessions.speech import Ask, Asks, Speech, refusal_info
+from dragoman.live.dispatch.orders import Progress, body_hash, named_hash
 from dragoman.live.dispatch.routes import Route
-from dragoman.live.ledger import JobInput, JobSpec
+from dragoman.live.ledger import JobInput
 from dragoman.live.protocol import (
     AsrPartial,
     AudioChunk,
@@ -48,25 +49,16 @@ from dragoman.live.protocol import (
     SessionState,
     UiEventName,
     Utterance,
-    check_in_session,
-    check_utterance,
 )
 from dragoman.live.sessions.audio import WholeSamples, make_meter
 from dragoman.live.sessions.delivery import GAP_TIMEOUT
-from dragoman.live.sessions.orders import (
-    Speech,
-    job_spec,
-    refused_utterance,
-    targets_of,
-    whole_utterance,
-)
+from dragoman.live.sessions.orders import targets_of
 from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.pressure import Pressure
 from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.segmenter import Segment, Segmenter
 from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.timeline import PROGRESS, Timeline
-from dragoman.live.snapshot import Requirement
 from dragoman.observability import Metrics, Tracing, get_logger
 
 if TYPE_CHECKING:
@@ -76,9 +68,6 @@ log = get_logger("dragoman.sessions")
 
 _REMEMBERED_MISSING = 1_000
 """Utterances announced missing whose late results are told from repeated ones."""
-
-_DEMANDS = 64
-"""Demands that a session remembers; each utterance may ask for something of its own."""
 
 _BUDGET_STEP_BYTES = 8_192
 """Audio that is being spoken is charged to the process's budget in steps of so much."""
@@ -117,16 +106,17 @@ class Session:
         self.state = SessionState.DISCONNECTED
         self.link: ClientLink | None = None
         self.last_heard = context.clock.monotonic()
+        self.is_looked_at = False
+        """It has a look at whether its client has fallen silent ahead of it."""
         self._context = context
         self._dispatcher = context.dispatcher
         self._on_over = on_over
         self._rules = rules
         self._clock = context.clock
         self._route = Route()
-        self._targets = targets_of(init)
+        self._asks = Asks(session_id, tenant, init, rules, context.dispatcher.requirement)
+        self._own_targets = frozenset(targets_of(init))
         self._trace = session_id.removeprefix("s-")
-        self._demands: dict[tuple[object, ...], tuple[JobSpec, Requirement]] = {}
-        """What utterances ask for, by what they say themselves."""
         self._timeline = Timeline(session_id, self._send, context.clock) if init.ui_events else None
         self._spans = (
             Spans(session_id, init, context.tracing, context.clock) if context.tracing else None
@@ -151,7 +141,7 @@ class Session:
         """Utterances in flight, and for how many targets each is."""
         self._held_bytes = 0
         self._next_delivery_seq = 1
-        self._unacknowledged = Unacknowledged(rules.queue_messages, rules.queue_bytes)
+        self._unacknowledged = Unacknowledged(rules.queue_messages, rules.queue_bytes, session_id)
         self._announced: OrderedDict[tuple[int, str], None] = OrderedDict()
         self._pressure = Pressure(rules.max_inflight)
         self._pressed = False
@@ -219,9 +209,10 @@ class Session:
 
     # --- what the client says -------------------------------------------------------------------
 
-    def audio(self, chunk: AudioChunk) -> None:
+    def audio(self, chunk: AudioChunk, now: float) -> None:
         """A piece of audio, to be cut into utterances."""
-        self._check_open()
+        if self.state is not SessionState.ACTIVE:
+            raise _closing()
         if self._draining:
             return
         if self._by_utterance:
@@ -231,7 +222,6 @@ class Session:
         segmenter = self._segmenter
         if segmenter is None:
             segmenter = self._segmenter = self._new_segmenter()
-        now = self._clock.monotonic()
         begins = not segmenter.buffered_bytes
         if begins:
             self._began = now
@@ -242,15 +232,16 @@ class Session:
             self._cut(segmenter, segments, now)
         if self._spans is not None and segmenter.buffered_bytes:
             self._spans.heard(self.next_utterance_index)
-        within = self._charge(step=not segments)
+        within = self._charge()
         kept = segmenter.buffered_bytes + self._waiting_bytes
         if self.link is not None and (not within or kept > self._rules.queue_bytes):
             self.link.overrun("more audio came than can be kept; wait for results")
         self._arm()
 
-    def utterance(self, message: Utterance) -> None:
+    def utterance(self, message: Utterance, now: float) -> None:
         """A whole utterance; one that came before is passed over."""
-        self._check_open()
+        if self.state is not SessionState.ACTIVE:
+            raise _closing()
         if self._draining:
             return
         if self._segmenter is not None:
@@ -266,20 +257,58 @@ class Session:
                 "send them next after next."
             )
         self._by_utterance = True
-        self.next_utterance_index += 1
+        self.next_utterance_index = index + 1
         if self._timeline is not None:
             self._timeline.tell(index, UiEventName.INPUT_ENDED)
-        try:
-            self._check(message)
-        except errors.DragomanError as error:
-            info = ErrorInfo(error.code, error.message, details=error.details or None)
-            self._open(refused_utterance(self.init, message, info))
-        else:
-            self._open(whole_utterance(self.init, message))
-        self._submit_waiting(self._clock.monotonic())
+        self._open(self._speech_of(message))
+        self._submit_waiting(now)
         self._charge()
         if self._pressed or len(self._targets_left) * 2 >= self._rules.max_inflight:
             self._press()
+
+    def _speech_of(self, message: Utterance) -> Speech:
+        """The utterance with what it asks for; one that makes no sense or is too much is refused
+        in its turn."""
+        audio, text = message.audio, message.text
+        size = len(audio) if audio is not None else 0
+        if text is not None:
+            size += len(text)
+        way = (
+            message.src_lang,
+            message.tgt_lang,
+            message.pipeline,
+            message.features,
+            message.services is None,
+            audio is None,
+        )
+        try:
+            asks = self._asks.get(way)
+            if asks is None or not size or (audio is None) == (text is None):
+                asks = self._asks.work_out(message, way)
+            if len(self._targets_left) >= self._rules.max_inflight:
+                raise errors.RateLimited(
+                    "The session has as many utterances in flight as it may; wait for results."
+                )
+            if not self._context.budget.has_room(size):
+                raise errors.RateLimited("The server keeps as much as it may; wait for results.")
+        except errors.DragomanError as error:
+            targets = self._asks.targets_of(message)
+            return Speech(
+                message.utterance_index,
+                (),
+                JobInput(),
+                0,
+                request_id=message.request_id,
+                refusal=refusal_info(error),
+                refused_targets=targets,
+            )
+        return Speech(
+            message.utterance_index,
+            asks,
+            JobInput(audio, text),
+            size,
+            request_id=message.request_id,
+        )
 
     def heartbeat(self, last_delivery_seq: int | None) -> None:
         """The client is there, and has everything up to a number."""
@@ -304,22 +333,6 @@ class Session:
         self._press()
         self._finish_if_done()
 
-    def _check_open(self) -> None:
-        if self.state is not SessionState.ACTIVE:
-            raise errors.SessionClosed("The session is closing; open another one.")
-
-    def _check(self, message: Utterance) -> None:
-        """Refuse an utterance that makes no sense, or that is too much now."""
-        check_utterance(message)
-        check_in_session(self.init, message)
-        if len(self._targets_left) >= self._rules.max_inflight:
-            raise errors.RateLimited(
-                "The session has as many utterances in flight as it may; wait for results."
-            )
-        size = len(message.audio or b"") + len(message.text or "")
-        if not self._context.budget.has_room(size):
-            raise errors.RateLimited("The server keeps as much as it may; wait for results.")
-
     # --- cutting --------------------------------------------------------------------------------
 
     def _cut(self, segmenter: Segmenter, segments: Sequence[Segment], now: float) -> None:
@@ -335,8 +348,9 @@ class Session:
             metrics.web_task_finalized.labels(segment.cut.value).inc()
             speech = Speech(
                 self.next_utterance_index,
-                self._targets,
+                self._asks.of_audio(),
                 JobInput(audio=audio),
+                len(audio),
                 cut=segment.cut,
                 began=self._began,
                 next_chunk_seq=segment.next_seq,
@@ -374,15 +388,16 @@ class Session:
     def _open(self, speech: Speech) -> None:
         """An utterance is complete: it has its place in every lane, and waits for its jobs."""
         index = speech.index
-        for target in speech.targets:
+        targets = speech.refused_targets or [ask.target for ask in speech.asks]
+        for target in targets:
             lane = self._lanes.get(target)
             if lane is None:
                 lane = self._lanes[target] = Lane()
             lane.order.append(index)
             lane.working[index] = None
-        self._targets_left[index] = len(speech.targets)
+        self._targets_left[index] = len(targets)
         if self._timeline is not None:
-            self._timeline.expect(index, len(speech.targets))
+            self._timeline.expect(index, len(targets))
         if self._spans is not None:
             self._spans.begin(speech)
         self._waiting.append(speech)
@@ -404,22 +419,49 @@ class Session:
                 self._waiting_bytes -= speech.size_bytes
                 if speech.next_chunk_seq > self._next_chunk_seq:
                     self._next_chunk_seq = speech.next_chunk_seq
-                for target in speech.targets:
-                    self._submit(speech, target, now)
+                for ask in speech.asks:
+                    self._submit(speech, ask, now)
+                if speech.refusal is not None:
+                    for target in speech.refused_targets:
+                        self._refused(speech.index, target, speech.refusal, speech.request_id, now)
         finally:
             self._submitting = False
 
-    def _submit(self, speech: Speech, target: str, now: float) -> None:
+    def _submit(self, speech: Speech, ask: Ask, now: float) -> None:
         """Make the utterance's job for a target; its end comes through `job_ended`."""
-        index = speech.index
-        if speech.refusal is not None:
-            self._refused(index, target, speech.refusal, speech.request_id, now)
-            return
-        job = self._job(speech, target, now)
+        index, own_id = speech.index, speech.request_id
+        audio = speech.input.audio
+        spec = msgspec.structs.replace(
+            ask.spec,
+            request_id=own_id or f"{self.session_id}/{index}",
+            cut=speech.cut,
+            padding_ms=self._rules.padding_ms(speech.cut) if audio is not None else 0,
+            utterance_index=index,
+            trace_id=self.init.trace_id or f"{self._trace}{index:08x}",
+        )
+        if own_id is not None:
+            body = body_hash(spec, speech.input)
+        else:
+            body = ask.demand_hash if audio is None else named_hash(ask.demand_hash, speech.input)
+        job = Job(
+            spec,
+            speech.input,
+            body,
+            ask.requirement,
+            self._route,
+            now,
+            now if speech.began is None else speech.began,
+            True,
+            ask.target_key,
+            self,
+            ask.target,
+            self._timeline is not None,
+        )
+        job.total_until = now + self._dispatcher.total_seconds
         job.weight = speech.size_bytes
         if self._spans is not None:
             job.parent_span = self._spans.context(index)
-        self._lanes[target].working[index] = job
+        self._lanes[ask.target].working[index] = job
         self._working_bytes += job.weight
         try:
             self._dispatcher.start(job, now)
@@ -431,60 +473,28 @@ class Session:
             failed = errors.InternalError("The server failed on this utterance; send it again.")
             self.job_refused(job, failed, now)
 
-    def _job(self, speech: Speech, target: str, now: float) -> Job:
-        """The job of an utterance; what the session asks for each time is worked out once."""
-        audio = speech.input.audio
-        key = (speech.src_lang, target, speech.pipeline, speech.features, audio is not None)
-        known = self._demands.get(key)
-        if known is None:
-            if len(self._demands) >= _DEMANDS:
-                self._demands.clear()
-            spec = job_spec(self.session_id, self.tenant, self.init, self._rules, speech, target)
-            known = self._demands[key] = (spec, self._dispatcher.requirement(spec))
-        template, requirement = known
-        index = speech.index
-        spec = msgspec.structs.replace(
-            template,
-            request_id=speech.request_id or f"{self.session_id}/{index}",
-            cut=speech.cut,
-            padding_ms=self._rules.padding_ms(speech.cut) if audio is not None else 0,
-            utterance_index=index,
-            trace_id=self.init.trace_id or f"{self._trace}{index:08x}",
-        )
-        job = Job(
-            spec,
-            speech.input,
-            body_hash(spec, speech.input),
-            requirement,
-            self._route,
-            now,
-            now if speech.began is None else speech.began,
-            True,
-            self,
-            target,
-            self._timeline is not None,
-        )
-        job.total_until = now + self._dispatcher.total_seconds
-        return job
-
     # --- what becomes of jobs -------------------------------------------------------------------
 
     def job_ended(self, job: Job, now: float) -> None:
         """A job of the session has its end: its result, or why there is none, takes its turn."""
         self._working_bytes -= job.weight
-        self._job_ended(job.spec.utterance_index or 0, job, now)
-
-    def _job_ended(self, index: int, job: Job, now: float) -> None:
-        if self.state is SessionState.OVER:
-            if job.outcome is Outcome.SUCCESS:
-                self._context.metrics.results_dropped.labels("session_gone").inc()
-                self._context.ledger.release_now(job)
+        output, reason = job.output, None
+        if job.outcome is not Outcome.SUCCESS:
+            reason = self._failed(job)
+        elif self.state is SessionState.OVER:
+            self._context.metrics.results_dropped.labels("session_gone").inc()
+            self._context.ledger.release_now(job)
             return
+        index = job.spec.utterance_index or 0
+        self._end(index, job.lane, End(job, output, reason, weight_of(output)), now)
+
+    def _failed(self, job: Job) -> str:
+        """Tell why a job brought nothing, while its utterance is open."""
         info = failure(job)
-        if info is not None and self._is_open(index, job.lane):
+        index = job.spec.utterance_index or 0
+        if self.state is not SessionState.OVER and self._is_open(index, job.lane):
             self._tell_error(index, job.lane, info, job.spec.request_id, job.job_id)
-        reason = info.code if info is not None else None
-        self._end(index, job.lane, End(job, reason, weight_of(job)), now)
+        return info.code
 
     def job_refused(self, job: Job, error: errors.DragomanError, now: float) -> None:
         """No job was made: the reason takes its turn."""
@@ -506,15 +516,17 @@ class Session:
         if self.state is SessionState.OVER:
             return
         now = self._clock.monotonic()
-        info = failure(known)
-        if info is None and known.output is None:
-            info = ErrorInfo(errors.RateLimited.code, "The result is no longer kept.")
-        if info is None:
-            self._end(index, lane, End(known, None, weight_of(known)), now)
+        output = known.output
+        if known.outcome is Outcome.SUCCESS and output is not None:
+            self._end(index, lane, End(known, output, None, weight_of(output)), now)
             return
+        if known.outcome is Outcome.SUCCESS:
+            info = ErrorInfo(errors.RateLimited.code, "The result is no longer kept.")
+        else:
+            info = failure(known)
         if self._is_open(index, lane):
             self._tell_error(index, lane, info, known.spec.request_id, known.job_id)
-        self._end(index, lane, End(None, info.code, 0), now, known.job_id)
+        self._end(index, lane, End(None, None, info.code, 0), now, known.job_id)
 
     def job_partial(self, job: Job, message: JobPartial) -> None:
         """A node has recognised a part of the utterance."""
@@ -538,7 +550,7 @@ class Session:
     ) -> None:
         if self._is_open(index, lane):
             self._tell_error(index, lane, info, request_id, None)
-        self._end(index, lane, End(None, info.code, 0), now)
+        self._end(index, lane, End(None, None, info.code, 0), now)
 
     def _tell_error(
         self, index: int, lane: str, info: ErrorInfo, request_id: str | None, job_id: JobId | None
@@ -557,6 +569,8 @@ class Session:
         self, index: int, target: str, end: End, now: float, job_id: JobId | None = None
     ) -> None:
         """An utterance has its end for a target: it is sent, with all that waited for it."""
+        if self.state is SessionState.OVER:
+            return
         lane = self._lanes.get(target)
         if lane is None or index not in lane.working:
             late = (index, target) in self._announced
@@ -576,7 +590,7 @@ class Session:
                 self._give_up_head(lane, target)
         if lane.held:
             self._deliver_held(lane, target)
-        if not lane.order:
+        if not lane.order and target not in self._own_targets:
             del self._lanes[target]
         self._moved(now)
 
@@ -591,7 +605,7 @@ class Session:
         index = lane.order.popleft()
         lane.working.pop(index, None)
         self._announce(index, target)
-        self._deliver(index, target, End(None, GAP_TIMEOUT, 0))
+        self._deliver(index, target, End(None, None, GAP_TIMEOUT, 0))
         self._deliver_held(lane, target)
 
     def _announce(self, index: int, target: str) -> None:
@@ -612,13 +626,14 @@ class Session:
             message = missing_result(
                 self.session_id, seq, index, target, job_id, end.reason or GAP_TIMEOUT
             )
-        self._unacknowledged.keep(Sent(message, job, end.weight), self.session_id)
+        self._unacknowledged.keep(Sent(message, job, end.weight))
         left = self._targets_left[index] - 1
         if left:
             self._targets_left[index] = left
         else:
             del self._targets_left[index]
-        self._send(message)
+        if self.link is not None:
+            self.link.send(message)
         if self._timeline is not None:
             if job is not None and end.reason is None:
                 self._timeline.tell(index, UiEventName.DELIVERED, job.job_id)
@@ -673,13 +688,11 @@ class Session:
             self._pressed = True
             self._send(message)
 
-    def _charge(self, *, step: bool = False) -> bool:
+    def _charge(self) -> bool:
         """Charge the process's budget for what this session keeps; False when it is too much.
 
-        A step is charged only when there is enough new to charge for.
+        Small changes are charged together, in steps, until nothing is kept.
         """
-        if self.state is SessionState.OVER:
-            return True
         segmenter = self._segmenter
         kept = (
             (segmenter.buffered_bytes if segmenter is not None else 0)
@@ -689,7 +702,9 @@ class Session:
             + self._unacknowledged.size_bytes
         )
         change = kept - self._charged_bytes
-        if not change or (step and change < _BUDGET_STEP_BYTES):
+        if (
+            -_BUDGET_STEP_BYTES < change < _BUDGET_STEP_BYTES and kept
+        ) or self.state is SessionState.OVER:
             return True
         self._charged_bytes = kept
         return self._context.budget.change(change)
@@ -780,3 +795,7 @@ class Session:
         if self._spans is not None:
             self._spans.close()
         self._on_over(self)
+
+
+def _closing() -> errors.SessionClosed:
+    return errors.SessionClosed("The session is closing; open another one.")

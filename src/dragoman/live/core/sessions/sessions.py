@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict
 from collections.abc import Iterator
-from heapq import nsmallest
+from heapq import heappop, heappush, nsmallest
 
 import msgspec
 
@@ -42,8 +42,9 @@ class Sessions:
         self._open: dict[SessionId, Session] = {}
         self._by_tenant: Counter[TenantId] = Counter()
         self.languages = LanguageUsage()
-        self._by_heard: OrderedDict[SessionId, Session] = OrderedDict()
-        """Connected sessions, the one not heard of for longest first."""
+        self.heard = None
+        self._looks: list[tuple[float, SessionId, Session]] = []
+        """When to see whether a connected session's client has fallen silent; one entry each."""
         self._gone: OrderedDict[SessionId, float] = OrderedDict()
         """Disconnected ones, and since when."""
         self._drained: asyncio.Event | None = None
@@ -97,22 +98,19 @@ class Sessions:
         self.languages.opened(session.init)
         self._context.metrics.sessions.set(len(self._open))
         session.attach(link)
-        self.heard(session)
+        self._connected(session)
         self._ack(session, f"{session.session_id}.{secret}", resumed=False)
         return session
 
-    def heard(self, session: Session) -> None:
-        """Something came from the client."""
-        if session.state is SessionState.OVER:
-            return
+    def _connected(self, session: Session) -> None:
         session.last_heard = self._clock.monotonic()
-        self._by_heard[session.session_id] = session
-        self._by_heard.move_to_end(session.session_id)
+        if not session.is_looked_at:
+            session.is_looked_at = True
+            self._look_later(session)
 
     def disconnected(self, session: Session, link: ClientLink) -> None:
         """A client's connection is gone; it may come back for a while."""
         if session.detach(link) and self._open.get(session.session_id) is session:
-            self._by_heard.pop(session.session_id, None)
             self._gone[session.session_id] = self._clock.monotonic()
 
     def _find_resumed(self, token: str, tenant: TenantId) -> Session | None:
@@ -125,7 +123,7 @@ class Sessions:
     def _resume(self, session: Session, init: SessionInit, link: ClientLink) -> None:
         self._gone.pop(session.session_id, None)
         session.attach(link)
-        self.heard(session)
+        self._connected(session)
         self._ack(session, init.resume_token or "", resumed=True)
         session.go_on(init.last_delivery_seq)
 
@@ -170,9 +168,7 @@ class Sessions:
             while True:
                 await asyncio.sleep(TICK_SECONDS)
                 now = self._clock.monotonic()
-                silent = self._silent_since(now - self._rules.heartbeat_timeout_seconds)
-                async for session in yielding(silent, self._clock):
-                    self._by_heard.pop(session.session_id, None)
+                async for session in yielding(self._silent(now), self._clock):
                     if session.link is not None:
                         session.link.timed_out()
                 await self._end_gone(now)
@@ -188,12 +184,22 @@ class Sessions:
         if self._open:
             await self._drained.wait()
 
-    def _silent_since(self, limit: float) -> Iterator[Session]:
-        while self._by_heard:
-            session = next(iter(self._by_heard.values()))
-            if session.last_heard > limit:
-                return
-            yield session
+    def _silent(self, now: float) -> Iterator[Session]:
+        """Connected sessions whose client has said nothing for too long."""
+        timeout, looks = self._rules.heartbeat_timeout_seconds, self._looks
+        while looks and looks[0][0] <= now:
+            _, _, session = heappop(looks)
+            if session.link is None or session.state is SessionState.OVER:
+                session.is_looked_at = False
+            elif session.last_heard + timeout > now:
+                self._look_later(session)
+            else:
+                session.is_looked_at = False
+                yield session
+
+    def _look_later(self, session: Session) -> None:
+        due = session.last_heard + self._rules.heartbeat_timeout_seconds
+        heappush(self._looks, (due, session.session_id, session))
 
     def _gone_since(self, limit: float) -> Iterator[SessionId]:
         for session_id, since in list(self._gone.items()):
@@ -222,7 +228,6 @@ class Sessions:
         if not self._by_tenant[session.tenant]:
             del self._by_tenant[session.tenant]
         self.languages.closed(session.init)
-        self._by_heard.pop(session_id, None)
         self._gone.pop(session_id, None)
         self._context.metrics.sessions.set(len(self._open))
         if self._drained is not None and not self._open:

@@ -28,7 +28,7 @@ class MemoryClient(Generic[R]):
 
     async def send(self, message: Message) -> None:
         """Send a message; waits while the server reads more slowly than this end sends."""
-        await self.send_frame(self._encode(message, self.sub))
+        await self.send_frame(self._encode(message))
 
     async def send_frame(self, frame: Frame) -> None:
         await self.link.to_server.wait_for_room()

@@ -62,9 +62,14 @@ class ServerWire:
     def __init__(self, link: Link) -> None:
         self._link = link
 
+    def write_now(self, frame: Frame) -> bool:
+        if not self._link.to_client.has_room:
+            return False
+        self._link.to_client.put(frame)
+        return True
+
     def write(self, frame: Frame) -> Awaitable[None] | None:
-        if self._link.to_client.has_room:
-            self._link.to_client.put(frame)
+        if self.write_now(frame):
             return None
         return self._write_when_there_is_room(frame)
 

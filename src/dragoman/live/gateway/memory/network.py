@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from random import Random
 from typing import Any, Generic, TypeVar
@@ -17,7 +17,7 @@ from dragoman.live.gateway.memory.client import MemoryClient
 from dragoman.live.gateway.memory.delays import Delay, instant
 from dragoman.live.gateway.memory.link import Link, ServerWire
 from dragoman.live.gateway.wire import Frame
-from dragoman.live.protocol import Message, SubProtocol, encode
+from dragoman.live.protocol import Message, SubProtocol, encoder
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -81,7 +81,7 @@ class MemoryNetwork:
         await asyncio.sleep(draw_delay())
         sub = SubProtocol.choose(offered) or SubProtocol.JSON
         if self._codec:
-            return MemoryClient(link, sub, encode, decoder)
+            return MemoryClient(link, sub, encoder(sub), decoder)
         return MemoryClient(link, sub, _uncoded, _Unwrap(decoder))
 
     async def close(self) -> None:
@@ -112,7 +112,7 @@ class _Uncoded(bytes):
     message: Any
 
 
-def _uncoded(message: Message, _: SubProtocol) -> _Uncoded:
+def _uncoded(message: Message) -> _Uncoded:
     frame = _Uncoded()
     frame.message = message
     return frame
@@ -123,6 +123,10 @@ class _Unwrap(Generic[R]):
 
     def __init__(self, decoder: Decodes[R]) -> None:
         self._decoder = decoder
+
+    def reader(self, sub: SubProtocol) -> Callable[[Any], R]:
+        read = self._decoder.reader(sub)
+        return lambda data: data.message if isinstance(data, _Uncoded) else read(data)
 
     def decode(self, data: Frame, sub: SubProtocol) -> R:
         if isinstance(data, _Uncoded):
