@@ -16,8 +16,8 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, StatsNotReady
-from dragoman.live.core.dispatcher import JobDispatcher
-from dragoman.live.core.sessions.sessions import Sessions as CoreSessions
+from dragoman.live.core import JobDispatcher
+from dragoman.live.core import Sessions as CoreSessions
 from dragoman.live.dispatch import Dispatcher
 from dragoman.live.fleet import Registry
 from dragoman.live.ledger import Seats

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman.observability import Labelled, Metrics, TopK, normal_reason
+from dragoman.observability.quick_counters import QuickCounters
 
 COUNTERS = [
     "scheduler_stats_requests_total",
@@ -91,6 +92,8 @@ def test_every_metric_has_the_labels_of_the_protocol() -> None:
     for metric in vars(metrics).values():
         if isinstance(metric, Labelled):
             metric.labels(*("x" for _ in metric._normal))
+        elif isinstance(metric, QuickCounters):
+            metric.labels(*("x" for _ in metric._labels))
     exposed: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(metrics.exposition().decode()):
         for sample in family.samples:

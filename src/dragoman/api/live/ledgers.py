@@ -9,7 +9,7 @@ from dragoman.extras import require_extra
 from dragoman.live import cluster as clusters
 from dragoman.live import ledger as ledgers
 from dragoman.live import sessions
-from dragoman.live.core.memory import MemoryLedger as CoreLedger
+from dragoman.live.core import MemoryLedger as CoreLedger
 from dragoman.live.gateway import cluster_terms, rules
 
 _RECORD_KEPT_FACTOR = 5

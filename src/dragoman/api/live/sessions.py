@@ -16,7 +16,7 @@ from dragoman.api.permissions import require
 from dragoman.auth import Permission, Principal, Role, may_see
 from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.ids import InstanceId, SessionId
-from dragoman.live.core.sessions.session import Session as CoreSession
+from dragoman.live.core import Session as CoreSession
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, SessionState, SessionView
 from dragoman.live.sessions import Session, SessionRecord, SessionRecords

@@ -15,6 +15,7 @@ import msgspec
 from dragoman.ids import AttemptId, NodeId
 from dragoman.live.core.job import Job, Leaving, Mask, Seat, Step, times_of
 from dragoman.live.ledger import (
+    CHOICES,
     Beat,
     CellFull,
     CellRecord,
@@ -32,8 +33,9 @@ from dragoman.live.ledger import (
     Stale,
     StaleReason,
     Strategy,
+    draw,
+    indexes,
 )
-from dragoman.live.ledger.memory.choice import CHOICES, draw, indexes
 from dragoman.live.protocol import ErrorInfo, JobClass, RunningJob
 
 MEAN_WEIGHT = 0.2

@@ -22,13 +22,19 @@ from dragoman.live.core.refusals import as_info
 from dragoman.live.core.selection import SelectionRules, Selector
 from dragoman.live.core.sweeps import Sweeps
 from dragoman.live.core.telemetry import CatalogPort, DispatchTelemetry
-from dragoman.live.dispatch.background import Background
-from dragoman.live.dispatch.dispatcher import Submitted
-from dragoman.live.dispatch.orders import JobOrder, OnPartial, OnProgress, body_hash, pairs_of
-from dragoman.live.dispatch.orders import OnEnd as OnRecord
-from dragoman.live.dispatch.routes import Routes
-from dragoman.live.dispatch.tally import Tally
-from dragoman.live.dispatch.tenants import TenantJobs
+from dragoman.live.dispatch import (
+    Background,
+    JobOrder,
+    OnPartial,
+    OnProgress,
+    Routes,
+    Submitted,
+    Tally,
+    TenantJobs,
+    body_hash,
+    pairs_of,
+)
+from dragoman.live.dispatch import OnEnd as OnRecord
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
 from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
 from dragoman.live.snapshot import Requirement, Requirements, SnapshotHolder

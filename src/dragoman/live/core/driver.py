@@ -26,10 +26,7 @@ from dragoman.live.core.refusals import as_info, refusal, with_job
 from dragoman.live.core.selection import LENGTH_CUTS, Selector
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.core.timeouts import Timeouts
-from dragoman.live.dispatch.assignment import assignment_of
-from dragoman.live.dispatch.orders import Progress
-from dragoman.live.dispatch.ports import NodePort
-from dragoman.live.dispatch.tenants import TenantJobs
+from dragoman.live.dispatch import NodePort, Progress, TenantJobs, assignment_of
 from dragoman.live.ledger import Ending, Freed, Owner
 from dragoman.live.protocol import ErrorInfo, JobAssign, JobCancel, JobClass, Outcome
 from dragoman.observability import get_logger

@@ -16,7 +16,7 @@ import msgspec
 
 from dragoman.errors import DragomanError
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, TenantId
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch import Progress
 from dragoman.live.ledger import (
     AttemptRecord,
     JobInput,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
     from dragoman.live.core.selection import Decision, Search
-    from dragoman.live.dispatch.routes import Route
+    from dragoman.live.dispatch import Route
     from dragoman.observability import Trace
 
 

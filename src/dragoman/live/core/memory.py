@@ -48,6 +48,7 @@ from dragoman.live.ledger import (
     CellFull,
     CellRecord,
     Cold,
+    Directory,
     DirectoryEntry,
     DirectoryFull,
     Done,
@@ -57,11 +58,13 @@ from dragoman.live.ledger import (
     HolderConflict,
     JobRecord,
     Keep,
+    KeptResults,
     NodeLost,
     NotSeated,
     Outlook,
     Placed,
     Placement,
+    RecentJobs,
     Registered,
     Registration,
     Sender,
@@ -69,9 +72,6 @@ from dragoman.live.ledger import (
     StaleReason,
     Times,
 )
-from dragoman.live.ledger.memory.directory import Directory
-from dragoman.live.ledger.memory.kept import KeptResults
-from dragoman.live.ledger.memory.recent import RecentJobs
 from dragoman.live.protocol import ErrorInfo, JobClass, Outcome
 
 RequestKey = tuple[str, str, str]

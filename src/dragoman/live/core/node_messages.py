@@ -12,8 +12,7 @@ from dragoman.live.core.driver import JobDriver
 from dragoman.live.core.job import Job, Step
 from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
-from dragoman.live.dispatch.leftovers import why_dropped
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch import Progress, why_dropped
 from dragoman.live.ledger import Adoption, Ending, Freed, Owner, Sender, StaleReason
 from dragoman.live.protocol import (
     ErrorInfo,

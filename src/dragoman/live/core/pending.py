@@ -10,7 +10,7 @@ from dragoman.clock import Clock
 from dragoman.errors import DragomanError
 from dragoman.live.core.job import Demand, Job
 from dragoman.live.core.refusals import NEVER_WAITS
-from dragoman.live.dispatch.waiting import WaitingRoom
+from dragoman.live.dispatch import WaitingRoom
 from dragoman.live.protocol import WaitingView
 
 TURN_SECONDS = 0.002

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from dragoman import errors
 from dragoman.live.core.selection import Search
-from dragoman.live.dispatch.refusal import NEVER_WAITS, as_error, as_info, with_job
+from dragoman.live.dispatch import NEVER_WAITS, as_error, as_info, with_job
 from dragoman.live.ledger import Outlook
 from dragoman.live.protocol import ExclusionReason
 from dragoman.live.snapshot import CellView, Requirement

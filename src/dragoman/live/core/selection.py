@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.ids import NodeId, TenantId
 from dragoman.live.core.job import Job, Mask
-from dragoman.live.dispatch.routes import Route, drawn_order, hashed_shard
+from dragoman.live.dispatch import Route, drawn_order, hashed_shard
 from dragoman.live.protocol import AttemptExplanation, Cut, ExclusionReason, LeftOut
 from dragoman.live.snapshot import CellView, Requirement, RuntimeSnapshot, Shards, SnapshotHolder
 from dragoman.observability import get_logger

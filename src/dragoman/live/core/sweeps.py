@@ -7,7 +7,7 @@ import asyncio
 from dragoman.clock import Clock
 from dragoman.live.core.driver import JobDriver
 from dragoman.live.core.memory import MemoryLedger
-from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch import NodePort
 from dragoman.live.ledger import NodeLost, Sender
 from dragoman.live.protocol import Command, JobCancel, NodeControl
 from dragoman.observability import Watch, get_logger

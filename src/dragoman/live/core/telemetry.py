@@ -8,8 +8,7 @@ from dragoman import errors
 from dragoman.ids import NodeId
 from dragoman.live.core.job import Job
 from dragoman.live.core.selection import Decision
-from dragoman.live.dispatch.orders import Progress
-from dragoman.live.dispatch.tally import Tally
+from dragoman.live.dispatch import Progress, Tally
 from dragoman.live.ledger import StaleReason
 from dragoman.live.protocol import JobClass, Outcome
 from dragoman.observability import Metrics, Trace, Tracing, get_logger

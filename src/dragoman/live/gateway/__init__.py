@@ -4,6 +4,7 @@ A handler sees messages, an endpoint says who may send them, and neither knows w
 over a WebSocket or through memory on a virtual clock.
 """
 
+from dragoman.live.gateway import rules
 from dragoman.live.gateway.admission import NO_ORIGIN, Handshake, origin_allowed
 from dragoman.live.gateway.closing import CloseCode, Closed, ConnectionClosed
 from dragoman.live.gateway.cluster import cluster_terms
@@ -56,6 +57,7 @@ __all__ = [
     "instant",
     "long_tailed",
     "origin_allowed",
+    "rules",
     "serve_connection",
     "uniform",
     "uvicorn_options",

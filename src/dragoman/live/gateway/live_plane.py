@@ -11,10 +11,9 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, SessionId
 from dragoman.live.budget import Budget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
-from dragoman.live.core.dispatcher import JobDispatcher
-from dragoman.live.core.memory import MemoryLedger as CoreLedger
-from dragoman.live.core.sessions.session import SessionContext
-from dragoman.live.core.sessions.sessions import Sessions as CoreSessions
+from dragoman.live.core import JobDispatcher, SessionContext
+from dragoman.live.core import MemoryLedger as CoreLedger
+from dragoman.live.core import Sessions as CoreSessions
 from dragoman.live.dispatch import Dispatcher, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules

@@ -18,8 +18,7 @@ from dragoman.errors import (
     NodeIdConflict,
 )
 from dragoman.ids import AttemptId, ConnectionId, JobId
-from dragoman.live.core.job import Step
-from dragoman.live.core.node_messages import NodeMessages
+from dragoman.live.core import NodeMessages, Step
 from dragoman.live.dispatch import NodeEvents
 from dragoman.live.fleet import Applicant, Feedback, Node, Registry
 from dragoman.live.gateway.closing import CloseCode

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.live.core.cells import SlotRules
-from dragoman.live.core.driver import DriverTerms
-from dragoman.live.core.memory import LedgerTerms
-from dragoman.live.core.selection import SelectionRules
+from dragoman.live.core import DriverTerms, LedgerTerms, SelectionRules, SlotRules
 from dragoman.live.dispatch import Limits, Selection
 from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from dragoman.auth import Principal, effective_tenant
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
 from dragoman.ids import ConnectionId, TenantId
-from dragoman.live.core.sessions.session import Session as CoreSession
+from dragoman.live.core import Session as CoreSession
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller

@@ -93,7 +93,13 @@ from dragoman.live.ledger.sweep import Hands, Sweeper
 if TYPE_CHECKING:
     from dragoman.live.ledger.redis import RedisLedger
 
+from dragoman.live.ledger.memory.choice import CHOICES, draw, indexes
+from dragoman.live.ledger.memory.directory import Directory
+from dragoman.live.ledger.memory.kept import KeptResults
+from dragoman.live.ledger.memory.recent import RecentJobs
+
 __all__ = [
+    "CHOICES",
     "NOTHING_FREED",
     "NO_ACK",
     "ORDER",
@@ -113,6 +119,7 @@ __all__ = [
     "Claim",
     "Claimed",
     "Cold",
+    "Directory",
     "DirectoryEntry",
     "DirectoryFull",
     "Done",
@@ -135,6 +142,7 @@ __all__ = [
     "JobRecord",
     "JobSpec",
     "Keep",
+    "KeptResults",
     "LateFinish",
     "Ledger",
     "MemoryLedger",
@@ -152,6 +160,7 @@ __all__ = [
     "Placed",
     "Placement",
     "Preempting",
+    "RecentJobs",
     "RedisLedger",
     "Registered",
     "Registration",
@@ -172,7 +181,9 @@ __all__ = [
     "Terms",
     "Times",
     "TryAgain",
+    "draw",
     "final_error",
+    "indexes",
 ]
 
 

@@ -27,7 +27,20 @@ from dragoman.live.sessions.tools import Tools
 if TYPE_CHECKING:
     from dragoman.live.sessions.redis_records import RedisRecords
 
+from dragoman.live.sessions.audio import WholeSamples, make_meter
+from dragoman.live.sessions.delivery import GAP_TIMEOUT
+from dragoman.live.sessions.orders import Speech, job_spec, targets_for, targets_of
+from dragoman.live.sessions.pressure import Pressure
+from dragoman.live.sessions.segmenter import Segment, Segmenter
+from dragoman.live.sessions.spans import Spans
+from dragoman.live.sessions.timeline import PROGRESS, Timeline
+from dragoman.live.sessions.unacknowledged import DROPPED, MARKS_PER_MESSAGE
+
 __all__ = [
+    "DROPPED",
+    "GAP_TIMEOUT",
+    "MARKS_PER_MESSAGE",
+    "PROGRESS",
     "ChangedHands",
     "ClientLink",
     "Delivered",
@@ -35,16 +48,27 @@ __all__ = [
     "LanguageUsage",
     "MemoryRecords",
     "OpenJob",
+    "Pressure",
     "RedisRecords",
+    "Segment",
     "SegmentRules",
+    "Segmenter",
     "Session",
     "SessionOwner",
     "SessionRecord",
     "SessionRecords",
     "SessionRules",
     "Sessions",
+    "Spans",
+    "Speech",
     "Taken",
+    "Timeline",
     "Tools",
+    "WholeSamples",
+    "job_spec",
+    "make_meter",
+    "targets_for",
+    "targets_of",
 ]
 
 

@@ -11,7 +11,7 @@ from dragoman.ids import SessionId
 from dragoman.live.core.job import Job
 from dragoman.live.core.sessions.messages import missing_result
 from dragoman.live.protocol import JobResult, MissingResult, TranslationResult
-from dragoman.live.sessions.unacknowledged import DROPPED, MARKS_PER_MESSAGE
+from dragoman.live.sessions import DROPPED, MARKS_PER_MESSAGE
 
 Delivery = TranslationResult | MissingResult
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.ids import JobId, SessionId
 from dragoman.live.core.job import Job
-from dragoman.live.dispatch.orders import AUTO_TARGET
+from dragoman.live.dispatch import AUTO_TARGET
 from dragoman.live.protocol import (
     Error,
     ErrorInfo,

@@ -31,8 +31,7 @@ from dragoman.live.core.sessions.messages import (
     weight_of,
 )
 from dragoman.live.core.sessions.speech import Ask, Asks, Speech, refusal_info
-from dragoman.live.dispatch.orders import Progress, body_hash, named_hash
-from dragoman.live.dispatch.routes import Route
+from dragoman.live.dispatch import Progress, Route, body_hash, named_hash
 from dragoman.live.ledger import JobInput
 from dragoman.live.protocol import (
     AsrPartial,
@@ -50,15 +49,20 @@ from dragoman.live.protocol import (
     UiEventName,
     Utterance,
 )
-from dragoman.live.sessions.audio import WholeSamples, make_meter
-from dragoman.live.sessions.delivery import GAP_TIMEOUT
-from dragoman.live.sessions.orders import targets_of
-from dragoman.live.sessions.ports import ClientLink
-from dragoman.live.sessions.pressure import Pressure
-from dragoman.live.sessions.rules import SessionRules
-from dragoman.live.sessions.segmenter import Segment, Segmenter
-from dragoman.live.sessions.spans import Spans
-from dragoman.live.sessions.timeline import PROGRESS, Timeline
+from dragoman.live.sessions import (
+    GAP_TIMEOUT,
+    PROGRESS,
+    ClientLink,
+    Pressure,
+    Segment,
+    Segmenter,
+    SessionRules,
+    Spans,
+    Timeline,
+    WholeSamples,
+    make_meter,
+    targets_of,
+)
 from dragoman.observability import Metrics, Tracing, get_logger
 
 if TYPE_CHECKING:

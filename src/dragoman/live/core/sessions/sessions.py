@@ -19,8 +19,7 @@ from dragoman.live.protocol import (
     SessionState,
     check_session_init,
 )
-from dragoman.live.sessions.languages import LanguageUsage
-from dragoman.live.sessions.ports import ClientLink
+from dragoman.live.sessions import ClientLink, LanguageUsage
 from dragoman.observability import get_logger, yielding
 from dragoman.randomness import Secrets, is_same, token_hash
 

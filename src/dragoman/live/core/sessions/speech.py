@@ -8,7 +8,7 @@ import msgspec
 
 from dragoman.errors import DragomanError
 from dragoman.ids import RequestId, SessionId, TenantId
-from dragoman.live.dispatch.orders import demand_hash
+from dragoman.live.dispatch import demand_hash
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
     Cut,
@@ -18,9 +18,8 @@ from dragoman.live.protocol import (
     check_in_session,
     check_utterance,
 )
-from dragoman.live.sessions.orders import Speech as Asked
-from dragoman.live.sessions.orders import job_spec, targets_for, targets_of
-from dragoman.live.sessions.rules import SessionRules
+from dragoman.live.sessions import SessionRules, job_spec, targets_for, targets_of
+from dragoman.live.sessions import Speech as Asked
 from dragoman.live.snapshot import Requirement
 
 _REMEMBERED = 64
