@@ -46,5 +46,9 @@ class Budget:
 
     def change(self, delta_bytes: int) -> bool:
         """Count bytes kept or let go; False when the limit is passed."""
-        self._charged += delta_bytes
-        return delta_bytes <= 0 or self.has_room(0)
+        charged = self._charged = self._charged + delta_bytes
+        return (
+            delta_bytes <= 0
+            or charged + self._elsewhere.size_bytes <= self._limit
+            or self.has_room(0)
+        )

@@ -111,10 +111,41 @@ class FrameReader:
 
     def feed(self, data: bytes) -> None:
         """Bytes came, in whatever pieces."""
-        if self._clear and self._whole:
-            # Mostly it is a few whole messages, and then there is nothing to keep.
-            self._read_whole(data)
+        if not self._clear or not self._whole:
+            self._feed_rest(data)
             return
+        # Mostly it is a few whole messages of up to 64 kB, and then there is nothing to keep.
+        # What `_take` does with them is done here for all of them, up to one that is anything else.
+        size, at, left = len(data), 0, FRAMES_PER_TURN
+        while left and size - at >= _SHORTEST_BYTES:
+            first, length, start = data[at], data[at + 1] - _MASKED, at + 2
+            if length == _LENGTH_IN_2:
+                start += 2
+                length = data[at + 2] << 8 | data[at + 3]
+            body = start + _MASK_BYTES
+            end = body + length
+            if (
+                end > size
+                or (first != BINARY and first != _TEXT)
+                or not 0 <= length <= self._max_bytes
+                or data[at + 1] == _MASKED + _LENGTH_IN_8
+            ):
+                break
+            payload = apply_mask(data[body:end], data[start:body])
+            if first == BINARY:
+                self._message(payload)
+            else:
+                try:
+                    self._message(payload.decode())
+                except UnicodeDecodeError:
+                    break
+            at = end
+            left -= 1
+        if at < size:
+            self._read(data, at, left)
+
+    def _feed_rest(self, data: bytes) -> None:
+        """The same while something is held, or in the middle of a message in fragments."""
         if self._ended:
             return
         if self.unread:
@@ -144,39 +175,6 @@ class FrameReader:
         self._parts.clear()
         self.unread = b""
         self._count_held()
-
-    def _read_whole(self, data: bytes) -> None:
-        """Read messages of up to 64 kB in one frame each, up to one that is anything else.
-
-        What `_take` does with them, in one call for all of them.
-        """
-        size, at, left = len(data), 0, FRAMES_PER_TURN
-        while left and size - at >= _SHORTEST_BYTES:
-            first, length, start = data[at], data[at + 1] - _MASKED, at + 2
-            if length == _LENGTH_IN_2:
-                start += 2
-                length = data[at + 2] << 8 | data[at + 3]
-            body = start + _MASK_BYTES
-            end = body + length
-            if (
-                end > size
-                or (first != BINARY and first != _TEXT)
-                or not 0 <= length <= self._max_bytes
-                or data[at + 1] == _MASKED + _LENGTH_IN_8
-            ):
-                break
-            payload = apply_mask(data[body:end], data[start:body])
-            if first == BINARY:
-                self._message(payload)
-            else:
-                try:
-                    self._message(payload.decode())
-                except UnicodeDecodeError:
-                    break
-            at = end
-            left -= 1
-        if at < size:
-            self._read(data, at, left)
 
     def _read(self, data: bytes, at: int, frames: int) -> None:
         size = len(data)

@@ -31,12 +31,13 @@ from dragoman.live.sessions.audio import WholeSamples, make_meter
 from dragoman.live.sessions.delivery import GAP_TIMEOUT
 from dragoman.live.sessions.orders import Speech, job_spec, targets_for, targets_of
 from dragoman.live.sessions.pressure import Pressure
-from dragoman.live.sessions.segmenter import Segment, Segmenter
+from dragoman.live.sessions.segmenter import CHUNK_OVERHEAD_BYTES, Segment, Segmenter
 from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.timeline import PROGRESS, Timeline
 from dragoman.live.sessions.unacknowledged import DROPPED, MARKS_PER_MESSAGE
 
 __all__ = [
+    "CHUNK_OVERHEAD_BYTES",
     "DROPPED",
     "GAP_TIMEOUT",
     "MARKS_PER_MESSAGE",

@@ -27,6 +27,11 @@ class Meter(Protocol):
         """Whether a chunk begins with a whole sample, whatever came before it."""
         ...
 
+    @property
+    def ms_per_byte(self) -> float:
+        """How long a byte lasts; 0 where that depends on what it says."""
+        ...
+
     def torn_bytes(self, payloads: Sequence[bytes]) -> int:
         """How many bytes at the end are of a sample that is not complete."""
         ...
@@ -47,6 +52,7 @@ class Pcm16Meter:
 
     def __init__(self, sample_rate: int) -> None:
         self._bytes_per_second = sample_rate * _SAMPLE_BYTES
+        self.ms_per_byte = 1000 / self._bytes_per_second
 
     def begins_anew(self, payload: bytes) -> bool:
         return False

@@ -65,6 +65,7 @@ class OpusMeter:
     """Opus audio, as bare packets (one a chunk) or as Ogg pages: estimated from the packets."""
 
     sample_bytes = 1
+    ms_per_byte = 0.0
 
     def begins_anew(self, payload: bytes) -> bool:
         return True

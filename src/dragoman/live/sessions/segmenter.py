@@ -48,6 +48,7 @@ class Segmenter:
         self.ignored: Counter[str] = Counter()
         self._rules = rules
         self._duration_ms = meter.duration_ms
+        self._ms_per_byte = meter.ms_per_byte
         self._pause_seconds = rules.pause_ms / 1000
         self._max_duration_ms = rules.max_duration_ms
         self._max_bytes = rules.max_bytes
@@ -81,6 +82,11 @@ class Segmenter:
         return self._first_seq
 
     @property
+    def is_open(self) -> bool:
+        """Whether an utterance is being spoken, as far as its chunks came in order."""
+        return bool(self._chunks)
+
+    @property
     def buffered_bytes(self) -> int:
         """The memory held by chunks that are in no segment yet."""
         chunks = len(self._chunks) + len(self._early)
@@ -99,25 +105,36 @@ class Segmenter:
 
     def push(self, seq: int, payload: bytes, is_final: bool, now: float) -> list[Segment]:
         """Take a chunk; the utterances that end by it, or ended by the time it came."""
-        if (
-            seq == self._next_seq
-            and payload
-            and not is_final
-            and now < self._last_audio_at + self._pause_seconds
-            and self._early.first_seq is None
-        ):
-            # Nearly every chunk is like this: the next one, with none missing before it. (An end
-            # that was not made yet waits for a missing chunk, so there is none either.)
-            open_ms = self._open_ms + self._duration_ms(payload)
-            open_bytes = self._open_bytes + len(payload)
-            if open_ms <= self._max_duration_ms and open_bytes <= self._max_bytes:
-                self._chunks.append(payload)
-                self._open_ms = open_ms
-                self._open_bytes = open_bytes
-                self._last_audio_at = now
-                self._next_seq = self._audio_end_seq = seq + 1
-                return []
+        if not is_final and self.append(seq, payload, now):
+            return []
         return self._push_any(seq, payload, is_final, now)
+
+    def append(self, seq: int, payload: bytes, now: float) -> bool:
+        """Take a chunk that ends nothing, as nearly every one is: the next one, with none missing
+        before it, inside an utterance that it does not make too long. False: it was not taken.
+
+        An end that was not made yet waits for a missing chunk, so there is none either.
+        """
+        if (
+            seq != self._next_seq
+            or not payload
+            or now >= self._last_audio_at + self._pause_seconds
+            or self._early.first_seq is not None
+        ):
+            return False
+        open_bytes = self._open_bytes + len(payload)
+        if self._ms_per_byte:
+            open_ms = self._open_ms + len(payload) * self._ms_per_byte
+        else:
+            open_ms = self._open_ms + self._duration_ms(payload)
+        if open_ms > self._max_duration_ms or open_bytes > self._max_bytes:
+            return False
+        self._chunks.append(payload)
+        self._open_ms = open_ms
+        self._open_bytes = open_bytes
+        self._last_audio_at = now
+        self._next_seq = self._audio_end_seq = seq + 1
+        return True
 
     def due(self, now: float) -> list[Segment]:
         """The utterances that have ended because time passed."""

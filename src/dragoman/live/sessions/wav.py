@@ -83,6 +83,8 @@ class WavMeter:
     mono samples. A chunk with its own header is measured by that.
     """
 
+    ms_per_byte = 0.0
+
     def __init__(self, sample_rate: int) -> None:
         self._layout = _FORMAT.pack(_PCM, 1, sample_rate, sample_rate * 2, 2, 16)
         self._bytes_per_second = sample_rate * 2

@@ -50,6 +50,7 @@ from dragoman.live.protocol import (
     Utterance,
 )
 from dragoman.live.sessions import (
+    CHUNK_OVERHEAD_BYTES,
     GAP_TIMEOUT,
     PROGRESS,
     ClientLink,
@@ -131,6 +132,10 @@ class Session:
         self._samples = WholeSamples(self._meter, b"")
         self._segmenter: Segmenter | None = None
         self._by_utterance = False
+        self._is_speaking = False
+        """The next chunk in order goes on with an utterance that has begun."""
+        self._uncharged_bytes = 0
+        """Audio that came since the budget was charged."""
         self._began = 0.0
         """When the utterance that is being spoken began."""
         self._next_chunk_seq = 0
@@ -201,6 +206,7 @@ class Session:
         if self.link is not link or self.state is SessionState.OVER:
             return False
         self.link = None
+        self._is_speaking = False
         if self.state is SessionState.ACTIVE:
             self.state = SessionState.DISCONNECTED
         if self._segmenter is not None:
@@ -215,6 +221,18 @@ class Session:
 
     def audio(self, chunk: AudioChunk, now: float) -> None:
         """A piece of audio, to be cut into utterances."""
+        if self._is_speaking and not chunk.is_final:
+            segmenter = self._segmenter
+            if segmenter is not None and segmenter.append(chunk.seq, chunk.payload, now):
+                # Nearly every chunk is like this. What it takes is charged some chunks at a time.
+                self._uncharged_bytes += len(chunk.payload) + CHUNK_OVERHEAD_BYTES
+                if self._uncharged_bytes >= _BUDGET_STEP_BYTES:
+                    self._check_kept(segmenter)
+                return
+        self._take_chunk(chunk, now)
+
+    def _take_chunk(self, chunk: AudioChunk, now: float) -> None:
+        """A chunk that begins or ends something, or that came out of turn."""
         if self.state is not SessionState.ACTIVE:
             raise _closing()
         if self._draining:
@@ -236,11 +254,16 @@ class Session:
             self._cut(segmenter, segments, now)
         if self._spans is not None and segmenter.buffered_bytes:
             self._spans.heard(self.next_utterance_index)
+        self._check_kept(segmenter)
+        self._is_speaking = segmenter.is_open
+        self._arm()
+
+    def _check_kept(self, segmenter: Segmenter) -> None:
+        """Cut off a client that sends more audio than can be kept."""
         within = self._charge()
         kept = segmenter.buffered_bytes + self._waiting_bytes
         if self.link is not None and (not within or kept > self._rules.queue_bytes):
             self.link.overrun("more audio came than can be kept; wait for results")
-        self._arm()
 
     def utterance(self, message: Utterance, now: float) -> None:
         """A whole utterance; one that came before is passed over."""
@@ -333,6 +356,7 @@ class Session:
         if self.state in (SessionState.CLOSING, SessionState.OVER) or self._draining:
             return
         self.state = SessionState.CLOSING
+        self._is_speaking = False
         self._cut_rest()
         self._press()
         self._finish_if_done()
@@ -341,6 +365,7 @@ class Session:
 
     def _cut(self, segmenter: Segmenter, segments: Sequence[Segment], now: float) -> None:
         """Utterances are complete. They get their numbers before anything else can happen."""
+        self._is_speaking = False
         metrics = self._context.metrics
         for segment in segments:
             audio = self._samples.join(segment.chunks, segment.gaps)
@@ -693,10 +718,8 @@ class Session:
             self._send(message)
 
     def _charge(self) -> bool:
-        """Charge the process's budget for what this session keeps; False when it is too much.
-
-        Small changes are charged together, in steps, until nothing is kept.
-        """
+        """Charge the process's budget for what this session keeps; False when it is too much."""
+        self._uncharged_bytes = 0
         segmenter = self._segmenter
         kept = (
             (segmenter.buffered_bytes if segmenter is not None else 0)
@@ -706,9 +729,7 @@ class Session:
             + self._unacknowledged.size_bytes
         )
         change = kept - self._charged_bytes
-        if (
-            -_BUDGET_STEP_BYTES < change < _BUDGET_STEP_BYTES and kept
-        ) or self.state is SessionState.OVER:
+        if not change or self.state is SessionState.OVER:
             return True
         self._charged_bytes = kept
         return self._context.budget.change(change)
@@ -727,6 +748,7 @@ class Session:
             self._cut_rest()
             self._rest_is_cut = True
         self._draining = True
+        self._is_speaking = False
         self._finish_if_done()
 
     def abandon(self) -> None:
@@ -784,6 +806,7 @@ class Session:
     def _over(self, *, release: bool) -> None:
         """The session ends; `release` when no client will come for its results."""
         self.state = SessionState.OVER
+        self._is_speaking = False
         self.stop()
         if release:
             held = [end.job for lane in self._lanes.values() for end in lane.held.values()]
