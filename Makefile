@@ -19,7 +19,7 @@ COMPILE := $(UV) pip compile pyproject.toml --universal --python-version 3.11 \
 	--no-header --no-emit-index-url --no-annotate --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format fuzz chaos soak bench lock
+.PHONY: help setup demo test check format fuzz chaos soak profile bench lock
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -72,6 +72,9 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 
 soak: setup ## Load real servers for an hour and check that nothing grows (SOAK_SECONDS=3600)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+
+profile: setup ## Show where a job's calls go, and draw where its time goes (profile.svg)
+	$(BIN)/python -m benchmarks profile --svg profile.svg
 
 bench: setup ## Run the benchmarks, with a bare relay and other task queues for comparison
 	$(BIN)/python -m benchmarks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import platform
 from collections.abc import Callable
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -13,6 +14,7 @@ from benchmarks import fleet, ledger
 from benchmarks.cluster import run as cluster
 from benchmarks.full_job import run as full_job
 from benchmarks.lab import run as lab
+from benchmarks.profiling import run as profile
 from benchmarks.sight import run as sight
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
@@ -23,6 +25,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "full_job": lambda chosen: full_job.run(
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
+    "profile": lambda chosen: profile.run(chosen.quick, chosen.svg),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
 }
 
@@ -44,6 +47,9 @@ def main() -> None:
         "--record",
         action="store_true",
         help="cluster, full_job, lab: write the figures to docs/performance.md",
+    )
+    parser.add_argument(
+        "--svg", type=Path, metavar="FILE", help="profile: draw a flame graph there"
     )
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in BENCHMARKS]

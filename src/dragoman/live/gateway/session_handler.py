@@ -134,12 +134,9 @@ class SessionHandler:
         session.last_heard = now
         if self._heard is not None:
             self._heard(session)
+        if type(message) is AudioChunk:
+            return session.audio(message, now)
         return HANDLED[type(message)](self, session, message, now)
-
-    def _audio(
-        self, session: AnySession, message: AudioChunk, now: float
-    ) -> Awaitable[None] | None:
-        return session.audio(message, now)
 
     def _utterance(
         self, session: AnySession, message: Utterance, now: float
@@ -221,7 +218,6 @@ def _error(error: DragomanError, utterance: Utterance | None = None) -> Error:
 
 
 HANDLED: dict[type[ClientToScheduler], Callable[..., Awaitable[None] | None]] = {
-    AudioChunk: SessionHandler._audio,
     Utterance: SessionHandler._utterance,
     ClientHeartbeat: SessionHandler._heartbeat,
     SessionClose: SessionHandler._close,

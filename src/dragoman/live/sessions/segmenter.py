@@ -89,7 +89,7 @@ class Segmenter:
     @property
     def buffered_bytes(self) -> int:
         """The memory held by chunks that are in no segment yet."""
-        chunks = len(self._chunks) + len(self._early)
+        chunks = len(self._chunks) + self._early.count
         return self._open_bytes + self._early.size_bytes + chunks * CHUNK_OVERHEAD_BYTES
 
     @property
