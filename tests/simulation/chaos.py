@@ -46,9 +46,10 @@ marked unavailable.
 def run_schedule(seed: int) -> None:
     """One schedule, from its seed alone."""
     random = Random(seed)
-    ledger = random.choice(("near", "far", "failing"))
+    ledger = random.choice(("near", "late", "far", "failing"))
     wrap: Callable[[Ledger], Ledger] | None = {
         "near": None,
+        "late": None,
         "far": far(random, seconds=0.03),
         "failing": far(random, seconds=0.03, failures=0.02),
     }[ledger]
@@ -57,6 +58,7 @@ def run_schedule(seed: int) -> None:
         seed=seed,
         delay=uniform(0.0, random.choice((0.0, 0.02, 0.2))),
         wrap=wrap,
+        answers_late=0.05 if ledger == "late" else None,
         **SETTINGS,
     )
 

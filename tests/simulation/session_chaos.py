@@ -36,6 +36,7 @@ def run_schedule(seed: int) -> None:
         seed=seed,
         delay=uniform(0.0, random.choice((0.0, 0.02, 0.2))),
         wrap=lag,
+        answers_late=None if lag else random.choice((None, 0.05)),
         limits__max_inflight_per_session=random.choice((2, 5, 64)),
         scheduler__session__heartbeat_interval_seconds=5,
         scheduler__session__heartbeat_timeout_seconds=20,

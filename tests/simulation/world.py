@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from random import Random
 from types import TracebackType
 from typing import Any, Self
 
+from tests.simulation.delaying import DelayingLedger
 from tests.simulation.nodes import Manner, ScriptedNode
 
 from dragoman.auth import ApiKey, Authenticator, OpenAuthenticator
@@ -113,6 +114,7 @@ class World:
         delay: Delay = instant,
         wrap: Callable[[Ledger], Ledger] | None = None,
         tracing: Callable[[Clock], Tracing | None] = lambda clock: None,
+        answers_late: float | None = None,
         instance_id: str = "here",
         records: SessionRecords | None = None,
         cluster: Cluster | None = None,
@@ -127,7 +129,10 @@ class World:
             ledger = MemoryLedger(
                 clock, Random(seed + 1), cell_size=pools.cell_size, max_cells=pools.max_cells
             )
-        chosen: Any = ledger or CoreLedger(
+        kind: Callable[..., CoreLedger] = CoreLedger
+        if answers_late is not None:
+            kind = partial(DelayingLedger, delays=Random(seed + 4), seconds=answers_late)
+        chosen: Any = ledger or kind(
             rules.ledger_terms(self.settings),
             InstanceId(instance_id),
             clock,
@@ -280,7 +285,7 @@ class World:
 
 def play(story: Callable[[World], Awaitable[None]], *, seed: int = 1, **options: Any) -> None:
     """Act a story out on the virtual clock. Options are the world's, or settings if unknown."""
-    known = {"ledger", "authenticator", "delay", "wrap", "tracing"}
+    known = {"ledger", "authenticator", "delay", "wrap", "tracing", "answers_late"}
     overrides = {key: value for key, value in options.items() if key not in known}
     given = {key: value for key, value in options.items() if key in known}
 

@@ -172,10 +172,24 @@ class JobDispatcher:
         outcome: list[tuple[Job, errors.DragomanError | None]] = []
         job.on_submitted = lambda known, error: outcome.append((known, error))
         self.start(job, now)
+        if not outcome:
+            await self._answered(job, outcome)
         known, error = outcome[0]
         if error is not None:
             raise error
         return Submitted(known.job_id, created=known is job)
+
+    @staticmethod
+    async def _answered(job: Job, outcome: list[tuple[Job, errors.DragomanError | None]]) -> None:
+        """Wait for a ledger that does not answer at once."""
+        answered = asyncio.Event()
+
+        def told(known: Job, error: errors.DragomanError | None) -> None:
+            outcome.append((known, error))
+            answered.set()
+
+        job.on_submitted = told
+        await answered.wait()
 
     async def cancel(self, job_id: JobId) -> JobRecord:
         """End a job for its owner; raises JobEnded when it has its end already."""
