@@ -26,14 +26,15 @@ def require_extra(extra: str, wanted_by: str) -> None:
     `wanted_by` begins the sentence: the setting, or the part, that needs the extra.
     """
     for module in NEEDED_MODULES[extra]:
-        if not _is_installed(module):
+        if not is_installed(module):
             raise ExtraMissing(
                 f"{wanted_by} needs the Python package {module}, which is not installed; "
                 f"run `pip install 'dragoman[{extra}]'`."
             )
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Whether a module could be imported; it is not imported."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # a package above it is missing

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
+from dragoman.lab.mirror import Following
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
 from dragoman.lab.targets import Context
@@ -24,6 +25,8 @@ class LabDesk:
     context: Context
     processes: ProcessPool
     """For evaluators that are only tried out."""
+    mirror: Following | None = None
+    """The columnar copy of results, where there is one."""
 
 
 async def _desk_of(request: Request) -> LabDesk:

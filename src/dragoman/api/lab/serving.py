@@ -10,9 +10,12 @@ from contextlib import asynccontextmanager
 from dragoman.api.http import HttpServer
 from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.desk import LabDesk
-from dragoman.clock import SystemClock
+from dragoman.clock import Clock, SystemClock
+from dragoman.ids import new_id
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
+from dragoman.lab.mirror import Following, forget_mirror, is_wanted
+from dragoman.lab.owners import new_owner
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
 from dragoman.lab.targets import Context
@@ -20,7 +23,7 @@ from dragoman.live.budget import Budget
 from dragoman.observability import Metrics, get_logger
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
-from dragoman.store import open_store
+from dragoman.store import Store, open_store
 
 ANSWER_SECONDS = 2
 """How long requests that are being answered may take once the lab stops."""
@@ -63,6 +66,8 @@ async def opened_desk(
     try:
         async with (
             await open_store(settings.store.database_url) as store,
+            # The lab inside a program or a command is soon over: the database answers it.
+            _followed(None if embedded else settings, store, clock, randomness, metrics) as mirror,
             Lab(
                 store,
                 settings.lab,
@@ -76,12 +81,46 @@ async def opened_desk(
             yield LabDesk(
                 lab=lab,
                 library=Library(store, settings.lab, clock, randomness.stream("datasets")),
-                results=Results(store),
+                results=Results(store, mirror),
                 context=context,
                 processes=processes,
+                mirror=mirror,
             )
     finally:
         await processes.close()
+
+
+@asynccontextmanager
+async def _followed(
+    settings: Settings | None,
+    store: Store,
+    clock: Clock,
+    randomness: Randomness,
+    metrics: Metrics,
+) -> AsyncIterator[Following | None]:
+    """The mirror of the settings, kept up to date; None where there is to be none."""
+    if settings is None:
+        yield None
+        return
+    random = randomness.stream("mirror")
+    owner = new_owner(random)
+    if not is_wanted(settings.lab.analytics_url):
+        await forget_mirror(store, owner)
+        yield None
+        return
+    following = Following(
+        store,
+        settings.lab.analytics_url,
+        owner=owner,
+        mirror_id=new_id(random, "m"),
+        clock=clock,
+        metrics=metrics,
+    )
+    await following.start()
+    try:
+        yield following
+    finally:
+        await following.stop()
 
 
 def _between_processes(settings: Settings) -> Settings:

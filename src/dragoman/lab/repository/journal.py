@@ -51,6 +51,8 @@ class ScoreEntry(msgspec.Struct, frozen=True):
     reason: str | None = None
     error_code: str | None = None
     error_message: str | None = None
+    statistics_json: str | None = None
+    """A JSON list of numbers, from whose sums over turns the corpus score follows."""
 
 
 class TurnEntry(msgspec.Struct, frozen=True):
@@ -199,6 +201,7 @@ class _Rows:
                 score.error_code,
                 score.error_message,
                 self._at_ms,
+                score.statistics_json,
             )
         )
 

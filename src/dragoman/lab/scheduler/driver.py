@@ -231,8 +231,7 @@ class Driver:
             now = experiments.find_experiment(connection, run.experiment_id)
             if now is None or now.run_id != run.run_id:
                 return None
-            names = [evaluator.name for evaluator in now.spec.evaluators]
-            return aggregates.aggregates_of(connection, run.experiment_id, names)
+            return aggregates.aggregates_of(connection, run.experiment_id, now.spec.evaluators)
 
         found = await self._store.read(amount)
         if found is not None:

@@ -1,0 +1,302 @@
+"""Aggregates over a mirror: two passes over the columns, whatever is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from dragoman.lab.filters import MEASURES, SCORE, AllOf, Condition, Filter, Op
+from dragoman.lab.mirror.batches import OUTCOME, PASSED, STATISTIC, Slots
+from dragoman.lab.mirror.interface import Mirror
+from dragoman.lab.mirror.queries import Questions
+from dragoman.lab.model import EvaluatorSpec, ExperimentId
+from dragoman.lab.outcomes import Outcome
+from dragoman.lab.repository.aggregates import (
+    FEW_VALUES,
+    NO_CODE,
+    Aggregates,
+    Cause,
+    Failures,
+    Group,
+    Outcomes,
+    Spread,
+    aggregate_of,
+    edges_of,
+    ranks_of,
+    score_aggregate,
+)
+from dragoman.lab.repository.grouping import MAX_GROUPS
+from dragoman.lab.states import ITEM_ENDED, ItemStatus
+
+_ENDED = f"status IN ({', '.join(repr(status.value) for status in sorted(ITEM_ENDED))})"
+_NOT_SCORED = [outcome for outcome in Outcome if outcome is not Outcome.SCORED]
+
+
+def grouped_aggregates(
+    mirror: Mirror,
+    experiment_id: ExperimentId,
+    evaluators: Sequence[EvaluatorSpec],
+    wanted: Filter,
+    group_by: str | None,
+) -> Aggregates:
+    """The aggregates of the rows that pass; by the values of a field too, if one is given."""
+    asking = _Asking(mirror, experiment_id, evaluators)
+    whole = asking.aggregates(wanted)
+    if group_by is None:
+        return whole
+    values, more = asking.values_of(group_by, wanted)
+    groups = tuple(
+        Group(value, rows, asking.aggregates(AllOf((wanted, _has(group_by, value)))))
+        for value, rows in values
+    )
+    return msgspec.structs.replace(whole, groups=groups, more_groups=more)
+
+
+def _has(field: str, value: float | str | None) -> Condition:
+    return Condition(field, Op.IS_NULL) if value is None else Condition(field, Op.EQUAL, value)
+
+
+class _Asking:
+    def __init__(
+        self, mirror: Mirror, experiment_id: ExperimentId, evaluators: Sequence[EvaluatorSpec]
+    ) -> None:
+        self._mirror = mirror
+        self._experiment_id = experiment_id
+        self._evaluators = evaluators
+        self._slots: Slots = mirror.slots(experiment_id)
+
+    def values_of(
+        self, field: str, wanted: Filter
+    ) -> tuple[list[tuple[float | str | None, int]], int]:
+        """The most frequent values of a field, each with its rows, and how many more there are."""
+        ask = self._questions()
+        columns = [ask.column(field, is_text=False), ask.column(field, is_text=True)]
+        grouped = self._mirror.ask(
+            ask.select(
+                [f"{columns[0]} AS a", f"{columns[1]} AS b", "count(*) AS c"],
+                [ask.condition(wanted)],
+                "GROUP BY a, b ORDER BY c DESC, a IS NULL, a, b IS NULL, b",
+            )
+        )
+        values = [
+            (number if number is not None else text, int(rows)) for number, text, rows in grouped
+        ]
+        return values[:MAX_GROUPS], max(0, len(values) - MAX_GROUPS)
+
+    def aggregates(self, wanted: Filter) -> Aggregates:
+        fields = [*MEASURES, *(SCORE + one.name for one in self._evaluators)]
+        first = self._first(fields, wanted)
+        spreads = dict(zip(fields, self._spreads(fields, first, wanted), strict=True))
+        scores = {
+            one.name: score_aggregate(
+                msgspec.structs.replace(spreads[SCORE + one.name], passing=first.passing[one.name]),
+                one,
+                first.outcomes[one.name],
+                first.sums[one.name],
+            )
+            for one in self._evaluators
+        }
+        return Aggregates(
+            scores=scores,
+            latency_ms=aggregate_of(spreads["latency_ms"]),
+            tokens=aggregate_of(spreads["tokens"]),
+            cost=aggregate_of(spreads["cost"]),
+            failures=self._failures(first, wanted),
+        )
+
+    def _first(self, fields: Sequence[str], wanted: Filter) -> _First:
+        """How many values there are, their sums and bounds."""
+        ask, row = self._questions(), _Row()
+        ended = row.take("count(CASE WHEN " + _ENDED + " THEN 1 END)", int)
+        not_well = f"{_ENDED} AND status <> '{ItemStatus.SUCCESS.value}'"
+        failing = row.take(f"count(CASE WHEN {not_well} THEN 1 END)", int)
+        several = row.take("max(turn_no) + max(repetition)", int)
+        series = []
+        for field in fields:
+            column = ask.column(field, is_text=False)
+            series.append(
+                (
+                    row.take(f"count({column})", int),
+                    row.take(f"sum({column})", float),
+                    row.take(f"min({column})", float),
+                    row.take(f"max({column})", float),
+                    row.take(f"count(CASE WHEN {column} = 1 THEN 1 END)", int),
+                    row.take(f"count(CASE WHEN {column} = 0 THEN 1 END)", int),
+                )
+            )
+        passing = {
+            one.name: row.take(f"sum({ask.column(PASSED + one.name, is_text=False)})", float)
+            for one in self._evaluators
+        }
+        outcomes = {}
+        for one in self._evaluators:
+            column = ask.column(OUTCOME + one.name, is_text=True)
+            counts = [row.take(f"count({column})", int)]
+            counts += [
+                row.take(f"count(CASE WHEN {column} = '{outcome.value}' THEN 1 END)", int)
+                for outcome in _NOT_SCORED
+            ]
+            outcomes[one.name] = counts
+        sums = {
+            one.name: [
+                row.take(f"sum({column})", float) for column in self._statistics(ask, one.name)
+            ]
+            for one in self._evaluators
+        }
+        found = row.filled(self._mirror.ask(ask.select(row.columns, [ask.condition(wanted)])))
+        return _First(
+            ended=found(ended),
+            failing=found(failing),
+            several=bool(found(several)),
+            series=[tuple(found(place) for place in places) for places in series],
+            passing={name: int(found(place)) for name, place in passing.items()},
+            outcomes={
+                name: Outcomes(
+                    scored=found(total) - sum(found(place) for place in others),
+                    **{
+                        outcome.value: found(place)
+                        for outcome, place in zip(_NOT_SCORED, others, strict=True)
+                    },
+                )
+                for name, (total, *others) in outcomes.items()
+            },
+            sums={
+                name: [found(place) for place in places] or None for name, places in sums.items()
+            },
+        )
+
+    def _statistics(self, ask: Questions, name: str) -> list[str]:
+        columns: list[str] = []
+        while self._slots.find(f"{STATISTIC}{len(columns)}.{name}", is_text=False) is not None:
+            columns.append(ask.column(f"{STATISTIC}{len(columns)}.{name}", is_text=False))
+        return columns
+
+    def _spreads(self, fields: Sequence[str], first: _First, wanted: Filter) -> list[Spread]:
+        """What follows from the sums and bounds: how the values are spread between them."""
+        ask, row = self._questions(), _Row()
+        second: list[tuple[int, int, list[int]]] = []
+        for field, (count, total, least, most, *_) in zip(fields, first.series, strict=True):
+            if not count:
+                second.append((0, 0, []))
+                continue
+            column = ask.column(field, is_text=False)
+            distance = f"({column} - {ask.number(total / count)})"
+            shares = ", ".join(repr((rank - 0.5) / count) for rank in ranks_of(count).values())
+            quantiles = self._mirror.dialect.quantiles.format(value=column, shares=shares)
+            below = [
+                row.take(f"count(CASE WHEN {column} < {ask.number(edge)} THEN 1 END)", int)
+                for edge in edges_of(least, most)[1:-1]
+            ]
+            squares = row.take(f"sum({distance} * {distance})", float)
+            second.append((squares, row.take(quantiles, list), below))
+        if not row.columns:
+            return [Spread() for _ in fields]
+        found = row.filled(self._mirror.ask(ask.select(row.columns, [ask.condition(wanted)])))
+        spreads: list[Spread] = []
+        for field, (count, total, least, most, ones, zeros), (squares, quantiles_at, edges) in zip(
+            fields, first.series, second, strict=True
+        ):
+            if not count:
+                spreads.append(Spread())
+                continue
+            spreads.append(
+                Spread(
+                    count=count,
+                    mean=total / count,
+                    least=least,
+                    most=most,
+                    total=total,
+                    squares=found(squares),
+                    ones=ones,
+                    zeros=zeros,
+                    percentiles=dict(zip(ranks_of(count), found(quantiles_at), strict=True)),
+                    below=tuple(found(place) for place in edges),
+                    values=self._values(field, wanted) if count <= FEW_VALUES else None,
+                )
+            )
+        return spreads
+
+    def _values(self, field: str, wanted: Filter) -> list[float]:
+        ask = self._questions()
+        column = ask.column(field, is_text=False)
+        where = [ask.condition(wanted), f"{column} IS NOT NULL"]
+        rows = self._mirror.ask(ask.select([f"{column} AS v"], where, "ORDER BY v"))
+        return [float(value) for (value,) in rows]
+
+    def _failures(self, first: _First, wanted: Filter) -> Failures:
+        """The items that did not succeed, counted by error code."""
+        if not first.failing:
+            return Failures()
+        ask = self._questions()
+        failed = f"{_ENDED} AND status <> '{ItemStatus.SUCCESS.value}'"
+        code = f"coalesce(error_code, '{NO_CODE}')"
+        place = f"row_number() OVER (PARTITION BY {code} ORDER BY item_id, repetition, turn_no)"
+        inner = ask.select(
+            [f"{code} AS code", "item_id", "error_message", f"{place} AS place"],
+            [ask.condition(wanted), failed],
+        )
+        rows = self._mirror.ask(
+            msgspec.structs.replace(
+                inner,
+                text="SELECT code, count(DISTINCT item_id) AS items, "
+                "max(CASE WHEN place = 1 THEN error_message END) "
+                f"FROM ({inner.text}) AS failed GROUP BY code ORDER BY items DESC, code",
+            )
+        )
+        failing = self._count_items(ask_if=failed, wanted=wanted)
+        items = self._count_items(_ENDED, wanted) if first.several else first.ended
+        return Failures(
+            items=failing,
+            share=failing / items if items else 0.0,
+            causes=tuple(Cause(code, int(number), sample) for code, number, sample in rows),
+        )
+
+    def _count_items(self, ask_if: str, wanted: Filter) -> int:
+        ask = self._questions()
+        query = ask.select(["count(DISTINCT item_id)"], [ask.condition(wanted), ask_if])
+        return int(self._mirror.ask(query)[0][0])
+
+    def _questions(self) -> Questions:
+        return Questions(self._mirror.dialect, self._experiment_id, self._slots)
+
+
+class _First(msgspec.Struct, frozen=True):
+    """What the first pass found."""
+
+    ended: int
+    failing: int
+    several: bool
+    """Whether an item may have several rows."""
+    series: list[tuple[Any, ...]]
+    """Of each: count, sum, least, most, ones, zeros."""
+    passing: dict[str, int]
+    outcomes: dict[str, Outcomes]
+    sums: dict[str, list[float] | None]
+
+
+class _Row:
+    """The columns of a query with one row, asked for one by one."""
+
+    def __init__(self) -> None:
+        self.columns: list[str] = []
+        self._kinds: list[Callable[[Any], Any]] = []
+
+    def take(self, expression: str, kind: Callable[[Any], Any]) -> int:
+        """Ask for a column; where it will be."""
+        self.columns.append(f"{expression} AS c{len(self.columns)}")
+        self._kinds.append(kind)
+        return len(self.columns) - 1
+
+    def filled(self, rows: list[tuple[Any, ...]]) -> Callable[[int], Any]:
+        """What a column has, by its place; a sum of nothing is 0."""
+        (row,) = rows
+
+        def found(place: int) -> Any:
+            value = row[place]
+            if value is None:
+                return [] if self._kinds[place] is list else 0
+            return self._kinds[place](value)
+
+        return found
