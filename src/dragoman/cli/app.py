@@ -49,6 +49,7 @@ COMMANDS = (
     Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
     Command("experiment", "experiment", "app", "Run, list, show, retry and stop experiments."),
+    Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Create, list and revoke API keys."),
     Command("cluster", "cluster", "app", "Show the instances of a cluster and its dead letters."),

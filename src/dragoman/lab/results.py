@@ -17,6 +17,7 @@ from dragoman.lab.mirror import (
     Mirror,
     MirrorAway,
     check_patterns,
+    columns_of,
     grouped_aggregates,
     searcher,
 )
@@ -145,6 +146,18 @@ class Results:
             yield rows
             if after is None:
                 return
+
+    async def columns(
+        self, tenant: TenantId, experiment_id: str, *, run_id: str | None = None
+    ) -> dict[str, bool]:
+        """The columns of inputs and outputs, each with whether it holds nothing but numbers."""
+        found, run = await self._asked_for(tenant, experiment_id, run_id, EVERYTHING, ())
+        return await self._answer(
+            found.experiment_id,
+            run,
+            lambda mirror: columns_of(mirror, found.experiment_id),
+            lambda connection: by_hand.columns_of(connection, found.experiment_id, run),
+        )
 
     async def _answer(
         self,

@@ -58,16 +58,25 @@ async def serve_lab(
 
 @asynccontextmanager
 async def opened_desk(
-    settings: Settings, context: Context, metrics: Metrics, *, embedded: bool
+    settings: Settings,
+    context: Context,
+    metrics: Metrics,
+    *,
+    embedded: bool,
+    mirrored: bool | None = None,
 ) -> AsyncIterator[LabDesk]:
-    """A lab at work on the database of the settings, which is up to date; stopped at the end."""
+    """A lab at work on the database of the settings, which is up to date; stopped at the end.
+
+    The lab inside a program or a command is soon over: the database answers it, unless it is
+    `mirrored` all the same.
+    """
+    mirrored = not embedded if mirrored is None else mirrored
     clock, randomness = SystemClock(), Randomness()
     processes = ProcessPool(1)
     try:
         async with (
             await open_store(settings.store.database_url) as store,
-            # The lab inside a program or a command is soon over: the database answers it.
-            _followed(None if embedded else settings, store, clock, randomness, metrics) as mirror,
+            _followed(settings if mirrored else None, store, clock, randomness, metrics) as mirror,
             Lab(
                 store,
                 settings.lab,

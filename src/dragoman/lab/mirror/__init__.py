@@ -8,7 +8,7 @@ from dragoman.lab.mirror.following import Following, forget_mirror
 from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway
 from dragoman.lab.mirror.opening import is_wanted, open_mirror
 from dragoman.lab.mirror.patterns import check_patterns, searcher
-from dragoman.lab.mirror.reading import result_page, stream_rows
+from dragoman.lab.mirror.reading import columns_of, result_page
 
 __all__ = [
     "BadPattern",
@@ -16,11 +16,11 @@ __all__ = [
     "Mirror",
     "MirrorAway",
     "check_patterns",
+    "columns_of",
     "forget_mirror",
     "grouped_aggregates",
     "is_wanted",
     "open_mirror",
     "result_page",
     "searcher",
-    "stream_rows",
 ]

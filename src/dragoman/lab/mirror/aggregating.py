@@ -81,7 +81,8 @@ class _Asking:
             )
         )
         values = [
-            (number if number is not None else text, int(rows)) for number, text, rows in grouped
+            (float(number) if number is not None else text, int(rows))
+            for number, text, rows in grouped
         ]
         return values[:MAX_GROUPS], max(0, len(values) - MAX_GROUPS)
 

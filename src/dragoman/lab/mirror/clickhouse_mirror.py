@@ -24,7 +24,6 @@ FORMAT = 1
 
 DEFAULT_PORT = 8123
 ANSWER_SECONDS = 60.0
-_ROWS_AT_ONCE = 1_000
 _BAD_PATTERN = "Code: 427"
 _SETTINGS = {
     "output_format_json_quote_64bit_integers": "0",
@@ -137,21 +136,6 @@ class ClickHouseMirror(Mirror):
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
         return self._rows(query.text, query.values)
 
-    def stream(self, query: Query) -> Iterator[list[tuple[Any, ...]]]:
-        form = _form(f"{query.text} FORMAT JSONCompactEachRow", query.values)
-        with self._answering(), self._http.stream("POST", "/", files=form) as answer:
-            if answer.is_error:
-                answer.read()
-                raise _refusal(answer)
-            rows: list[tuple[Any, ...]] = []
-            for line in answer.iter_lines():
-                rows.append(tuple(msgspec.json.decode(line)))
-                if len(rows) == _ROWS_AT_ONCE:
-                    yield rows
-                    rows = []
-            if rows:
-                yield rows
-
     def close(self) -> None:
         self._http.close()
 
@@ -238,9 +222,8 @@ def _written(value: Value) -> str:
     if value.kind is Kind.TEXT:
         return _escaped(value.value)
     if value.kind is Kind.TEXTS:
-        # Quoted in the list, and the list is escaped as a text is.
         listed = ",".join("'" + _escaped(one).replace("'", "\\'") + "'" for one in value.value)
-        return _escaped(f"[{listed}]")
+        return f"[{listed}]"
     if value.kind is Kind.NUMBERS:
         return f"[{','.join(repr(one) for one in value.value)}]"
     return repr(value.value)

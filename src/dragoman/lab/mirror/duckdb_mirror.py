@@ -21,7 +21,6 @@ FORMAT = 1
 """Raised when the tables change: a mirror of another format is copied anew."""
 
 MEMORY_LIMIT = "2GB"
-_ROWS_AT_ONCE = 1_000
 _LATE_ROWS = 10_000
 """Up to here a page reads the long columns of its own rows only."""
 
@@ -168,12 +167,6 @@ class DuckDbMirror(Mirror):
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
         with _answering():
             return self._executed(query).fetchall()
-
-    def stream(self, query: Query) -> Iterator[list[tuple[Any, ...]]]:
-        with _answering():
-            found = self._executed(query)
-            while rows := found.fetchmany(_ROWS_AT_ONCE):
-                yield rows
 
     def close(self) -> None:
         self._connection.close()

@@ -83,12 +83,20 @@ class Following:
         # It may have been lost since.
         return self._mirror
 
-    async def rebuild(self) -> None:
-        """Copy everything anew; returns when the mirror is up to date."""
+    @property
+    def ready(self) -> bool:
+        """Whether the mirror answers; while it does not, the database does."""
+        return self._ready
+
+    def rebuild(self) -> None:
+        """Throw the mirror away and copy everything anew, beginning now."""
         self._rebuild_wanted = True
-        waiting = self._ask()
-        if not await waiting:
-            raise MirrorAway("The mirror could not be made anew; the log says why.")
+        self._ready = False
+        self._kicked.set()
+
+    async def lag_rows(self) -> int:
+        """Items whose last change the mirror does not have yet."""
+        return await self._store.read(mirroring.count_changes)
 
     async def _catch_up_soon(self) -> bool:
         waiting = self._ask()
@@ -144,10 +152,10 @@ class Following:
         if self._mirror is None:
             self._mirror = await asyncio.to_thread(open_mirror, self._url)
         mirror = self._mirror
-        if not self._ready or self._rebuild_wanted:
+        if not self._ready:
             if self._rebuild_wanted or not await self._is_ours(mirror):
                 await self._copy_everything(mirror, held)
-            self._ready = True
+            self._ready = not self._rebuild_wanted
         while changes := await self._store.read(lambda c: mirroring.changes(c, ITEMS_IN_A_BATCH)):
             await self._flush(mirror, held, changes)
         return True
@@ -173,7 +181,7 @@ class Following:
         return found.mirror_id == noted.mirror_id and ahead in (0, 1)
 
     async def _copy_everything(self, mirror: Mirror, held: Held) -> None:
-        self._ready = False
+        self._rebuild_wanted = False
         self._slots.clear()
         await asyncio.to_thread(mirror.begin, self._new_id)
         await self._store.write(lambda c: mirroring.begin_following(c, held, self._new_id))
@@ -187,7 +195,6 @@ class Following:
                 batch.items.clear()  # there is nothing to replace yet
                 await self._write(mirror, held, batch, ())
         await asyncio.to_thread(mirror.set_complete)
-        self._rebuild_wanted = False
         self._log.info("lab_mirror_copied", batches=flush_no)
 
     async def _flush(self, mirror: Mirror, held: Held, changes: Sequence[mirroring.Change]) -> None:
@@ -250,7 +257,7 @@ class Following:
 
     async def _measure(self) -> None:
         try:
-            lag = await self._store.read(mirroring.count_changes)
+            lag = await self.lag_rows()
         except StoreError:
             return
         self._metrics.lab_mirror_lag.set(lag)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -66,10 +65,6 @@ class Mirror(ABC):
     @abstractmethod
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
         """The rows that a query answers."""
-
-    @abstractmethod
-    def stream(self, query: Query) -> Iterator[list[tuple[Any, ...]]]:
-        """The rows that a query answers, some at a time."""
 
     @abstractmethod
     def close(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from dragoman.lab.filters import Filter
+from dragoman.lab.filters import INPUT, OUTPUT, Filter
 from dragoman.lab.mirror.interface import Mirror
 from dragoman.lab.mirror.queries import Questions
 from dragoman.lab.model import ExperimentId, ResultRow
@@ -36,13 +36,8 @@ def result_page(
     return shown, Place(item_id, turn_no, tuple(reached), repetition)
 
 
-def stream_rows(
-    mirror: Mirror, experiment_id: ExperimentId, wanted: Filter
-) -> Iterator[list[ResultRow]]:
-    """Every row that passes, in the order of the dataset, some at a time."""
-    ask = Questions(mirror.dialect, experiment_id, mirror.slots(experiment_id))
-    query = ask.select(
-        ["row_json"], [ask.condition(wanted)], "ORDER BY item_id, repetition, turn_no"
-    )
-    for rows in mirror.stream(query):
-        yield [_row.decode(row[0]) for row in rows]
+def columns_of(mirror: Mirror, experiment_id: ExperimentId) -> dict[str, bool]:
+    """The columns of inputs and outputs, each with whether it holds nothing but numbers."""
+    known = mirror.slots(experiment_id).known
+    fields = {field for field, _ in known if field.startswith((INPUT, OUTPUT))}
+    return {field: (field, True) not in known for field in sorted(fields)}

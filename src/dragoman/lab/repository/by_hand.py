@@ -127,6 +127,22 @@ def result_page(
     return rows, page[-1] if len(places) > most else None
 
 
+def columns_of(
+    connection: Connection, experiment_id: ExperimentId, run_id: RunId | None
+) -> dict[str, bool]:
+    """The columns of inputs and outputs, each with whether it holds nothing but numbers."""
+    numeric: dict[str, bool] = {}
+    for turns in every_turn(connection, experiment_id, run_id):
+        for turn in turns:
+            for prefix, values in ((INPUT, turn.row.input), (OUTPUT, turn.row.output)):
+                for name, value in values.items():
+                    number, text = typed(value)
+                    if number is not None or text is not None:
+                        field = prefix + name
+                        numeric[field] = numeric.get(field, True) and text is None
+    return dict(sorted(numeric.items()))
+
+
 def _key(turn: WholeTurn, key: Key) -> SortKey:
     number, text = value_of(turn, key.field)
     return text if key.is_text else number
