@@ -77,7 +77,7 @@ def _form(kind: str, body: bytes) -> dict[str, str]:
 def main() -> None:
     from chdb.session import Session
 
-    Handler.session = Session(sys.argv[1])
+    Handler.session = Session(sys.argv[1])  # type: ignore[no-untyped-call]
     server = HTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
     sys.stdout.write("ready\n")
     sys.stdout.flush()

@@ -20,6 +20,7 @@ from tests.contract.lab_mirror.world import (
     world,
 )
 
+from dragoman.lab import evaluators
 from dragoman.lab.filters import Filter, parse_filter
 from dragoman.lab.mirror import Mirror, grouped_aggregates, result_page, searcher
 from dragoman.lab.model import ExperimentId, ResultRow
@@ -106,6 +107,39 @@ async def test_aggregates_are_the_same_under_any_filter_and_by_any_group(
                 field = None if group is None else field_to_group_by(group)
                 found = grouped_aggregates(mirror, experiment_id, EVALUATORS, wanted, field)
                 assert plain(found) == plain(expected), (seed, tree, group)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@in_a_loop
+async def test_corpus_scores_follow_from_the_statistics_of_the_rows_that_pass(
+    seed: int, database_url: str, mirror_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Tells the sums themselves, so that any difference shows.
+    monkeypatch.setattr(evaluators, "corpus_score", lambda spec, sums: list(sums), raising=False)
+    random = Random(seed)
+    async with world(database_url, seed) as at:
+        experiment_id = await at.new_experiment(40)
+        turns = await at.store.read(
+            lambda c: [turn for some in every_turn(c, experiment_id, None) for turn in some]
+        )
+        async with followed(at.store, mirror_url) as (following, _):
+            mirror = await ready(following, experiment_id)
+            for number in range(8):
+                tree = random_filter(random) if number else None
+                wanted = parse_filter(tree)
+                kept = [
+                    turn.statistics["chrf"]
+                    for turn in turns
+                    if turn_passes(turn, wanted, searcher()) and "chrf" in turn.statistics
+                ]
+                expected: Any = [float(sum(column)) for column in zip(*kept, strict=True)]
+                if not kept:
+                    expected = msgspec.UNSET
+                found = grouped_aggregates(mirror, experiment_id, EVALUATORS, wanted, None)
+                assert found.scores["chrf"].corpus == expected, (seed, tree)
+                assert found.scores["exact"].corpus is msgspec.UNSET
+                direct = await Results(at.store).aggregates(TENANT, experiment_id, wanted=wanted)
+                assert direct.scores["chrf"].corpus == expected, (seed, tree)
 
 
 def plain(found: object) -> Any:

@@ -129,7 +129,7 @@ class World:
 
     def _columns(self) -> dict[str, JsonValue]:
         random = self.random
-        values: tuple[JsonValue, ...] = (*TEXTS, *NUMBERS, None, True, ["a", 1], {"k": "a"})
+        values: tuple[Any, ...] = (*TEXTS, *NUMBERS, None, True, ["a", 1], {"k": "a"})
         names = ("domain", "source", "a.b", 'q"uote', "n")
         found = {name: random.choice(values) for name in names if random.random() < 0.8}
         return {**found, "domain": random.choice(("news", "chat", None, 3))}
@@ -307,7 +307,13 @@ PATTERNS = ("a", "^a", "b$", "[ab]+", "日.語", "a.b", "(?i)AB", "\\\\", "^$", 
 def random_condition(random: Random) -> dict[str, Any]:
     texts = ("status", "item_id", "error_code", *(f"label.{name}" for name in NAMES))
     numbers = ("latency_ms", "tokens", "cost", *(f"score.{name}" for name in NAMES))
-    either = ("input.domain", "input.source", "input.a.b", 'input.q"uote', "input.none")
+    either: tuple[str, ...] = (
+        "input.domain",
+        "input.source",
+        "input.a.b",
+        'input.q"uote',
+        "input.none",
+    )
     either += ("output.n", "output.source", "annotation.good", "annotation.none")
     field = random.choice((*texts, *numbers, *either, *either, "text"))
     if random.random() < 0.15:
@@ -316,7 +322,7 @@ def random_condition(random: Random) -> dict[str, Any]:
         op = random.choice((*_ORDERED, "in", "not_in"))
         return {"field": field, "op": op, "value": _value(random, op, NUMBERS)}
     searches = ("contains", "not_contains", "matches")
-    ops = searches if field == "text" else ("=", "!=", "in", "not_in", *searches)
+    ops: tuple[str, ...] = searches if field == "text" else ("=", "!=", "in", "not_in", *searches)
     if field in either:
         ops += _ORDERED
     op = random.choice(ops)
@@ -333,7 +339,15 @@ def _value(random: Random, op: str, values: tuple[Any, ...]) -> Any:
 
 
 def random_sort(random: Random) -> list[tuple[str, bool]]:
-    fields = ("item_id", "status", "error_code", "latency_ms", "tokens", "cost", "score.chrf")
+    fields: tuple[str, ...] = (
+        "item_id",
+        "status",
+        "error_code",
+        "latency_ms",
+        "tokens",
+        "cost",
+        "score.chrf",
+    )
     fields += ("label.exact", "input.domain", "input.n", "output.source", "annotation.good")
     return [(field, random.random() < 0.5) for field in random.sample(fields, random.randrange(4))]
 

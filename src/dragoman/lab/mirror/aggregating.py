@@ -140,12 +140,11 @@ class _Asking:
                 for outcome in _NOT_SCORED
             ]
             outcomes[one.name] = counts
-        sums = {
-            one.name: [
-                row.take(f"sum({column})", float) for column in self._statistics(ask, one.name)
-            ]
-            for one in self._evaluators
-        }
+        sums = {}
+        for one in self._evaluators:
+            columns = self._statistics(ask, one.name)
+            kept = row.take(f"count({columns[0]})", int) if columns else None
+            sums[one.name] = kept, [row.take(f"sum({column})", float) for column in columns]
         found = row.filled(self._mirror.ask(ask.select(row.columns, [ask.condition(wanted)])))
         return _First(
             ended=found(ended),
@@ -164,7 +163,10 @@ class _Asking:
                 for name, (total, *others) in outcomes.items()
             },
             sums={
-                name: [found(place) for place in places] or None for name, places in sums.items()
+                name: None
+                if kept is None or not found(kept)
+                else [found(place) for place in places]
+                for name, (kept, places) in sums.items()
             },
         )
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import duckdb
@@ -84,27 +85,19 @@ class DuckDbMirror(Mirror):
     dialect = DUCKDB
 
     def __init__(self, path: Path) -> None:
-        self._path = path
         self._connection = _opened(path)
-        with _answering():
-            columns = self._connection.execute(
-                "SELECT column_name FROM duckdb_columns() WHERE table_name = 'lab_turn'"
-            ).fetchall()
-        self._columns = {name for (name,) in columns}
+        # A connection takes one call at a time, and refuses a second one.
+        self._opening = Lock()
+        rows = self._found("SELECT column_name FROM duckdb_columns() WHERE table_name = 'lab_turn'")
+        self._columns = {name for (name,) in rows}
 
     def identity(self) -> Identity | None:
-        with _answering():
-            known = self._connection.execute(
-                "SELECT count(*) FROM duckdb_tables() WHERE table_name = 'lab_mirror'"
-            ).fetchone()
-            if known == (0,):
-                return None
-            row = self._connection.execute(
-                "SELECT format, mirror_id, flush_no, complete FROM lab_mirror"
-            ).fetchone()
-        if row is None or row[0] != FORMAT:
+        if not self._found("SELECT 1 FROM duckdb_tables() WHERE table_name = 'lab_mirror'"):
             return None
-        return Identity(*row[1:])
+        rows = self._found("SELECT format, mirror_id, flush_no, complete FROM lab_mirror")
+        if not rows or rows[0][0] != FORMAT:
+            return None
+        return Identity(*rows[0][1:])
 
     def begin(self, mirror_id: str) -> None:
         with self._writing() as cursor:
@@ -152,34 +145,37 @@ class DuckDbMirror(Mirror):
             cursor.execute("UPDATE lab_mirror SET complete = true")
 
     def slots(self, experiment_id: ExperimentId) -> Slots:
-        with _answering():
-            rows = (
-                self._connection.cursor()
-                .execute(
-                    "SELECT field, is_text, slot FROM lab_slot WHERE experiment_id = $1 "
-                    "ORDER BY slot",
-                    [experiment_id],
-                )
-                .fetchall()
-            )
+        rows = self._found(
+            "SELECT field, is_text, slot FROM lab_slot WHERE experiment_id = $1 ORDER BY slot",
+            [experiment_id],
+        )
         return Slots({(field, is_text): slot for field, is_text, slot in rows})
 
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
-        with _answering():
-            return self._executed(query).fetchall()
+        return self._found(query.text, [one.value for one in query.values])
 
     def close(self) -> None:
-        self._connection.close()
+        with self._opening, _answering():
+            self._connection.close()
 
-    def _executed(self, query: Query) -> duckdb.DuckDBPyConnection:
-        # A cursor is a connection of its own: readers wait for no one.
-        return self._connection.cursor().execute(query.text, [one.value for one in query.values])
+    def _found(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with _answering():
+            cursor = self._cursor()
+            try:
+                return cursor.execute(text, list(values)).fetchall()
+            finally:
+                cursor.close()
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection of its own: readers wait for no one."""
+        with self._opening:
+            return self._connection.cursor()
 
     @contextmanager
     def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
         """One transaction: it happens whole or not at all, also when the process is killed."""
         with _answering():
-            cursor = self._connection.cursor()
+            cursor = self._cursor()
             cursor.begin()
             try:
                 yield cursor
@@ -194,17 +190,18 @@ class DuckDbMirror(Mirror):
 def _opened(path: Path) -> duckdb.DuckDBPyConnection:
     try:
         return _connected(path)
-    except duckdb.IOException as error:
+    except duckdb.Error as error:
         if "lock" in str(error):
             raise MirrorAway(
                 f"The mirror {path} is open in another process, which alone may use it."
             ) from error
-        _log.warning("lab_mirror_damaged", path=str(path), error=str(error))
-    except duckdb.Error as error:
+        if not path.is_file():
+            raise MirrorAway(f"The mirror {path} cannot be made: {error}") from error
         _log.warning("lab_mirror_damaged", path=str(path), error=str(error))
     for one in (path, path.with_name(f"{path.name}.wal")):
         one.unlink(missing_ok=True)
-    return _connected(path)
+    with _answering():
+        return _connected(path)
 
 
 def _connected(path: Path) -> duckdb.DuckDBPyConnection:

@@ -8,8 +8,9 @@ leaves changes noted that the mirror has already, and they are copied once more.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any, ParamSpec, TypeVar
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
@@ -27,6 +28,10 @@ FRESH_SECONDS = 5.0
 ITEMS_IN_A_BATCH = 2_000
 LEASE_MS = 30_000
 LEASE_NAME = "mirror"
+
+
+Asked = ParamSpec("Asked")
+Result = TypeVar("Result")
 
 
 class Following:
@@ -52,6 +57,7 @@ class Following:
         self._rebuild_wanted = False
         self._kicked = asyncio.Event()
         self._waiting: list[asyncio.Future[bool]] = []
+        self._working: set[asyncio.Future[Any]] = set()
         self._loop: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -61,6 +67,8 @@ class Following:
         if self._loop is not None:
             self._loop.cancel()
             await asyncio.gather(self._loop, return_exceptions=True)
+        # What a thread has begun goes on without the task that waited for it.
+        await asyncio.gather(*self._working, return_exceptions=True)
         self._answer_waiting(caught_up=False)
         await self._close()
         if self._held is not None:
@@ -150,7 +158,7 @@ class Following:
         if held is None:
             return False
         if self._mirror is None:
-            self._mirror = await asyncio.to_thread(open_mirror, self._url)
+            self._mirror = await self._in_thread(open_mirror, self._url)
         mirror = self._mirror
         if not self._ready:
             if self._rebuild_wanted or not await self._is_ours(mirror):
@@ -173,7 +181,7 @@ class Following:
     async def _is_ours(self, mirror: Mirror) -> bool:
         """Whether the mirror is the copy that the database's notes are about."""
         noted = await self._store.read(mirroring.state)
-        found = await asyncio.to_thread(mirror.identity)
+        found = await self._in_thread(mirror.identity)
         if noted is None or found is None or not found.complete:
             return False
         # A crash between the two writes of a flush leaves the mirror one ahead.
@@ -183,7 +191,7 @@ class Following:
     async def _copy_everything(self, mirror: Mirror, held: Held) -> None:
         self._rebuild_wanted = False
         self._slots.clear()
-        await asyncio.to_thread(mirror.begin, self._new_id)
+        await self._in_thread(mirror.begin, self._new_id)
         await self._store.write(lambda c: mirroring.begin_following(c, held, self._new_id))
         flush_no, after = 0, ""
         while (found := await self._store.read(_next_experiment(after))) is not None:
@@ -194,7 +202,7 @@ class Following:
                 await self._add(mirror, batch, found, items)
                 batch.items.clear()  # there is nothing to replace yet
                 await self._write(mirror, held, batch, ())
-        await asyncio.to_thread(mirror.set_complete)
+        await self._in_thread(mirror.set_complete)
         self._log.info("lab_mirror_copied", batches=flush_no)
 
     async def _flush(self, mirror: Mirror, held: Held, changes: Sequence[mirroring.Change]) -> None:
@@ -214,7 +222,7 @@ class Following:
     async def _write(
         self, mirror: Mirror, held: Held, batch: Batch, changes: Sequence[mirroring.Change]
     ) -> None:
-        await asyncio.to_thread(mirror.apply, batch)
+        await self._in_thread(mirror.apply, batch)
         for experiment_id in batch.slots:
             self._slots[experiment_id].settled()
 
@@ -240,9 +248,18 @@ class Following:
             return
         slots = self._slots.get(experiment_id)
         if slots is None:
-            slots = await asyncio.to_thread(mirror.slots, experiment_id)
+            slots = await self._in_thread(mirror.slots, experiment_id)
             self._slots[experiment_id] = slots
-        await asyncio.to_thread(batch.add, copied, item_ids, slots)
+        await self._in_thread(batch.add, copied, item_ids, slots)
+
+    async def _in_thread(
+        self, function: Callable[Asked, Result], *args: Asked.args, **kwargs: Asked.kwargs
+    ) -> Result:
+        """Call a function that may take long."""
+        working = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+        self._working.add(working)
+        working.add_done_callback(self._working.discard)
+        return await asyncio.shield(working)
 
     async def _lose(self) -> None:
         """Begin again with the next round: the mirror may be another one then."""
@@ -253,7 +270,7 @@ class Following:
     async def _close(self) -> None:
         mirror, self._mirror = self._mirror, None
         if mirror is not None:
-            await asyncio.to_thread(mirror.close)
+            await self._in_thread(mirror.close)
 
     async def _measure(self) -> None:
         try:
