@@ -8,6 +8,7 @@ from typing import TypeVar
 import msgspec
 
 from dragoman.errors import InvalidFilter, InvalidMessage
+from dragoman.lab.filters import MAX_DEPTH
 from dragoman.lab.model import (
     Budget,
     EvaluatorSpec,
@@ -138,9 +139,12 @@ def read_order(body: bytes, kind: type[Order]) -> Order:
     """The order in a body; one that does not have the form is refused by the field's name."""
     try:
         return msgspec.json.decode(body or b"{}", type=kind)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        reason = str(error) or "it is nested too deeply"
-        raise InvalidMessage(f"The body is not valid: {reason}.") from None
+    except RecursionError:
+        if kind is ResultsOrder:  # nothing else of it can be deep
+            raise _too_deep() from None
+        raise InvalidMessage("The body is not valid: it is nested too deeply.") from None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise InvalidMessage(f"The body is not valid: {error}.") from None
 
 
 def read_filter(text: str | None) -> JsonValue:
@@ -149,11 +153,20 @@ def read_filter(text: str | None) -> JsonValue:
         return None
     try:
         tree: JsonValue = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep() from None
+    except msgspec.MsgspecError as error:
         raise InvalidFilter(
             f"`filter` is not valid JSON ({error}).", details={"field": "filter"}
         ) from None
     return tree
+
+
+def _too_deep() -> InvalidFilter:
+    return InvalidFilter(
+        f"`filter` does not fit: it is nested deeper than {MAX_DEPTH} levels.",
+        details={"field": "filter"},
+    )
 
 
 def evaluator_spec(given: dict[str, JsonValue], where: str = "evaluator") -> EvaluatorSpec:
