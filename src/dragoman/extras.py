@@ -13,7 +13,7 @@ from dragoman.errors import ExtraMissing
 
 NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("redis", "hiredis"),
-    "lab": ("pandas",),
+    "lab": ("duckdb", "pandas", "pyarrow"),
     "postgres": ("asyncpg", "greenlet"),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }

@@ -184,9 +184,14 @@ class Following:
         found = await self._in_thread(mirror.identity)
         if noted is None or found is None or not found.complete:
             return False
-        # A crash between the two writes of a flush leaves the mirror one ahead.
-        ahead = found.flush_no - noted.flush_no
-        return found.mirror_id == noted.mirror_id and ahead in (0, 1)
+        if found.mirror_id != noted.mirror_id:
+            return False
+        if found.flush_no == noted.flush_no:
+            return True
+        # A crash between the two writes of a flush leaves the mirror one ahead, and its changes
+        # noted. Anything else is a database that was restored, or an old copy of the mirror.
+        is_one_ahead = found.flush_no == noted.flush_no + 1
+        return is_one_ahead and await self.lag_rows() > 0
 
     async def _copy_everything(self, mirror: Mirror, held: Held) -> None:
         self._rebuild_wanted = False
