@@ -27,13 +27,14 @@ from dragoman.lab.names import nearest
 from dragoman.lab.repository import (
     aggregates,
     by_hand,
+    can_be_asked_in_sql,
     experiments,
     grouping,
+    is_answered_by_sql,
     ordering,
     results,
     runs,
 )
-from dragoman.lab.repository.fields import can_be_asked_in_sql, is_answered_by_sql
 from dragoman.observability import get_logger
 from dragoman.store import Connection, Store, Work
 

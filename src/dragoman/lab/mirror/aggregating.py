@@ -13,8 +13,9 @@ from dragoman.lab.mirror.interface import Mirror
 from dragoman.lab.mirror.queries import Questions
 from dragoman.lab.model import EvaluatorSpec, ExperimentId
 from dragoman.lab.outcomes import Outcome
-from dragoman.lab.repository.aggregates import (
+from dragoman.lab.repository import (
     FEW_VALUES,
+    MAX_GROUPS,
     NO_CODE,
     Aggregates,
     Cause,
@@ -27,7 +28,6 @@ from dragoman.lab.repository.aggregates import (
     ranks_of,
     score_aggregate,
 )
-from dragoman.lab.repository.grouping import MAX_GROUPS
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
 
 _ENDED = f"status IN ({', '.join(repr(status.value) for status in sorted(ITEM_ENDED))})"

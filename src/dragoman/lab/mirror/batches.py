@@ -15,10 +15,7 @@ import msgspec
 from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import ExperimentId, ItemId
 from dragoman.lab.outcomes import outcome_of_score
-from dragoman.lab.repository.aggregates import FAIL, PASS, PASSING_SCORE
-from dragoman.lab.repository.by_hand import typed
-from dragoman.lab.repository.mirroring import Copied
-from dragoman.lab.repository.results import WholeTurn
+from dragoman.lab.repository import FAIL, PASS, PASSING_SCORE, Copied, WholeTurn, typed
 from dragoman.lab.states import ITEM_ENDED
 
 PASSED, OUTCOME, STATISTIC = "passed.", "outcome.", "statistic."

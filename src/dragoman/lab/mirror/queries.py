@@ -23,7 +23,7 @@ from dragoman.lab.filters import (
 from dragoman.lab.mirror.batches import Slots, column_of
 from dragoman.lab.mirror.dialects import Dialect, Kind
 from dragoman.lab.model import ExperimentId
-from dragoman.lab.repository.ordering import Key, Place
+from dragoman.lab.repository import Key, Place
 
 _OWN = {"status": "status", "item_id": "shown_id", "error_code": "error_code"}
 _COMPARISONS = {

@@ -10,7 +10,7 @@ from dragoman.lab.filters import INPUT, OUTPUT, Filter
 from dragoman.lab.mirror.interface import Mirror
 from dragoman.lab.mirror.queries import Questions
 from dragoman.lab.model import ExperimentId, ResultRow
-from dragoman.lab.repository.ordering import Place, Sorting, check_place, keys_of
+from dragoman.lab.repository import Place, Sorting, check_place, keys_of
 
 _row = msgspec.json.Decoder(ResultRow)
 
