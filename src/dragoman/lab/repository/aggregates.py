@@ -102,7 +102,7 @@ class Aggregates(msgspec.Struct, frozen=True, omit_defaults=True):
     latency_ms: Aggregate
     tokens: Aggregate
     cost: Aggregate
-    failures: Failures
+    failures: Failures = Failures()
     groups: tuple[Group, ...] | msgspec.UnsetType = msgspec.UNSET
     """The same for each value of a column, where one was asked for."""
     more_groups: int = 0
@@ -203,7 +203,9 @@ def _bins(spread: Spread) -> tuple[Bin, ...]:
     )
 
 
-NOTHING = Spread()
+NO_VALUES = Spread()
+NOTHING = aggregate_of(NO_VALUES)
+"""The aggregate of no values."""
 
 
 def aggregates_of(
@@ -238,7 +240,7 @@ def aggregates_of(
     return Aggregates(
         scores={
             one.name: score_aggregate(
-                found.get(one.name, NOTHING), one, outcomes[one.name], sums.get(one.name)
+                found.get(one.name, NO_VALUES), one, outcomes[one.name], sums.get(one.name)
             )
             for one in evaluators
         },
@@ -371,7 +373,7 @@ def _measure(
         .where(condition)
     )
     found = _by_name(connection, values.subquery("measured"))
-    return aggregate_of(found.get(name, NOTHING))
+    return aggregate_of(found.get(name, NO_VALUES))
 
 
 def _by_name(connection: Connection, values: sa.Subquery) -> dict[str, Spread]:
@@ -444,7 +446,7 @@ def _spread(
     percentiles: Mapping[str, float],
 ) -> Spread:
     if not row.found:
-        return NOTHING
+        return NO_VALUES
     edges = edges_of(row.least, row.most)
     distance = values.c.value - sa.literal(row.mean, sa.Float)
     below = [
