@@ -19,7 +19,14 @@ from rich.table import Table
 
 from dragoman.lab.exporting import FileFormat, written
 from dragoman.lab.filters import EVERYTHING, parse_filter
-from dragoman.lab.mirror import Mirror, columns_of, grouped_aggregates, open_mirror, result_page
+from dragoman.lab.mirror import (
+    Mirror,
+    columns_of,
+    grouped_aggregates,
+    open_mirror,
+    result_page,
+    result_places,
+)
 from dragoman.lab.mirror.batches import OUTCOME, PASSED, STATISTIC, Batch, Field, column_of
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, ResultRow
 from dragoman.lab.results import Place, Sorting
@@ -40,8 +47,8 @@ _FIELDS: list[tuple[Field, str]] = [
     (("score.chrf", False), "chrf"),
     ((f"{PASSED}exact", False), "CAST(exact AS DOUBLE)"),
     ((f"{PASSED}chrf", False), "CAST(chrf >= 1 AS DOUBLE)"),
-    ((f"{OUTCOME}exact", True), "'scored'"),
-    ((f"{OUTCOME}chrf", True), "'scored'"),
+    ((f"{OUTCOME}exact", False), "CAST(0 AS DOUBLE)"),
+    ((f"{OUTCOME}chrf", False), "CAST(0 AS DOUBLE)"),
     *(
         ((f"{STATISTIC}{number}.chrf", False), f"CAST((n * {number + 7}) % 97 AS DOUBLE)")
         for number in range(STATISTICS)
@@ -120,7 +127,8 @@ def _questions(mirror: Mirror, rows: int) -> Table:
     deep = Place("i-0", 0, (1000.0,))
 
     def page(wanted: Any, sorting: list[Sorting], after: Place | None = None) -> object:
-        return result_page(mirror, EXPERIMENT, wanted, sorting, after, 100)
+        # The rows themselves are then read from the database, by their keys.
+        return result_places(mirror, EXPERIMENT, wanted, sorting, after, 100)
 
     def aggregates(wanted: Any) -> object:
         return grouped_aggregates(mirror, EXPERIMENT, EVALUATORS, wanted, None)

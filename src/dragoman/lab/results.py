@@ -16,12 +16,13 @@ from dragoman.lab.mirror import (
     Following,
     Mirror,
     MirrorAway,
+    Places,
     check_patterns,
     columns_of,
     grouped_aggregates,
+    result_places,
     searcher,
 )
-from dragoman.lab.mirror import result_page as mirrored_page
 from dragoman.lab.model import Experiment, ExperimentId, ItemId, ResultRow, RunId
 from dragoman.lab.names import nearest
 from dragoman.lab.repository import (
@@ -83,16 +84,22 @@ class Results:
             tenant, experiment_id, run_id, wanted, [key.field for key in keys]
         )
 
-        def ask(mirror: Mirror) -> tuple[list[ResultRow], Place | None]:
-            return mirrored_page(mirror, found.experiment_id, wanted, sorting, after, most)
+        def ask(mirror: Mirror) -> Places | tuple[list[ResultRow], Place | None]:
+            return result_places(mirror, found.experiment_id, wanted, sorting, after, most)
 
-        def read(connection: Connection) -> tuple[list[ResultRow], Place | None]:
+        def read(connection: Connection) -> Places | tuple[list[ResultRow], Place | None]:
             which = (connection, found.experiment_id, run, wanted, sorting, after, most)
             if can_be_asked_in_sql(wanted) and all(is_answered_by_sql(key.field) for key in keys):
                 return results.result_page(*which)
             return by_hand.result_page(*which, searcher())
 
-        return await self._answer(found.experiment_id, run, ask, read)
+        page = await self._answer(found.experiment_id, run, ask, read)
+        if not isinstance(page, Places):
+            return page
+        # The mirror finds the rows; the database, which has each in one place, shows them.
+        places = page.places
+        shown = await self._store.read(lambda c: by_hand.rows_at(c, found.experiment_id, places))
+        return shown, page.after
 
     async def of_items(
         self, experiment_id: ExperimentId, item_ids: Sequence[ItemId]

@@ -66,6 +66,9 @@ async def test_random_filters_and_sorts_give_the_same_rows(
                 )
                 found = mirrored_rows(mirror, experiment_id, wanted, sorting)
                 assert found == expected, (seed, tree, sorting)
+                asked = {"wanted": wanted, "sorting": sorting}
+                both = await every_row(Results(at.store, following), experiment_id, **asked)
+                assert both == expected, (seed, tree, sorting)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

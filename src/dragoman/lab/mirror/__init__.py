@@ -8,13 +8,14 @@ from dragoman.lab.mirror.following import Following, forget_mirror
 from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway
 from dragoman.lab.mirror.opening import is_wanted, open_mirror
 from dragoman.lab.mirror.patterns import check_patterns, searcher
-from dragoman.lab.mirror.reading import columns_of, result_page
+from dragoman.lab.mirror.reading import Places, columns_of, result_page, result_places
 
 __all__ = [
     "BadPattern",
     "Following",
     "Mirror",
     "MirrorAway",
+    "Places",
     "check_patterns",
     "columns_of",
     "forget_mirror",
@@ -22,5 +23,6 @@ __all__ = [
     "is_wanted",
     "open_mirror",
     "result_page",
+    "result_places",
     "searcher",
 ]

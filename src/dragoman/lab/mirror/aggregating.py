@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dragoman.lab.filters import MEASURES, SCORE, AllOf, Condition, Filter, Op
-from dragoman.lab.mirror.batches import OUTCOME, PASSED, STATISTIC, Slots
+from dragoman.lab.mirror.batches import OUTCOME, OUTCOMES, PASSED, STATISTIC, Slots
 from dragoman.lab.mirror.interface import Mirror
 from dragoman.lab.mirror.queries import Questions
 from dragoman.lab.model import EvaluatorSpec, ExperimentId
@@ -133,10 +133,10 @@ class _Asking:
         }
         outcomes = {}
         for one in self._evaluators:
-            column = ask.column(OUTCOME + one.name, is_text=True)
+            column = ask.column(OUTCOME + one.name, is_text=False)
             counts = [row.take(f"count({column})", int)]
             counts += [
-                row.take(f"count(CASE WHEN {column} = '{outcome.value}' THEN 1 END)", int)
+                row.take(f"count(CASE WHEN {column} = {OUTCOMES.index(outcome)} THEN 1 END)", int)
                 for outcome in _NOT_SCORED
             ]
             outcomes[one.name] = counts

@@ -14,12 +14,15 @@ import msgspec
 
 from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import ExperimentId, ItemId
-from dragoman.lab.outcomes import outcome_of_score
+from dragoman.lab.outcomes import Outcome, outcome_of_score
 from dragoman.lab.repository import FAIL, PASS, PASSING_SCORE, Copied, WholeTurn, typed
 from dragoman.lab.states import ITEM_ENDED
 
 PASSED, OUTCOME, STATISTIC = "passed.", "outcome.", "statistic."
 """Fields that only aggregates ask for; the name of the score follows."""
+
+OUTCOMES = tuple(Outcome)
+"""Outcomes are kept as their places here: numbers are counted faster than words."""
 
 TURNS_IN_A_BATCH = 1 << 20
 """At most this many turns in one batch, so that the number of a row says which batch it is of."""
@@ -150,7 +153,7 @@ def _turn_row(copied: Copied, turn: WholeTurn, row_no: int, slots: Slots) -> Tur
                 judged=cell is not None,
                 score_error_code=None if cell is None else cell.error_code,
             )
-            put(OUTCOME + evaluator.name, None, outcome.value)
+            put(OUTCOME + evaluator.name, float(OUTCOMES.index(outcome)), None)
             if cell is not None and cell.error_code is None:
                 for place, value in enumerate(turn.statistics.get(evaluator.name, ())):
                     put(f"{STATISTIC}{place}.{evaluator.name}", value, None)

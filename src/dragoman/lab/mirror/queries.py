@@ -65,8 +65,19 @@ class Questions:
         text = f"SELECT {', '.join(columns)} FROM {self._dialect.turns} WHERE {conditions} {rest}"
         return Query(text, tuple(self._values))
 
-    def page(self, wanted: Filter, keys: Sequence[Key], after: Place | None, most: int) -> Query:
-        """Rows in an order: item, repetition, turn, the row itself, and what it is sorted by."""
+    def page(
+        self,
+        wanted: Filter,
+        keys: Sequence[Key],
+        after: Place | None,
+        most: int,
+        *,
+        whole: bool = False,
+    ) -> Query:
+        """Rows in an order: item, repetition, turn, what they are sorted by; if `whole`, the row.
+
+        Rows of a page lie far apart, and a columnar database reads thousands to find one.
+        """
         values = [self.column(key.field, is_text=key.is_text) for key in keys]
         where = [self.condition(wanted)]
         if after is not None:
@@ -75,7 +86,7 @@ class Questions:
         for key, value in zip(keys, values, strict=True):
             order += [f"{value} IS NULL", f"{value} {'DESC' if key.descending else 'ASC'}"]
         order += ["item_id", "repetition", "turn_no"]
-        columns = ["item_id", "repetition", "turn_no", "row_json", *values]
+        columns = ["item_id", "repetition", "turn_no", *values, *(["row_json"] if whole else [])]
         named = [f"{column} AS c{number}" for number, column in enumerate(columns)]
         return self.select(
             named, where, f"ORDER BY {', '.join(order)} LIMIT {self._bind(Kind.INTEGER, most)}"

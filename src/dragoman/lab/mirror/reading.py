@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -10,9 +11,25 @@ from dragoman.lab.filters import INPUT, OUTPUT, Filter
 from dragoman.lab.mirror.interface import Mirror
 from dragoman.lab.mirror.queries import Questions
 from dragoman.lab.model import ExperimentId, ResultRow
-from dragoman.lab.repository import Place, Sorting, check_place, keys_of
+from dragoman.lab.repository import Key, Place, Sorting, check_place, keys_of
 
 _row = msgspec.json.Decoder(ResultRow)
+
+
+def result_places(
+    mirror: Mirror,
+    experiment_id: ExperimentId,
+    wanted: Filter,
+    sorting: Sequence[Sorting],
+    after: Place | None,
+    most: int,
+) -> Places:
+    """Which rows a page has, in order, and where the next ones begin, if there are more."""
+    keys = _keys(sorting, after)
+    ask = Questions(mirror.dialect, experiment_id, mirror.slots(experiment_id))
+    rows = mirror.ask(ask.page(wanted, keys, after, most + 1))
+    places = [_place(row, len(keys)) for row in rows]
+    return Places(places[:most], places[most - 1] if len(places) > most else None)
 
 
 def result_page(
@@ -23,17 +40,31 @@ def result_page(
     after: Place | None,
     most: int,
 ) -> tuple[list[ResultRow], Place | None]:
-    """Some rows, and where the next ones begin, if there are more."""
+    """The same with the rows as the mirror has them."""
+    keys = _keys(sorting, after)
+    ask = Questions(mirror.dialect, experiment_id, mirror.slots(experiment_id))
+    rows = mirror.ask(ask.page(wanted, keys, after, most + 1, whole=True))
+    shown = [_row.decode(row[-1]) for row in rows[:most]]
+    return shown, _place(rows[most - 1], len(keys)) if len(rows) > most else None
+
+
+class Places(msgspec.Struct, frozen=True):
+    """The rows of a page, and the last of them if there are more."""
+
+    places: list[Place]
+    after: Place | None
+
+
+def _keys(sorting: Sequence[Sorting], after: Place | None) -> list[Key]:
     keys = keys_of(sorting)
     if after is not None:
         check_place(after, keys)
-    ask = Questions(mirror.dialect, experiment_id, mirror.slots(experiment_id))
-    rows = mirror.ask(ask.page(wanted, keys, after, most + 1))
-    shown = [_row.decode(row[3]) for row in rows[:most]]
-    if len(rows) <= most:
-        return shown, None
-    item_id, repetition, turn_no, _, *reached = rows[most - 1]
-    return shown, Place(item_id, turn_no, tuple(reached), repetition)
+    return keys
+
+
+def _place(row: tuple[Any, ...], keys: int) -> Place:
+    item_id, repetition, turn_no, *reached = row
+    return Place(item_id, turn_no, tuple(reached[:keys]), repetition)
 
 
 def columns_of(mirror: Mirror, experiment_id: ExperimentId) -> dict[str, bool]:

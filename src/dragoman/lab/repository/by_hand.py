@@ -118,13 +118,24 @@ def result_page(
     if after is not None:
         places = [place for place in places if _is_behind(place, after, keys)]
     page = places[:most]
-    items = sorted({ItemId(place.item_id) for place in page})
+    rows = rows_at(connection, experiment_id, page, run_id)
+    return rows, page[-1] if len(places) > most else None
+
+
+def rows_at(
+    connection: Connection,
+    experiment_id: ExperimentId,
+    places: Sequence[Place],
+    run_id: RunId | None = None,
+) -> list[ResultRow]:
+    """The rows at these places, in their order; those that are gone are left out."""
+    items = sorted({ItemId(place.item_id) for place in places})
     turns = {
         (turn.item_id, turn.repetition, turn.row.turn): turn.row
         for turn in whole_turns(connection, experiment_id, items, run_id)
     }
-    rows = [turns[ItemId(place.item_id), place.repetition, place.turn_no] for place in page]
-    return rows, page[-1] if len(places) > most else None
+    keys = [(ItemId(place.item_id), place.repetition, place.turn_no) for place in places]
+    return [turns[key] for key in keys if key in turns]
 
 
 def columns_of(
