@@ -94,9 +94,9 @@ class Questions:
 
     def column(self, field: str, *, is_text: bool) -> str:
         """The column of a field; where the experiment has no such field, nothing."""
-        if field in _OWN:
+        if field in _OWN and is_text:
             return _OWN[field]
-        if field in MEASURES:
+        if field in MEASURES and not is_text:
             return field
         slot = self._slots.find(field, is_text=is_text)
         if slot is None:
