@@ -64,10 +64,10 @@ class CountingLink:
         return True
 
     def superseded(self) -> None:
-        """Nobody supersedes anybody here."""
+        """No node supersedes another here."""
 
     def timed_out(self) -> None:
-        """Nobody falls silent here."""
+        """No node falls silent here."""
 
 
 def make_plane() -> LivePlane:

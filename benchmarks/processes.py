@@ -46,7 +46,7 @@ def family(pid: int) -> list[int]:
 
 
 def free_port() -> int:
-    """A port that nobody listens on right now."""
+    """A port that no program listens on right now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

@@ -13,7 +13,7 @@ from dragoman.sdk import Pipeline
 
 URL = sys.argv[1] if len(sys.argv) > 1 else "ws://127.0.0.1:8080"
 SENTENCES = ("Good morning", "Hello friend")
-SPOKEN = Pipeline(use_nmt=True, use_tts=True)
+SPOKEN = Pipeline(use_tts=True)
 
 with talk(URL, src_lang="en", tgt_lang="es", pipeline=SPOKEN) as session:
     for sentence in SENTENCES:

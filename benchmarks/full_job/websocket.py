@@ -124,4 +124,4 @@ async def connect(port: int, path: str, sub: str | None, *, binary: bool) -> Soc
 
 
 def _ignore(payload: bytes) -> None:
-    """Nobody has said what to do with frames yet."""
+    """Frames are dropped until the owner says what to do with them."""

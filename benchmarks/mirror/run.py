@@ -1,4 +1,4 @@
-"""Pages, aggregates and exports over many rows of 1 kB, on a DuckDB mirror.
+"""Pages and aggregates over many rows of 1 kB, on a DuckDB mirror.
 
 Times are those of the lab's own code and the database, without HTTP, after one warm-up. CPU time is
 shown beside the clock's: on a busy machine the clock tells of the neighbours.
@@ -6,29 +6,25 @@ shown beside the clock's: on a busy machine the clock tells of the neighbours.
 
 from __future__ import annotations
 
-import asyncio
-import resource
 import tempfile
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import duckdb
 from rich.table import Table
 
-from dragoman.lab.exporting import FileFormat, written
 from dragoman.lab.filters import EVERYTHING, parse_filter
 from dragoman.lab.mirror import (
     Mirror,
-    columns_of,
+    Mirrored,
     grouped_aggregates,
     open_mirror,
-    result_page,
     result_places,
 )
 from dragoman.lab.mirror.batches import OUTCOME, PASSED, STATISTIC, Batch, Field, column_of
-from dragoman.lab.model import EvaluatorSpec, ExperimentId, ResultRow
+from dragoman.lab.model import EvaluatorSpec, ExperimentId
 from dragoman.lab.results import Place, Sorting
 
 ROWS = 1_000_000
@@ -38,19 +34,20 @@ STATISTICS = 18
 """As many as chrF has."""
 EXPERIMENT = ExperimentId("e-1")
 EVALUATORS = (EvaluatorSpec("exact", "exact"), EvaluatorSpec("chrf", "chrf"))
+ASKED = Mirrored(EXPERIMENT, EVALUATORS, {"exact": 0, "chrf": 1})
 
 _FIELDS: list[tuple[Field, str]] = [
     (("input.source", True), "source"),
     (("input.domain", True), "['news', 'chat', 'law', 'health'][1 + n % 4]"),
     (("output.text", True), "answer"),
-    (("score.exact", False), "CAST(exact AS DOUBLE)"),
-    (("score.chrf", False), "chrf"),
-    ((f"{PASSED}exact", False), "CAST(exact AS DOUBLE)"),
-    ((f"{PASSED}chrf", False), "CAST(chrf >= 1 AS DOUBLE)"),
-    ((f"{OUTCOME}exact", False), "CAST(0 AS DOUBLE)"),
-    ((f"{OUTCOME}chrf", False), "CAST(0 AS DOUBLE)"),
+    # What evaluators said goes by their numbers.
+    (("score.0", False), "CAST(exact AS DOUBLE)"),
+    (("score.1", False), "chrf"),
+    ((f"{PASSED}0", False), "CAST(exact AS DOUBLE)"),
+    ((f"{OUTCOME}0", False), "CAST(0 AS DOUBLE)"),
+    ((f"{OUTCOME}1", False), "CAST(0 AS DOUBLE)"),
     *(
-        ((f"{STATISTIC}{number}.chrf", False), f"CAST((n * {number + 7}) % 97 AS DOUBLE)")
+        ((f"{STATISTIC}{number}.1", False), f"CAST((n * {number + 7}) % 97 AS DOUBLE)")
         for number in range(STATISTICS)
     ),
 ]
@@ -64,7 +61,7 @@ def run(quick: bool) -> list[Table]:
         _fill(path, rows)
         mirror = open_mirror(f"duckdb:///{path}")
         try:
-            return [_questions(mirror, rows), _exports(mirror, rows)]
+            return [_questions(mirror, rows)]
         finally:
             mirror.close()
 
@@ -94,11 +91,7 @@ def _fill(path: Path, rows: int) -> None:
                 0 AS repetition, 0 AS turn_no, n AS row_no,
                 'i-' || md5(CAST(n AS VARCHAR)) AS shown_id,
                 'success' AS status, latency AS latency_ms, n % 500 AS tokens, cost,
-                '{{"item_id":"i-' || n || '","turn":0,"run_id":"r-1","status":"success",' ||
-                '"input":{{"source":"' || source || '","domain":"news"}},"output":{{"text":"' ||
-                answer || '"}},"scores":{{"exact":{{"score":1.0}},"chrf":{{"score":50.0}}}},' ||
-                '"latency_ms":1.0,"tokens":1,"cost":0.1,"error_code":null,"error_message":null}}'
-                AS row_json, {values}
+                0 AS outcome, {values}
             FROM (SELECT range AS n, random() * 2000 AS latency, random() AS cost,
                 random() * 100 AS chrf, CAST(random() < 0.7 AS INTEGER) AS exact,
                 substr(repeat(md5(CAST(range AS VARCHAR)), 13), 1, 400) AS source,
@@ -128,10 +121,10 @@ def _questions(mirror: Mirror, rows: int) -> Table:
 
     def page(wanted: Any, sorting: list[Sorting], after: Place | None = None) -> object:
         # The rows themselves are then read from the database, by their keys.
-        return result_places(mirror, EXPERIMENT, wanted, sorting, after, 100)
+        return result_places(mirror, ASKED, wanted, sorting, after, 100)
 
     def aggregates(wanted: Any) -> object:
-        return grouped_aggregates(mirror, EXPERIMENT, EVALUATORS, wanted, None)
+        return grouped_aggregates(mirror, ASKED, wanted, None)
 
     asked: list[tuple[str, Callable[[], object], str]] = [
         ("page: a score below, the slowest first", lambda: page(low, slowest), "50"),
@@ -156,27 +149,3 @@ def _timed(ask: Callable[[], object]) -> tuple[float, float]:
         taken = (time.perf_counter() - clock, time.process_time() - cpu)
         best = (min(best[0], taken[0]), min(best[1], taken[1]))
     return best[0] * 1000, best[1] * 1000
-
-
-def _exports(mirror: Mirror, rows: int) -> Table:
-    table = Table("rows exported", "seconds", "peak memory MB", title="Export as Parquet")
-    for number in (rows // 20, rows // 4):
-        started = time.perf_counter()
-        asyncio.run(_export(mirror, number))
-        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-        table.add_row(f"{number:,}", f"{time.perf_counter() - started:.1f}", f"{peak:.0f}")
-    return table
-
-
-async def _export(mirror: Mirror, rows: int) -> None:
-    columns = columns_of(mirror, EXPERIMENT)
-    names = [one.name for one in EVALUATORS]
-    async for _ in written(_pieces(mirror, rows), columns, names, FileFormat.PARQUET):
-        pass
-
-
-async def _pieces(mirror: Mirror, rows: int) -> AsyncIterator[list[ResultRow]]:
-    after: Place | None = None
-    for _ in range(rows // 1_000):
-        piece, after = result_page(mirror, EXPERIMENT, EVERYTHING, (), after, 1_000)
-        yield piece

@@ -1,6 +1,6 @@
 """Time as the process's own CPU time: the neighbours' work on the same cores does not count.
 
-The event loop never sleeps here. Whoever waits lets the others have their turns until the process
+The event loop never sleeps here. A task that waits yields to the others until the process
 has worked for long enough, so that a moment is late by exactly the work that was in its way.
 """
 

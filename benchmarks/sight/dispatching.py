@@ -45,7 +45,7 @@ class AnsweringLink(CountingLink):
 
 
 async def busy_plane() -> LivePlane:
-    """A plane that runs, with nodes; to be stopped by whoever asked for it."""
+    """A plane that runs, with nodes; the caller stops it."""
     plane = make_plane()
     await plane.start()
     for number in range(NODES):
@@ -57,7 +57,7 @@ async def busy_plane() -> LivePlane:
 
 
 async def beat_all(plane: LivePlane) -> None:
-    """A heartbeat of every node, before anybody takes one for lost."""
+    """A heartbeat of every node, before the sweep takes a node for lost."""
     for node in list(plane.registry.nodes()):
         await plane.registry.beat(node, HEARTBEAT)
 

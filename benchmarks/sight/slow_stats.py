@@ -18,7 +18,7 @@ _REQUESTS_PER_TURN = 10
 
 
 async def slow_stats(plane: LivePlane, seconds: float) -> None:
-    """Ask for stats a thousand times a second; somebody is always waiting for the ledger."""
+    """Ask for stats a thousand times a second; at every moment a request waits for the ledger."""
 
     async def take() -> Stats:
         await asyncio.sleep(_MAKING_SECONDS)

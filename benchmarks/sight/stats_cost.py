@@ -31,19 +31,19 @@ class SilentClient:
         return True
 
     def superseded(self) -> None:
-        """Nobody supersedes anybody here."""
+        """No session supersedes another here."""
 
     def timed_out(self) -> None:
-        """Nobody falls silent here."""
+        """No client falls silent here."""
 
     def overrun(self, reason: str) -> None:
-        """Nobody sends too much here."""
+        """No client sends too much here."""
 
     def finished(self) -> None:
-        """Nobody says goodbye here."""
+        """No client says goodbye here."""
 
     def draining(self) -> None:
-        """Nobody stops here."""
+        """The server does not stop here."""
 
     def ended(self) -> None:
         """No session is ended by order here."""
@@ -88,7 +88,7 @@ async def _measured(plane: LivePlane) -> tuple[float, float]:
         await source.take()
     snapshot_us = (time.process_time() - began) / SNAPSHOTS * 1e6
     making = asyncio.create_task(cache.run())
-    while cache.snapshot is None:  # noqa: ASYNC110  # nobody else waits for a first snapshot
+    while cache.snapshot is None:  # noqa: ASYNC110  # no request waits for a first snapshot
         await asyncio.sleep(0.01)
     began = time.process_time()
     for _ in range(REQUESTS):

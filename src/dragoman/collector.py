@@ -1,9 +1,14 @@
-"""Python's search for reference cycles, set for servers: seldom, but never far behind."""
+"""Python's search for reference cycles, set for servers: seldom, but never far behind.
+
+After each search the C library's free pages go back to the operating system.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
+from collections.abc import Callable
 from time import thread_time
 
 _YOUNG_OBJECTS = 20_000
@@ -26,12 +31,27 @@ def calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 50, 100)
-    asyncio.get_running_loop().call_later(_SOONEST_SECONDS, _look)
+    asyncio.get_running_loop().call_later(_SOONEST_SECONDS, _look, _page_returner())
 
 
-def _look() -> None:
+def _page_returner() -> Callable[[int], object] | None:
+    """glibc's malloc_trim; None where the C library has no such function.
+
+    By itself, glibc gives back only what lies at the end of its heap. One small block that outlives
+    a burst keeps all the free pages before it, and the resident memory of a server never falls.
+    """
+    try:
+        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+    except (OSError, AttributeError, TypeError):
+        return None
+    return trim
+
+
+def _look(return_pages: Callable[[int], object] | None) -> None:
     began = thread_time()
     gc.collect()
+    if return_pages is not None:
+        return_pages(0)
     took_seconds = thread_time() - began
     wait_seconds = max(_SOONEST_SECONDS, took_seconds / _LARGEST_SHARE)
-    asyncio.get_running_loop().call_later(wait_seconds, _look)
+    asyncio.get_running_loop().call_later(wait_seconds, _look, return_pages)

@@ -52,6 +52,13 @@ class ExtraMissing(SettingsError):
     code = "EXTRA_MISSING"
 
 
+class CannotStart(DragomanError):
+    """Raised when the address or the folder that a server was given cannot be used."""
+
+    code = "CANNOT_START"
+    status = 503
+
+
 class StoreError(DragomanError):
     """Raised when the database refused an operation or cannot be reached."""
 

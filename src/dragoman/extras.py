@@ -6,26 +6,30 @@ Code of an optional part is imported only when a setting or a URL asks for it, a
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 
 from dragoman.errors import ExtraMissing
 
 NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("redis", "hiredis"),
-    "lab": ("duckdb", "pandas", "pyarrow"),
+    "lab": (
+        *("duckdb", "jiwer", "numpy", "pandas", "pyarrow", "rapidfuzz", "sacrebleu", "scipy"),
+        *("MeCab", "ipadic"),
+    ),
     "postgres": ("asyncpg", "greenlet"),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }
 """What the code of each extra imports, by the extra's name in pyproject.toml."""
 
 
-def require_extra(extra: str, wanted_by: str) -> None:
+def require_extra(extra: str, wanted_by: str, modules: Iterable[str] | None = None) -> None:
     """Raise ExtraMissing, with the command that helps, unless the extra is installed.
 
-    `wanted_by` begins the sentence: the setting, or the part, that needs the extra.
+    `wanted_by` begins the sentence: the setting, or the part, that needs the extra; `modules` are
+    those of the extra that it needs, where it does not need all.
     """
-    for module in NEEDED_MODULES[extra]:
+    for module in NEEDED_MODULES[extra] if modules is None else modules:
         if not is_installed(module):
             raise ExtraMissing(
                 f"{wanted_by} needs the Python package {module}, which is not installed; "

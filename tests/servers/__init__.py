@@ -3,6 +3,6 @@
 from tests.servers.postgres import PostgresProcess
 from tests.servers.programs import require_program
 from tests.servers.redis_cluster import RedisCluster
-from tests.servers.redis_process import RedisProcess
+from tests.servers.redis_process import PATIENT_MS, RedisProcess
 
-__all__ = ["PostgresProcess", "RedisCluster", "RedisProcess", "require_program"]
+__all__ = ["PATIENT_MS", "PostgresProcess", "RedisCluster", "RedisProcess", "require_program"]

@@ -83,6 +83,24 @@ def test_the_chunk_after_a_pause_begins_an_utterance() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("closes", [False, True])
+def test_half_a_sample_is_no_utterance_and_does_not_shift_the_next_one(closes: bool) -> None:
+    async def story(world: World) -> None:
+        node = await world.node("n")
+        speaker = await open_speaker(world)
+        await speaker.send(AudioChunk(0, True, b"x"))
+        await speaker.send(AudioChunk(1, True, b"abcd"))
+        await speaker.until_ended(1)
+        await speaker.send(AudioChunk(2, not closes, b"y"))
+        assert await speaker.close() == 1000
+        assert [assign.audio for assign in node.assigned] == [b"abcd"]
+        assert [result.utterance_index for result in speaker.results] == [0]
+        ignored = world.metrics.audio_ignored.labels("empty_final")
+        assert ignored._value.get() == (1 if closes else 2)
+
+    play(story)
+
+
 def test_repeated_and_late_chunks_are_ignored_and_counted() -> None:
     async def story(world: World) -> None:
         node = await world.node("n")

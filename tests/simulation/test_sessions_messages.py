@@ -96,7 +96,7 @@ def test_a_whole_conversation(sub: str) -> None:
         ({"tgt_lang": None, "tgt_langs": ("en", "EN")}, "tgt_langs"),
         ({"mode": Mode.TWO_WAY_AUTO, "lang_a": "zh"}, "lang_b"),
         ({"mode": Mode.TWO_WAY_AUTO, "lang_a": "zh", "lang_b": "ZH"}, "lang_b"),
-        ({"pipeline": Pipeline()}, "pipeline"),
+        ({"pipeline": Pipeline(use_asr=False, use_nmt=False, use_tts=False)}, "pipeline"),
         ({"features": ("mind_reading",)}, "features"),
     ],
 )
@@ -272,13 +272,13 @@ def test_an_utterance_may_differ_from_its_session() -> None:
         speaker = await open_speaker(world)
         await speaker.say("plain")
         await speaker.say("other way", src_lang="en", tgt_lang="zh", request_id="mine")
-        await speaker.say("text", pipeline=Pipeline(use_nmt=True))
+        await speaker.say("text", pipeline=Pipeline(use_tts=True))
         await speaker.send(Utterance(3, audio=b"\1" * 640, features=("persona_adaptation",)))
         await speaker.until_ended(4)
         plain, other, text, spoken = node.assigned
         assert (plain.src_lang, plain.tgt_lang, plain.text) == ("zh", "en", "plain")
         assert (other.src_lang, other.tgt_lang) == ("en", "zh")
-        assert text.pipeline == Pipeline(use_nmt=True)
+        assert (text.pipeline.use_nmt, text.pipeline.use_tts) == (True, True)
         assert (spoken.features, spoken.cut) == (("persona_adaptation",), Cut.NONE)
         assert spoken.padding_ms == 0
         by_index = {result.utterance_index: result for result in speaker.results}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import sys
 from pathlib import Path
 from random import SystemRandom
@@ -37,6 +38,8 @@ def main() -> int:
     )
     options = parser.parse_args()
     seed = options.seed if options.seed is not None else SystemRandom().randrange(1_000_000)
+    # Ended either way, it stops the servers that it started.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     print(f"soak: seed {seed}, {options.seconds:.0f} s, {options.backend}", flush=True)
     if options.folder is not None:
         reports = asyncio.run(soak_all(options.folder, seed, options.seconds, options.backend))

@@ -21,6 +21,10 @@ REFUSED: tuple[dict[str, Any], ...] = (
     {"features": {"no_such_feature": True}},
     {"audio": "this is no base64"},
     {"text": None},
+    {"no_such_field": 1},
+    {"pipelines": {"use_tts": True}},
+    {"pipeline": {"use_ttts": True}},
+    {"pipeline": {"use_nmt": False}},
 )
 """What is wrong with requests that must be refused."""
 

@@ -17,6 +17,8 @@ _ROWS = [
     {"source": f"sentence {n}", "said": f"s {n}", "meant": f"s {n if n % 5 else 0}"}
     for n in range(20)
 ]
+_NAME = "soak"
+"""The dataset that every experiment uses."""
 _END_SECONDS = 120.0
 
 
@@ -40,6 +42,8 @@ class Experimenter:
 
     async def run_one(self) -> None:
         """Make an experiment, follow it to its end, read its results, clean up."""
+        if self._random.random() < 0.25:
+            await self._import_and_delete()
         await self._run(over_the_fleet=self._random.random() < 0.5)
 
     async def _run(self, *, over_the_fleet: bool) -> None:
@@ -76,10 +80,38 @@ class Experimenter:
 
     async def _import(self) -> str:
         rows = [{**row, "wanted": translated(row["source"], "es")} for row in _ROWS]
-        made = await self._http.post(
-            "/datasets", data={"name": "soak"}, files={"file": ("d.jsonl", jsonl(rows))}
-        )
+        made = await self._import_rows(_NAME, rows)
         return str(made.raise_for_status().json()["version_id"])
+
+    async def _import_and_delete(self) -> None:
+        """Import a dataset that no experiment uses, and delete it; sometimes one that is broken."""
+        self._number += 1
+        broken = self._random.random() < 0.3
+        rows: list[Any] = [{"source": f"row {n}"} for n in range(50)]
+        answer = await self._import_rows(
+            f"unused {self._number}", [*rows, "broken"] if broken else rows
+        )
+        self._laws.count(f"import: {answer.status_code}")
+        if answer.is_server_error:
+            answer.raise_for_status()
+        self._laws.require(
+            answer.status_code == (422 if broken else 201),
+            f"an import was answered {answer.status_code} {answer.text[:200]}",
+        )
+        if answer.status_code == 201:
+            await self._delete_dataset(answer.json()["dataset_id"])
+
+    async def _delete_dataset(self, dataset_id: str) -> None:
+        answer = await self._http.delete(f"/datasets/{dataset_id}")
+        self._laws.require(
+            answer.status_code == 204,
+            f"DELETE of dataset {dataset_id}: {answer.status_code} {answer.text[:200]}",
+        )
+
+    async def _import_rows(self, name: str, rows: list[Any]) -> httpx.Response:
+        return await self._http.post(
+            "/datasets", data={"name": name}, files={"file": ("d.jsonl", jsonl(rows))}
+        )
 
     def _fleet(self) -> dict[str, Any]:
         body = {"src_lang": "en", "tgt_lang": "es", "text": "{{source}}", "wait_ms": 15_000}
@@ -119,15 +151,21 @@ class Experimenter:
         self._laws.count("experiment items", len(rows))
 
     async def _delete_strays(self) -> None:
-        """Delete experiments whose engineer never heard of them, or lost the server meanwhile.
+        """Delete what the engineer never heard of, or lost the server over.
 
-        An order can arrive and its answer be lost: the experiment is then made and run, rightly.
+        An order can arrive and its answer be lost: the experiment is then made and run, rightly,
+        and a dataset is imported.
         """
         page = (await self._http.get("/experiments")).raise_for_status().json()
         for found in page["items"]:
             if found["experiment_id"] not in self._kept and found["status"] in ENDED:
                 self._laws.count("experiment: left behind")
                 await self._delete(found["experiment_id"])
+        page = (await self._http.get("/datasets")).raise_for_status().json()
+        for found in page["items"]:
+            if found["name"] != _NAME:
+                self._laws.count("dataset: left behind")
+                await self._delete_dataset(found["dataset_id"])
 
     async def _delete(self, experiment_id: str) -> None:
         answer = await self._http.delete(f"/experiments/{experiment_id}")

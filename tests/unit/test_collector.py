@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import gc
 import weakref
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -63,3 +65,22 @@ def test_the_longer_a_look_takes_the_longer_the_next_one_waits(
 
     run_virtual(story, seed=0)
     assert looked.count(2) == 11
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_the_pages_of_a_burst_go_back_to_the_operating_system() -> None:
+    async def story() -> None:
+        collector.calm_collector()
+        burst = [bytes(3_000) for _ in range(40_000)]
+        kept = burst[::50]
+        del burst
+        before = resident_kb()
+        await asyncio.sleep(60)
+        assert before - resident_kb() > 80_000, "of 117 MB, a fiftieth is still in use"
+        assert kept
+
+    run_virtual(story, seed=0)
+
+
+def resident_kb() -> int:
+    return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0])

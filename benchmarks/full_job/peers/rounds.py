@@ -130,7 +130,7 @@ def _redis(folder: Path) -> Iterator[tuple[str, int]]:
     port = free_port()
     command = ["redis-server", "--port", str(port), "--dir", str(folder), "--save", ""]
     with running(command, log=folder / "redis.log") as process:
-        # It says so in its log; whoever connects before is refused.
+        # It says so in its log; a client that connects before is refused.
         while "Ready to accept connections" not in (folder / "redis.log").read_text():
             if process.poll() is not None:
                 raise PeerFailed("redis-server ended before it was ready")

@@ -1,8 +1,6 @@
 """HTTP from outside: the application, the server that runs it, and what routers are made with."""
 
-from dragoman.api.address import listen, url_of
 from dragoman.api.app import create_app
-from dragoman.api.data_folder import ServerRecord, find_server
 from dragoman.api.lab import (
     PRINCIPAL_HEADER,
     READY,
@@ -22,27 +20,22 @@ from dragoman.api.lab import (
     serve_lab,
 )
 from dragoman.api.lifecycle import TRANSITIONS, Lifecycle, ServerState
-from dragoman.api.live import ClusterShown, InstanceShown, LetterShown, live_parts
+from dragoman.api.live import live_parts
 from dragoman.api.paging import Page, PageRequest, Paging, decode_cursor, encode_cursor
 from dragoman.api.parts import Assemble, Parts, Plane, no_parts
 from dragoman.api.problems import Problem, problem_response
 from dragoman.api.readiness import Readiness, Verdict
 from dragoman.api.server import Server, running_server
 from dragoman.api.services import Services, open_services
-from dragoman.api.starting import CannotStart
 
 __all__ = [
     "PRINCIPAL_HEADER",
     "READY",
     "TRANSITIONS",
     "Assemble",
-    "CannotStart",
-    "ClusterShown",
     "DatasetView",
     "ExperimentView",
     "ImportedView",
-    "InstanceShown",
-    "LetterShown",
     "Lifecycle",
     "MirrorView",
     "Page",
@@ -54,7 +47,6 @@ __all__ = [
     "Readiness",
     "RunView",
     "Server",
-    "ServerRecord",
     "ServerState",
     "Services",
     "StartedView",
@@ -67,9 +59,7 @@ __all__ = [
     "create_lab_app",
     "decode_cursor",
     "encode_cursor",
-    "find_server",
     "lab_parts",
-    "listen",
     "live_parts",
     "no_parts",
     "open_services",
@@ -77,5 +67,4 @@ __all__ = [
     "problem_response",
     "running_server",
     "serve_lab",
-    "url_of",
 ]

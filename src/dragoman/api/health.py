@@ -7,9 +7,10 @@ import asyncio
 from fastapi import APIRouter, Depends, Response
 from pydantic import BaseModel, Field
 
+from dragoman.api.permissions import require
 from dragoman.api.problems import Problem
 from dragoman.api.services import Services
-from dragoman.auth import Permission, require
+from dragoman.auth import Permission
 from dragoman.observability import EXPOSITION_CONTENT_TYPE
 
 

@@ -9,15 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
-from dragoman.api.address import listen, url_for_peers, url_of
 from dragoman.api.app import create_app
-from dragoman.api.data_folder import ServerRecord, claimed_folder, published_record
 from dragoman.api.http import HttpServer
 from dragoman.api.lifecycle import ServerState
 from dragoman.api.parts import Assemble, Parts, no_parts
 from dragoman.api.services import Services, open_services
 from dragoman.clock import Clock, SystemClock
+from dragoman.data_folder import ServerRecord, claimed_folder, published_record
 from dragoman.errors import InternalError
+from dragoman.listening import listen, url_for_peers, url_of
 from dragoman.live.gateway import CloseCode
 from dragoman.observability import get_logger
 from dragoman.randomness import Randomness

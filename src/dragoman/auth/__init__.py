@@ -2,7 +2,6 @@
 
 from dragoman.auth.authenticator import Authenticator, KeyAuthenticator, OpenAuthenticator
 from dragoman.auth.credentials import presented_key, remote_address
-from dragoman.auth.http import require
 from dragoman.auth.key_store import KeyRecord, KeyStore
 from dragoman.auth.keys import ApiKey
 from dragoman.auth.principal import (
@@ -31,5 +30,4 @@ __all__ = [
     "may_see",
     "presented_key",
     "remote_address",
-    "require",
 ]

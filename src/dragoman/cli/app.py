@@ -48,8 +48,11 @@ COMMANDS = (
     Command("sessions", "sessions", "app", "List, show and end sessions."),
     Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
-    Command("experiment", "experiment", "app", "Run, list, show, retry and stop experiments."),
+    Command(
+        "experiment", "experiment", "app", "Run, list, show, score, retry and stop experiments."
+    ),
     Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
+    Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Create, list and revoke API keys."),
     Command("cluster", "cluster", "app", "Show the instances of a cluster and its dead letters."),

@@ -14,10 +14,11 @@ from pathlib import Path
 import httpx
 import msgspec
 
-from dragoman.api import CannotStart, find_server, listen
 from dragoman.clock import Clock, SystemClock
-from dragoman.errors import DragomanError, ExtraMissing, SettingsError
+from dragoman.data_folder import find_server
+from dragoman.errors import CannotStart, DragomanError, ExtraMissing, SettingsError
 from dragoman.extras import require_extra
+from dragoman.listening import listen
 from dragoman.settings import Settings, load_settings, masked
 from dragoman.store import SchemaStatus, ask_server, check
 

@@ -9,17 +9,26 @@ from pathlib import Path
 from typing import Annotated, BinaryIO
 
 import typer
+from rich.console import Console
 
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.lab.import_progress import told_on
 from dragoman.cli.showing import JsonOption, print_json, print_table
+from dragoman.lab.library import DatasetFile
 
 app = typer.Typer(
     name="dataset", help="Import, list, show, export and delete datasets.", no_args_is_help=True
 )
 
 FileArgument = Annotated[
-    Path, typer.Argument(metavar="FILE", exists=True, dir_okay=False, help="A .jsonl or .csv file.")
+    Path,
+    typer.Argument(
+        metavar="FILE",
+        exists=True,
+        dir_okay=False,
+        help="A .jsonl, .csv or .parquet file, or a .zip of one with its audio.",
+    ),
 ]
 NameArgument = Annotated[str, typer.Argument(metavar="N", help="The dataset's name, or its id.")]
 
@@ -31,7 +40,9 @@ def import_command(
     file_format: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="F", help="jsonl or csv.  [default: by the file's extension]"
+            "--format",
+            metavar="F",
+            help="jsonl, csv or parquet.  [default: by the file's extension]",
         ),
     ] = None,
     schema: Annotated[
@@ -40,6 +51,21 @@ def import_command(
             metavar="FILE", exists=True, dir_okay=False, help="A JSON Schema for every turn."
         ),
     ] = None,
+    audio: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--audio",
+            metavar="COLUMN",
+            help="A column that names audio files beside FILE; may be repeated.",
+        ),
+    ] = None,
+    copy: Annotated[
+        bool,
+        typer.Option(
+            "--copy/--no-copy",
+            help="Copy the audio into the data folder, or leave it where it is.",
+        ),
+    ] = True,
     as_json: JsonOption = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
@@ -49,13 +75,11 @@ def import_command(
 
     The same rows and schema are the same version: importing a file twice changes nothing.
     """
-    try:
-        schema_text = None if schema is None else schema.read_text(encoding="utf-8")
-    except UnicodeDecodeError:
-        raise typer.BadParameter(f"{schema} is not UTF-8", param_hint="--schema") from None
+    wanted = DatasetFile(file, file_format, schema, tuple(audio or ()), copy)
 
     async def work(lab: LabClient) -> None:
-        made = await lab.import_dataset(file, name, format_=file_format, schema=schema_text)
+        with told_on(Console(stderr=True)) as tell:
+            made = await lab.import_dataset(wanted, name, tell)
         if as_json:
             print_json(made)
         elif made.created:
@@ -149,8 +173,11 @@ def export_command(
         int | None, typer.Option(min=1, metavar="V", help="Which version.  [default: the latest]")
     ] = None,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="F", help="jsonl or csv.")
+        str, typer.Option("--format", metavar="F", help="jsonl, csv or parquet.")
     ] = "jsonl",
+    audio: Annotated[
+        bool, typer.Option("--audio", help="Write a .zip that also holds the audio.")
+    ] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write.  [default: standard output]")
     ] = None,
@@ -163,10 +190,11 @@ def export_command(
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
         if out is None:
-            await lab.export(found.dataset_id, version, file_format, sys.stdout.buffer.write)
+            write = sys.stdout.buffer.write
+            await lab.export(found.dataset_id, version, file_format, write, audio=audio)
             return
         with _whole_file(out) as file:
-            await lab.export(found.dataset_id, version, file_format, file.write)
+            await lab.export(found.dataset_id, version, file_format, file.write, audio=audio)
 
     if out is not None and out.exists():
         raise typer.BadParameter(f"{out} exists already; name another file", param_hint="--out")

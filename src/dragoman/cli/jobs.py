@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Annotated
 
 import typer
 
-from dragoman.cli.server_client import (
-    DataDirOption,
-    ServerClient,
-    TokenOption,
-    UrlOption,
-    with_server,
-)
-from dragoman.cli.showing import JsonOption, print_facts, print_json, print_table
+from dragoman.cli.listed import Listed, View
+from dragoman.cli.server_client import DataDirOption, TokenOption, UrlOption
+from dragoman.cli.showing import JsonOption, print_json
 
 app = typer.Typer(name="jobs", help="List, show, explain and cancel jobs.", no_args_is_help=True)
-
-View = dict[str, Any]
 
 JobArgument = Annotated[str, typer.Argument(metavar="ID", help="The job's id.")]
 
@@ -40,31 +32,7 @@ def list_command(
 ) -> None:
     """List the tenant's jobs, newest first."""
     asked = _SILENT if tenant is None else {**_SILENT, "tenant_id": tenant}
-
-    async def work(server: ServerClient) -> list[View]:
-        return [job async for job in server.pages(View, "/jobs", most=limit, **asked)]
-
-    jobs = with_server(work, url, data_dir, token)
-    if as_json:
-        print_json(jobs)
-        return
-    print_table(
-        ("job", "state", "outcome", "class", "pair", "node", "attempts", "error"),
-        (
-            (
-                job["job_id"],
-                job["state"],
-                job["outcome"],
-                job["class"],
-                f"{job['src_lang']}:{job['tgt_lang']}",
-                job["node_id"],
-                len(job["attempts"]),
-                (job["error"] or {}).get("code"),
-            )
-            for job in jobs
-        ),
-        empty="There are no jobs. Ended jobs are kept for scheduler.job_retention_seconds.",
-    )
+    JOBS.show_all((url, data_dir, token), as_json, most=limit, **asked)
 
 
 @app.command("show")
@@ -76,11 +44,7 @@ def show_command(
     token: TokenOption = None,
 ) -> None:
     """Show a job, its attempts and its outcome."""
-    job = _ask("GET", job_id, "", (url, data_dir, token), params=_SILENT)
-    if as_json:
-        print_json(job)
-    else:
-        _print_job(job)
+    JOBS.show_one((url, data_dir, token), as_json, job_id, params=_SILENT)
 
 
 @app.command("cancel")
@@ -92,11 +56,7 @@ def cancel_command(
     token: TokenOption = None,
 ) -> None:
     """Cancel a job that has not ended."""
-    job = _ask("DELETE", job_id, "", (url, data_dir, token))
-    if as_json:
-        print_json(job)
-    else:
-        _print_job(job)
+    JOBS.show_one((url, data_dir, token), as_json, job_id, "DELETE")
 
 
 @app.command("explain")
@@ -108,7 +68,7 @@ def explain_command(
     token: TokenOption = None,
 ) -> None:
     """Show why the scheduler chose a node for a job: the nodes it left out, and each reason."""
-    found = _ask("GET", job_id, "/explain", (url, data_dir, token))
+    found = JOBS.ask((url, data_dir, token), job_id, action="/explain")
     if as_json:
         print_json(found)
         return
@@ -126,30 +86,21 @@ def explain_command(
         typer.echo("The scheduler has not looked for a node yet.")
 
 
-def _ask(method: str, job_id: str, action: str, way: tuple[Any, Any, Any], **request: Any) -> View:
-    async def work(server: ServerClient) -> View:
-        return await server.ask(View, method, f"/jobs/{quote(job_id, safe='')}{action}", **request)
-
-    return with_server(work, *way)
-
-
-def _print_job(job: View) -> None:
+def _facts(job: View) -> list[tuple[str, object]]:
     result, error = job["result"] or {}, job["error"]
-    print_facts(
-        [
-            ("job", job["job_id"]),
-            ("request", job["request_id"]),
-            ("state", job["state"]),
-            ("outcome", job["outcome"]),
-            ("error", _in_words(error)),
-            ("class", job["class"]),
-            ("pair", f"{job['src_lang']}:{job['tgt_lang']}"),
-            ("node", job["node_id"]),
-            ("heard", result.get("text_asr")),
-            ("translated", result.get("text_translated")),
-            *((f"attempt {attempt['attempt']}", _attempt(attempt)) for attempt in job["attempts"]),
-        ]
-    )
+    return [
+        ("job", job["job_id"]),
+        ("request", job["request_id"]),
+        ("state", job["state"]),
+        ("outcome", job["outcome"]),
+        ("error", _in_words(error)),
+        ("class", job["class"]),
+        ("pair", f"{job['src_lang']}:{job['tgt_lang']}"),
+        ("node", job["node_id"]),
+        ("heard", result.get("text_asr")),
+        ("translated", result.get("text_translated")),
+        *((f"attempt {attempt['attempt']}", _attempt(attempt)) for attempt in job["attempts"]),
+    ]
 
 
 def _attempt(attempt: View) -> str:
@@ -170,3 +121,20 @@ def _some_nodes(left_out: View) -> str:
     if not shown:
         return counted
     return f"{counted} ({shown}{f' and {more} more' if more > 0 else ''})"
+
+
+JOBS = Listed(
+    path="/jobs",
+    columns={
+        "job": lambda job: job["job_id"],
+        "state": lambda job: job["state"],
+        "outcome": lambda job: job["outcome"],
+        "class": lambda job: job["class"],
+        "pair": lambda job: f"{job['src_lang']}:{job['tgt_lang']}",
+        "node": lambda job: job["node_id"],
+        "attempts": lambda job: len(job["attempts"]),
+        "error": lambda job: (job["error"] or {}).get("code"),
+    },
+    facts=_facts,
+    empty="There are no jobs. Ended jobs are kept for scheduler.job_retention_seconds.",
+)

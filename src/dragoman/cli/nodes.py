@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Annotated
 
 import typer
 
-from dragoman.cli.server_client import (
-    DataDirOption,
-    ServerClient,
-    TokenOption,
-    UrlOption,
-    with_server,
-)
-from dragoman.cli.showing import JsonOption, print_facts, print_json, print_table
+from dragoman.cli.listed import Listed, View, Way
+from dragoman.cli.server_client import DataDirOption, TokenOption, UrlOption
+from dragoman.cli.showing import JsonOption
 
 app = typer.Typer(
     name="nodes", help="List, show, drain, resume and shut down nodes.", no_args_is_help=True
 )
-
-View = dict[str, Any]
-"""An object as the server sends it: a newer server may say more than this program knows."""
 
 _POOLS_SHOWN = 20
 
@@ -39,32 +30,7 @@ def list_command(
     token: TokenOption = None,
 ) -> None:
     """List every node: its status, its slots, and how many language pairs it serves."""
-
-    async def work(server: ServerClient) -> list[View]:
-        return [node async for node in server.pages(View, "/nodes")]
-
-    nodes = with_server(work, url, data_dir, token)
-    if as_json:
-        print_json(nodes)
-        return
-    print_table(
-        ("node", "status", "used", "slots", "pools", "cell", "last seen", "instance", "reason"),
-        (
-            (
-                node["node_id"],
-                node["status"],
-                node["slots"]["used"],
-                node["slots"]["total"],
-                node.get("pools_total", len(node["pools"])),
-                node["cell"],
-                node["last_seen"],
-                node["instance_id"],
-                node.get("reason"),
-            )
-            for node in nodes
-        ),
-        empty="No node has registered; `dragoman node --url ...` starts one.",
-    )
+    NODES.show_all((url, data_dir, token), as_json)
 
 
 @app.command("show")
@@ -76,7 +42,7 @@ def show_command(
     token: TokenOption = None,
 ) -> None:
     """Show everything about a node."""
-    _ask("GET", node_id, "", None, as_json, (url, data_dir, token))
+    NODES.show_one((url, data_dir, token), as_json, node_id)
 
 
 @app.command("drain")
@@ -89,7 +55,7 @@ def drain_command(
     token: TokenOption = None,
 ) -> None:
     """Give a node no more jobs, even after it reconnects. Its running jobs go on."""
-    _ask("POST", node_id, "/drain", reason, as_json, (url, data_dir, token))
+    _act("drain", node_id, reason, as_json, (url, data_dir, token))
 
 
 @app.command("resume")
@@ -101,7 +67,7 @@ def resume_command(
     token: TokenOption = None,
 ) -> None:
     """Undo a drain."""
-    _ask("POST", node_id, "/resume", None, as_json, (url, data_dir, token))
+    _act("resume", node_id, None, as_json, (url, data_dir, token))
 
 
 @app.command("shutdown")
@@ -114,29 +80,12 @@ def shutdown_command(
     token: TokenOption = None,
 ) -> None:
     """Tell a node to finish its jobs and end its process."""
-    _ask("POST", node_id, "/shutdown", reason, as_json, (url, data_dir, token))
+    _act("shutdown", node_id, reason, as_json, (url, data_dir, token))
 
 
-def _ask(
-    method: str,
-    node_id: str,
-    action: str,
-    reason: str | None,
-    as_json: bool,
-    way: tuple[Any, Any, Any],
-) -> None:
-    """Send a request about a node, and show the node as it is afterwards."""
+def _act(action: str, node_id: str, reason: str | None, as_json: bool, way: Way) -> None:
     body = {} if reason is None else {"json": {"reason": reason}}
-    path = f"/nodes/{quote(node_id, safe='')}{action}"
-
-    async def work(server: ServerClient) -> View:
-        return await server.ask(View, method, path, **body)
-
-    node = with_server(work, *way)
-    if as_json:
-        print_json(node)
-    else:
-        print_facts(_facts(node))
+    NODES.show_one(way, as_json, node_id, "POST", action=f"/{action}", **body)
 
 
 def _facts(node: View) -> list[tuple[str, object]]:
@@ -183,3 +132,21 @@ def _resources(resources: View | None) -> str:
         + (f" (over {found['threshold_percent']:g} %)" if found["over"] else "")
         for name, found in (resources or {}).items()
     )
+
+
+NODES = Listed(
+    path="/nodes",
+    columns={
+        "node": lambda node: node["node_id"],
+        "status": lambda node: node["status"],
+        "used": lambda node: node["slots"]["used"],
+        "slots": lambda node: node["slots"]["total"],
+        "pools": lambda node: node.get("pools_total", len(node["pools"])),
+        "cell": lambda node: node["cell"],
+        "last seen": lambda node: node["last_seen"],
+        "instance": lambda node: node["instance_id"],
+        "reason": lambda node: node.get("reason"),
+    },
+    facts=_facts,
+    empty="No node has registered; `dragoman node --url ...` starts one.",
+)

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from dragoman.api import find_server
 from dragoman.cli.showing import JsonOption
+from dragoman.data_folder import find_server
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import TranslationResult
 from dragoman.observability import configure_logging
@@ -89,9 +89,7 @@ def say(
         src_lang=source, tgt_langs=_languages(targets), token=token, audio_format="wav"
     )
     if out is not None or speech is not None:
-        options["pipeline"] = _pipeline(
-            options, spoken=audio is not None, speak=speech is not False
-        )
+        options["pipeline"] = Pipeline(use_tts=speech is not False)
     try:
         client = SessionClient(_address(url, data_dir), **options)
         results = asyncio.run(_one_utterance(client, text, audio))
@@ -118,12 +116,6 @@ async def _one_utterance(
         await session.utter(text=text, audio=audio)
         await session.close()
         return [result async for result in session.results()]
-
-
-def _pipeline(options: SessionOptions, *, spoken: bool, speak: bool) -> Pipeline:
-    """The stages, when the user decided whether the translation is spoken."""
-    translates = any(target != options["src_lang"] for target in options["tgt_langs"])
-    return Pipeline(use_asr=spoken, use_nmt=translates or not (spoken or speak), use_tts=speak)
 
 
 def _recording(file: Path) -> bytes:

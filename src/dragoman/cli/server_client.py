@@ -12,7 +12,7 @@ import httpx
 import msgspec
 import typer
 
-from dragoman.api import find_server
+from dragoman.data_folder import find_server
 from dragoman.errors import (
     BY_CODE,
     DependencyDown,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 
@@ -28,6 +29,8 @@ def print_json(found: object) -> None:
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty: str) -> None:
     """Print a table, or the sentence `empty` when there are no rows."""
+    from rich.table import Table  # here: most commands print no table, and rich starts slowly
+
     table = Table(*columns, box=None, pad_edge=False, header_style="bold")
     for row in rows:
         table.add_row(*(_cell(value) for value in row))
@@ -39,6 +42,8 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Cell]], *, empty
 
 def console() -> Console:
     """Standard output, as wide as its terminal."""
+    from rich.console import Console
+
     return Console(width=None if sys.stdout.isatty() else _PIPE_WIDTH, soft_wrap=False)
 
 
@@ -51,6 +56,8 @@ def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
 
 
 def _cell(value: Cell) -> Text:
+    from rich.text import Text
+
     if isinstance(value, Text):
         return value
     # Not a plain string: rich would read words in brackets as a style.

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from random import Random
 
 from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
-from dragoman.lab.model import Experiment
-from dragoman.lab.targets import Context, Target, open_target
+from dragoman.lab.failures import TargetError
+from dragoman.lab.model import Experiment, ExperimentSpec, Turn
+from dragoman.lab.response_cache import TenantAnswers
+from dragoman.lab.states import Mode
+from dragoman.lab.targets import Context, Output, PastTurn, Target, WithAudio, open_target
 from dragoman.lab.worker import Bench, Limits
 from dragoman.settings import LabSettings
+from dragoman.store import Store
+
+
+class Uncalled:
+    """Stands for the target of a run that only scores: outputs that are stored, or none."""
+
+    async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
+        raise TargetError(
+            "There is no stored output, and a run that only scores makes none.", retryable=False
+        )
+
+    async def close(self) -> None:
+        pass
 
 
 class LabBench:
@@ -39,18 +56,28 @@ class BenchMaker:
     """Opens benches in one context, which says what all experiments may reach."""
 
     def __init__(
-        self, settings: LabSettings, context: Context, processes: ProcessPool, random: Random
+        self,
+        store: Store,
+        settings: LabSettings,
+        context: Context,
+        processes: ProcessPool,
+        random: Random,
+        audio_columns: Callable[[ExperimentSpec], Awaitable[Sequence[str]]],
     ) -> None:
+        """`audio_columns` returns the columns of an experiment's dataset that are audio."""
+        self._store = store
         self._settings = settings
+        self._audio_columns = audio_columns
         self._context = context
         self._processes = processes
         self._random = random
 
-    async def open(self, experiment: Experiment) -> LabBench:
+    async def open(self, experiment: Experiment, mode: Mode) -> LabBench:
         """The bench of an experiment; raises what is wrong with its target or evaluators."""
         spec = experiment.spec
-        context = self._context.at(spec.modules)
-        target = open_target(spec.target, context)
+        answers = TenantAnswers(self._store, experiment.tenant, self._context.clock)
+        context = replace(self._context.at(spec.modules), answers=answers)
+        target = Uncalled() if mode is Mode.SCORE else await self._open_target(spec, context)
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
         bench = Bench(
             target,
@@ -61,6 +88,14 @@ class BenchMaker:
             mapping=spec.mapping,
         )
         return LabBench(bench, target, evaluators, self._settings)
+
+    async def _open_target(self, spec: ExperimentSpec, context: Context) -> Target:
+        target = open_target(spec.target, context, cache=spec.cache)
+        columns = await self._audio_columns(spec)
+        if columns and context.audio_folder is not None:
+            named = {name for name, own in spec.mapping.items() if own in columns}
+            target = WithAudio(target, {*columns, *named}, context.audio_folder)
+        return target
 
 
 def limits_of(experiment: Experiment, settings: LabSettings) -> Limits:

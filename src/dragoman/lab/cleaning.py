@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from itertools import islice
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
+from dragoman.lab.audio import AudioFolder
 from dragoman.lab.model import VersionId
 from dragoman.lab.owners import is_gone, this_process
-from dragoman.lab.repository import Held, Ousted, leases, removing
+from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
+from dragoman.lab.response_cache import trim_answers
 from dragoman.observability import get_logger
+from dragoman.settings import LabSettings
 from dragoman.store import Connection, Store
 
 IMPORT_LEASE_MS = 600_000
 """How long an import may pause, as on a machine that sleeps, before another lab deletes it."""
 
 LOOK_SECONDS = 60.0
+FREED_AT_ONCE = 500
+
+TRIM_SECONDS = 3600.0
+"""How often the answer cache is trimmed: it counts every answer."""
 
 
 async def finish_removal(store: Store, kind: removing.Kind, removed_id: str) -> None:
@@ -34,14 +43,49 @@ async def discard_import(store: Store, held: Held, version_id: VersionId) -> Non
         pass
 
 
+async def free_audio(store: Store, folder: AudioFolder, checksums: Iterable[str]) -> None:
+    """Remove the files among these that no version and no import refers to.
+
+    An import notes a file in the database before it relies on the file being there. So a file is
+    set aside, the database is asked again, and a file that came into use meanwhile is put back.
+    """
+    listed = iter(checksums)
+    while some := await asyncio.to_thread(lambda: list(islice(listed, FREED_AT_ONCE))):
+        unused = set(some) - await _used(store, some)
+        for sha256 in unused:
+            await asyncio.to_thread(folder.set_aside, sha256)
+        used_after_all = await _used(store, some)
+        for sha256 in some:
+            if sha256 in used_after_all:
+                await asyncio.to_thread(folder.put_back, sha256)
+            else:
+                await asyncio.to_thread(folder.drop, sha256)
+
+
+async def _used(store: Store, checksums: list[str]) -> set[str]:
+    return await store.read(lambda c: datasets.used_audio(c, checksums))
+
+
 class Cleaner:
     """Finishes interrupted removals, and deletes imports whose process is gone.
 
     It looks when the lab starts, and then regularly, for what other processes left.
     """
 
-    def __init__(self, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        audio_folder: AudioFolder | None = None,
+        *,
+        settings: LabSettings | None = None,
+    ) -> None:
         self._store = store
+        self._clock = clock
+        self._settings = settings or LabSettings()
+        self._trimmed_at: float | None = None
+        self._audio_folder = audio_folder
+        self._audio_looked_at = False
         self._log = get_logger(__name__, clock)
         self._loop: asyncio.Task[None] | None = None
 
@@ -65,11 +109,30 @@ class Cleaner:
 
     async def clean(self) -> None:
         """Delete everything that is left over now."""
+        was_something = not self._audio_looked_at
         for kind, removed_id in await self._store.read(removing.pending):
             await finish_removal(self._store, kind, removed_id)
+            was_something = True
         for found, is_over in await self._store.read(_imports):
             if is_over or is_gone(found.owner):
                 await self._discard(found)
+                was_something = True
+        if was_something and self._audio_folder is not None:
+            await self._free_audio(self._audio_folder)
+        now = self._clock.monotonic()
+        if self._trimmed_at is None or now - self._trimmed_at >= TRIM_SECONDS:
+            await trim_answers(self._store, self._settings, self._clock.now_ms())
+            self._trimmed_at = now
+
+    async def _free_audio(self, folder: AudioFolder) -> None:
+        """Remove the audio of imports that are over, and of versions that are gone."""
+        waiting = await asyncio.to_thread(folder.imports)
+        under_way = {found.name for found, _ in await self._store.read(_imports)}
+        for version_id in waiting:
+            if removing.import_lease(version_id) not in under_way:
+                await asyncio.to_thread(folder.drop_incoming, version_id)
+        await free_audio(self._store, folder, folder.checksums())
+        self._audio_looked_at = True
 
     async def _discard(self, found: Held) -> None:
         owner = this_process()

@@ -16,6 +16,9 @@ class Failure(msgspec.Struct, frozen=True):
     code: str
     message: str
     retryable: bool = False
+    tokens: int | None = None
+    """What the call used up before it failed."""
+    cost: float | None = None
 
 
 class TargetError(errors.TargetError):
@@ -27,11 +30,23 @@ class TargetError(errors.TargetError):
 
 
 class EvaluatorError(errors.EvaluatorError):
-    """Raised when an evaluator failed; `retryable` tells whether another try may help."""
+    """Raised when an evaluator failed; `retryable` tells whether another try may help.
 
-    def __init__(self, message: str, *, retryable: bool = True) -> None:
+    `tokens` and `cost` are what it used up before it failed: they are paid for all the same.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        retryable: bool = True,
+        tokens: int | None = None,
+        cost: float | None = None,
+    ) -> None:
         super().__init__(message)
         self.retryable = retryable
+        self.tokens = tokens
+        self.cost = cost
 
 
 class RateLimited(errors.RateLimited):
@@ -55,6 +70,8 @@ def failure_of(error: errors.DragomanError) -> Failure:
         error.code,
         shortened(error.message),
         retryable=isinstance(error, TargetError | EvaluatorError) and error.retryable,
+        tokens=error.tokens if isinstance(error, EvaluatorError) else None,
+        cost=error.cost if isinstance(error, EvaluatorError) else None,
     )
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import msgspec
 
-from dragoman.lab.model import ExperimentId, ItemId, RunId
+from dragoman.lab.model import ExperimentId, ItemKey, RunId
 from dragoman.lab.states import RunStatus
 
 WATCHER_CHANGES_MAX = 1_000
@@ -16,11 +16,11 @@ WATCHER_CHANGES_MAX = 1_000
 
 
 class ItemsArchived(msgspec.Struct, frozen=True):
-    """These items have ended and their rows can be read."""
+    """These repetitions of items have ended and their rows can be read."""
 
     experiment_id: ExperimentId
     run_id: RunId
-    item_ids: tuple[ItemId, ...]
+    keys: tuple[ItemKey, ...]
 
 
 class RunEnded(msgspec.Struct, frozen=True):

@@ -37,6 +37,9 @@ OWN_TEXTS = ("status", "item_id", "error_code")
 NAMED = (SCORE, LABEL, INPUT, OUTPUT, ANNOTATION)
 """Prefixes of fields that the user's own names follow."""
 
+REPETITION = "repetition"
+"""Which of an item's repetitions a row is, from 1."""
+
 
 class Op(StrEnum):
     """How a field is compared with a value."""
@@ -65,6 +68,7 @@ _SAME = frozenset({Op.EQUAL, Op.NOT_EQUAL}) | _LISTS | _WITHOUT_VALUE
 _ORDERED = _SAME | {Op.LESS, Op.AT_MOST, Op.MORE, Op.AT_LEAST}
 
 _NUMBER, _TEXT, _EITHER = "a number", "text", "a number, text, true or false"
+_WHOLE_NUMBER = "a whole number"
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -192,7 +196,7 @@ def fields_of(wanted: Filter) -> Iterator[Condition]:
 
 def looks_at_numbers(condition: Condition) -> bool | None:
     """Whether it compares numbers (True) or text (False); None when it asks for either."""
-    if condition.field in MEASURES or condition.field.startswith(SCORE):
+    if condition.field in (REPETITION, *MEASURES) or condition.field.startswith(SCORE):
         return True
     if condition.field == TEXT or condition.field in OWN_TEXTS or condition.field.startswith(LABEL):
         return False
@@ -277,6 +281,8 @@ def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], str]:
     """The operators and the type of value that the field takes."""
     if field in OWN_TEXTS:
         return _SAME | _SEARCHES, _TEXT
+    if field == REPETITION:
+        return _ORDERED, _WHOLE_NUMBER
     if field in MEASURES:
         return _ORDERED, _NUMBER
     if field == TEXT:
@@ -288,7 +294,8 @@ def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], str]:
         if prefix == LABEL:
             return _SAME | _SEARCHES, _TEXT
         return _ORDERED | _SEARCHES, _EITHER
-    offered = ", ".join((*OWN_TEXTS, *MEASURES, *(f"{prefix}NAME" for prefix in NAMED)))
+    own = (*OWN_TEXTS, REPETITION, *MEASURES)
+    offered = ", ".join((*own, *(f"{prefix}NAME" for prefix in NAMED)))
     raise _refused(
         f"{where}.field",
         f"results cannot be filtered by {field!r}; use {offered} or {TEXT}",
@@ -301,10 +308,12 @@ def _checked(given: JsonValue, taken: str, op: Op, where: str, wrong: str) -> fl
         return "true" if given else "false"
     if isinstance(given, int | float) and not isinstance(given, bool) and taken is not _TEXT:
         try:
-            return float(given)
+            number = float(given)
         except OverflowError:
             raise _refused(where, "the number is too large") from None
-    if isinstance(given, str) and taken is not _NUMBER:
+        if taken is not _WHOLE_NUMBER or number.is_integer():
+            return number
+    if isinstance(given, str) and taken not in (_NUMBER, _WHOLE_NUMBER):
         if "\x00" in given or any("\ud800" <= character <= "\udfff" for character in given):
             raise _refused(where, "it holds a NUL character or half of a surrogate pair")
         if op is Op.MATCHES and len(given) > MAX_PATTERN_CHARACTERS:

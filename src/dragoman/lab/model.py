@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import TYPE_CHECKING, Any, NewType
+from typing import TYPE_CHECKING, Any, NamedTuple, NewType
 
 import msgspec
 
@@ -28,6 +28,15 @@ ExperimentId = NewType("ExperimentId", str)
 RunId = NewType("RunId", str)
 RecordId = NewType("RecordId", str)
 """The id of an output or a score: where it was made, so that a retry can name it again."""
+
+
+class ItemKey(NamedTuple):
+    """One repetition of an item: what is handed out, leased, logged and archived."""
+
+    item_id: ItemId
+    repetition: int = 0
+    """From 0; users count from 1."""
+
 
 Turn = Mapping[str, JsonValue]
 """One exchange of an item: its columns by name."""
@@ -115,8 +124,25 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None = None
     budget: Budget = Budget()
     cron: str | None = None
+    cache: bool = False
+    """Whether a question that the target was asked before is answered as it was then."""
     modules: str | None = None
     """The folder that functions of the user's own are imported from; None on a server."""
+    repetitions: int = 1
+    """How often each item is tried in a run."""
+    evaluator_numbers: tuple[int, ...] = ()
+    """What the evaluators' scores are stored under; empty: their places in the list.
+
+    A number is never used again: the scores of an evaluator that another one replaced stay what
+    they were.
+    """
+
+    @property
+    def numbers(self) -> dict[str, int]:
+        """The number of each evaluator by its name."""
+        numbers = self.evaluator_numbers or range(len(self.evaluators))
+        named = zip(self.evaluators, numbers, strict=True)
+        return {evaluator.name: number for evaluator, number in named}
 
 
 class Experiment(msgspec.Struct, frozen=True):
@@ -151,7 +177,7 @@ class Run(msgspec.Struct, frozen=True):
     """Items up to here have their rows; the start goes on after it."""
     start_done: bool
     items: int
-    """How many items the start has made rows for so far."""
+    """How many repetitions of items the start has made rows for so far."""
     embedded: bool
     """Driven by the program that started it, which alone may know its functions."""
     created_at_ms: int
@@ -159,6 +185,8 @@ class Run(msgspec.Struct, frozen=True):
     ended_at_ms: int | None
     let_finish: bool = False
     """Of a run that is terminating: workers may finish the items they hold."""
+    evaluators: tuple[EvaluatorSpec, ...] | None = None
+    """Those of the experiment when the run started; None of runs before they could change."""
 
     @property
     def is_worked_on(self) -> bool:
@@ -167,7 +195,7 @@ class Run(msgspec.Struct, frozen=True):
 
 
 class Stats(msgspec.Struct, frozen=True):
-    """How many items are in each state, and what they have used up."""
+    """How many items are in each state, each repetition for itself, and what they used up."""
 
     queueing: int = 0
     processing: int = 0
@@ -231,6 +259,11 @@ class ResultRow(msgspec.Struct, frozen=True):
     cost: float | None
     error_code: str | None
     error_message: str | None
+    repetition: int = 1
+    """Which of the item's repetitions, from 1."""
+    cached: bool = False
+    """Whether the output is the answer to the same question of an earlier call."""
+    first_token_ms: float | None = None
 
 
 class ScoreCell(msgspec.Struct, frozen=True):
@@ -241,3 +274,5 @@ class ScoreCell(msgspec.Struct, frozen=True):
     reason: str | None = None
     error_code: str | None = None
     error_message: str | None = None
+    statistics: tuple[float, ...] | msgspec.UnsetType | None = msgspec.UNSET
+    """What corpus scores are computed from; only in rows that were asked for with it."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from difflib import get_close_matches
-
 from dragoman.errors import InvalidMessage
 
 MAX_NAME_CHARACTERS = 190
@@ -20,9 +17,3 @@ def check_name(name: str, of: str) -> None:
             f"{MAX_NAME_CHARACTERS} printable characters.",
             details={"field": "name"},
         )
-
-
-def nearest(word: str, known: Collection[str]) -> str | None:
-    """The known word closest to a mistyped one; None when none is close."""
-    found = get_close_matches(word, list(known), n=1)
-    return found[0] if found else None

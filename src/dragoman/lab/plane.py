@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from dragoman.clock import Clock
+from dragoman.ids import TenantId
+from dragoman.lab.audio import audio_columns
 from dragoman.lab.bench_opening import BenchMaker
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
-from dragoman.lab.model import RunId
+from dragoman.lab.model import ExperimentSpec, RunId
 from dragoman.lab.owners import new_owner
 from dragoman.lab.queue import InProcessQueue, Queue
+from dragoman.lab.repository import datasets
+from dragoman.lab.response_cache import clear_answers
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
 from dragoman.lab.worker import Terms, Worker
@@ -48,11 +53,17 @@ class Lab:
 
         A process may also only schedule, or only work, beside others on the same database.
         """
-        context = context or Context(settings.python_allow, settings.http_allow, clock=clock)
+        context = context or Context(
+            settings.python_allow,
+            settings.http_allow,
+            key_env_allow=settings.key_env_allow,
+            clock=clock,
+        )
         random = randomness.stream("lab")
         owner = new_owner(random)
         queue = queue or InProcessQueue()
         self.feed = Feed()
+        self._store = store
         self._processes = ProcessPool(os.cpu_count() or 1)
         self.experiments = Experiments(
             store,
@@ -79,7 +90,14 @@ class Lab:
         self._worker = Worker(
             store,
             queue,
-            BenchMaker(settings, context, self._processes, randomness.stream("bench")).open,
+            BenchMaker(
+                store,
+                settings,
+                context,
+                self._processes,
+                randomness.stream("bench"),
+                self._audio_columns,
+            ).open,
             Terms(
                 capacity=settings.max_item_concurrency,
                 lease_ms=round(settings.lease_seconds * 1000),
@@ -94,7 +112,8 @@ class Lab:
         if works:
             self._parts.append(self._worker)
         if schedules:
-            self._parts += [self._scheduler, Cleaner(store, clock)]
+            cleaner = Cleaner(store, clock, context.audio_folder, settings=settings)
+            self._parts += [self._scheduler, cleaner]
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""
@@ -107,9 +126,20 @@ class Lab:
             await part.stop()
         await self._processes.close()
 
+    async def clear_answers(self, tenant: TenantId) -> int:
+        """Forget every cached answer of a tenant; how many there were."""
+        return await clear_answers(self._store, tenant)
+
     def resume(self, run_id: RunId) -> None:
         """Resume a run that this program started, perhaps before it was stopped."""
         self._scheduler.take_on(run_id)
+
+    async def _audio_columns(self, spec: ExperimentSpec) -> Sequence[str]:
+        version_id = spec.dataset_version_id
+        if version_id is None:
+            return ()
+        schema = await self._store.read(lambda c: datasets.schema_of_version(c, version_id))
+        return audio_columns(schema)
 
     async def __aenter__(self) -> Lab:
         await self.start()

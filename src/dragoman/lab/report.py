@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import Stats
-from dragoman.lab.results import Aggregate, Aggregates
+from dragoman.lab.results import Aggregate, Aggregates, Repeated
 
 MOST_CAUSES = 3
 SAMPLE_CHARACTERS = 200
@@ -14,8 +14,8 @@ _HOUR_SECONDS = 3600
 
 
 def lines_of(reached: Aggregates, stats: Stats, duration_seconds: float | None) -> list[str]:
-    """Duration, latency, tokens and cost, as far as they are known, and why items failed."""
-    return [*_taken(reached, stats, duration_seconds), *_failed(reached)]
+    """What repetitions tell, duration, latency, tokens and cost, and why items failed."""
+    return [*_repeated(reached), *_taken(reached, stats, duration_seconds), *_failed(reached)]
 
 
 def shown_duration(seconds: float) -> str:
@@ -28,6 +28,26 @@ def shown_duration(seconds: float) -> str:
         return f"{minutes} min {rest} s"
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min"
+
+
+def _repeated(reached: Aggregates) -> list[str]:
+    lines = []
+    for name, score in reached.scores.items():
+        told = score.repetitions
+        if not isinstance(told, Repeated):
+            continue
+        figures = [
+            f"variance within items {_figure(told.within)}, between items {_figure(told.between)}"
+        ]
+        if told.pass_at_k:
+            k = max(told.pass_at_k)
+            figures += [f"pass@{k} {told.pass_at_k[k]:.4g}", f"pass^{k} {told.pass_hat_k[k]:.4g}"]
+        lines.append(f"{name} in {told.count} repetitions: {', '.join(figures)}")
+    return lines
+
+
+def _figure(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.4g}"
 
 
 def _taken(reached: Aggregates, stats: Stats, duration_seconds: float | None) -> list[str]:

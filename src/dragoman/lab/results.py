@@ -16,6 +16,7 @@ from dragoman.lab.mirror import (
     Following,
     Mirror,
     MirrorAway,
+    Mirrored,
     Places,
     check_patterns,
     columns_of,
@@ -23,9 +24,17 @@ from dragoman.lab.mirror import (
     result_places,
     searcher,
 )
-from dragoman.lab.model import Experiment, ExperimentId, ItemId, ResultRow, RunId
-from dragoman.lab.names import nearest
+from dragoman.lab.model import (
+    EvaluatorSpec,
+    Experiment,
+    ExperimentId,
+    ItemKey,
+    ResultRow,
+    Run,
+    RunId,
+)
 from dragoman.lab.repository import (
+    Numbers,
     aggregates,
     by_hand,
     can_be_asked_in_sql,
@@ -33,10 +42,12 @@ from dragoman.lab.repository import (
     grouping,
     is_answered_by_sql,
     ordering,
+    repeating,
     results,
     runs,
 )
 from dragoman.observability import get_logger
+from dragoman.spelling import nearest
 from dragoman.store import Connection, Store, Work
 
 Aggregate = aggregates.Aggregate
@@ -45,7 +56,9 @@ Bin = aggregates.Bin
 Cause = aggregates.Cause
 Failures = aggregates.Failures
 Group = aggregates.Group
+GroupedAggregates = aggregates.GroupedAggregates
 Outcomes = aggregates.Outcomes
+Repeated = repeating.Repeated
 Place = ordering.Place
 Sorting = ordering.Sorting
 
@@ -80,32 +93,42 @@ class Results:
     ) -> tuple[list[ResultRow], Place | None]:
         """Some rows, and where the next ones begin, if there are more."""
         keys = ordering.keys_of(sorting)
-        found, run = await self._asked_for(
+        asked = await self._asked_for(
             tenant, experiment_id, run_id, wanted, [key.field for key in keys]
         )
 
         def ask(mirror: Mirror) -> Places | tuple[list[ResultRow], Place | None]:
-            return result_places(mirror, found.experiment_id, wanted, sorting, after, most)
+            return result_places(mirror, asked.mirrored, wanted, sorting, after, most)
 
         def read(connection: Connection) -> Places | tuple[list[ResultRow], Place | None]:
-            which = (connection, found.experiment_id, run, wanted, sorting, after, most)
+            which = (connection, asked.experiment_id, asked.run_id, wanted, sorting, after, most)
             if can_be_asked_in_sql(wanted) and all(is_answered_by_sql(key.field) for key in keys):
-                return results.result_page(*which)
-            return by_hand.result_page(*which, searcher())
+                return results.result_page(*which, asked.numbers)
+            return by_hand.result_page(*which, searcher(), asked.numbers)
 
-        page = await self._answer(found.experiment_id, run, ask, read)
+        page = await self._answer(asked, ask, read)
         if not isinstance(page, Places):
             return page
         # The mirror finds the rows; the database, which has each in one place, shows them.
         places = page.places
-        shown = await self._store.read(lambda c: by_hand.rows_at(c, found.experiment_id, places))
+        shown = await self._store.read(
+            lambda c: results.rows_at(c, asked.experiment_id, places, numbers=asked.numbers)
+        )
         return shown, page.after
 
     async def of_items(
-        self, experiment_id: ExperimentId, item_ids: Sequence[ItemId]
+        self, experiment_id: ExperimentId, keys: Sequence[ItemKey]
     ) -> list[ResultRow]:
-        """Every turn of these items, as they stand."""
-        return await self._store.read(lambda c: results.rows_of_items(c, experiment_id, item_ids))
+        """Every turn of these repetitions of items, as they stand."""
+
+        def read(connection: Connection) -> list[ResultRow]:
+            found = experiments.find_experiment(connection, experiment_id)
+            if found is None:
+                return []
+            numbers = _numbers(found, None)
+            return results.rows_of_items(connection, experiment_id, keys, numbers)
+
+        return await self._store.read(read)
 
     async def aggregates(
         self,
@@ -116,21 +139,21 @@ class Results:
         run_id: str | None = None,
         group_by: str | None = None,
     ) -> Aggregates:
-        """The aggregates of the rows; final when the experiment has ended.
+        """The aggregates of the rows; final when the experiment has ended. Grouped, if asked.
 
         `group_by` is a column of the input, or another field by its whole name.
         """
-        found, run = await self._asked_for(tenant, experiment_id, run_id, wanted, ())
         field = None if group_by is None else grouping.field_to_group_by(group_by)
-        evaluators = found.spec.evaluators
+        grouped_by = () if field is None else (field,)
+        asked = await self._asked_for(tenant, experiment_id, run_id, wanted, grouped_by)
 
         def ask(mirror: Mirror) -> Aggregates:
-            return grouped_aggregates(mirror, found.experiment_id, evaluators, wanted, field)
+            return grouped_aggregates(mirror, asked.mirrored, wanted, field, asked.repetitions)
 
         def read(connection: Connection) -> Aggregates:
-            return _aggregates_from_tables(connection, found, run, wanted, field)
+            return _aggregates_from_tables(connection, asked, wanted, field)
 
-        return await self._answer(found.experiment_id, run, ask, read)
+        return await self._answer(asked, ask, read)
 
     async def stream(
         self,
@@ -159,25 +182,20 @@ class Results:
         self, tenant: TenantId, experiment_id: str, *, run_id: str | None = None
     ) -> dict[str, bool]:
         """The columns of inputs and outputs, each with whether it holds nothing but numbers."""
-        found, run = await self._asked_for(tenant, experiment_id, run_id, EVERYTHING, ())
+        asked = await self._asked_for(tenant, experiment_id, run_id, EVERYTHING, ())
         return await self._answer(
-            found.experiment_id,
-            run,
-            lambda mirror: columns_of(mirror, found.experiment_id),
-            lambda connection: by_hand.columns_of(connection, found.experiment_id, run),
+            asked,
+            lambda mirror: columns_of(mirror, asked.experiment_id),
+            lambda connection: by_hand.columns_of(connection, asked.experiment_id, asked.run_id),
         )
 
     async def _answer(
-        self,
-        experiment_id: ExperimentId,
-        run: RunId | None,
-        ask: Callable[[Mirror], Answer],
-        read: Work[Answer],
+        self, asked: _Asked, ask: Callable[[Mirror], Answer], read: Work[Answer]
     ) -> Answer:
         """What the mirror says; what the database says where there is no mirror to ask."""
         mirror = None
-        if self._following is not None and run is None:
-            mirror = await self._following.up_to_date(experiment_id)
+        if self._following is not None and asked.run_id is None:
+            mirror = await self._following.up_to_date(asked.experiment_id)
         if mirror is not None:
             try:
                 return await asyncio.to_thread(ask, mirror)
@@ -195,56 +213,68 @@ class Results:
         experiment_id: str,
         run_id: str | None,
         wanted: Filter,
-        sorted_by: Sequence[str],
-    ) -> tuple[Experiment, RunId | None]:
-        """The experiment and the run that are asked for, once the fields asked for are checked."""
-        found, run = await self._store.read(lambda c: _found(c, tenant, experiment_id, run_id))
-        fields = {condition.field for condition in fields_of(wanted)} | set(sorted_by)
-        _check_scores(found, fields)
+        other_fields: Sequence[str],
+    ) -> _Asked:
+        """The experiment or the run that is asked for, once the fields asked for are checked."""
+        asked = await self._store.read(lambda c: _found(c, tenant, experiment_id, run_id))
+        fields = {condition.field for condition in fields_of(wanted)} | set(other_fields)
+        _check_scores(asked, fields)
         if any(condition.op is Op.MATCHES for condition in fields_of(wanted)):
             await asyncio.to_thread(check_patterns, wanted)
-        return found, run
+        return asked
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What a question is about: an experiment as it stands, or as one of its runs left it."""
+
+    name: str
+    experiment_id: ExperimentId
+    run_id: RunId | None
+    evaluators: tuple[EvaluatorSpec, ...]
+    numbers: Numbers
+    """The numbers of the evaluators whose scores are shown; None: all that the rows have.
+
+    Only an experiment whose evaluators changed has scores of others in its rows.
+    """
+    mirrored: Mirrored
+    repetitions: int
 
 
 def _aggregates_from_tables(
-    connection: Connection,
-    found: Experiment,
-    run: RunId | None,
-    wanted: Filter,
-    field: str | None,
+    connection: Connection, asked: _Asked, wanted: Filter, field: str | None
 ) -> Aggregates:
-    experiment_id, evaluators = found.experiment_id, found.spec.evaluators
+    experiment_id, run_id, numbers = asked.experiment_id, asked.run_id, asked.numbers
+
+    def of(wanted: Filter, only: grouping.Only | None) -> Aggregates:
+        return aggregates.aggregates_of(
+            connection,
+            experiment_id,
+            asked.evaluators,
+            run_id=run_id,
+            wanted=wanted,
+            only=only,
+            numbers=numbers,
+            repetitions=asked.repetitions,
+        )
+
+    which = (connection, experiment_id, run_id, wanted)
     only = None
     if not can_be_asked_in_sql(wanted):
-        passing = grouping.passing_turns(connection, experiment_id, run, wanted, searcher())
-        only = grouping.among_turns(passing)
-    whole = aggregates.aggregates_of(
-        connection, experiment_id, evaluators, run_id=run, wanted=wanted, only=only
-    )
+        only = grouping.among_turns(grouping.passing_turns(*which, searcher(), numbers))
+    whole = of(wanted, only)
     if field is None:
         return whole
-    every = grouping.groups_of(connection, experiment_id, run, wanted, field, searcher())
-    groups = tuple(
-        Group(
-            value,
-            len(turns),
-            aggregates.aggregates_of(
-                connection,
-                experiment_id,
-                evaluators,
-                run_id=run,
-                only=grouping.among_turns(turns),
-            ),
-        )
+    every = grouping.groups_of(*which, field, searcher(), numbers)
+    groups = (
+        Group(value, len(turns), of(EVERYTHING, grouping.among_turns(turns)))
         for value, turns in every[: grouping.MAX_GROUPS]
     )
-    more = max(0, len(every) - grouping.MAX_GROUPS)
-    return msgspec.structs.replace(whole, groups=groups, more_groups=more)
+    return aggregates.grouped(whole, groups, max(0, len(every) - grouping.MAX_GROUPS))
 
 
-def _check_scores(experiment: Experiment, fields: set[str]) -> None:
-    """Refuse a score that no evaluator of the experiment gives: it would silently match nothing."""
-    known = [evaluator.name for evaluator in experiment.spec.evaluators]
+def _check_scores(asked: _Asked, fields: set[str]) -> None:
+    """Refuse a score that no evaluator gives: it would silently match nothing."""
+    known = [evaluator.name for evaluator in asked.evaluators]
     names = {
         field.removeprefix(prefix)
         for field in fields
@@ -255,23 +285,38 @@ def _check_scores(experiment: Experiment, fields: set[str]) -> None:
         meant = nearest(name, known)
         hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known) or 'none'}."
         raise InvalidFilter(
-            f"No evaluator of {experiment.spec.name!r} gives a score {name!r}; {hint}",
+            f"No evaluator of {asked.name!r} gives a score {name!r}; {hint}",
             details={"field": f"{SCORE}{name}"},
         )
 
 
 def _found(
     connection: Connection, tenant: TenantId, experiment_id: str, run_id: str | None
-) -> tuple[Experiment, RunId | None]:
+) -> _Asked:
     """The experiment, and the run of it that is asked for, if one is."""
     found = experiments.find_experiment(connection, experiment_id, tenant=tenant)
     if found is None:
         raise NotFound(
             f"No experiment has the id {experiment_id!r}; `dragoman experiment list` shows them."
         )
-    if run_id is None:
-        return found, None
-    run = runs.find_run(connection, RunId(run_id))
-    if run is None or run.experiment_id != found.experiment_id:
-        raise NotFound(f"Experiment {experiment_id} has no run {run_id!r}.")
-    return found, run.run_id
+    run = None
+    if run_id is not None:
+        run = runs.find_run(connection, RunId(run_id))
+        if run is None or run.experiment_id != found.experiment_id:
+            raise NotFound(f"Experiment {experiment_id} has no run {run_id!r}.")
+    spec = found.spec
+    of_run = None if run is None else run.evaluators
+    return _Asked(
+        spec.name,
+        found.experiment_id,
+        None if run is None else run.run_id,
+        spec.evaluators if of_run is None else of_run,
+        _numbers(found, run),
+        Mirrored(found.experiment_id, spec.evaluators, spec.numbers),
+        spec.repetitions,
+    )
+
+
+def _numbers(experiment: Experiment, run: Run | None) -> Numbers:
+    is_changed = run is None and experiment.spec.evaluator_numbers
+    return experiment.spec.evaluator_numbers if is_changed else None

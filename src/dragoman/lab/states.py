@@ -44,6 +44,7 @@ class Mode(StrEnum):
     RETRY_ITEMS = "retry_items"
     APPEND = "append"
     TRIAL = "trial"
+    SCORE = "score"
 
 
 RUN_TRANSITIONS: dict[RunStatus, frozenset[RunStatus]] = {

@@ -18,6 +18,7 @@ from dragoman.settings.lab import LabSettings
 from dragoman.settings.limits import LimitSettings
 from dragoman.settings.listing import as_listing, as_tree
 from dragoman.settings.load import Loaded, load_settings
+from dragoman.settings.not_built import EXPERIMENT_KEYS_NOT_BUILT
 from dragoman.settings.rules import check_exposure
 from dragoman.settings.scheduler import ObservabilitySettings, SchedulerSettings, StatsSettings
 from dragoman.settings.server import (
@@ -31,6 +32,7 @@ from dragoman.settings.tree import Settings
 from dragoman.settings.wording import masked
 
 __all__ = [
+    "EXPERIMENT_KEYS_NOT_BUILT",
     "AuthSettings",
     "ClusterSettings",
     "DeliverySettings",

@@ -62,6 +62,20 @@ class LabSettings(Section):
     )
     http_allow: tuple[Text, ...] = Field(
         default=(),
-        description="Private hosts, addresses or networks that `http` targets may call; empty: "
+        description="Private hosts, addresses or networks that targets and judges may call; empty: "
         "none.",
+    )
+    key_env_allow: tuple[Text, ...] = Field(
+        default=(),
+        description="Environment variables of the server that experiments may send as API keys, "
+        "each with the host that may receive it, such as `OPENAI_API_KEY@api.openai.com`; empty: "
+        "none.",
+    )
+    cache_days: CountOrZero = Field(
+        default=30,
+        description="How long the answer cache keeps an answer, in days; 0: until it is too large.",
+    )
+    cache_answers: Count = Field(
+        default=1000000,
+        description="Maximum answers of one tenant in the answer cache; the oldest are removed.",
     )

@@ -65,4 +65,9 @@ NOT_BUILT: Mapping[str, NotBuilt] = {
 }
 """Every such setting by its dotted name; none of them is part of `Settings`."""
 
+EXPERIMENT_KEYS_NOT_BUILT: Mapping[str, NotBuilt] = {
+    "run.weight": NotBuilt(1, "shares between experiments"),
+}
+"""Keys of an experiment file, by the same rule."""
+
 SECTIONS_NOT_BUILT = {name.rpartition(".")[0] for name in NOT_BUILT}

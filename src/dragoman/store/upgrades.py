@@ -1,22 +1,30 @@
-"""The schema of a database: which one it has, and how to upgrade it."""
+"""The schema of a database: which one it has, and how to upgrade it.
+
+Alembic is imported only to upgrade: it takes longer to import than the rest of a small command
+takes, and every command that opens the database looks at its schema.
+"""
 
 from __future__ import annotations
 
 import logging
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from dragoman.errors import SchemaTooNew, StoreError
 from dragoman.store.databases import database_at
 from dragoman.store.interface import Database
 
-# Each look at a schema would write two lines about Alembic's inner state, of no use to an operator.
+if TYPE_CHECKING:
+    from alembic.config import Config
+
+MIGRATIONS = Path(__file__).parent / "migrations"
+_VERSION_TABLE = "alembic_version"
+
+# Each upgrade would write lines about Alembic's inner state, of no use to an operator.
 logging.getLogger("alembic").setLevel(logging.WARNING)
 
 
@@ -42,7 +50,7 @@ def check(database_url: str) -> SchemaState:
     """Find the schema of the database; changes and creates nothing."""
     database = database_at(database_url)
     found = database.inspect(lambda connection: _state(connection, database))
-    return found or SchemaState(None, _head(), SchemaStatus.EMPTY)
+    return found or SchemaState(None, _revisions()[-1], SchemaStatus.EMPTY)
 
 
 def upgrade(database_url: str) -> SchemaState:
@@ -57,7 +65,9 @@ def upgrade(database_url: str) -> SchemaState:
         if before.state is SchemaStatus.NEWER:
             raise _too_new(before, database)
         if before.state is not SchemaStatus.UP_TO_DATE:
-            config = _alembic()
+            from alembic import command
+
+            config = alembic_config()
             config.attributes["connection"] = connection
             command.upgrade(config, "head")
         return before
@@ -78,10 +88,15 @@ def require_up_to_date(database_url: str) -> None:
 
 
 def _state(connection: sa.Connection, database: Database) -> SchemaState:
-    head = _head()
-    current = MigrationContext.configure(connection).get_current_revision()
+    known = _revisions()
+    head = known[-1]
+    tables = sa.inspect(connection).get_table_names()
+    current: str | None = None
+    if _VERSION_TABLE in tables:
+        current = connection.execute(sa.text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
+        tables.remove(_VERSION_TABLE)
     if current is None:
-        if tables := sa.inspect(connection).get_table_names():
+        if tables:
             raise StoreError(
                 f"The database {database} belongs to another program (it has a table "
                 f"{tables[0]!r} and no Dragoman schema); name another one."
@@ -89,7 +104,6 @@ def _state(connection: sa.Connection, database: Database) -> SchemaState:
         return SchemaState(None, head, SchemaStatus.EMPTY)
     if current == head:
         return SchemaState(current, head, SchemaStatus.UP_TO_DATE)
-    known = {script.revision for script in _scripts().walk_revisions()}
     return SchemaState(
         current, head, SchemaStatus.OUTDATED if current in known else SchemaStatus.NEWER
     )
@@ -102,17 +116,16 @@ def _too_new(found: SchemaState, database: Database) -> SchemaTooNew:
     )
 
 
-def _head() -> str:
-    head = _scripts().get_current_head()
-    assert head is not None, "the package ships at least one migration"
-    return head
+def _revisions() -> list[str]:
+    """The revisions that this program knows, oldest first: each file is named for its own."""
+    files = (MIGRATIONS / "versions").glob("*.py")
+    return sorted(file.stem.partition("_")[0] for file in files)
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory.from_config(_alembic())
+def alembic_config() -> Config:
+    """What Alembic needs to know to run the migrations of this program."""
+    from alembic.config import Config
 
-
-def _alembic() -> Config:
     config = Config()
-    config.set_main_option("script_location", "dragoman.store:migrations")
+    config.set_main_option("script_location", str(MIGRATIONS).replace("%", "%%"))
     return config

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.contract.cluster.bench import TERMS, Bench
-from tests.servers import RedisCluster, RedisProcess
+from tests.servers import PATIENT_MS, RedisCluster, RedisProcess
 
 from dragoman.clock import ManualClock
 from dragoman.ids import InstanceId, new_id
@@ -68,6 +68,7 @@ def open_bench(request: pytest.FixtureRequest, runner: asyncio.Runner, random: R
             cluster=request.param == "redis_cluster",
             key_prefix=key_prefix,
             time_shift_ms=shifted,
+            timeout_ms=PATIENT_MS,
         )
 
     return Bench(

@@ -15,6 +15,9 @@ from tests.chaos_seeds import chaos_seeds
 from tests.contract.lab_mirror.world import (
     TENANT,
     World,
+    asked_of,
+    contents_of,
+    contents_wanted,
     every_row,
     followed,
     in_a_loop,
@@ -24,8 +27,8 @@ from tests.contract.lab_mirror.world import (
 from tests.servers.clickhouse import ClickHouseProcess
 
 from dragoman.errors import InvalidFilter
-from dragoman.lab.filters import EVERYTHING, Condition, Op, parse_filter
-from dragoman.lab.mirror import Following, MirrorAway, open_mirror, result_page
+from dragoman.lab.filters import Condition, Op, parse_filter
+from dragoman.lab.mirror import Following, MirrorAway, open_mirror, result_places
 from dragoman.lab.mirror.queries import Query
 from dragoman.lab.model import ExperimentId
 from dragoman.lab.repository import mirroring
@@ -39,10 +42,10 @@ _CONTEXT = multiprocessing.get_context("forkserver")
 async def agree(store: Store, following: Following, experiment_id: ExperimentId) -> None:
     """The mirror has what the database has."""
     mirror = await ready(following, experiment_id)
-    found, more = result_page(mirror, experiment_id, EVERYTHING, [], None, 1000)
-    assert more is None
-    assert found == await every_row(Results(store), experiment_id)
-    scores = sum(len(row.scores) for row in found)
+    assert contents_of(mirror, experiment_id) == await contents_wanted(store, experiment_id)
+    rows = await every_row(Results(store), experiment_id)
+    assert rows == await every_row(Results(store, following), experiment_id)
+    scores = sum(len(row.scores) for row in rows)
     turns = mirror.dialect.turns
     query = mirror_query(
         mirror,
@@ -100,7 +103,7 @@ async def test_a_deleted_experiment_leaves_the_mirror(database_url: str, mirror_
 
         await at.store.write(delete)
         await ready(following, gone)
-        assert result_page(mirror, gone, EVERYTHING, [], None, 10) == ([], None)
+        assert contents_of(mirror, gone) == {}
         assert mirror_query(mirror, f"SELECT * FROM lab_slot WHERE experiment_id = '{gone}'") == []
         await agree(at.store, following, stays)
 
@@ -118,8 +121,8 @@ async def test_an_annotation_is_a_change_of_its_row(database_url: str, mirror_ur
         await at.store.write(lambda c: c.execute(sa.text(statement), {"e": experiment_id}).rowcount)
         mirror = await ready(following, experiment_id)
         noted = Condition("annotation.new", Op.EQUAL, 5.0)
-        rows, _ = result_page(mirror, experiment_id, noted, [], None, 10)
-        assert len(rows) == 1
+        found = result_places(mirror, asked_of(experiment_id), noted, [], None, 10)
+        assert len(found.places) == 1
 
 
 @in_a_loop
@@ -279,14 +282,18 @@ async def test_fifty_levels_are_asked_and_ten_thousand_values_too(
         mirror = await ready(following, experiment_id)
         tree: dict[str, Any] = {
             "field": "input.source",
-            "op": "not_in",
+            "op": "in",
             "value": [f"it's {number}\\n" for number in range(9_999)],
         }
         for number in range(49):
             tree = {"and": [tree]} if number % 2 else {"not": tree}
         wanted = parse_filter(tree)
         expected = await every_row(Results(at.store), experiment_id, wanted=wanted)
-        assert result_page(mirror, experiment_id, wanted, [], None, 100)[0] == expected
+        found = result_places(mirror, asked_of(experiment_id), wanted, [], None, 100)
+        assert len(found.places) == len(expected) > 0
+        assert (
+            await every_row(Results(at.store, following), experiment_id, wanted=wanted) == expected
+        )
 
 
 def test_a_mirror_of_another_process_is_not_opened(tmp_path: Path) -> None:

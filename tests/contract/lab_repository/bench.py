@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, TypeVar
 
@@ -20,6 +20,7 @@ from dragoman.lab.model import (
     ExperimentSpec,
     Item,
     ItemId,
+    ItemKey,
     Run,
     RunId,
     TargetSpec,
@@ -138,7 +139,7 @@ class Bench:
         return pages
 
     def dispatch(self, run: Run, concurrency: int = 100) -> list[ItemId]:
-        return self.write(lambda c: dispatching.dispatch(c, run, concurrency))
+        return items_of(self.write(lambda c: dispatching.dispatch(c, run, concurrency)))
 
     def archive(self, run: Run) -> list[ItemId]:
         def move(connection: Connection) -> list[ItemId]:
@@ -153,7 +154,8 @@ class Bench:
     def take(
         self, run: Run, item_ids: list[ItemId], owner: str = OWNER, lease_ms: int = LONG_MS
     ) -> list[Lease]:
-        return self.write(lambda c: items.take(c, run.run_id, item_ids, owner, lease_ms))
+        keys = first_of(item_ids)
+        return self.write(lambda c: items.take(c, run.run_id, keys, owner, lease_ms))
 
     def enter(
         self, lease: Lease, *what: OutputEntry | ScoreEntry | TryEntry, owner: str = OWNER
@@ -166,13 +168,24 @@ class Bench:
         return self.enter(lease, output(lease), score(lease), over(lease, status))
 
 
+def first_of(item_ids: Iterable[ItemId]) -> list[ItemKey]:
+    """The first repetition of each item."""
+    return [ItemKey(item_id) for item_id in item_ids]
+
+
+def items_of(keys: Iterable[ItemKey]) -> list[ItemId]:
+    """The items of first repetitions."""
+    assert all(key.repetition == 0 for key in keys)
+    return [key.item_id for key in keys]
+
+
 def output(lease: Lease, *, tokens: int | None = None, cost: float | None = None) -> OutputEntry:
-    record = target_record_id(lease.lineage, lease.item_id, 0)
+    record = target_record_id(lease.lineage, lease.key, 0)
     return OutputEntry(record, 0, '{"output":"x"}', "output", 1.5, tokens, cost)
 
 
 def score(lease: Lease) -> ScoreEntry:
-    return ScoreEntry(evaluator_record_id(lease.lineage, lease.item_id, 0, 0), 0, "exact", 1.0)
+    return ScoreEntry(evaluator_record_id(lease.lineage, lease.key, 0, 0), 0, "exact", 1.0)
 
 
 def over(lease: Lease, status: ItemStatus = ItemStatus.SUCCESS, *, last: bool = True) -> TryEntry:
@@ -180,9 +193,9 @@ def over(lease: Lease, status: ItemStatus = ItemStatus.SUCCESS, *, last: bool = 
     turn = TurnEntry(
         0,
         status,
-        target_record_id(lease.lineage, lease.item_id, 0),
+        target_record_id(lease.lineage, lease.key, 0),
         "EVALUATOR_ERROR" if failed else None,
         "no" if failed else None,
-        ((0, evaluator_record_id(lease.lineage, lease.item_id, 0, 0)),),
+        ((0, evaluator_record_id(lease.lineage, lease.key, 0, 0)),),
     )
     return TryEntry(lease.try_no, status, last, (turn,))

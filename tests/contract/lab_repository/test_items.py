@@ -8,11 +8,20 @@ from typing import Any
 import msgspec
 import pytest
 import sqlalchemy as sa
-from tests.contract.lab_repository.bench import EXPERIMENT, OWNER, Bench, output, over
+from tests.contract.lab_repository.bench import (
+    EXPERIMENT,
+    OWNER,
+    Bench,
+    first_of,
+    items_of,
+    output,
+    over,
+)
 
-from dragoman.lab.model import Item, ItemId
+from dragoman.lab.model import Item, ItemId, ItemKey
 from dragoman.lab.repository import (
     Lease,
+    Selection,
     dispatching,
     ending,
     experiments,
@@ -69,7 +78,9 @@ def test_many_workers_taking_at_once_share_the_items_out(bench: Bench) -> None:
 
     async def race() -> list[list[Lease]]:
         async def worker(owner: str) -> list[Lease]:
-            return await bench.store.write(lambda c: items.take(c, run.run_id, ids, owner, 1000))
+            return await bench.store.write(
+                lambda c: items.take(c, run.run_id, first_of(ids), owner, 1000)
+            )
 
         return await asyncio.gather(*(worker(f"w-{n}") for n in range(6)))
 
@@ -108,7 +119,7 @@ def test_an_item_that_has_ended_is_not_shown_as_worked_on_again(bench: Bench) ->
     bench.finish(bench.take(run, ids[:1])[0])
     bench.archive(run)
 
-    bench.write(lambda c: showing.show_worked_on(c, run, handed_out))
+    bench.write(lambda c: showing.show_worked_on(c, run, first_of(handed_out)))
 
     for table in ("item_result", "turn_result"):
         shown = bench.rows(f"SELECT status FROM {table} ORDER BY item_id")
@@ -123,7 +134,7 @@ def test_a_lease_that_ran_out_is_taken_back_with_a_new_token_and_try(bench: Benc
     late = bench.take(run, ids, lease_ms=-1)[0]
 
     taken_back = bench.write(lambda c: dispatching.take_back(c, run, 2))
-    assert (taken_back.queued, taken_back.lost) == ((ids[0],), ())
+    assert (taken_back.queued, taken_back.lost) == ((ItemKey(ids[0]),), ())
     assert bench.finish(late) == [False] * 3
 
     bench.dispatch(run)
@@ -158,7 +169,7 @@ def test_a_lease_that_its_worker_no_longer_names_runs_out(bench: Bench) -> None:
     bench.write(lambda c: items.renew(c, OWNER, [in_hand], 60_000))
 
     taken_back = bench.write(lambda c: dispatching.take_back(c, run, 2))
-    assert taken_back.queued == (given_up.item_id,)
+    assert taken_back.queued == (given_up.key,)
 
 
 def test_an_old_lease_on_an_item_taken_anew_is_not_renewed(bench: Bench) -> None:
@@ -183,7 +194,7 @@ def test_an_item_without_a_try_left_fails_as_lost(bench: Bench) -> None:
         bench.take(run, ids, lease_ms=-1)
         taken_back = bench.write(lambda c: dispatching.take_back(c, run, 1))
 
-    assert taken_back.lost == (ids[0],)
+    assert taken_back.lost == (ItemKey(ids[0]),)
     assert bench.archive(run) == ids
     assert bench.rows("SELECT status, error_code FROM turn_result") == [
         ("fail", "WORKER_LOST"),
@@ -200,7 +211,7 @@ def test_items_handed_back_cost_no_try(bench: Bench) -> None:
 
     bench.write(lambda c: items.give_back(c, OWNER, [lease]))
 
-    assert bench.read(lambda c: items.offered(c, run.run_id, 10)) == ids
+    assert items_of(bench.read(lambda c: items.offered(c, run.run_id, 10))) == ids
     assert bench.finish(lease) == [False] * 3
     assert bench.take(run, ids, owner="w-2")[0].try_no == 1
 
@@ -212,7 +223,7 @@ def test_a_killed_item_refuses_its_worker(bench: Bench) -> None:
     bench.dispatch(run, 2)
     lease = bench.take(run, ids[:1])[0]
 
-    assert bench.write(lambda c: giving_up.terminate(c, run, "killed", 100)) == ids
+    assert items_of(bench.write(lambda c: giving_up.terminate(c, run, "killed", 100))) == ids
     assert bench.finish(lease) == [False] * 3
     assert bench.archive(run) == ids
     assert bench.rows("SELECT DISTINCT status, error_code, error_message FROM turn_result") == [
@@ -232,7 +243,7 @@ def test_what_went_well_is_found_again_by_a_later_try(bench: Bench) -> None:
     second = bench.take(run, ids)[0]
     item = Item(ids[0], ({"text": ""},))
 
-    (left,) = bench.read(lambda c: reusing.leftovers(c, [(second, item)], 1))
+    (left,) = bench.read(lambda c: reusing.leftovers(c, [(second, item)], [0]))
 
     assert left.outputs[0].columns == {"output": "x"}
     assert left.scores == {}
@@ -319,7 +330,7 @@ def test_a_run_that_lets_calls_finish_ends_only_what_no_worker_has_in_hand(bench
     stopping = msgspec.structs.replace(run, let_finish=True)
 
     ended = bench.write(lambda c: giving_up.terminate(c, stopping, "stopped", 100))
-    assert sorted(ended) == ids[1:]
+    assert sorted(items_of(ended)) == ids[1:]
     assert bench.finish(held) == [True] * 3, "the call in flight is kept"
     assert bench.write(lambda c: giving_up.terminate(c, stopping, "stopped", 100)) == []
     bench.archive(run)
@@ -335,7 +346,7 @@ def test_a_run_that_no_longer_lets_calls_finish_ends_them_too(bench: Bench) -> N
     held = bench.take(run, ids)[0]
     stopping = msgspec.structs.replace(run, let_finish=True)
     assert bench.write(lambda c: giving_up.terminate(c, stopping, "stopped", 100)) == []
-    assert bench.write(lambda c: giving_up.terminate(c, run, "stopped", 100)) == ids
+    assert items_of(bench.write(lambda c: giving_up.terminate(c, run, "stopped", 100))) == ids
     assert bench.finish(held) == [False] * 3
 
 
@@ -443,7 +454,7 @@ def test_an_item_joins_a_run_or_finds_it_ended(bench: Bench) -> None:
     version = bench.rows("SELECT id FROM dataset_version")[0][0]
 
     def join(connection: Connection) -> bool:
-        return ending.join(connection, run.run_id, version, ids)
+        return ending.join(connection, run.run_id, Selection(version, named=tuple(ids)))
 
     # The first is logged and not yet archived: its try is moved, then it is tried again.
     assert bench.write(join)
@@ -459,3 +470,33 @@ def test_an_item_joins_a_run_or_finds_it_ended(bench: Bench) -> None:
     assert bench.rows("SELECT count(*) FROM target_record") == [(3,)], "made anew, not reused"
     assert bench.write(lambda c: ending.end(c, run.run_id, 9)) is RunStatus.SUCCESS
     assert not bench.write(join)
+
+
+def test_repetitions_of_an_item_are_leased_fenced_and_archived_apart(bench: Bench) -> None:
+    (only,) = bench.with_items(1)
+    run = bench.new_run()
+    bench.start(run, repetitions=3)
+    keys = bench.write(lambda c: dispatching.dispatch(c, run, 100))
+    assert keys == [ItemKey(only, number) for number in range(3)]
+    first, second = bench.write(lambda c: items.take(c, run.run_id, keys[:2], OWNER, 60_000))
+    (late,) = bench.write(lambda c: items.take(c, run.run_id, keys[2:], OWNER, -1))
+
+    assert bench.finish(second) == [True] * 3
+    assert bench.write(lambda c: dispatching.take_back(c, run, 2)).queued == (keys[2],)
+    assert bench.finish(late) == [False] * 3, "another repetition was taken back"
+    assert bench.finish(first, ItemStatus.FAIL) == [True] * 3
+    bench.archive(run)
+
+    shown = "SELECT repetition, status FROM item_result ORDER BY repetition"
+    assert bench.rows(shown) == [(0, "fail"), (1, "success"), (2, "queueing")]
+    records = bench.rows("SELECT repetition, id FROM target_record ORDER BY repetition")
+    assert [repetition for repetition, _ in records] == [0, 1]
+    assert len({record for _, record in records}) == 2
+
+    again = bench.new_run(Mode.FAIL_RETRY)
+    bench.start(again, unfinished_only=True, repetitions=3)
+    rows = bench.rows(
+        "SELECT repetition, lineage FROM item_run_log WHERE run_id = :run ORDER BY repetition",
+        run=again.run_id,
+    )
+    assert rows == [(0, first.lineage), (2, late.lineage)]

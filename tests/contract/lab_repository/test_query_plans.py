@@ -11,7 +11,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from tests.contract.lab_repository.bench import EXPERIMENT, Bench
 
-from dragoman.lab.model import Run
+from dragoman.lab.model import ItemKey, Run, item_id
 from dragoman.lab.repository import (
     archiving,
     dispatching,
@@ -19,8 +19,10 @@ from dragoman.lab.repository import (
     experiments,
     giving_up,
     items,
+    journal,
     removing,
 )
+from dragoman.lab.repository.statements import as_keys
 from dragoman.lab.repository.tables import item_run_log
 from dragoman.store import Connection
 
@@ -91,6 +93,42 @@ def test_a_scan_finds_its_rows_by_their_state(bench: Bench, scan: str) -> None:
         assert INDEX in plan, plan
         assert "result_state" in plan, plan
         assert "Seq Scan" not in plan, plan
+
+
+NAMED: dict[str, sa.Update] = {
+    "hand out": dispatching._HAND_OUT,
+    "take": items._TAKE,
+    "renew": items._RENEW,
+    "advance": journal._ADVANCE,
+    "show turns": archiving._SHOW_TURNS,
+    "show items": archiving._SHOW_ITEMS,
+    "close": archiving._CLOSE,
+}
+
+
+@pytest.mark.parametrize("name", sorted(NAMED))
+def test_named_repetitions_are_found_by_their_key(bench: Bench, name: str) -> None:
+    bench.with_items(30)
+    run = bench.new_run()
+    bench.start(run, repetitions=2)
+    bench.write(lambda c: _add_archived(c, run))
+    bench.write(lambda c: c.execute(sa.text("ANALYZE")).close())
+    condition = NAMED[name].whereclause
+    assert condition is not None
+    rows = sa.select(item_run_log.c.run_id).where(condition)
+    keys = as_keys([ItemKey(item_id("0" * 12, 3), 1)])
+
+    def plan(connection: Connection) -> str:
+        asked = {"run": run.run_id, "keys": keys, "experiment": EXPERIMENT}
+        if connection.dialect == "postgresql":  # with so few rows it would rather read them all
+            connection.execute(sa.text("SET LOCAL enable_seqscan = off")).close()
+        found = connection.execute(Explained(rows), asked).all()
+        return "\n".join(str(row[-1]) for row in found)
+
+    found = bench.write(plan)
+    for table in ("item_run_log", "turn_run_log", "item_result", "turn_result"):
+        assert f"Seq Scan on {table}" not in found, found
+        assert f"SCAN {table}" not in found, found
 
 
 def test_deleting_an_experiment_reads_nothing_of_others_while_the_writer_waits(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from tests.contract.ledger.bench import Bench
-from tests.servers import RedisCluster, RedisProcess
+from tests.servers import PATIENT_MS, RedisCluster, RedisProcess
 
 from dragoman.clock import ManualClock
 from dragoman.ids import new_id
@@ -60,5 +60,6 @@ async def _open_redis(
         # Keys of this test alone; not from the seeded stream, which is the same in every test.
         key_prefix=new_id(Random(), "test"),
         time_shift_ms=shifted,
+        timeout_ms=PATIENT_MS,
         **options,
     )

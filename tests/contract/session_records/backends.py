@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from random import Random
 
 import pytest
-from tests.servers import RedisCluster, RedisProcess
+from tests.servers import PATIENT_MS, RedisCluster, RedisProcess
 
 from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId, new_id
 from dragoman.live.protocol import SessionInit
@@ -53,7 +53,7 @@ async def redis_records(
     *,
     cluster: bool = False,
     ttl_ms: int = TTL_MS,
-    timeout_ms: int = 1_000,
+    timeout_ms: int = PATIENT_MS,
 ) -> AsyncIterator[RedisRecords]:
     """Records under keys of their own."""
     caller = Caller(open_servers(server.url, timeout_ms, cluster=cluster), timeout_ms)

@@ -14,6 +14,7 @@ from fastapi import Depends, FastAPI, Request
 from fastapi.responses import JSONResponse
 from tests.integration.auth.conftest import OpenKeys
 
+from dragoman.api.permissions import require
 from dragoman.auth import (
     ApiKey,
     Authenticator,
@@ -23,7 +24,6 @@ from dragoman.auth import (
     Principal,
     Role,
     effective_tenant,
-    require,
 )
 from dragoman.clock import ManualClock
 from dragoman.errors import DragomanError

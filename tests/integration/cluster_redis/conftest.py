@@ -6,6 +6,7 @@ from collections.abc import Callable
 from random import Random
 
 import pytest
+from tests.servers import PATIENT_MS
 
 from dragoman.ids import InstanceId, new_id
 from dragoman.live.cluster import ClusterTerms, RedisPeers
@@ -25,7 +26,7 @@ def open_peers(key_prefix: str) -> OpenPeers:
     def opened(
         url: str, name: str, terms: ClusterTerms | None = None, **options: object
     ) -> RedisPeers:
-        settings = {"key_prefix": key_prefix, **options}
+        settings = {"key_prefix": key_prefix, "timeout_ms": PATIENT_MS, **options}
         return RedisPeers(url, InstanceId(name), Random(), terms, **settings)  # type: ignore[arg-type]
 
     return opened

@@ -25,7 +25,8 @@ from dragoman.live.cluster import (
 
 pytestmark = pytest.mark.redis
 
-TIMEOUT_MS = 500
+TIMEOUT_MS = 3_000
+"""Longer than a busy machine stands still."""
 ONE = InstanceId("one")
 
 
@@ -36,7 +37,7 @@ def test_a_redis_that_stands_still_is_reported_in_time(
         one = open_peers(own_redis.url, ONE, timeout_ms=TIMEOUT_MS)
         await one.join(CARD)
         own_redis.pause()
-        async with asyncio.timeout(2 * TIMEOUT_MS / 1000):
+        async with asyncio.timeout(10 * TIMEOUT_MS / 1000):
             answers = await asyncio.gather(
                 one.renew(CARD),
                 one.post(ONE, ended(1)),

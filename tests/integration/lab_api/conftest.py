@@ -47,6 +47,10 @@ class Asker:
         given = {name: value for name, value in params.items() if value is not None}
         return await self.ask("GET", path, params=given)
 
+    async def ask_with(self, headers: Mapping[str, str], path: str) -> httpx.Response:
+        """Get it with headers of one's own."""
+        return await self._http.get(f"/api/v1{path}", headers={**self._headers, **headers})
+
     async def post(self, path: str, body: object = None) -> httpx.Response:
         return await self.ask("POST", path, json=body)
 

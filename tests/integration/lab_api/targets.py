@@ -44,3 +44,7 @@ async def endless_but_a(said: str) -> str:
     if said != "a":
         await asyncio.Event().wait()
     return said
+
+
+def shortness(output: str) -> float:
+    return 1 / len(output)

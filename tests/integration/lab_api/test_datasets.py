@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
+from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
 from tests.integration.lab_api.conftest import OpenLab, jsonl, order_of
 
 ROWS = [{"said": "a", "meant": "a"}, {"said": 'b, "c"', "meant": "Ünïcode 中"}]
@@ -124,7 +128,7 @@ def test_a_form_that_makes_no_sense_is_refused_by_its_field(open_lab: OpenLab) -
         ({}, "name"),
         ({"name": "x" * 191}, "name"),
         ({"name": "one\ntwo"}, "printable"),
-        ({"name": "c", "format": "parquet"}, "format"),
+        ({"name": "c", "format": "xlsx"}, "format"),
         ({"name": "c", "schema": "{"}, "schema"),
         ({"name": "c", "colour": "red"}, "colour"),
     ]
@@ -176,6 +180,119 @@ def test_what_comes_out_can_go_in_again(open_lab: OpenLab) -> None:
                 dataset_id = again.json()["dataset_id"]
                 items = (await lab.get(f"/datasets/{dataset_id}/items")).json()["items"]
                 assert [item["turns"] for item in items] == [[row] for row in ROWS]
+
+    asyncio.run(scenario())
+
+
+ANYTHING: list[dict[str, Any]] = [
+    {
+        "text": "a",
+        "n": 1,
+        "x": 0.5,
+        "yes": True,
+        "mixed": 1,
+        "whole": 1,
+        "round": 1.0,
+        "big": 2**70,
+    },
+    {
+        "text": "ü中",
+        "n": -2,
+        "x": 2.0,
+        "yes": False,
+        "mixed": "1",
+        "whole": 2.5,
+        "round": 2,
+        "big": 1,
+    },
+    {
+        "text": "",
+        "n": 2**63 - 1,
+        "yes": None,
+        "list": [1, {"a": None}],
+        "empty": None,
+        "gone": None,
+    },
+    {"text": "null", "list": [], "gone": "x", "yes": None},
+]
+"""Values that a column type cannot hold together, and columns that rows lack or have as null."""
+
+
+def test_the_same_rows_are_the_same_version_whatever_the_format(open_lab: OpenLab) -> None:
+    conversations: list[dict[str, Any]] = [
+        {"turns": [{"q": "a"}, {"q": None, "n": 1}]},
+        {"turns": [{"q": "b"}, {"q": "c"}]},
+    ]
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            for name, rows in (("anything", ANYTHING), ("talks", conversations), ("none", [])):
+                made = (await lab.send_file(jsonl(rows), name=name)).json()
+                path = f"/datasets/{made['dataset_id']}"
+                sent = await lab.get(f"{path}/export", format="parquet")
+                assert sent.headers["content-type"] == "application/vnd.apache.parquet"
+                again = await lab.send_file(
+                    sent.content, path=f"{path}/versions", file="again.parquet"
+                )
+                told = again.json()
+                assert (told["version_id"], told["created"]) == (made["version_id"], False), name
+                as_lines = await lab.get(f"{path}/export", format="jsonl")
+                assert [json.loads(line) for line in as_lines.text.splitlines()] == rows
+
+    asyncio.run(scenario())
+
+
+def test_an_exported_file_is_read_by_other_programs(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = (await lab.send_file(jsonl(ANYTHING), name="anything")).json()
+            sent = await lab.get(f"/datasets/{made['dataset_id']}/export", format="parquet")
+            table = pq.read_table(io.BytesIO(sent.content))
+            types = {field.name: str(field.type) for field in table.schema}
+            assert types["text"] == types["mixed"] == "string"
+            assert (types["n"], types["x"], types["yes"]) == ("int64", "double", "bool")
+            assert table["whole"].to_pylist() == [1.0, 2.5, None, None]
+
+    asyncio.run(scenario())
+
+
+def test_a_broken_parquet_file_leaves_nothing_behind(open_lab: OpenLab) -> None:
+    out = io.BytesIO()
+    pq.write_table(pa.table({"n": [*map(float, range(2500)), float("nan")]}), out)
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            refused = await lab.send_file(out.getvalue(), file="d.parquet", name="cases")
+            assert refused.status_code == 422
+            assert "row 2501: n: nan" in refused.json()["error"]["message"]
+            cut = await lab.send_file(out.getvalue()[:-9], file="d.parquet", name="cases")
+            assert (cut.status_code, cut.json()["error"]["code"]) == (422, "DATASET_INVALID")
+            assert (await lab.get("/datasets")).json()["items"] == []
+
+    asyncio.run(scenario())
+
+
+def test_an_import_that_goes_on_tells_how_far_it_has_come(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            rows = [{"n": n, "t": "x" * 100} for n in range(20_000)]
+            path, stages = "/datasets", set()
+            for fields in ({"name": "cases"}, {}):
+                sending = lab.send_file(jsonl(rows), path=path, import_id="word", **fields)
+                importing = asyncio.create_task(sending)
+                while not importing.done():
+                    await asyncio.sleep(0.005)
+                    told = await lab.get("/datasets/imports/word")
+                    if told.status_code == 200:
+                        assert 0 <= told.json()["items"] <= len(rows)
+                        stages.add(told.json()["stage"])
+                made = importing.result().json()
+                path = f"/datasets/{made['dataset_id']}/versions"
+                stranger = lab.as_tenant("other")
+                assert (await stranger.get("/datasets/imports/word")).status_code == 404
+                assert (await lab.get("/datasets/imports/word")).status_code == 404
+                rows.append({"n": -1, "t": ""})
+            assert stages == {"checking", "storing"}
 
     asyncio.run(scenario())
 

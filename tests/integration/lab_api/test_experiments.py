@@ -63,8 +63,7 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"budget": {"token": 100}}, "INVALID_MESSAGE", "token"),
     ({"budget": {"tokens": 100}}, "INVALID_MESSAGE", "not built yet"),
     ({"cron": "* * * * *"}, "INVALID_MESSAGE", "not built yet"),
-    ({"cache": True}, "INVALID_MESSAGE", "not built yet"),
-    ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "not built yet"),
+    ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "composite"),
     ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),
     ({"dataset_version_id": "v-nothing"}, "NOT_FOUND", "v-nothing"),
 ]
@@ -271,3 +270,139 @@ def test_a_kill_that_lets_calls_finish_can_be_followed_by_one_that_does_not(
             assert (await lab.until_ended(experiment_id))["status"] == "terminated"
 
     asyncio.run(scenario())
+
+
+def test_repetitions_are_rows_of_their_own_and_told_of_in_the_aggregates(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version_id = await lab.import_rows(ROWS)
+            experiment_id = await lab.submit(version_id, repetitions=3)
+            ended = await lab.until_ended(experiment_id)
+            assert (ended["repetitions"], ended["items"]) == (3, 3 * len(ROWS))
+            assert (ended["stats"]["success"], ended["progress"]) == (3 * len(ROWS), 1.0)
+            path = f"/experiments/{experiment_id}"
+            page = (await lab.post(f"{path}/results", {"columns": ["repetition"]})).json()
+            assert [row["repetition"] for row in page["items"]] == [1, 2, 3] * len(ROWS)
+            second = await _rows(lab, experiment_id, {"field": "repetition", "op": "=", "value": 2})
+            assert len(second) == len(ROWS)
+            walked, cursor = [], None
+            while True:
+                order = {"limit": 5, "cursor": cursor}
+                page = (await lab.post(f"{path}/results", order)).json()
+                walked += [(row["item_id"], row["repetition"]) for row in page["items"]]
+                if (cursor := page["next"]) is None:
+                    break
+            assert len(set(walked)) == len(walked) == 3 * len(ROWS)
+            found = (await lab.get(f"{path}/aggregates")).json()["scores"]["exact"]["repetitions"]
+            assert (found["count"], found["within"]) == (3, 0.0)
+            assert set(found["pass_at_k"]) == set(found["pass_hat_k"]) == {"1", "2", "3"}
+            for wrong in (0, -1, 1001, "x"):
+                refused = await lab.post(
+                    "/experiments", order_of(version_id, name="other", repetitions=wrong)
+                )
+                assert refused.status_code == 422, wrong
+
+    asyncio.run(scenario())
+
+
+def test_an_experiment_without_repetitions_says_nothing_of_them(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(await lab.import_rows(ROWS))
+            await lab.until_ended(experiment_id)
+            found = (await lab.get(f"/experiments/{experiment_id}/aggregates")).json()
+            assert "repetitions" not in found["scores"]["exact"]
+
+    asyncio.run(scenario())
+
+
+def test_stored_outputs_are_scored_again_over_http(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version_id = await lab.import_rows(ROWS)
+            experiment_id = await lab.submit(version_id)
+            await lab.until_ended(experiment_id)
+            path = f"/experiments/{experiment_id}"
+            new = {"kind": "contains", "reference": "meant", "name": "has it"}
+            started = await lab.post(f"{path}/score", {"evaluators": [new]})
+            assert started.status_code == 201, started.text
+            ended = await lab.until_ended(experiment_id)
+            assert ended["run_id"] == started.json()["run_id"]
+            assert [one["name"] for one in ended["evaluators"]] == ["exact", "has it"]
+            runs = (await lab.get(f"{path}/runs")).json()["items"]
+            assert [run["mode"] for run in runs] == ["score", "submit"]
+            rows = await _rows(lab, experiment_id, None)
+            assert all(set(row["scores"]) == {"exact", "has it"} for row in rows)
+            earlier = runs[1]["run_id"]
+            page = (await lab.post(f"{path}/results", {"run_id": earlier})).json()
+            assert all(set(row["scores"]) == {"exact"} for row in page["items"])
+            refusals: list[dict[str, Any]] = [
+                {},
+                {"evaluators": []},
+                {"evaluators": [{"kind": "sing"}]},
+                {"evaluators": [new, new]},
+                {"evaluators": [new], "mode": "score"},
+            ]
+            for wrong in refusals:
+                refused = await lab.post(f"{path}/score", wrong)
+                assert refused.status_code == 422, wrong
+            assert (
+                await lab.post("/experiments/e-nowhere/score", {"evaluators": [new]})
+            ).status_code == 404
+            other = lab.as_tenant("other")
+            assert (await other.post(f"{path}/score", {"evaluators": [new]})).status_code == 404
+
+    asyncio.run(scenario())
+
+
+def test_the_key_of_a_server_is_stored_and_never_shown(open_lab: OpenLab) -> None:
+    async def story() -> None:
+        async with open_lab() as lab:
+            version = await lab.import_rows([{"said": "a", "meant": "a"}])
+            server = {"url": "https://models.example/v1", "model": "m", "api_key": "sk-secret"}
+            made = await lab.post(
+                "/experiments",
+                order_of(
+                    version,
+                    target={"kind": "openai", "prompt": "{{said}}", **server},
+                    evaluators=[{"kind": "llm_judge", "rubric": "Be kind.", **server}],
+                ),
+            )
+            assert made.status_code == 201, made.text
+            experiment_id = made.json()["experiment_id"]
+            cloned = await lab.post(f"/experiments/{experiment_id}/clone", {"name": "copy"})
+            assert cloned.status_code == 201, cloned.text
+            for path in (f"/experiments/{experiment_id}", "/experiments"):
+                shown = await lab.get(path)
+                assert "sk-secret" not in shown.text
+                assert '"api_key":"***"' in shown.text
+
+    asyncio.run(story())
+
+
+def test_an_experiment_wants_the_cache_or_not_and_the_cache_can_be_cleared(
+    open_lab: OpenLab,
+) -> None:
+    async def story() -> None:
+        async with open_lab() as lab:
+            version = await lab.import_rows(
+                [{"said": "a", "meant": "a"}, {"said": "b", "meant": "b"}]
+            )
+            target = {"kind": "python", "function": "tests.integration.lab_api.targets:shout"}
+            for name, cached in (("one", False), ("two", True)):
+                order = {"name": name, "target": target, "evaluators": [], "cache": True}
+                experiment_id = await lab.submit(version, **order)
+                assert (await lab.until_ended(experiment_id))["cache"] is True
+                found = await lab.post(f"/experiments/{experiment_id}/results")
+                assert [row["cached"] for row in found.json()["items"]] == [cached, cached]
+            assert (await lab.as_tenant("other").ask("DELETE", "/lab/cache")).json() == {
+                "answers": 0
+            }
+            cleared = await lab.ask("DELETE", "/lab/cache")
+            assert (cleared.status_code, cleared.json()) == (200, {"answers": 2})
+            experiment_id = await lab.submit(version, name="three", target=target, cache=True)
+            await lab.until_ended(experiment_id)
+            found = await lab.post(f"/experiments/{experiment_id}/results")
+            assert [row["cached"] for row in found.json()["items"]] == [False, False]
+
+    asyncio.run(story())

@@ -12,6 +12,9 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa  # type: ignore[import-untyped,unused-ignore]
+import pyarrow.parquet as pq  # type: ignore[import-untyped,unused-ignore]
+import pytest
 import sqlalchemy as sa
 from tests.integration.lab_api.conftest import jsonl
 
@@ -47,11 +50,15 @@ async def rows_of(store: Store, sql: str) -> list[Any]:
     return await store.read(lambda c: [tuple(row) for row in c.execute(sa.text(sql)).all()])
 
 
+@pytest.mark.parametrize("file_format", [Format.JSONL, Format.PARQUET])
 def test_an_import_that_is_killed_leaves_nothing_when_a_lab_has_started(
-    lab_url: str, tmp_path: Path
+    lab_url: str, tmp_path: Path, file_format: Format
 ) -> None:
-    file = tmp_path / "cases.jsonl"
-    file.write_bytes(jsonl([{"n": n} for n in range(50_000)]))
+    file = tmp_path / "cases"
+    if file_format is Format.PARQUET:
+        pq.write_table(pa.table({"n": range(50_000)}), file)
+    else:
+        file.write_bytes(jsonl([{"n": n} for n in range(50_000)]))
     script = f"""
 import asyncio
 from random import Random
@@ -66,7 +73,7 @@ async def main():
     async with await open_store({lab_url!r}) as store:
         library = Library(store, LabSettings(), SystemClock(), Random())
         with open({str(file)!r}, "rb") as cases:
-            await library.add(TenantId("acme"), "cases", cases, Format.JSONL)
+            await library.add(TenantId("acme"), "cases", cases, Format({file_format.value!r}))
 
 asyncio.run(main())
 """

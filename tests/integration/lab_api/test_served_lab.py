@@ -183,6 +183,8 @@ def test_the_document_tells_of_every_route_of_the_lab(server: ServerProcess) -> 
         "/datasets/{dataset_id}/versions": {"get", "post"},
         "/datasets/{dataset_id}/items": {"get"},
         "/datasets/{dataset_id}/export": {"get"},
+        "/datasets/{dataset_id}/audio/{sha256}": {"get"},
+        "/datasets/imports/{import_id}": {"get"},
         "/experiments": {"get", "post"},
         "/experiments/submit": {"post"},
         "/experiments/{experiment_id}": {"get", "patch", "delete"},

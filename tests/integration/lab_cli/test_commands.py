@@ -147,6 +147,21 @@ def test_a_key_that_means_nothing_is_named_with_what_was_meant(
     assert words in capsys.readouterr().err
 
 
+def test_a_weight_is_refused_as_not_built_yet_unless_it_is_the_default(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = folder / "exp.toml"
+    as_it_was = file.read_text()
+    file.write_text(as_it_was.replace("retries = 0", "retries = 0\nweight = 2"))
+    assert main(["experiment", "run", "exp.toml"]) == 2
+    assert (
+        "[run] weight = 2 asks for shares between experiments, but that is not built yet; "
+        "leave the key out, or keep its default, 1."
+    ) in capsys.readouterr().err
+    file.write_text(as_it_was.replace("retries = 0", "retries = 0\nweight = 1.0"))
+    assert main(["experiment", "run", "exp.toml"]) == 0
+
+
 def test_a_comment_a_gate_or_the_concurrency_do_not_make_another_experiment(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -485,3 +500,69 @@ def test_a_command_says_which_process_it_waits_for(folder: Path) -> None:
             assert second.wait() == 0
         assert f"process {first.pid}" in lines[1]
         assert first.wait() == 0
+
+
+def test_repetitions_of_the_command_count_instead_of_those_of_the_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mended").touch()
+    assert main(["experiment", "run", "exp.toml", "--repetitions", "2"]) == 0
+    assert sorted(calls(folder)) == ["a", "a", "b", "b", "x", "x"]
+    said = capsys.readouterr().out
+    assert "6 succeeded" in said
+    assert "exact in 2 repetitions" in said
+    assert main(["experiment", "results", "shouting"]) == 0
+    assert "repetition" in capsys.readouterr().out
+    file = folder / "exp.toml"
+    plain = read_experiment_file(file).mark
+    file.write_text(file.read_text().replace("retries = 0", "retries = 0\nrepetitions = 2"))
+    assert read_experiment_file(file).mark == read_experiment_file(file, repetitions=2).mark
+    assert read_experiment_file(file, repetitions=1).mark == plain
+
+
+def test_stored_outputs_are_scored_by_the_evaluators_of_a_file(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mended").touch()
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    called = calls(folder)
+    (folder / "more.toml").write_text(
+        '[[evaluators]]\nkind = "contains"\nname = "has it"\nreference = "meant"\n'
+    )
+    capsys.readouterr()
+    assert main(["experiment", "score", "shouting", "--evaluators", "more.toml"]) == 0
+    said = capsys.readouterr().out
+    assert "has it" in said
+    assert "exact" in said
+    assert calls(folder) == called
+    (folder / "none.toml").write_text('name = "x"\n')
+    (folder / "wrong.toml").write_text('[[evaluators]]\nkind = "exact"\nreferense = "meant"\n')
+    for file, reason in (
+        ("none.toml", "has no [[evaluators]]"),
+        ("wrong.toml", "did you mean 'reference'"),
+        ("nowhere.toml", "cannot be read"),
+    ):
+        assert main(["experiment", "score", "shouting", "--evaluators", file]) == 2, file
+        assert reason in capsys.readouterr().err
+
+
+def test_cached_answers_are_used_when_asked_for_and_can_be_cleared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "mended").touch()
+    for _ in range(2):
+        assert main(["experiment", "run", "exp.toml", "--cache"]) == 0
+    assert sorted(calls(folder)) == ["a", "b", "x"], "the second run asked nothing"
+    assert main(["experiment", "run", "exp.toml", "--new"]) == 0
+    assert len(calls(folder)) == 6, "without the option every answer is asked for"
+    file = folder / "exp.toml"
+    file.write_text(file.read_text().replace("retries = 0", "retries = 0\ncache = true"))
+    assert main(["experiment", "run", "exp.toml", "--new"]) == 0
+    assert len(calls(folder)) == 6, "the file may ask for it too"
+    capsys.readouterr()
+    assert main(["experiment", "results", "shouting #2", "--json"]) == 0
+    assert all(row["cached"] for row in json.loads(capsys.readouterr().out))
+    assert main(["experiment", "clear-cache"]) == 0
+    assert capsys.readouterr().out == "3 cached answers were removed.\n"
+    assert main(["experiment", "run", "exp.toml", "--new"]) == 0
+    assert len(calls(folder)) == 9

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers.openai_server import OpenAiServer
 
 from dragoman import lab
 from dragoman.errors import DatasetInvalid, InvalidFilter, InvalidMessage, SchemaMismatch
@@ -67,6 +68,21 @@ def test_a_file_is_imported_and_found_again_by_its_name(tmp_path: Path) -> None:
     second = lab.run(dataset="cases.csv", target=target, evaluators=judged, data_dir=tmp_path)
     assert (first.summary.name, second.summary.name) == ("recorded", "recorded #2")
     assert second.summary.scores["contains"].pass_rate == 1.0
+
+
+def test_only_verdicts_have_a_pass_rate(tmp_path: Path) -> None:
+    result = lab.run(
+        dataset=[{"said": "a", "meant": "a"}, {"said": "b", "meant": "c"}],
+        target=lab.recorded(output="said"),
+        evaluators=[
+            lab.exact(reference="meant"),
+            lab.wer(reference="meant"),
+            lab.chrf(reference="meant"),
+        ],
+        data_dir=tmp_path,
+    )
+    rates = {name: score.pass_rate for name, score in result.summary.scores.items()}
+    assert rates == {"exact": 0.5, "wer": None, "chrf": None}
 
 
 def test_what_cannot_work_is_refused_with_the_reason(tmp_path: Path) -> None:
@@ -216,3 +232,81 @@ def test_arguments_that_do_not_exist_are_refused_before_anything_is_done(tmp_pat
 def _rows(folder: Path, sql: str) -> list[tuple[Any, ...]]:
     with sqlite3.connect(folder / "dragoman.db") as database:
         return database.execute(sql).fetchall()
+
+
+def test_items_are_tried_several_times_and_the_summary_tells_how_steady_they_are(
+    tmp_path: Path,
+) -> None:
+    result = lab.run(
+        dataset=ROWS,
+        target=shout,
+        evaluators=[lab.exact(reference="meant")],
+        repetitions=3,
+        data_dir=tmp_path,
+    )
+    assert (result.summary.items, result.summary.stats.success) == (6, 6)
+    assert [row.repetition for row in result.rows()] == [1, 2, 3] * 2
+    told = result.summary.scores["exact"].repetitions
+    assert isinstance(told, lab.Repeated)
+    assert (told.within, told.pass_at_k[3], told.pass_hat_k[3]) == (0.0, 0.5, 0.5)
+    assert "exact in 3 repetitions: variance within items 0" in str(result.summary)
+    assert "pass@3 0.5, pass^3 0.5" in str(result.summary)
+    again = lab.run(
+        dataset=ROWS,
+        target=shout,
+        evaluators=[lab.exact(reference="meant")],
+        repetitions=2,
+        data_dir=tmp_path,
+    )
+    assert again.experiment_id != result.experiment_id
+
+
+def test_what_is_stored_is_scored_again_with_functions_of_the_program(tmp_path: Path) -> None:
+    called: list[str] = []
+
+    def noting(said: str) -> str:
+        called.append(said)
+        return said.upper()
+
+    def length(output: str) -> float:
+        return float(len(output))
+
+    result = lab.run(dataset=ROWS, target=noting, evaluators=[short], data_dir=tmp_path)
+
+    scored = result.score([lab.exact(reference="meant"), length])
+
+    assert called == ["a", "b"] or called == ["b", "a"]
+    assert scored.experiment_id == result.experiment_id
+    assert scored.run_id != result.run_id
+    assert [set(row.scores) for row in scored.rows()] == [{"short", "exact", "length"}] * 2
+    assert scored.summary.scores["exact"].mean == 0.5
+    again = scored.score([lab.exact(reference="said", ignore_case=True)])
+    assert again.summary.scores["exact"].mean == 1.0
+    assert len(called) == 2
+
+    async def inside_a_loop() -> lab.RunResult:
+        return again.score([lab.contains(reference="meant")])
+
+    assert "contains" in asyncio.run(inside_a_loop()).summary.scores
+
+
+def test_models_judges_and_snippets_are_described_in_a_line_each(tmp_path: Path) -> None:
+    with OpenAiServer() as server:
+        for name, cached in (("one", False), ("two", True)):
+            result = lab.run(
+                name=name,
+                dataset=[{"said": "good"}],
+                target=lab.openai(server.url, model="echo", prompt="{{said}}"),
+                evaluators=[
+                    lab.llm_judge(url=server.url, model="rubric-judge", rubric="Say good."),
+                    lab.code("len(output)", timeout_seconds=30),
+                ],
+                cache=True,
+                data_dir=tmp_path,
+            )
+            (row,) = result.rows()
+            assert row.output["output"] == "good"
+            assert row.scores["llm_judge"].score == 5
+            assert row.scores["code"].score == 4
+            assert row.cached is cached
+        assert len(server.asked) == 2

@@ -40,6 +40,9 @@ from dragoman.store import Connection, Store, open_store
 TENANT = TenantId("acme")
 QUICK = LabSettings(lease_seconds=1.2, safety_tick_ms=50, item_concurrency=4)
 """For labs that are killed or paused: what they held is free again soon."""
+HELD = QUICK.model_copy(update={"lease_seconds": 4.0})
+"""For labs that must keep what they hold: a machine that stands still for two seconds, as busy ones
+do, is no reason to lose it."""
 STEADY = QUICK.model_copy(update={"lease_seconds": 60.0})
 """For labs that are left alone: a busy machine takes no item from them."""
 PATIENCE_SECONDS = 60.0

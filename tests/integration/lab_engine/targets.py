@@ -102,3 +102,16 @@ async def judge_unless_held(output: str, key: str, calls: str, hold: bool) -> fl
 def answer_anything() -> str:
     """Needs no column."""
     return "yes"
+
+
+def judge_again(output: str, key: str, calls: str) -> float:
+    """Judges otherwise than `judge`, and writes it down."""
+    note(calls, f"again/{key}")
+    return 2.0 * len(output)
+
+
+async def judge_slowly(output: str, key: str, calls: str) -> float:
+    """Takes its time, so that it can be stopped midway."""
+    await asyncio.sleep(0.02)
+    note(calls, f"slow/{key}")
+    return 3.0 * len(output)

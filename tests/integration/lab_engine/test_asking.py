@@ -50,9 +50,9 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
     ("a nameless evaluator", {"evaluators": (EvaluatorSpec("exact", ""),)}, InvalidMessage, "''"),
     (
         "an evaluator with a weight",
-        {"evaluators": (EvaluatorSpec("exact", "a", 2.0),)},
+        {"evaluators": (EvaluatorSpec("exact", "a", 2.0, {"reference": "key"}),)},
         InvalidMessage,
-        "weight of 'a'.*not built yet",
+        "'a' has the weight.*only a composite",
     ),
     (
         "two evaluators of one name",

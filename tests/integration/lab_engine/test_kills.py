@@ -136,7 +136,12 @@ def test_what_a_killed_run_had_done_is_kept_and_not_done_again(
             version, _ = await add_items(at.store, items)
             spec = experiment(version, "answer_unless_held", {"good": "judge_unless_held"})
             made, started = await at.lab.experiments.submit(TENANT, spec)
-            await until(lambda: _called(calls, 4))
+
+            async def one_is_done() -> bool:
+                found = await at.rows("SELECT status FROM item_result WHERE status = 'success'")
+                return bool(found) and "judge/stuck" in noted(calls)
+
+            await until(one_is_done)
             await at.lab.experiments.kill(TENANT, made.experiment_id)
             await at.ended(started.run_id)
             before = Counter(noted(calls))

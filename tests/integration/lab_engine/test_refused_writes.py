@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 import sqlalchemy as sa
-from tests.integration.lab_engine.laboratory import QUICK, add_items, laboratory
+from tests.integration.lab_engine.laboratory import add_items, laboratory
 
 from dragoman.lab.evaluators import Score
 from dragoman.lab.failures import TargetError
@@ -57,7 +57,7 @@ def test_what_the_database_refuses_fails_its_item_with_the_reason(
 
     async def story() -> None:
         context = Context(functions={"echo": echo, "judge": judge})
-        async with laboratory(database_url, QUICK, context=context) as at:
+        async with laboratory(database_url, context=context) as at:
             await at.store.write(refuse)
             texts = ["a", "poison", "b", "c", "d"]
             version, ids = await add_items(at.store, [[{"text": text}] for text in texts])

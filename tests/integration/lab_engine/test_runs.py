@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 from tests.integration.lab_engine.laboratory import (
+    HELD,
     QUICK,
     TENANT,
     Laboratory,
@@ -316,8 +317,8 @@ def test_an_item_of_many_leases_long_is_not_taken_from_its_worker(
     database_url: str, calls: str
 ) -> None:
     async def story() -> None:
-        async with laboratory(database_url, QUICK) as at:
-            slow = QUICK.lease_seconds * 1000 * 2
+        async with laboratory(database_url, HELD) as at:
+            slow = HELD.lease_seconds * 1000 * 2
             version, _ = await add_items(at.store, [[turn(calls, "k", delay_ms=slow)]])
             await at.run(experiment(version, "answer"))
 
@@ -342,7 +343,7 @@ def test_one_item_that_cannot_be_archived_fails_alone(database_url: str, calls: 
                 async for change in watcher:
                     if isinstance(change, RunEnded):
                         break
-                    told.update(change.item_ids)
+                    told.update(key.item_id for key in change.keys)
 
             expected = ["success"] * 6
             expected[2] = "fail"

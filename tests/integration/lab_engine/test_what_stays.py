@@ -15,7 +15,9 @@ from tests.integration.lab_engine.laboratory import (
 )
 
 from dragoman.lab.feed import RunEnded
-from dragoman.lab.model import VersionId
+from dragoman.lab.model import JsonValue, VersionId
+from dragoman.lab.repository import ending, runs
+from dragoman.lab.results import Results
 from dragoman.lab.states import ACTIVE
 
 WARM_UP, FURTHER = 10, 30
@@ -61,7 +63,12 @@ def _objects() -> Counter[str]:
 def test_a_deleted_experiment_leaves_no_object_behind(sqlite_url: str, calls: str) -> None:
     async def story() -> tuple[Counter[str], Counter[str]]:
         async with laboratory(sqlite_url) as at:
-            row = {"key": "a", "calls": calls, "delay_ms": 0, "fate": ""}
+            row: dict[str, JsonValue] = {
+                "key": "a",
+                "calls": calls,
+                "delay_ms": 0,
+                "fate": "",
+            }
             version_id, _ = await add_items(at.store, [[{**row, "turn": 0}, {**row, "turn": 1}]])
             counts = []
             for number in range(WARM_UP + FURTHER):
@@ -77,3 +84,24 @@ def test_a_deleted_experiment_leaves_no_object_behind(sqlite_url: str, calls: st
 
     grown = {kind: more for kind, more in (after - before).items() if more >= FURTHER // 3}
     assert grown == {}
+
+
+def test_aggregates_that_come_after_the_deletion_are_not_kept(
+    database_url: str, calls: str
+) -> None:
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            row: dict[str, JsonValue] = {"key": "a", "calls": calls, "delay_ms": 0, "fate": ""}
+            version_id, _ = await add_items(at.store, [[{**row, "turn": 0}]])
+            spec = experiment(version_id, "answer", {"length": "judge"})
+            made, started = await at.lab.experiments.submit(TENANT, spec)
+            await at.ended(started.run_id)
+            run = await at.store.read(lambda c: runs.find_run(c, started.run_id))
+            assert run is not None
+            found = await Results(at.store).aggregates(TENANT, made.experiment_id)
+            await _settled(at)
+            await at.lab.experiments.delete(TENANT, made.experiment_id)
+            await at.store.write(lambda c: ending.keep_aggregates(c, run, found))
+            assert await at.rows("SELECT run_id FROM experiment_aggregate") == []
+
+    asyncio.run(story())

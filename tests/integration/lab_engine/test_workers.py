@@ -12,7 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 from tests.integration.lab_engine.laboratory import (
-    QUICK,
     STEADY,
     TENANT,
     Laboratory,
@@ -31,6 +30,7 @@ from dragoman.lab.model import (
     EvaluatorSpec,
     Experiment,
     ExperimentSpec,
+    ItemKey,
     JsonValue,
     RunId,
     TargetSpec,
@@ -39,7 +39,7 @@ from dragoman.lab.model import (
 )
 from dragoman.lab.queue import InProcessQueue, Offer
 from dragoman.lab.repository import dispatching, items, runs
-from dragoman.lab.states import RunStatus
+from dragoman.lab.states import Mode, RunStatus
 from dragoman.lab.targets import Context, Output, PastTurn
 from dragoman.lab.worker import OpenBench, Terms, Worker
 from dragoman.lab.worker.combiner import Combiner
@@ -78,11 +78,7 @@ def test_an_answer_that_cannot_be_stored_costs_no_other_item_anything(
         return Output({"output": key}, latency_ms=unstorable if key == "k3" else 1.0)
 
     async def story() -> None:
-        async with laboratory(
-            database_url,
-            QUICK.model_copy(update={"lease_seconds": 3.0}),
-            context=Context(functions={"odd": odd}),
-        ) as at:
+        async with laboratory(database_url, context=Context(functions={"odd": odd})) as at:
             version, _ = await add_items(at.store, cases(calls, 8))
             await at.run(calling(version, "odd", retries=0, concurrency=8))
 
@@ -168,7 +164,7 @@ def test_an_error_with_half_a_character_in_it_is_stored(database_url: str, calls
 
 
 def test_a_target_that_cannot_be_opened_fails_every_item_and_says_why(sqlite_url: str) -> None:
-    async def explode(experiment: object) -> Any:
+    async def explode(experiment: object, mode: object) -> Any:
         raise ValueError("this kind is from another package")
 
     async def story() -> None:
@@ -222,8 +218,8 @@ def test_a_call_that_does_not_end_when_told_to_holds_up_nobody(sqlite_url: str, 
         ) as at:
             open_bench = at.lab._worker._open_bench
 
-            async def open_deaf(experiment: Experiment) -> OpenBench:
-                opened = await open_bench(experiment)
+            async def open_deaf(experiment: Experiment, mode: Mode) -> OpenBench:
+                opened = await open_bench(experiment, mode)
                 if experiment.spec.name == "deaf":
                     opened.bench.target = deaf
                 return opened
@@ -259,11 +255,11 @@ def test_an_item_taken_again_by_the_same_worker_has_both_calls_stopped_by_a_kill
                 assert run is not None
                 lease = items.Lease(run.run_id, ids[0], 1, 1, 1, "")
                 items.renew(connection, at.lab._worker._owner, [lease], -1)
-                assert dispatching.take_back(connection, run, 2).queued == (ids[0],)
-                assert dispatching.dispatch(connection, run, 1) == ids
+                assert dispatching.take_back(connection, run, 2).queued == (ItemKey(ids[0]),)
+                assert dispatching.dispatch(connection, run, 1) == [ItemKey(one) for one in ids]
 
             await at.store.write(slept)
-            at.lab._worker._queue.offers.put(Offer(started.run_id, (ids[0],)))
+            at.lab._worker._queue.offers.put(Offer(started.run_id, (ItemKey(ids[0]),)))
             await until(lambda: _count(calls, "begun", 2))
 
             await at.lab.experiments.kill(TENANT, made.experiment_id)
@@ -312,7 +308,7 @@ def test_a_worker_stopped_while_it_takes_items_hands_them_back(
                 metrics=Metrics(),
             )
             await worker.start()
-            queue.offers.put(Offer(started.run_id, tuple(ids)))
+            queue.offers.put(Offer(started.run_id, tuple(ItemKey(one) for one in ids)))
             await store.written.wait()
             stopping = asyncio.create_task(worker.stop())
             await asyncio.sleep(0)
@@ -357,7 +353,7 @@ def test_an_item_does_not_end_well_without_a_score_that_was_never_written(
             _, started = await at.lab.experiments.submit(TENANT, experiment(version, "hang"))
             await until(lambda: _handed_out(at, started.run_id))
             (lease,) = await at.store.write(
-                lambda c: items.take(c, started.run_id, ids, "w", 3_600_000)
+                lambda c: items.take(c, started.run_id, [ItemKey(ids[0])], "w", 3_600_000)
             )
             store = Away(at.store)
             combiner = Combiner(store, "w", SystemClock(), Metrics())

@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from random import Random
 
 import msgspec
+from tests.servers import PATIENT_MS
 
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, RequestId, TenantId, new_attempt_id
 from dragoman.live.ledger import (
@@ -165,7 +166,7 @@ class Story:
 
 
 async def play(stage: Stage) -> None:
-    ledger = RedisLedger(stage.url, Random(), key_prefix=stage.key_prefix)
+    ledger = RedisLedger(stage.url, Random(), key_prefix=stage.key_prefix, timeout_ms=PATIENT_MS)
     await Story(ledger, stage).play()
 
 

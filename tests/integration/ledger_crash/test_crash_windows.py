@@ -20,7 +20,7 @@ from tests.integration.ledger_crash.story import (
     the_claim,
     the_ending,
 )
-from tests.servers import RedisProcess
+from tests.servers import PATIENT_MS, RedisProcess
 
 from dragoman.ids import (
     JOB_SHARDS,
@@ -184,7 +184,7 @@ async def crash_and_rescue(
     server: RedisProcess, players: Players, kill_before: str, sweepers: int
 ) -> None:
     key_prefix = new_id(Random(), "crash")
-    ledger = RedisLedger(server.url, Random(), key_prefix=key_prefix)
+    ledger = RedisLedger(server.url, Random(), key_prefix=key_prefix, timeout_ms=PATIENT_MS)
     try:
         stage = await set_stage(ledger, server.url, key_prefix, kill_before)
         rescue = Rescue(ledger, stage)

@@ -7,6 +7,7 @@ from itertools import count
 from random import Random
 
 import pytest
+from tests.servers import PATIENT_MS
 
 from dragoman.live.ledger import RedisLedger
 
@@ -25,6 +26,7 @@ def open_ledger(key_prefix: str) -> OpenLedger:
     """Open a ledger on a server; the test closes it."""
 
     def opened(url: str, **options: object) -> RedisLedger:
-        return RedisLedger(url, Random(7), **{"key_prefix": key_prefix, **options})  # type: ignore[arg-type]
+        settings = {"key_prefix": key_prefix, "timeout_ms": PATIENT_MS, **options}
+        return RedisLedger(url, Random(7), **settings)  # type: ignore[arg-type]
 
     return opened

@@ -26,7 +26,8 @@ from dragoman.live.protocol import JobClass, RunningJob
 
 pytestmark = pytest.mark.redis
 
-TIMEOUT_MS = 500
+TIMEOUT_MS = 3_000
+"""Longer than a busy machine stands still."""
 
 
 async def until_it_answers(ledger: RedisLedger) -> None:
@@ -46,7 +47,7 @@ def test_a_redis_that_stands_still_is_reported_in_time_and_oversells_nothing(
         cell, _ = await join(ledger, "n-1", 3)
         asks = [ask(cell) for _ in range(8)]
         own_redis.pause()
-        async with asyncio.timeout(2 * TIMEOUT_MS / 1000):
+        async with asyncio.timeout(10 * TIMEOUT_MS / 1000):
             answers = await asyncio.gather(
                 *(ledger.reserve(wanted) for wanted in asks), return_exceptions=True
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from base64 import b64encode
+from typing import Any
 
 import pytest
 from tests.integration.live_api.manual_node import Caller, ManualNode, attempt_of, problem
@@ -11,6 +12,7 @@ from tests.integration.serve.server_process import ServerProcess, eventually
 
 Pair = tuple[str, str]
 
+SPEECH = {"text": None, "audio": b64encode(b"\0\1" * 100).decode()}
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z")
 
 
@@ -74,6 +76,32 @@ def test_a_node_is_told_all_it_needs(server: ServerProcess, caller: Caller, pair
     }
     assert job["trace_id"]
     assert 0 < job["deadline_ms"] <= 60_000
+
+
+@pytest.mark.parametrize(
+    ("given", "pipeline", "used"),
+    [
+        ({}, {}, {"use_nmt"}),
+        ({}, {"use_tts": True}, {"use_nmt", "use_tts"}),
+        ({}, {"use_tts": None}, {"use_nmt"}),
+        (SPEECH, {}, {"use_asr", "use_nmt", "use_tts"}),
+        (SPEECH, {"use_tts": False}, {"use_asr", "use_nmt"}),
+        (SPEECH, {"use_nmt": False, "use_tts": None}, {"use_asr", "use_tts"}),
+    ],
+)
+def test_a_stage_that_a_pipeline_leaves_out_has_its_default(
+    server: ServerProcess,
+    caller: Caller,
+    pair: Pair,
+    given: dict[str, Any],
+    pipeline: dict[str, Any],
+    used: set[str],
+) -> None:
+    with ManualNode(server, pair) as node:
+        caller.ask(pair, **given, pipeline=pipeline)
+        told = node.take()["pipeline"]
+
+    assert {stage for stage, wanted in told.items() if wanted} == used
 
 
 def test_text_is_neither_heard_nor_translated_into_its_own_language(

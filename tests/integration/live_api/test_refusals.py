@@ -147,6 +147,11 @@ def test_a_node_that_is_too_busy_is_left_out(
         ({"class": "urgent"}, "class"),
         ({"features": ["telepathy"]}, "telepathy"),
         ({"pipeline": {"use_asr": True}}, "use_asr"),
+        ({"pipeline": {"use_nmt": False}}, "uses no stage"),
+        ({"pipeline": {"use_ttts": True}}, "`pipeline.use_ttts` of the request does not fit: it"),
+        ({"pipeline": {"use_ttts": True}}, "did you mean `use_tts`?"),
+        ({"pipelines": {}}, "did you mean `pipeline`?"),
+        ({"xyzzy": 1}, "there are src_lang, tgt_lang, text"),
         ({"preferred_node_id": "n", "exclude_node_id": "n"}, "exclude_node_id"),
     ],
 )

@@ -37,7 +37,7 @@ OPTIONAL_PACKAGES = {
 
 CODE_OF_EXTRA = {
     "cluster": "from dragoman.live.ledger import RedisLedger",
-    "lab": "import pandas",
+    "lab": "import pandas; from dragoman.lab import statistics; import jiwer, sacrebleu",
     "postgres": "from dragoman.store.postgres import PostgresDatabase",
     "tracing": "from dragoman.observability.otlp import OtlpExit",
 }
@@ -205,6 +205,24 @@ def test_an_experiment_of_three_lines_runs_and_its_results_are_read(bare: Instal
     )
     told = bare.dragoman("experiment", "run", "exp.toml", "--data-dir", "lab-data").stdout
     assert "0.5" in told
+
+
+def test_a_score_that_needs_the_extra_lab_is_refused_with_the_command_that_helps(
+    bare: Installation,
+) -> None:
+    (bare.work / "scored.jsonl").write_text('{"said": "a", "meant": "a"}\n')
+    (bare.work / "scored.toml").write_text(
+        'name = "scored"\n[dataset]\nfile = "scored.jsonl"\n'
+        '[target]\nkind = "recorded"\noutput = "said"\n'
+        '[[evaluators]]\nkind = "chrf"\nreference = "meant"\n'
+    )
+    refused = bare.dragoman(
+        "experiment", "run", "scored.toml", "--data-dir", "scored-data", expected=2
+    )
+    assert refused.stderr.splitlines()[-1] == (
+        "error: The evaluator `chrf` needs the Python package sacrebleu, which is not installed; "
+        "run `pip install 'dragoman[lab]'`."
+    )
 
 
 @pytest.mark.parametrize("extra", sorted(ASKS_FOR_EXTRA))

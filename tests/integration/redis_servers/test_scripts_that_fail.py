@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.servers import RedisProcess
+from tests.servers import PATIENT_MS, RedisProcess
 
 from dragoman.errors import DependencyDown, InternalError
 from dragoman.redis_servers import Call, Caller, Reply, Script, open_servers
 
 pytestmark = pytest.mark.redis
 
-TIMEOUT_MS = 1_000
+TIMEOUT_MS = PATIENT_MS
 
 
 def ask_together(server: RedisProcess, *sources: str) -> list[Reply | BaseException]:

@@ -50,7 +50,7 @@ def test_a_plain_script_shows_its_connection_its_failures_and_why_it_gets_no_job
             f"Node n-1 is connected to {url}/ws/node: 2 slots, nmt en es; 2 pools, cell 0",
             "Node n-1 was told to shut down (enough): it finishes its jobs and leaves.",
         ]
-        assert "Node n-1 is degraded and gets no jobs: its jobs fail.\n" in err
+        assert "Node n-1 is degraded: its jobs fail.\n" in err
         assert err.count("Traceback") == 1
         assert "Job job-0 failed:\n" in err
         assert "WORDS[job.text]" in err

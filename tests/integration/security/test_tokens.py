@@ -33,6 +33,7 @@ def server(
             "DRAGOMAN_CLUSTER__ENABLED": "true",
             "DRAGOMAN_CLUSTER__REDIS_URL": redis.url,
             "DRAGOMAN_CLUSTER__KEY_PREFIX": "tokens",
+            "DRAGOMAN_CLUSTER__REDIS_TIMEOUT_MS": "5000",
         }
     data_dir = tmp_path_factory.mktemp(f"tokens-{request.param}") / "data"
     with ServerProcess(data_dir, env=environment(**variables)) as server:

@@ -17,15 +17,14 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from dragoman.api import (
-    CannotStart,
     Parts,
     Server,
     ServerState,
     Services,
-    find_server,
     running_server,
 )
-from dragoman.errors import SettingsError
+from dragoman.data_folder import find_server
+from dragoman.errors import CannotStart, SettingsError
 from dragoman.settings import Settings
 
 Step = Callable[[], Awaitable[None]]

@@ -282,6 +282,7 @@ def test_operations_on_redis_are_timed(
         DRAGOMAN_CLUSTER__ENABLED="true",
         DRAGOMAN_CLUSTER__REDIS_URL=redis_server.url,
         DRAGOMAN_CLUSTER__KEY_PREFIX="sight",
+        DRAGOMAN_CLUSTER__REDIS_TIMEOUT_MS="5000",
         DRAGOMAN_SCHEDULER__STATS__SNAPSHOT_SECONDS="0.1",
     )
     pair = new_pair()

@@ -12,16 +12,14 @@ import pytest
 import sqlalchemy as sa
 from alembic import command
 from alembic.autogenerate import compare_metadata
-from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
 
 import dragoman.auth
 import dragoman.lab.repository  # noqa: F401 - both declare their tables
 from dragoman.errors import SchemaTooNew, StoreError
 from dragoman.store import SchemaStatus, check, metadata, open_store, upgrade, upgrades
 from dragoman.store.databases import database_at
-
-MIGRATIONS = Path(upgrades.__file__).with_name("migrations")
 
 NEXT_MIGRATION = """
 import sqlalchemy as sa
@@ -43,12 +41,10 @@ def become_next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call
     def become(last_step: str = "pass") -> None:
         head = check(f"sqlite:///{tmp_path}/nothing.db").head
         scripts = tmp_path / "migrations"
-        shutil.copytree(MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(upgrades.MIGRATIONS, scripts, ignore=shutil.ignore_patterns("__pycache__"))
         text = NEXT_MIGRATION.format(head=head, last_step=last_step)
         (scripts / "versions" / "next.py").write_text(text)
-        config = Config()
-        config.set_main_option("script_location", str(scripts))
-        monkeypatch.setattr(upgrades, "_alembic", lambda: config)
+        monkeypatch.setattr(upgrades, "MIGRATIONS", scripts)
 
     return become
 
@@ -68,6 +64,15 @@ def test_a_fresh_database_is_set_up_and_then_found_up_to_date(empty_url: str) ->
     assert (found.state, found.current) == (SchemaStatus.UP_TO_DATE, found.head)
     assert upgrade(empty_url).state is SchemaStatus.UP_TO_DATE
     open_and_close(empty_url)
+
+
+def test_every_migration_is_named_for_its_revision_and_follows_the_one_before() -> None:
+    # The program finds its schema by these names, without Alembic.
+    scripts = ScriptDirectory.from_config(upgrades.alembic_config())
+    in_order = [script.revision for script in reversed(list(scripts.walk_revisions()))]
+
+    files = sorted(upgrades.MIGRATIONS.glob("versions/*.py"))
+    assert [file.stem.partition("_")[0] for file in files] == in_order
 
 
 def test_setting_up_and_looking_leaves_the_log_to_what_matters(
@@ -189,7 +194,64 @@ def test_what_a_lab_held_before_contents_were_known_is_kept(empty_url: str) -> N
     database.alter(lambda c: c.execute(sa.text("UPDATE target_record SET latency_ms = NULL")))
 
 
+def test_what_a_lab_held_before_repetitions_becomes_the_first_of_them(empty_url: str) -> None:
+    database = database_at(empty_url)
+    database.alter(lambda connection: _upgrade_to(connection, "0003"))
+    log = (
+        "INSERT INTO item_run_log (run_id, item_id, status, result_state, try_no, first_try_no, "
+        "archived_try_no, lineage, lease_token) "
+        "VALUES ('r', 'i', 'success', 'resulted', 1, 1, 1, 'r/1', 1)"
+    )
+    turn = (
+        "INSERT INTO turn_run_log (run_id, item_id, turn_no, try_no, tenant, status, "
+        "target_record_id, logged_at_ms) VALUES ('r', 'i', 0, 1, 't', 'success', 'r/1/i/0', 5)"
+    )
+    link = (
+        "INSERT INTO turn_score (run_id, item_id, turn_no, try_no, evaluator_no, "
+        "evaluator_record_id) VALUES ('r', 'i', 0, 1, 0, 'r/1/i/0/0')"
+    )
+    item_shown = (
+        "INSERT INTO item_result (experiment_id, item_id, tenant, run_id, status, try_no, lineage) "
+        "VALUES ('e', 'i', 't', 'r', 'success', 1, 'r/1')"
+    )
+    turn_shown = (
+        "INSERT INTO turn_result (experiment_id, item_id, turn_no, tenant, run_id, try_no, status, "
+        "target_record_id) VALUES ('e', 'i', 0, 't', 'r', 1, 'success', 'r/1/i/0')"
+    )
+    output = (
+        "INSERT INTO target_record (id, tenant, run_id, item_id, turn_no, output_json, main, "
+        "created_at_ms) VALUES ('r/1/i/0', 't', 'r', 'i', 0, '{}', 'output', 2)"
+    )
+    score = (
+        "INSERT INTO evaluator_record (id, tenant, run_id, item_id, turn_no, name, score, "
+        "created_at_ms) VALUES ('r/1/i/0/0', 't', 'r', 'i', 0, 'exact', 1.0, 2)"
+    )
+    for statement in (log, turn, link, item_shown, turn_shown, output, score):
+        database.alter(lambda connection: connection.execute(sa.text(statement)))  # noqa: B023
+
+    assert upgrade(empty_url).state is SchemaStatus.OUTDATED
+
+    def kept(connection: sa.Connection) -> list[tuple[object, ...]]:
+        asked = (
+            "SELECT l.repetition, t.repetition, s.repetition, i.repetition, r.repetition, "
+            "o.repetition, e.repetition, e.score, r.status, l.lease_token FROM item_run_log l "
+            "JOIN turn_run_log t ON t.run_id = l.run_id AND t.item_id = l.item_id "
+            "JOIN turn_score s ON s.run_id = t.run_id AND s.item_id = t.item_id "
+            "JOIN item_result i ON i.item_id = l.item_id "
+            "JOIN turn_result r ON r.item_id = l.item_id "
+            "JOIN target_record o ON o.id = r.target_record_id "
+            "JOIN evaluator_record e ON e.id = s.evaluator_record_id"
+        )
+        return [tuple(row) for row in connection.execute(sa.text(asked))]
+
+    assert database.inspect(kept) == [(*(0,) * 7, 1.0, "success", 1)]
+    second = log.replace("lease_token)", "lease_token, repetition)").replace("1)", "1, 1)")
+    database.alter(lambda connection: connection.execute(sa.text(second)))
+    with pytest.raises(StoreError, match="cannot be used"):
+        database.alter(lambda connection: connection.execute(sa.text(second)))
+
+
 def _upgrade_to(connection: sa.Connection, revision: str) -> None:
-    config = upgrades._alembic()
+    config = upgrades.alembic_config()
     config.attributes["connection"] = connection
     command.upgrade(config, revision)

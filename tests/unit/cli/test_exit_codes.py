@@ -137,13 +137,52 @@ def test_only_the_command_that_is_asked_for_is_real(command: str) -> None:
     assert sorted(map(str, listed)) == sorted(command.name for command in COMMANDS)
 
 
-def test_help_does_not_wait_for_the_database_or_the_web_framework() -> None:
+SLOW_TO_IMPORT = frozenset({"alembic", "fastapi", "pydantic", "sqlalchemy"})
+
+
+@pytest.mark.parametrize(
+    ("command", "needed"),
+    [
+        ("--help", set()),
+        ("say --from en --to es --text hello --url ws://127.0.0.1:1", {"pydantic"}),
+        ("nodes list --url http://127.0.0.1:1", {"pydantic"}),
+        ("sessions show someone --url http://127.0.0.1:1", {"pydantic"}),
+        ("jobs explain something --url http://127.0.0.1:1", {"pydantic"}),
+        ("cluster status --url http://127.0.0.1:1", {"pydantic"}),
+        ("config show", {"pydantic"}),
+        ("keys list --json --data-dir .", {"pydantic", "sqlalchemy"}),
+        ("db check --data-dir .", {"pydantic", "sqlalchemy"}),
+    ],
+)
+def test_a_command_imports_no_library_that_it_does_not_need(
+    command: str, needed: set[str], tmp_path: Path
+) -> None:
+    assert main(["db", "upgrade", "--data-dir", str(tmp_path)]) == 0
     look = (
-        "import sys; from dragoman.cli import main; main(['--help']);"
-        "sys.exit(any(name in sys.modules for name in ('sqlalchemy', 'fastapi', 'pydantic')))"
+        "import sys; from dragoman.cli import main; main(sys.argv[1:]);"
+        f"print(*{set(SLOW_TO_IMPORT)!r}.intersection(sys.modules), file=sys.stderr)"
     )
 
-    assert subprocess.call([sys.executable, "-c", look], stdout=subprocess.DEVNULL) == 0
+    done = subprocess.run(
+        [sys.executable, "-c", look, *command.split()],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+
+    assert set(done.stderr.splitlines()[-1].split()) <= needed
+
+
+def test_the_package_can_be_run_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "dragoman", "no-such-command"],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 2
+    assert "Usage: dragoman " in done.stderr
 
 
 def test_a_reader_who_leaves_early_is_not_shown_an_error() -> None:

@@ -165,7 +165,10 @@ def test_a_node_on_trial_with_bad_heartbeats_gets_no_jobs_until_they_are_good() 
     jobs(health, "x" * 6)
     assert [health.beat(False, "it came late") for _ in range(3)] == [False, False, True]
     assert (health.on_trial, health.takes_jobs) == (False, False)
-    assert health.reason == "too many bad heartbeats, the last because it came late"
+    assert health.reason == (
+        "too many bad heartbeats, the last because it came late; it gets no jobs until its "
+        "heartbeats are good again"
+    )
     assert jobs(health, ".") == [False], "a job from before: the heartbeats are still bad"
     assert health.takes_jobs is False
     assert health.beat(True)

@@ -18,12 +18,14 @@ from dragoman.live.protocol import (
     Mode,
     NodeRegister,
     Pipeline,
+    RequestedPipeline,
     Service,
     ServiceStatus,
     ServiceType,
     SessionInit,
     SubProtocol,
     Utterance,
+    check_in_session,
     check_job_request,
     check_register,
     check_session_init,
@@ -86,10 +88,15 @@ def test_a_registration_that_cannot_be_decoded_is_also_a_bad_capability_schema()
     assert error.details["field"] == "schema_version"
 
 
+NO_STAGE = Pipeline(use_asr=False, use_nmt=False, use_tts=False)
+
+
 @pytest.mark.parametrize(
     "init",
     [
         SessionInit(src_lang="en", tgt_lang="es"),
+        SessionInit(src_lang="en", tgt_lang="es", pipeline=Pipeline()),
+        SessionInit(src_lang="en", tgt_lang="es", pipeline=Pipeline(use_tts=False)),
         SessionInit(src_lang="en", tgt_lang="en"),
         SessionInit(src_lang="en", tgt_langs=("es", "zh"), features=("voice_cloning",)),
         SessionInit(src_lang="auto", auto_langs=("en", "zh"), tgt_lang="es"),
@@ -113,7 +120,7 @@ def test_a_good_session_passes(init: SessionInit) -> None:
         (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_b="en"), "lang_a"),
         (SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="en", lang_b="EN"), "lang_b"),
         (SessionInit(src_lang="en", tgt_lang="es", features=("telepathy",)), "features"),
-        (SessionInit(src_lang="en", tgt_lang="es", pipeline=Pipeline()), "pipeline"),
+        (SessionInit(src_lang="en", tgt_lang="es", pipeline=NO_STAGE), "pipeline"),
     ],
 )
 def test_a_session_that_contradicts_itself_is_refused(init: SessionInit, field: str) -> None:
@@ -186,7 +193,7 @@ NODE = NodeId("n-1")
         (JobRequest("en", "es", text="a", audio=b"a"), "audio"),
         (JobRequest("auto", "es", text="a"), "src_lang"),
         (JobRequest("en", "es", text="a", features=("x",)), "features"),
-        (JobRequest("en", "es", text="a", pipeline=Pipeline()), "pipeline"),
+        (JobRequest("en", "es", text="a", pipeline=RequestedPipeline(use_nmt=False)), "pipeline"),
         (
             JobRequest("en", "es", text="a", preferred_node_id=NODE, exclude_node_id=NODE),
             "exclude_node_id",
@@ -201,4 +208,38 @@ def test_a_job_request_that_contradicts_itself_is_refused(request_: JobRequest, 
 
 def test_a_good_job_request_passes() -> None:
     check_job_request(JobRequest("en", "es", text="a", preferred_node_id=NODE))
-    check_job_request(JobRequest("en", "es", audio=b"a", pipeline=Pipeline(use_asr=True)))
+    for pipeline in (
+        RequestedPipeline(),
+        RequestedPipeline(use_asr=True),
+        RequestedPipeline(use_tts=False),
+        RequestedPipeline(use_asr=False, use_nmt=False),
+    ):
+        check_job_request(JobRequest("en", "es", audio=b"a", pipeline=pipeline))
+    # Nothing is to be done with it in any case.
+    check_job_request(JobRequest("en", "en", text="a", pipeline=RequestedPipeline(use_tts=False)))
+
+
+@pytest.mark.parametrize(
+    ("session", "utterance", "works"),
+    [
+        (None, None, True),
+        (Pipeline(use_tts=False), None, True),
+        (Pipeline(use_nmt=False), None, False),
+        (Pipeline(use_nmt=False), Pipeline(use_nmt=True), True),
+        (Pipeline(use_nmt=False, use_tts=True), None, True),
+        (Pipeline(use_asr=True, use_nmt=False), None, False),
+        (None, Pipeline(use_nmt=False), False),
+    ],
+)
+def test_a_text_that_no_stage_is_left_for_is_refused(
+    session: Pipeline | None, utterance: Pipeline | None, works: bool
+) -> None:
+    init = SessionInit(src_lang="en", tgt_lang="es", pipeline=session)
+    check_session_init(init)
+    text = Utterance(0, text="hello", pipeline=utterance)
+    if works:
+        check_in_session(init, text)
+    else:
+        with pytest.raises(InvalidMessage, match="`pipeline` uses no stage"):
+            check_in_session(init, text)
+    check_in_session(init, Utterance(0, audio=b"\0\0", pipeline=utterance))

@@ -224,7 +224,7 @@ def test_a_request_body_may_have_nulls() -> None:
 def test_an_unknown_field_of_a_request_body_is_refused_with_those_there_are() -> None:
     body = b'{"src_lang":"en","tgt_lang":"es","text":"hi","txt":null}'
     with pytest.raises(
-        InvalidMessage, match=r"`txt` of the request .* there are src_lang"
+        InvalidMessage, match=r"`txt` of the request .*did you mean `text`\?\); there are src_lang"
     ) as found:
         decode_body(body, JobRequest)
     assert found.value.details["field"] == "txt"

@@ -10,6 +10,7 @@ from dragoman.live.protocol import (
     Feature,
     Pipeline,
     ServiceType,
+    chosen_pipeline,
     default_pipeline,
     required_features,
     required_types,
@@ -60,6 +61,25 @@ def test_asking_for_more_never_needs_less(some: set[Feature], more: set[Feature]
 def test_each_stage_needs_its_service(pipeline: Pipeline) -> None:
     used = {service for service in ServiceType if getattr(pipeline, f"use_{service}")}
     assert required_types(pipeline) == used
+
+
+def test_a_stage_that_is_not_chosen_has_its_default() -> None:
+    speech = default_pipeline(audio=True, src="zh", tgt="en", semantic=False)
+    text = default_pipeline(audio=False, src="zh", tgt="en", semantic=False)
+
+    assert required_types(chosen_pipeline(text, Pipeline(use_tts=True))) == {NMT, TTS}
+    assert required_types(chosen_pipeline(speech, Pipeline(use_tts=False))) == {ASR, NMT}
+    assert required_types(chosen_pipeline(speech, Pipeline())) == required_types(speech)
+    assert required_types(chosen_pipeline(speech, None)) == required_types(speech)
+
+
+def test_an_utterance_decides_before_its_session_and_the_session_before_the_default() -> None:
+    speech = default_pipeline(audio=True, src="zh", tgt="en", semantic=False)
+    session = Pipeline(use_tts=False, use_nmt=False)
+
+    found = chosen_pipeline(speech, Pipeline(use_nmt=True), session)
+
+    assert required_types(found) == {ASR, NMT}
 
 
 def test_an_unknown_feature_is_refused_with_the_known_ones() -> None:

@@ -21,6 +21,7 @@ from dragoman.live.protocol import (
     Scheduling,
     Service,
     SessionInit,
+    default_pipeline,
 )
 from dragoman.live.protocol.message import wire_type
 
@@ -116,8 +117,9 @@ def test_every_part_has_the_fields_that_were_promised(
     assert promised(part) == set(fields.split())
 
 
-def test_a_pipeline_and_the_languages_of_a_node_are_always_written_in_full() -> None:
-    assert msgspec.to_builtins(Pipeline(use_nmt=True)) == {
+def test_the_pipeline_of_a_job_and_the_languages_of_a_node_are_always_written_in_full() -> None:
+    default = default_pipeline(audio=False, src="en", tgt="es", semantic=False)
+    assert msgspec.to_builtins(default) == {
         "use_asr": False,
         "use_semantic": False,
         "use_nmt": True,
@@ -130,6 +132,10 @@ def test_a_pipeline_and_the_languages_of_a_node_are_always_written_in_full() -> 
         "nmt_langs",
         "tts_langs",
     }
+
+
+def test_of_a_pipeline_that_a_client_asks_for_only_what_it_chose_is_written() -> None:
+    assert msgspec.to_builtins(Pipeline(use_tts=False)) == {"use_tts": False}
 
 
 def test_the_type_on_the_wire_follows_from_the_name_of_the_class() -> None:

@@ -16,6 +16,8 @@ from dragoman.live.protocol import (
     TO_NODE,
     Decoder,
     JobRequest,
+    Pipeline,
+    SessionInit,
     SubProtocol,
     decode_body,
 )
@@ -44,6 +46,24 @@ def with_field(type_name: str, name: bytes, value: bytes) -> bytes:
 )
 def test_what_is_not_one_object_is_unparsable(frame: str) -> None:
     assert refusal(FROM_NODE, frame).details == {"problem": "unparsable"}
+
+
+def test_an_unknown_stage_is_ignored_in_a_message_and_refused_in_a_request() -> None:
+    init = FROM_CLIENT.decode('{"type":"session_init","pipeline":{"use_ttts":true}}', JSON)
+    assert init == SessionInit(pipeline=Pipeline())
+    body = b'{"src_lang":"en","tgt_lang":"es","text":"hi","pipeline":{"use_ttts":true}}'
+    with pytest.raises(
+        InvalidMessage, match=r"`pipeline\.use_ttts`.*`use_tts`.*use_asr, "
+    ) as found:
+        decode_body(body, JobRequest)
+    assert found.value.details["field"] == "pipeline.use_ttts"
+
+
+def test_half_of_a_surrogate_pair_is_called_that() -> None:
+    error = refusal(FROM_CLIENT, r'{"type":"utterance","utterance_index":0,"text":"\ud83d"}')
+    assert r"`\ud83d` is half of a surrogate pair" in error.message
+    with pytest.raises(InvalidMessage, match="is half of a surrogate pair"):
+        decode_body(rb'{"src_lang":"en","tgt_lang":"es","text":"\ud83d"}', JobRequest)
 
 
 def test_a_frame_that_breaks_off_is_unparsable_even_after_a_bad_field() -> None:
@@ -89,7 +109,11 @@ def test_a_message_without_a_type_is_told_so(frame: str) -> None:
         ('{"type":"session_init","tgt_langs":["en",5]}', "tgt_langs[1]", "got `int`"),
         ('{"type":"session_init","mode":"both"}', "mode", "'both' is not one of one_way, two_way"),
         ('{"type":"session_init","tenant_id":"a b"}', "tenant_id", "without spaces"),
-        ('{"type":"session_init","pipeline":{"use_asr":1}}', "pipeline.use_asr", "Expected `bool`"),
+        (
+            '{"type":"session_init","pipeline":{"use_asr":1}}',
+            "pipeline.use_asr",
+            "Expected `bool | null`",
+        ),
     ],
 )
 def test_a_bad_field_is_named_with_what_was_expected(frame: str, field: str, says: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from typing import Any
 
 import pytest
@@ -258,6 +259,15 @@ def test_an_unknown_option_of_a_session_is_refused(option: str, hint: str) -> No
         SessionClient("ws://127.0.0.1:1", **options)
     with pytest.raises(TypeError, match=f"no option '{option}'"):
         talk("ws://127.0.0.1:1", **options)
+
+
+def test_a_session_that_is_used_without_a_with_block_says_so_and_keeps_nothing_open() -> None:
+    files = len(os.listdir("/proc/self/fd"))
+    session = talk("ws://127.0.0.1:1", src_lang="en", tgt_lang="es")
+    for use in (session.next_result, session.close, lambda: session.say("hello")):
+        with pytest.raises(SessionClosed, match=r"use it inside `with talk\(\.\.\.\) as session"):
+            use()
+    assert len(os.listdir("/proc/self/fd")) == files
 
 
 def test_the_language_of_one_utterance_is_checked_too() -> None:

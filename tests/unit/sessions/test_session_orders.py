@@ -6,7 +6,15 @@ import pytest
 
 from dragoman.ids import RequestId, SessionId, TenantId
 from dragoman.live.ledger import JobInput, JobSpec
-from dragoman.live.protocol import Cut, Mode, Pipeline, SessionInit, Utterance
+from dragoman.live.protocol import (
+    Cut,
+    Mode,
+    Pipeline,
+    ServiceType,
+    SessionInit,
+    Utterance,
+    required_types,
+)
 from dragoman.live.sessions.orders import Speech, job_spec, targets_of, whole_utterance
 from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.segments import SegmentRules
@@ -61,8 +69,29 @@ def test_text_is_not_padded_and_not_recognised() -> None:
         src_lang="zh", tgt_lang="en", pipeline=Pipeline(use_asr=True, use_nmt=True, use_tts=True)
     )
     spec = spec_of(init, whole_utterance(init, Utterance(0, text="hello")))
-    assert spec.pipeline == Pipeline(use_nmt=True, use_tts=True)
+    assert required_types(spec.pipeline) == {ServiceType.NMT, ServiceType.TTS}
     assert (spec.padding_ms, spec.audio_format, spec.sample_rate) == (0, None, None)
+
+
+@pytest.mark.parametrize(
+    ("session", "utterance", "used"),
+    [
+        (Pipeline(use_tts=True), Utterance(0, text="a"), "nmt tts"),
+        (Pipeline(use_tts=False), Utterance(0, audio=b"ab"), "asr nmt"),
+        (None, Utterance(0, text="a", pipeline=Pipeline(use_tts=True)), "nmt tts"),
+        (
+            Pipeline(use_tts=False),
+            Utterance(0, audio=b"ab", pipeline=Pipeline(use_nmt=False)),
+            "asr",
+        ),
+    ],
+)
+def test_a_stage_that_neither_session_nor_utterance_names_has_its_default(
+    session: Pipeline | None, utterance: Utterance, used: str
+) -> None:
+    init = SessionInit(src_lang="zh", tgt_lang="en", pipeline=session)
+    spec = spec_of(init, whole_utterance(init, utterance))
+    assert required_types(spec.pipeline) == set(map(ServiceType, used.split()))
 
 
 def test_an_utterance_is_the_same_request_each_time_it_is_sent() -> None:

@@ -104,11 +104,11 @@ def test_a_chunk_of_less_than_a_sample_says_nothing_of_those_that_are_missing() 
     assert pcm16().join([b"a", b"b"], [(1, 3)]) == b"ab"
 
 
-def test_half_a_sample_can_be_taken_as_it_is() -> None:
+def test_half_a_sample_can_be_dropped() -> None:
     keeper = pcm16()
     keeper.join([b"abc"], ())
-    assert keeper.take_half() == b"c"
-    assert keeper.half == b""
+    keeper.drop_half()
+    assert keeper.join([b"de"], ()) == b"de"
 
 
 def test_another_owner_goes_on_with_the_half_that_was_stored() -> None:

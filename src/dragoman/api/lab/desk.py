@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from fastapi import Depends, Request
 
 from dragoman.lab.evaluators import ProcessPool
-from dragoman.lab.library import Library
+from dragoman.lab.library import ImportProgress, Library
 from dragoman.lab.mirror import Following
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
@@ -23,10 +23,17 @@ class LabDesk:
     library: Library
     results: Results
     context: Context
+    imports: dict[tuple[str, str], ImportProgress] = field(default_factory=dict)
+    """Imports under way that a caller gave an id, by tenant and id."""
     processes: ProcessPool
     """For evaluators that are only tried out."""
     mirror: Following | None = None
     """The columnar copy of results, where there is one."""
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the lab runs inside its user's program, and so reads what the user may read."""
+        return self.context.python_allow is None
 
 
 async def _desk_of(request: Request) -> LabDesk:

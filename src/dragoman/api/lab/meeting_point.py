@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from dragoman.api.starting import CannotStart
+from dragoman.errors import CannotStart
 
 SOCKET_FILE = "lab.sock"
 _BACKLOG = 512

@@ -18,6 +18,7 @@ from dragoman.lab.model import (
     VersionId,
 )
 from dragoman.lab.states import Mode
+from dragoman.live.protocol import decode_body
 
 Order = TypeVar("Order", bound=msgspec.Struct)
 
@@ -39,11 +40,10 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
     budget: Budget | None = None
     cron: str | None = None
     cache: bool | None = None
+    repetitions: int = 1
 
     def spec(self) -> ExperimentSpec:
         """What the lab stores."""
-        if self.cache:
-            raise InvalidMessage("cache is not built yet; leave it out.")
         version_id = self.dataset_version_id
         asked = ExperimentSpec(
             name=self.name,
@@ -60,6 +60,8 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
             time_limit_seconds=self.time_limit_seconds,
             budget=self.budget or Budget(),
             cron=self.cron,
+            repetitions=self.repetitions,
+            cache=bool(self.cache),
         )
         if self.retries is None:
             return asked
@@ -72,6 +74,15 @@ class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
     mode: Mode = Mode.SUBMIT
     item_ids: list[str] = []
     trial_items: int | None = None
+
+
+class ScoreOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Evaluators for outputs that are stored; one of the same name replaces the former one."""
+
+    evaluators: list[dict[str, JsonValue]]
+
+    def specs(self) -> list[EvaluatorSpec]:
+        return [_evaluator(number, given) for number, given in enumerate(self.evaluators)]
 
 
 class ChangeOrder(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
@@ -133,18 +144,20 @@ class TryOrder(msgspec.Struct, forbid_unknown_fields=True):
     turn: dict[str, JsonValue] = {}
     output: JsonValue = None
     """The main output, or an object with every column of it."""
+    latency_ms: float | None = None
+    """How long the target took, for evaluators of that."""
+    scores: dict[str, float] = {}
+    """What other evaluators said, for a composite."""
 
 
 def read_order(body: bytes, kind: type[Order]) -> Order:
     """The order in a body; one that does not have the form is refused by the field's name."""
     try:
-        return msgspec.json.decode(body or b"{}", type=kind)
-    except RecursionError:
-        if kind is ResultsOrder:  # nothing else of it can be deep
-            raise _too_deep() from None
-        raise InvalidMessage("The body is not valid: it is nested too deeply.") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidMessage(f"The body is not valid: {error}.") from None
+        return decode_body(body or b"{}", kind)
+    except InvalidMessage as error:
+        if kind is ResultsOrder and isinstance(error.__cause__, RecursionError):
+            raise _too_deep() from None  # nothing else of it can be deep
+        raise
 
 
 def read_filter(text: str | None) -> JsonValue:

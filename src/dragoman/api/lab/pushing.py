@@ -75,8 +75,8 @@ async def _tell_rows(socket: WebSocket, desk: LabDesk, watcher: Watcher) -> bool
         match change:
             case RunEnded():
                 return True
-            case ItemsArchived(experiment_id, _, item_ids):
-                for row in await desk.results.of_items(experiment_id, item_ids):
+            case ItemsArchived(experiment_id, _, keys):
+                for row in await desk.results.of_items(experiment_id, keys):
                     await _send(socket, {"type": "row", **msgspec.structs.asdict(row)})
     return False
 

@@ -6,12 +6,14 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from dragoman.api.http import HttpServer
 from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.desk import LabDesk
 from dragoman.clock import Clock, SystemClock
 from dragoman.ids import new_id
+from dragoman.lab.audio import audio_folder_of
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
 from dragoman.lab.mirror import Following, forget_mirror, is_wanted
@@ -40,7 +42,10 @@ async def serve_lab(
     """Answer on the socket until told to stop; `announce` is called once that can be relied on."""
     metrics = Metrics()
     context = Context(
-        settings.lab.python_allow, settings.lab.http_allow, settings.auth.mode == "open"
+        settings.lab.python_allow,
+        settings.lab.http_allow,
+        settings.auth.mode == "open",
+        settings.lab.key_env_allow,
     )
     async with opened_desk(settings, context, metrics, embedded=False) as desk:
         budget = Budget(settings.limits.buffered_bytes)
@@ -72,6 +77,8 @@ async def opened_desk(
     """
     mirrored = not embedded if mirrored is None else mirrored
     clock, randomness = SystemClock(), Randomness()
+    audio_folder = audio_folder_of(settings.server.data_dir)
+    context = replace(context, audio_folder=audio_folder)
     processes = ProcessPool(1)
     try:
         async with (
@@ -89,7 +96,13 @@ async def opened_desk(
         ):
             yield LabDesk(
                 lab=lab,
-                library=Library(store, settings.lab, clock, randomness.stream("datasets")),
+                library=Library(
+                    store,
+                    settings.lab,
+                    clock,
+                    randomness.stream("datasets"),
+                    audio_folder=audio_folder,
+                ),
                 results=Results(store, mirror),
                 context=context,
                 processes=processes,

@@ -15,10 +15,12 @@ from dragoman.lab.model import (
     DatasetVersion,
     EvaluatorSpec,
     Item,
+    JsonValue,
     Stats,
     TargetSpec,
     Turn,
 )
+from dragoman.lab.openai_client import KEY_IN_SETTINGS
 
 
 class ImportedView(msgspec.Struct, frozen=True):
@@ -89,6 +91,8 @@ class ExperimentView(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None
     budget: Budget
     cron: str | None
+    repetitions: int
+    cache: bool
     status: str
     reason: str | None
     run_id: str | None
@@ -206,6 +210,8 @@ def view_experiment(overview: Overview) -> ExperimentView:
         time_limit_seconds=spec.time_limit_seconds,
         budget=spec.budget,
         cron=spec.cron,
+        repetitions=spec.repetitions,
+        cache=spec.cache,
         status=experiment.status,
         reason=experiment.reason,
         run_id=experiment.run_id,
@@ -245,8 +251,13 @@ def _moment(at_ms: int | None) -> str | None:
 
 
 def _target(spec: TargetSpec) -> dict[str, Any]:
-    return {"kind": spec.kind, **spec.settings}
+    return {"kind": spec.kind, **_shown(spec.settings)}
 
 
 def _evaluator(spec: EvaluatorSpec) -> dict[str, Any]:
-    return {"kind": spec.kind, "name": spec.name, "weight": spec.weight, **spec.settings}
+    return {"kind": spec.kind, "name": spec.name, "weight": spec.weight, **_shown(spec.settings)}
+
+
+def _shown(settings: dict[str, JsonValue]) -> dict[str, Any]:
+    """The settings without the key of a server, which is no other user's business."""
+    return {name: "***" if name == KEY_IN_SETTINGS else v for name, v in settings.items()}

@@ -6,7 +6,8 @@ import msgspec
 from fastapi import APIRouter, Depends, Response
 
 from dragoman.api.live.documents import answer, shown_as
-from dragoman.auth import Permission, require
+from dragoman.api.permissions import require
+from dragoman.auth import Permission
 from dragoman.live.fleet import CatalogService, CatalogState, ServiceCatalog
 from dragoman.live.protocol import utc_time
 

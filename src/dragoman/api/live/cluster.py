@@ -10,7 +10,8 @@ from fastapi import APIRouter, Depends, Response
 
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.paging import Paging, encode_cursor
-from dragoman.auth import Permission, require
+from dragoman.api.permissions import require
+from dragoman.auth import Permission
 from dragoman.errors import NotFound, RateLimited
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import (

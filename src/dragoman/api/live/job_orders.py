@@ -7,7 +7,13 @@ from random import Random
 from dragoman.ids import RequestId, TenantId, new_id
 from dragoman.live.dispatch import JobOrder
 from dragoman.live.ledger import JobInput, JobSpec
-from dragoman.live.protocol import JobRequest, check_job_request, decode_body, default_pipeline
+from dragoman.live.protocol import (
+    JobRequest,
+    check_job_request,
+    chosen_pipeline,
+    decode_body,
+    default_pipeline,
+)
 from dragoman.live.snapshot import PoolRule
 from dragoman.observability import read_traceparent
 
@@ -32,15 +38,13 @@ def order_of(
     """The job that a request asks for. One with wait_ms may wait in line for its slot."""
     caller = read_traceparent(traceparent)
     audio = request.audio is not None
-    pipeline = request.pipeline or default_pipeline(
-        audio, request.src_lang, request.tgt_lang, rule in _SEMANTIC_RULES
-    )
+    default = default_pipeline(audio, request.src_lang, request.tgt_lang, rule in _SEMANTIC_RULES)
     spec = JobSpec(
         tenant=tenant,
         request_id=request.request_id or RequestId(new_id(random, "r")),
         src_lang=request.src_lang,
         tgt_lang=request.tgt_lang,
-        pipeline=pipeline,
+        pipeline=chosen_pipeline(default, request.pipeline),
         job_class=request.job_class,
         features=request.features,
         audio_format=request.audio_format if audio else None,

@@ -13,8 +13,9 @@ from dragoman.api.live.job_orders import order_of, read_request
 from dragoman.api.live.job_views import view_job
 from dragoman.api.live.peers import Peers
 from dragoman.api.paging import Paging, encode_cursor
+from dragoman.api.permissions import require
 from dragoman.api.services import Services
-from dragoman.auth import Permission, Principal, effective_tenant, may_see, require
+from dragoman.auth import Permission, Principal, effective_tenant, may_see
 from dragoman.errors import DependencyDown, DragomanError, InternalError, NotFound
 from dragoman.ids import JobId, TenantId
 from dragoman.live.dispatch import FORGOTTEN, as_error

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Response
 from prometheus_client import Counter
 
 from dragoman.api.live.documents import answer, shown_as
-from dragoman.auth import Permission, require
+from dragoman.api.permissions import require
+from dragoman.auth import Permission
 from dragoman.ids import NodeId
 from dragoman.live.dispatch import Tally
 from dragoman.live.fleet import CatalogState, FeedbackView

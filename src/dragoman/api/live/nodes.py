@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.live.node_views import POOLS_ALONE, POOLS_IN_LIST, Seating, node_view
 from dragoman.api.paging import Paging, encode_cursor
-from dragoman.auth import Permission, require
+from dragoman.api.permissions import require
+from dragoman.auth import Permission
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
 from dragoman.live.fleet import FarNode, Node

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Response
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.live.node_views import Seating
 from dragoman.api.paging import Paging, encode_cursor
-from dragoman.auth import Permission, require
+from dragoman.api.permissions import require
+from dragoman.auth import Permission
 from dragoman.clock import Clock
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, PoolKind, PoolSlots, PoolView, ShardView

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from dragoman.api.starting import CannotStart
 from dragoman.clock import Clock
-from dragoman.errors import DependencyDown
+from dragoman.errors import CannotStart, DependencyDown
 from dragoman.observability import get_logger
 from dragoman.settings import ClusterSettings, masked
 

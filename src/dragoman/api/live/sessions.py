@@ -12,7 +12,8 @@ from fastapi import APIRouter, Depends, Request, Response
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.live.peers import Peers
 from dragoman.api.paging import PageRequest, Paging, encode_cursor
-from dragoman.auth import Permission, Principal, Role, may_see, require
+from dragoman.api.permissions import require
+from dragoman.auth import Permission, Principal, Role, may_see
 from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.ids import InstanceId, SessionId
 from dragoman.live.gateway import LivePlane

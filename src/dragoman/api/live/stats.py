@@ -5,7 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Depends, Response
 
 from dragoman.api.live.documents import answer, shown_as
-from dragoman.auth import Permission, require
+from dragoman.api.permissions import require
+from dragoman.auth import Permission
 from dragoman.clock import Clock
 from dragoman.live.gateway import LivePlane
 from dragoman.live.stats import Stats

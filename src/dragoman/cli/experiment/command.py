@@ -12,7 +12,11 @@ import typer
 
 from dragoman.api import ExperimentView
 from dragoman.cli.app import FAILED, INTERRUPTED
-from dragoman.cli.experiment.experiment_file import ExperimentFile, read_experiment_file
+from dragoman.cli.experiment.experiment_file import (
+    ExperimentFile,
+    read_evaluators,
+    read_experiment_file,
+)
 from dragoman.cli.experiment.gate import Gate, judge
 from dragoman.cli.experiment.identity import Meant, find_meant
 from dragoman.cli.experiment.summary import (
@@ -42,7 +46,7 @@ from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
     name="experiment",
-    help="Run, list, show, retry and stop experiments.",
+    help="Run, list, show, score, retry and stop experiments.",
     no_args_is_help=True,
 )
 
@@ -67,6 +71,18 @@ def run_command(
         bool, typer.Option("--new", help="Begin a new experiment, even if one is unfinished.")
     ] = False,
     gate: Annotated[bool, typer.Option("--gate", help="Fail if the file has no [gate].")] = False,
+    repetitions: Annotated[
+        int | None,
+        typer.Option(
+            min=1, metavar="N", help="Try each item N times.  [default: as the file says, or 1]"
+        ),
+    ] = None,
+    cache: Annotated[
+        bool,
+        typer.Option(
+            "--cache", help="Answer questions that the target was asked before as it did then."
+        ),
+    ] = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
@@ -81,12 +97,15 @@ def run_command(
     a second one cancels those calls. Exit code 1 when the run or its [gate] failed, 2 when the
     file cannot be used, 130 after Ctrl-C.
     """
-    read = read_experiment_file(file)
+    read = read_experiment_file(file, repetitions=repetitions, cache=cache)
     if gate and not read.gate:
         typer.echo(f"error: {file} has no [gate], and --gate asks for one.", err=True)
         raise typer.Exit(FAILED)
     way = Way(url, data_dir, token, modules=file.parent, new=True)
-    again = f"dragoman experiment run {shlex.quote(str(file))}{way.as_options()}"
+    repeated = "" if repetitions is None else f" --repetitions {repetitions}"
+    cached = " --cache" if cache else ""
+    options = f"{repeated}{cached}{way.as_options()}"
+    again = f"dragoman experiment run {shlex.quote(str(file))}{options}"
 
     async def work(lab: LabClient) -> int:
         meant = await _meant(lab, read, new=new)
@@ -260,6 +279,43 @@ def retry_command(
     raise typer.Exit(with_lab(way, work))
 
 
+@app.command("score")
+def score_command(
+    experiment: IdArgument,
+    evaluators: Annotated[
+        Path,
+        typer.Option(
+            "--evaluators",
+            metavar="FILE",
+            help="A TOML file with [[evaluators]], such as an experiment file.",
+        ),
+    ],
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Score the stored outputs again, without calling the target.
+
+    New evaluators are added to the experiment; one of the same name replaces the former one. All
+    other scores stay, and earlier runs keep what they had.
+    """
+    given = read_evaluators(evaluators)
+    way = Way(url, data_dir, token, modules=evaluators.parent)
+    again = f"dragoman experiment retry {shlex.quote(experiment)}{way.as_options()}"
+
+    async def work(lab: LabClient) -> int:
+        found = await lab.experiment(experiment)
+        with interrupts() as interrupted:
+            started = await lab.score(found.experiment_id, given)
+            code = await _see_through(lab, found.experiment_id, interrupted, (), again)
+            if code == INTERRUPTED:
+                return code
+            run = await lab.run(found.experiment_id, started.run_id)
+            return 0 if run.status == RunStatus.SUCCESS else FAILED
+
+    raise typer.Exit(with_lab(way, work))
+
+
 @app.command("kill")
 def kill_command(
     experiment: IdArgument,
@@ -275,6 +331,21 @@ def kill_command(
         typer.echo(f"{found.name} ({found.experiment_id}) is being stopped.")
         if lab.resume is not None:  # the run is in this process: stay until it has stopped
             await until_ended(lab, found.experiment_id)
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("clear-cache")
+def clear_cache_command(
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Forget the cached answers of targets and judges. Results of experiments stay."""
+
+    async def work(lab: LabClient) -> None:
+        removed = await lab.clear_cache()
+        typer.echo(f"{removed:,} cached answers were removed.")
 
     with_lab(Way(url, data_dir, token), work)
 

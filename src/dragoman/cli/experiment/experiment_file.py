@@ -7,7 +7,7 @@ import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -16,8 +16,9 @@ from dragoman.cli.experiment.gate import MAX_FAILED, Gate, read_gate
 from dragoman.errors import SettingsError
 from dragoman.lab.evaluators import EVALUATORS
 from dragoman.lab.model import DEFAULT_RETRIES, Budget, EvaluatorSpec
-from dragoman.lab.names import nearest
 from dragoman.lab.targets import TARGETS
+from dragoman.settings import EXPERIMENT_KEYS_NOT_BUILT
+from dragoman.spelling import nearest
 
 
 class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -27,6 +28,12 @@ class DatasetPart(msgspec.Struct, forbid_unknown_fields=True):
     name: str | None = None
     version: int | None = None
     format: str | None = None
+    schema: str | None = None
+    """A JSON Schema for every turn, as a file beside this one."""
+    audio: list[str] = []
+    """Columns that name audio files."""
+    copy: bool = True
+    """Whether the lab keeps copies of the audio."""
 
 
 class RunPart(msgspec.Struct, forbid_unknown_fields=True):
@@ -37,6 +44,8 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
     retries: int | None = None
     item_timeout_seconds: float | None = None
     time_limit_seconds: float | None = None
+    repetitions: int | None = None
+    cache: bool | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -51,6 +60,12 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     budget: dict[str, Any] = {}
     run: RunPart = msgspec.field(default_factory=RunPart)
     gate: dict[str, Any] | None = None
+
+
+class EvaluatorsPart(msgspec.Struct):
+    """The evaluators alone, of a file that may contain more."""
+
+    evaluators: list[dict[str, Any]] = []
 
 
 class ExperimentFile(msgspec.Struct, frozen=True):
@@ -101,23 +116,26 @@ class ExperimentFile(msgspec.Struct, frozen=True):
         return None if file is None else self.path.parent / file
 
 
-def read_experiment_file(path: Path) -> ExperimentFile:
-    """Read an experiment file; raises SettingsError that names what cannot be used."""
-    try:
-        written = tomllib.loads(path.read_bytes().decode())
-        _check_keys(written, str(path))
-        described = msgspec.convert(written, Description)
-    except OSError as error:
-        raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path} is not a TOML file ({error}).") from None
-    except msgspec.ValidationError as error:
-        raise SettingsError(f"{path}: {error}.") from None
+def read_experiment_file(
+    path: Path, *, repetitions: int | None = None, cache: bool = False
+) -> ExperimentFile:
+    """Read an experiment file; raises SettingsError that names what cannot be used.
+
+    `repetitions` count instead of those in the file; `cache` is as if the file said so.
+    """
+    written = _written(path)
+    _check_keys(written, str(path))
+    described = _converted(written, Description, path)
+    if repetitions is not None:
+        described.run.repetitions = repetitions
+    described.run.cache = described.run.cache or cache or None
     dataset = described.dataset
     if (dataset.file is None) == (dataset.name is None):
         raise SettingsError(f"{path}: [dataset] needs either a `file` or a `name`.")
     if dataset.file is not None and dataset.version is not None:
         raise SettingsError(f"{path}: [dataset] `version` goes with `name`, not with `file`.")
+    if dataset.file is None:
+        _refuse_of_files(dataset, path)
     found = ExperimentFile(
         path=path,
         described=described,
@@ -129,9 +147,48 @@ def read_experiment_file(path: Path) -> ExperimentFile:
     return found
 
 
+def read_evaluators(path: Path) -> list[dict[str, Any]]:
+    """The [[evaluators]] of a TOML file, which may be an experiment file."""
+    written = _written(path)
+    given = {"evaluators": written.get("evaluators", [])}
+    _check_keys(given, str(path))
+    evaluators = _converted(given, EvaluatorsPart, path).evaluators
+    if not evaluators:
+        raise SettingsError(f"{path} has no [[evaluators]]; write at least one.")
+    return evaluators
+
+
+Part = TypeVar("Part")
+
+
+def _written(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_bytes().decode())
+    except OSError as error:
+        raise SettingsError(f"{path} cannot be read ({error.strerror}).") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path} is not a TOML file ({error}).") from None
+
+
+def _converted(written: Mapping[str, Any], part: type[Part], path: Path) -> Part:
+    try:
+        return msgspec.convert(written, part)
+    except msgspec.ValidationError as error:
+        raise SettingsError(f"{path}: {error}.") from None
+
+
+def _refuse_of_files(dataset: DatasetPart, path: Path) -> None:
+    """Refuse what is said of a file where the dataset is already in the lab."""
+    plain = DatasetPart()
+    for key in ("format", "schema", "audio", "copy"):
+        if getattr(dataset, key) != getattr(plain, key):
+            raise SettingsError(f"{path}: [dataset] `{key}` goes with `file`, not with `name`.")
+
+
 def _check_keys(written: Mapping[str, Any], where: str) -> None:
     """Refuse a key that means nothing where it stands, and say where it belongs."""
     for table, given in _tables(written):
+        _leave_out_not_built(table, given, where)
         known = _known_keys(table, given)
         if known is None:
             continue
@@ -140,15 +197,26 @@ def _check_keys(written: Mapping[str, Any], where: str) -> None:
                 raise SettingsError(f"{where}: {_unknown(key, table, known)}")
 
 
-def _tables(written: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+def _leave_out_not_built(table: str, given: dict[str, Any], where: str) -> None:
+    """Refuse a key for what is not built yet, unless it has its default."""
+    for key in list(given):
+        planned = EXPERIMENT_KEYS_NOT_BUILT.get(f"{table}.{key}")
+        if planned is None:
+            continue
+        value = given.pop(key)
+        if not planned.accepts(value):
+            raise SettingsError(f"{where}: {planned.refusal(f'{_shown(table)} {key}', value)}")
+
+
+def _tables(written: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """Every table of a file by its name; the file itself is the one without."""
-    yield "", written
+    yield "", dict(written)
     for name in ("dataset", "target", "run", "budget"):
-        if isinstance(written.get(name), Mapping):
+        if isinstance(written.get(name), dict):
             yield name, written[name]
     evaluators = written.get("evaluators")
     for one in evaluators if isinstance(evaluators, list) else ():
-        if isinstance(one, Mapping):
+        if isinstance(one, dict):
             yield "evaluators", one
 
 
@@ -212,7 +280,10 @@ def _mark(described: Description) -> str:
         "evaluator_concurrency": run.evaluator_concurrency,
         "item_timeout_seconds": run.item_timeout_seconds,
         "time_limit_seconds": run.time_limit_seconds,
+        **({"cache": True} if run.cache else {}),
     }
+    if run.repetitions not in (None, 1):
+        deciding["repetitions"] = run.repetitions
     # TOML has dates, which become text, and infinities, which JSON lacks.
     content = json.dumps(deciding, sort_keys=True, default=str)
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"

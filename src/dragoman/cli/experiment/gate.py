@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import SettingsError
-from dragoman.lab.names import nearest
 from dragoman.lab.results import Aggregates
+from dragoman.spelling import nearest
 
 QUANTITIES = ("count", "errors", "mean", "pass_rate")
 """The figures of a score that a gate may limit."""

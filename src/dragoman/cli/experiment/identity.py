@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+from rich.console import Console
 
 from dragoman.api import ExperimentView
 from dragoman.cli.experiment.experiment_file import ExperimentFile
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.lab.import_progress import told_on
 from dragoman.errors import NotFound, SettingsError
+from dragoman.lab.library import DatasetFile
 from dragoman.lab.states import RunStatus
 
 _FINISHED = (RunStatus.SUCCESS, RunStatus.FAILED)
@@ -48,8 +51,16 @@ async def _version(lab: LabClient, file: ExperimentFile) -> str:
     if cases is None:
         return await _named_version(lab, file)
     # Sent each time: the lab compares the content and stores it once.
-    format_ = file.described.dataset.format
-    return (await lab.import_dataset(cases, cases.name, format_=format_)).version_id
+    part = file.described.dataset
+    wanted = DatasetFile(
+        cases,
+        format=part.format,
+        schema=None if part.schema is None else file.path.parent / part.schema,
+        audio=tuple(part.audio),
+        copy=part.copy,
+    )
+    with told_on(Console(stderr=True)) as tell:
+        return (await lab.import_dataset(wanted, cases.name, tell)).version_id
 
 
 async def _named_version(lab: LabClient, file: ExperimentFile) -> str:

@@ -68,11 +68,14 @@ def print_experiments(experiments: Sequence[ExperimentView]) -> None:
 def print_rows(rows: Sequence[ResultRow]) -> None:
     """Print one line for each row, with its input, its output and its scores."""
     names = list(dict.fromkeys(name for row in rows for name in row.scores))
+    is_repeated = any(row.repetition > 1 for row in rows)
+    which = ("item_id", "repetition", "turn") if is_repeated else ("item_id", "turn")
     print_table(
-        ("item_id", "turn", "status", "input", "output", *names, "error"),
+        (*which, "status", "input", "output", *names, "error"),
         (
             (
-                *(row.item_id, row.turn, row.status, _cell(row.input), _cell(row.output)),
+                *(getattr(row, name) for name in which),
+                *(row.status, _cell(row.input), _cell(row.output)),
                 *(_score(row, name) for name in names),
                 row.error_code or "",
             )

@@ -17,9 +17,10 @@ from urllib.parse import urlsplit
 import httpx
 import typer
 
-from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, find_server, opened_desk
+from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, opened_desk
 from dragoman.auth import DEFAULT_TENANT, Principal, Role
 from dragoman.cli.lab.client import LabClient
+from dragoman.data_folder import find_server
 from dragoman.errors import NotFound, SettingsError
 from dragoman.lab.model import RunId
 from dragoman.lab.owners import process_of

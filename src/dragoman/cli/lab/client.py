@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
+from uuid import uuid4
 
 import httpx
 import msgspec
@@ -21,6 +23,8 @@ from dragoman.api import (
     SubmittedView,
     VersionView,
 )
+from dragoman.cli.lab.import_progress import CountedFile, Tell
+from dragoman.cli.lab.sending import SentForm, sent_form
 from dragoman.errors import (
     BY_CODE,
     DependencyDown,
@@ -29,12 +33,15 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
+from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
 from dragoman.live.protocol import ListPage
 
 _PREFIX = "/api/v1"
 _AWAY = (502, 503, 504)
+_CONNECT_SECONDS = 30.0
+_LOOK_SECONDS = 0.5
 
 View = TypeVar("View")
 
@@ -61,25 +68,52 @@ class LabClient:
     # --- datasets -------------------------------------------------------------------------------
 
     async def import_dataset(
-        self, file: Path, name: str, *, format_: str | None = None, schema: str | None = None
+        self, wanted: DatasetFile, name: str, tell: Tell = lambda text: None
     ) -> ImportedView:
         """Make a dataset of a file, or the next version of the dataset of that name.
 
-        The same rows and schema make no new version.
+        The same rows and schema make no new version. `tell` is called with how far it has come.
         """
+        is_local = self.resume is not None
+        with await asyncio.to_thread(sent_form, wanted, is_local=is_local) as form:
+            import_id = uuid4().hex
+            form.fields["import_id"] = import_id
+            sent = CountedFile(form.content)
+            importing = asyncio.create_task(self._import(form, sent, name))
+            try:
+                while not (await asyncio.wait([importing], timeout=_LOOK_SECONDS))[0]:
+                    tell(await self._reached(import_id, sent, wanted))
+            finally:
+                importing.cancel()
+                await asyncio.wait([importing])
+            return importing.result()
+
+    async def _reached(self, import_id: str, sent: CountedFile, wanted: DatasetFile) -> str:
+        """How far an import has come, as a line of text."""
+        try:
+            found = await self._ask(ImportProgress, "GET", f"/datasets/imports/{import_id}")
+        except DragomanError:  # not begun, over, or away: the import itself will tell
+            return f"Sending {Path(wanted.path).name}: {sent.share:.0%}"
+        return f"{found.stage.capitalize()} {Path(wanted.path).name}: {found.items:,} items"
+
+    async def _import(self, form: SentForm, sent: CountedFile, name: str) -> ImportedView:
         while True:
             known = await self.find_dataset(name)
-            fields = {"format": format_, "schema": schema}
             path = f"/datasets/{known.dataset_id}/versions" if known else "/datasets"
-            if known is None:
-                fields["name"] = name
-            given = {key: value for key, value in fields.items() if value is not None}
-            with file.open("rb") as content:
-                try:
-                    files = {"file": (file.name, content)}
-                    return await self._ask(ImportedView, "POST", path, data=given, files=files)
-                except NameTaken:
-                    continue  # another command made the dataset at the same moment
+            given = form.fields if known else {**form.fields, "name": name}
+            sent.seek(0)
+            try:
+                return await self._ask(
+                    ImportedView,
+                    "POST",
+                    path,
+                    data=given,
+                    files={"file": (form.file_name, sent)},
+                    # However long the lab takes: if it ends, so does the connection.
+                    timeout=httpx.Timeout(_CONNECT_SECONDS, read=None, write=None),
+                )
+            except NameTaken:
+                continue  # another command made the dataset at the same moment
 
     async def delete_dataset(self, dataset_id: str) -> None:
         """Remove a dataset with all its versions."""
@@ -112,10 +146,18 @@ class LabClient:
         return list(page.items)
 
     async def export(
-        self, dataset_id: str, version: int | None, format_: str, write: Callable[[bytes], object]
+        self,
+        dataset_id: str,
+        version: int | None,
+        format_: str,
+        write: Callable[[bytes], object],
+        *,
+        audio: bool = False,
     ) -> None:
-        """Write a version as a file, piece by piece."""
+        """Write a version as a file, or with its audio as a zip, piece by piece."""
         wanted = {"format": format_} | ({} if version is None else {"version": str(version)})
+        if audio:
+            wanted["audio"] = "true"
         await self._download(f"/datasets/{dataset_id}/export", wanted, write)
 
     # --- experiments ----------------------------------------------------------------------------
@@ -132,6 +174,13 @@ class LabClient:
         order = {"mode": mode, "item_ids": list(item_ids)}
         return await self._ask(StartedView, "POST", path, json=order)
 
+    async def score(
+        self, experiment_id: str, evaluators: Sequence[Mapping[str, Any]]
+    ) -> StartedView:
+        """Have the stored outputs of an experiment scored by these evaluators."""
+        path = f"/experiments/{experiment_id}/score"
+        return await self._ask(StartedView, "POST", path, json={"evaluators": list(evaluators)})
+
     async def run(self, experiment_id: str, run_id: str) -> RunView:
         """One run of an experiment."""
         page = await self._ask(ListPage[RunView], "GET", f"/experiments/{experiment_id}/runs")
@@ -146,6 +195,11 @@ class LabClient:
         """End the run of an experiment; with `let_finish`, once the calls in flight have ended."""
         order = {"in_flight": "finish" if let_finish else "cancel"}
         await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill", json=order)
+
+    async def clear_cache(self) -> int:
+        """Forget every cached answer; how many there were."""
+        found: dict[str, int] = await self._ask(dict[str, int], "DELETE", "/lab/cache")
+        return found["answers"]
 
     async def find_again(self) -> None:
         """Look up the server's address again, after it stopped answering at the old one."""

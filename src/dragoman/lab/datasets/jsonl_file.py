@@ -10,6 +10,7 @@ import msgspec
 
 from dragoman.lab.datasets.lines import MAX_RECORD_BYTES, Line, numbered_lines
 from dragoman.lab.datasets.records import BadRecord, Record
+from dragoman.surrogates import half_pair, lone_surrogate
 
 _JSON_SPACE = b" \t\r\n"
 _NO_NUMBER = re.compile(rb"[:\[,]\s*-?(NaN|Infinity)")
@@ -48,7 +49,10 @@ def _first_bad_byte(content: bytes) -> int:
 
 
 def _reason(told: str, content: bytes) -> str:
-    """The decoder's message, with a hint for the most common mistake."""
+    """The decoder's message, with a hint for the most common mistakes."""
+    # The decoder calls such a line truncated, or malformed at another place.
+    if half := lone_surrogate(content):
+        return half_pair(half)
     reason, _, _ = told.removeprefix("JSON is malformed: ").partition(" - at ")
     if _NO_NUMBER.search(content):
         return f"{reason}; note that NaN and Infinity are not JSON, write null"

@@ -13,15 +13,21 @@ _PROBLEMS_IN_MESSAGE = 5
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """Something wrong at a line; ``column`` names the field when it is known."""
+    """Something wrong at a line; ``column`` names the field when it is known.
+
+    Files without lines count rows. 0 stands for the file as a whole.
+    """
 
     line: int
     message: str
     column: str | None = None
 
-    def __str__(self) -> str:
-        where = f"line {self.line}" if self.column is None else f"line {self.line}, {self.column}"
-        return f"{where}: {self.message}"
+    def told(self, counted: str) -> str:
+        """The problem as a clause; `counted` is what the file counts, lines or rows."""
+        where = ", ".join(
+            part for part in (self.line and f"{counted} {self.line}", self.column) if part
+        )
+        return f"{where}: {self.message}" if where else self.message[:1].upper() + self.message[1:]
 
 
 class Unreadable(Exception):
@@ -35,8 +41,9 @@ class Unreadable(Exception):
 class Problems:
     """Collects problems up to a bound."""
 
-    def __init__(self, most: int = MOST_PROBLEMS) -> None:
+    def __init__(self, most: int = MOST_PROBLEMS, *, counted: str = "line") -> None:
         self._most = most
+        self._counted = counted
         self._found: list[Problem] = []
         self._complete = True
 
@@ -58,7 +65,9 @@ class Problems:
 
     def as_error(self) -> DatasetInvalid:
         """All of them in one error; the message shows the first few."""
-        shown = "; ".join(str(problem) for problem in self._found[:_PROBLEMS_IN_MESSAGE])
+        shown = "; ".join(
+            problem.told(self._counted) for problem in self._found[:_PROBLEMS_IN_MESSAGE]
+        )
         hidden = len(self._found) - _PROBLEMS_IN_MESSAGE
         more = f"; and {hidden} more" if hidden > 0 else ""
         end = "" if self._complete else " (the rest of the file was not looked at)"

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import BinaryIO
 
-from dragoman.lab.datasets.formats import FORMATS, Format
+from dragoman.errors import DatasetInvalid
+from dragoman.lab.audio import AudioIntake, BadAudio, audio_columns
+from dragoman.lab.datasets.formats import Format, records_of
 from dragoman.lab.datasets.problems import MOST_PROBLEMS, Problem, Problems, Unreadable
 from dragoman.lab.datasets.records import BadRecord, Record
 from dragoman.lab.datasets.schema import ColumnsSeen, RowSchema
@@ -39,15 +41,24 @@ class DatasetReader:
         file_format: Format,
         *,
         schema: RowSchema | None = None,
+        audio: AudioIntake | None = None,
         max_items: int = DEFAULT_MAX_ITEMS,
         most_problems: int = MOST_PROBLEMS,
     ) -> None:
-        self._records = FORMATS[file_format](file)
+        self._records = records_of(file, file_format, max_items)
         # Only text needs converting to the schema's types; JSON has types of its own.
         self._values_are_text = file_format is Format.CSV
         self._given_schema = schema
+        self._audio = audio
+        self._audio_columns = () if schema is None else audio_columns(schema.document)
+        if self._audio_columns and audio is None:
+            raise DatasetInvalid(
+                f"Nothing was imported. The column {self._audio_columns[0]} refers to audio files, "
+                "which are not here; send a .zip that holds the table and the audio.",
+                details={"field": "file"},
+            )
         self._max_items = max_items
-        self._problems = Problems(most_problems)
+        self._problems = Problems(most_problems, counted=file_format.counts)
         self._seen = ColumnsSeen()
         self.items = 0
         """How many valid items were read so far."""
@@ -84,6 +95,10 @@ class DatasetReader:
         except Unreadable as end:
             self._problems.add(end.problem)
             self._problems.stop_here()
+        finally:
+            close = getattr(self._records, "close", None)
+            if close is not None:  # a process may be reading
+                close()
 
     def _turns(self, record: Record | BadRecord) -> Turns | None:
         """The record's turns, or None when it has a problem, which is noted."""
@@ -98,7 +113,28 @@ class DatasetReader:
             return None
         if self._given_schema is not None and self._values_are_text:
             turns = tuple(self._given_schema.from_text(turn) for turn in turns)
-        return turns if self._fits(record.line, turns) else None
+        if not self._fits(record.line, turns):
+            return None
+        return self._with_audio(record.line, turns) if self._audio_columns else turns
+
+    def _with_audio(self, line: int, turns: Turns) -> Turns | None:
+        """The turns with what is known of their audio files, or None when one cannot be used."""
+        assert self._audio is not None
+        if self._problems:
+            return None  # nothing will be imported: no file needs to be read
+        found: list[Turn] = []
+        for turn in turns:
+            known = dict(turn)
+            for column in self._audio_columns:
+                if known.get(column) is None:
+                    continue
+                try:
+                    known[column] = self._audio.take(known[column])
+                except BadAudio as error:
+                    self._problems.add(Problem(line, str(error), column))
+                    return None
+            found.append(known)
+        return tuple(found)
 
     def _fits(self, line: int, turns: Turns) -> bool:
         fits = True

@@ -1,4 +1,4 @@
-"""What both formats produce: a record, or what is wrong with it."""
+"""What every format produces: a record, or what is wrong with it."""
 
 from __future__ import annotations
 

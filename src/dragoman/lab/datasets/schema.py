@@ -9,6 +9,7 @@ import jsonschema_rs
 import msgspec
 
 from dragoman.errors import DatasetInvalid
+from dragoman.lab.audio import as_stored
 from dragoman.lab.datasets.schema_cost import TooCostly, check_cost
 from dragoman.lab.model import JsonValue, Turn
 
@@ -95,7 +96,7 @@ class ColumnsSeen:
         if given is not None:
             declared = given.document.get("properties")
             properties = dict(declared) if isinstance(declared, Mapping) else {}
-            return {**given.document, "properties": {**seen, **properties}}
+            return as_stored({**given.document, "properties": {**seen, **properties}})
         always: list[JsonValue] = [
             name for name, present in self._present.items() if present == self._turns
         ]

@@ -1,20 +1,33 @@
 """Evaluators: each gives a turn and its output a score."""
 
+from dragoman.lab.evaluators.composite import CompositeEvaluator
 from dragoman.lab.evaluators.evaluator import Evaluator, Score
+from dragoman.lab.evaluators.fingerprints import Fingerprint, differences
 from dragoman.lab.evaluators.kinds import (
     EVALUATORS,
     EvaluatorKind,
     check_evaluator,
+    check_evaluators,
+    corpus_score,
+    fingerprints,
     open_evaluator,
+    resolved_evaluators,
 )
 from dragoman.lab.evaluators.processes import ProcessPool
 
 __all__ = [
     "EVALUATORS",
+    "CompositeEvaluator",
     "Evaluator",
     "EvaluatorKind",
+    "Fingerprint",
     "ProcessPool",
     "Score",
     "check_evaluator",
+    "check_evaluators",
+    "corpus_score",
+    "differences",
+    "fingerprints",
     "open_evaluator",
+    "resolved_evaluators",
 ]

@@ -10,7 +10,7 @@ import msgspec
 
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import Output
+from dragoman.lab.targets import Output, usage_problem
 
 PASS = "pass"
 FAIL = "fail"
@@ -19,12 +19,21 @@ LARGEST_SCORE = 1e100
 """The largest absolute score: sums of squares still fit into every database's numbers."""
 
 
+_SAID = ("score", "label", "reason", "tokens", "cost")
+"""What a user's function may say."""
+
+
 class Score(msgspec.Struct, frozen=True):
     """An evaluator's judgement of an output; a missing score is None, never zero."""
 
     score: float | None = None
     label: str | None = None
     reason: str | None = None
+    statistics: tuple[float, ...] | None = None
+    """What corpus scores are computed from, once it is added up over turns; for programs."""
+    tokens: int | None = None
+    """What the evaluator itself used up, counted to the run."""
+    cost: float | None = None
 
 
 class Evaluator(Protocol):
@@ -52,26 +61,39 @@ def verdict(passed: bool, reason: str | None = None) -> Score:
     return Score(1.0 if passed else 0.0, PASS if passed else FAIL, reason)
 
 
+def judged(score: float, threshold: float | None, *, higher_is_better: bool) -> str | None:
+    """The label of a score: whether it reaches the threshold; None where there is none."""
+    if threshold is None:
+        return None
+    reached = score >= threshold if higher_is_better else score <= threshold
+    return PASS if reached else FAIL
+
+
 def as_score(said: Any) -> Score:
     """What a user's function returned, as a score; ValueError when it is none.
 
-    A number or a truth is the score, text is the label, an object may have all three.
+    A number is the score, a truth is a verdict, text is the label, an object may have all five.
     """
     if isinstance(said, Score):
-        said = msgspec.to_builtins(said)
-    if isinstance(said, str):
+        said = {name: getattr(said, name) for name in _SAID}
+    if isinstance(said, bool):
+        said = {"score": said, "label": PASS if said else FAIL}
+    elif isinstance(said, str):
         said = {"label": said}
     elif not isinstance(said, Mapping):
         said = {"score": said}
-    if unknown := set(said) - set(Score.__struct_fields__):
+    if unknown := set(said) - set(_SAID):
         raise ValueError(
-            f"it has {', '.join(sorted(map(str, unknown)))}; known are score, label, reason"
+            f"it has {', '.join(sorted(map(str, unknown)))}; known are {', '.join(_SAID)}"
         )
     score = _number(said.get("score"))
     label, reason = _text(said.get("label")), _text(said.get("reason"))
     if score is None and label is None:
         raise ValueError("it has neither a score nor a label")
-    return Score(score, label, reason)
+    tokens, cost = said.get("tokens"), said.get("cost")
+    if (problem := usage_problem(Output({}, tokens=tokens, cost=cost))) is not None:
+        raise ValueError(f"it {problem}")
+    return Score(score, label, reason, tokens=tokens, cost=cost)
 
 
 def _number(value: Any) -> float | None:

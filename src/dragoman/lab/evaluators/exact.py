@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dragoman.lab.evaluators.evaluator import Score, verdict
 from dragoman.lab.evaluators.text import TextEvaluator, TextSettings
-from dragoman.lab.evaluators.values import as_text, shown
+from dragoman.lab.evaluators.values import as_text, same_json, shown
 from dragoman.lab.model import JsonValue
 
 
@@ -32,15 +32,4 @@ class ExactEvaluator(TextEvaluator[Settings]):
         if isinstance(expected, str) or isinstance(found, str):
             # A CSV file has only text: its 42 is the number 42 of a target.
             return self.plain(as_text(expected)) == self.plain(as_text(found))
-        return _same_json(expected, found)
-
-
-def _same_json(one: JsonValue, other: JsonValue) -> bool:
-    """Whether two JSON values are equal; in Python alone, True equals 1."""
-    if isinstance(one, bool) or isinstance(other, bool):
-        return one is other
-    if isinstance(one, list) and isinstance(other, list):
-        return len(one) == len(other) and all(map(_same_json, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same_json(one[k], other[k]) for k in one)
-    return one == other
+        return same_json(expected, found)

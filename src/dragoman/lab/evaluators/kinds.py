@@ -1,20 +1,47 @@
-"""The kinds of evaluator there are."""
+"""The kinds of evaluator there are, and what can be done with all of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dragoman.lab.evaluators import contains, exact, python, text
+from dragoman.errors import InvalidMessage
+from dragoman.extras import require_extra
+from dragoman.lab.evaluators import (
+    code,
+    composite,
+    contains,
+    exact,
+    json_match,
+    judge,
+    latency,
+    length_ratio,
+    numeric,
+    python,
+    regex,
+    text,
+    transcription,
+    translation,
+)
 from dragoman.lab.evaluators.evaluator import Evaluator
+from dragoman.lab.evaluators.fingerprints import Fingerprint, fingerprint_of, library_version
 from dragoman.lab.evaluators.processes import ProcessPool
-from dragoman.lab.model import EvaluatorSpec
+from dragoman.lab.model import EvaluatorSpec, JsonValue, TargetSpec
 from dragoman.lab.targets import Context, Registry, settings_of
 
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
+
+
+def _no_libraries(settings: Any) -> tuple[str, ...]:
+    return ()
+
+
+def _no_parts(settings: Any, context: Context) -> Mapping[str, JsonValue]:
+    return {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +53,43 @@ class EvaluatorKind(Generic[SettingsT]):
     open: Callable[[str, SettingsT, Context, ProcessPool], Evaluator]
     check: Callable[[SettingsT, Collection[str], Context], None]
     """Refuses settings that cannot work with these columns, before anything is stored."""
+    corpus: Callable[[SettingsT, Sequence[float]], float | None] | None = None
+    """The score of a whole corpus, from the sums of its turns' statistics."""
+    higher_is_better: bool | None = True
+    """Whether a higher score is the better one; None where neither end is good."""
+    libraries: Callable[[SettingsT], tuple[str, ...]] = _no_libraries
+    """The distributions that compute the score, which the extra `lab` brings."""
+    parts: Callable[[SettingsT, Context], Mapping[str, JsonValue]] = _no_parts
+    """What else the score depends on, for the fingerprint: `settings` in the place of those that
+    were written, a function's source, a prompt."""
+    revision: int = 1
+    """Changes with a change of this kind's own code that changes scores."""
+
+    @property
+    def has_corpus(self) -> bool:
+        """Whether there is a corpus score."""
+        return self.corpus is not None
 
     def schema(self) -> dict[str, Any]:
         """The JSON-schema of the settings."""
         return msgspec.json.schema(self.settings)
+
+
+def _measured_parts(
+    options: Callable[[Any], Mapping[str, Any]],
+) -> Callable[[Any, Context], Mapping[str, JsonValue]]:
+    """The settings as they take effect: what a language stands for, not its name."""
+
+    def parts(settings: Any, context: Context) -> Mapping[str, JsonValue]:
+        written = msgspec.structs.asdict(settings)
+        return {
+            "settings": {
+                **{k: v for k, v in written.items() if k != "language"},
+                **options(settings),
+            }
+        }
+
+    return parts
 
 
 EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
@@ -38,15 +98,161 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
     {
         "exact": EvaluatorKind(exact.Settings, exact.ExactEvaluator, text.check),
         "contains": EvaluatorKind(contains.Settings, contains.ContainsEvaluator, text.check),
-        "python": EvaluatorKind(python.Settings, python.PythonEvaluator, python.check),
+        "regex": EvaluatorKind(regex.Settings, regex.RegexEvaluator, regex.check),
+        "json_match": EvaluatorKind(
+            json_match.Settings, json_match.JsonMatchEvaluator, json_match.check
+        ),
+        "numeric": EvaluatorKind(numeric.Settings, numeric.NumericEvaluator, numeric.check),
+        "wer": EvaluatorKind(
+            transcription.WerSettings,
+            transcription.wer,
+            text.check,
+            corpus=transcription.of_corpus,
+            higher_is_better=False,
+            libraries=transcription.libraries,
+            parts=_measured_parts(transcription.wer_options),
+        ),
+        "cer": EvaluatorKind(
+            transcription.CerSettings,
+            transcription.cer,
+            text.check,
+            corpus=transcription.of_corpus,
+            higher_is_better=False,
+            libraries=transcription.libraries,
+            parts=_measured_parts(transcription.cer_options),
+        ),
+        "bleu": EvaluatorKind(
+            translation.BleuSettings,
+            translation.bleu,
+            translation.check_bleu,
+            corpus=translation.bleu_of_corpus,
+            libraries=translation.bleu_libraries,
+            parts=_measured_parts(translation.bleu_options),
+        ),
+        "chrf": EvaluatorKind(
+            translation.ChrfSettings,
+            translation.chrf,
+            translation.check_chrf,
+            corpus=translation.chrf_of_corpus,
+            libraries=translation.chrf_libraries,
+            parts=_measured_parts(translation.chrf_options),
+        ),
+        "ter": EvaluatorKind(
+            translation.TerSettings,
+            translation.ter,
+            text.check,
+            corpus=translation.ter_of_corpus,
+            higher_is_better=False,
+            libraries=translation.ter_libraries,
+            parts=_measured_parts(translation.ter_options),
+        ),
+        "latency": EvaluatorKind(
+            latency.Settings, latency.LatencyEvaluator, latency.check, higher_is_better=False
+        ),
+        "length_ratio": EvaluatorKind(
+            length_ratio.Settings,
+            length_ratio.LengthRatioEvaluator,
+            length_ratio.check,
+            corpus=length_ratio.of_corpus,
+            higher_is_better=None,
+        ),
+        "llm_judge": EvaluatorKind(
+            judge.Settings, judge.JudgeEvaluator, judge.check, parts=judge.parts
+        ),
+        "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check),
+        "composite": EvaluatorKind(
+            composite.Settings, composite.CompositeEvaluator, composite.check
+        ),
+        "python": EvaluatorKind(
+            python.Settings, python.PythonEvaluator, python.check, parts=python.parts
+        ),
     },
 )
+
+_MODULES = {"mecab-python3": "MeCab"}
+"""The modules of distributions that are not called like their module."""
+
+_LANGUAGE_KEYS = ("tgt_lang", "language")
+"""The settings by which targets name the language of their outputs."""
+
+
+# --- before anything is stored --------------------------------------------------------------------
+
+
+def resolved_evaluators(
+    evaluators: Sequence[EvaluatorSpec], target: TargetSpec
+) -> tuple[EvaluatorSpec, ...]:
+    """The evaluators with what they take from the experiment around them.
+
+    That is the language of the target, and of a composite the weights of the others. What an
+    evaluator sets itself stays.
+    """
+    language = next((target.settings[k] for k in _LANGUAGE_KEYS if target.settings.get(k)), None)
+    weights = {one.name: one.weight for one in evaluators if one.kind != composite.KIND}
+    found = []
+    for one in evaluators:
+        fields = EVALUATORS.find(one.kind).settings.__struct_fields__
+        if language is not None and "language" in fields:
+            one = _with_default(one, "language", language)
+        if one.kind == composite.KIND:
+            one = _with_default(one, "weights", dict(weights))
+        found.append(one)
+    return tuple(found)
+
+
+def check_evaluators(
+    evaluators: Sequence[EvaluatorSpec], columns: Collection[str], context: Context
+) -> None:
+    """Refuse evaluators that cannot work on a dataset with these columns, and say why."""
+    for one in evaluators:
+        check_evaluator(one, columns, context)
+    _check_weights(evaluators)
 
 
 def check_evaluator(spec: EvaluatorSpec, columns: Collection[str], context: Context) -> None:
     """Refuse an evaluator that cannot work on a dataset with these columns, and say why."""
     kind = EVALUATORS.find(spec.kind)
-    kind.check(settings_of(kind.settings, spec.settings, "evaluator"), columns, context)
+    settings = settings_of(kind.settings, spec.settings, "evaluator")
+    if libraries := kind.libraries(settings):
+        modules = [_MODULES.get(name, name) for name in libraries]
+        require_extra("lab", f"The evaluator `{spec.kind}`", modules)
+    kind.check(settings, columns, context)
+
+
+def _check_weights(evaluators: Sequence[EvaluatorSpec]) -> None:
+    combining = [one for one in evaluators if one.kind == composite.KIND]
+    others = {one.name for one in evaluators} - {one.name for one in combining}
+    used: set[str] = set()
+    for one in combining:
+        named = set(settings_of(composite.Settings, one.settings, "evaluator").weights or {})
+        if unknown := sorted(named - others):
+            raise InvalidMessage(
+                f"{one.name!r} combines {unknown[0]!r}, which is no score of another evaluator "
+                f"that is not a composite itself; there are {', '.join(sorted(others)) or 'none'}.",
+                details={"field": "evaluator.weights"},
+            )
+        used |= named
+    for one in evaluators:
+        if not 0 < one.weight < math.inf:
+            raise InvalidMessage(
+                f"The weight of {one.name!r} is {one.weight:g}; it must be above 0.",
+                details={"field": "evaluator.weight"},
+            )
+        if one.weight != 1 and one.name not in used:
+            raise InvalidMessage(
+                f"{one.name!r} has the weight {one.weight:g}, which only a composite evaluator "
+                "uses, and none combines it; add one, or leave the weight out.",
+                details={"field": "evaluator.weight"},
+            )
+
+
+def _with_default(spec: EvaluatorSpec, key: str, value: JsonValue) -> EvaluatorSpec:
+    if spec.settings.get(key) is not None:
+        return spec
+    return msgspec.structs.replace(spec, settings={**spec.settings, key: value})
+
+
+# --- while a run lasts, and after it --------------------------------------------------------------
 
 
 def open_evaluator(spec: EvaluatorSpec, context: Context, processes: ProcessPool) -> Evaluator:
@@ -57,3 +263,52 @@ def open_evaluator(spec: EvaluatorSpec, context: Context, processes: ProcessPool
     kind = EVALUATORS.find(spec.kind)
     settings = settings_of(kind.settings, spec.settings, "evaluator")
     return kind.open(spec.name, settings, context, processes)
+
+
+def corpus_score(spec: EvaluatorSpec, sums: Sequence[float]) -> float | None:
+    """The score of a whole corpus; None where the kind has none, or the corpus is empty.
+
+    `sums` are the statistics of any set of turns, added up column by column. Where the library of
+    the score is not installed, as on a machine that only shows results, there is none either.
+    """
+    kind = EVALUATORS.find(spec.kind)
+    if kind.corpus is None or len(sums) == 0:
+        return None
+    try:
+        return kind.corpus(settings_of(kind.settings, spec.settings, "evaluator"), sums)
+    except ModuleNotFoundError:
+        return None
+
+
+def fingerprints(evaluators: Sequence[EvaluatorSpec], context: Context) -> dict[str, Fingerprint]:
+    """What the score of each evaluator depends on, by the name of the score."""
+    plain = {
+        one.name: fingerprint_of(_parts(one, context))
+        for one in evaluators
+        if one.kind != composite.KIND
+    }
+    combined = {
+        one.name: fingerprint_of({**_parts(one, context), "combines": _hashes(one, plain)})
+        for one in evaluators
+        if one.kind == composite.KIND
+    }
+    return {one.name: (plain | combined)[one.name] for one in evaluators}
+
+
+def _parts(spec: EvaluatorSpec, context: Context) -> dict[str, JsonValue]:
+    kind = EVALUATORS.find(spec.kind)
+    settings = settings_of(kind.settings, spec.settings, "evaluator")
+    parts: dict[str, JsonValue] = {
+        "kind": spec.kind,
+        "revision": kind.revision,
+        "settings": msgspec.to_builtins(settings),
+        "libraries": {name: library_version(name) for name in kind.libraries(settings)},
+    }
+    if (package := EVALUATORS.package_of(spec.kind)) is not None:
+        parts["package"] = package
+    return {**parts, **msgspec.to_builtins(dict(kind.parts(settings, context)))}
+
+
+def _hashes(spec: EvaluatorSpec, others: Mapping[str, Fingerprint]) -> dict[str, JsonValue]:
+    weights = settings_of(composite.Settings, spec.settings, "evaluator").weights or {}
+    return {name: others[name].hash for name in weights if name in others}

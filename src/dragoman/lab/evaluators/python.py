@@ -9,9 +9,10 @@ import msgspec
 
 from dragoman.errors import DragomanError, InvalidMessage
 from dragoman.lab.evaluators.evaluator import Score, as_score
+from dragoman.lab.evaluators.fingerprints import source_of
 from dragoman.lab.evaluators.processes import ProcessPool, importable_name
 from dragoman.lab.failures import EvaluatorError, RateLimited
-from dragoman.lab.model import Turn
+from dragoman.lab.model import JsonValue, Turn
 from dragoman.lab.targets import (
     MAIN_COLUMN,
     Context,
@@ -38,6 +39,12 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
     function = find_function(settings.function, context, WHERE)
     if settings.cpu_bound:
         importable_name(function.function)
+
+
+def parts(settings: Settings, context: Context) -> Mapping[str, JsonValue]:
+    """The function's source: a score depends on it, and not on where the function runs."""
+    function = find_function(settings.function, context, WHERE).function
+    return {"settings": {"function": settings.function}, **source_of(function)}
 
 
 class PythonEvaluator:

@@ -15,30 +15,36 @@ from dragoman.lab.model import JsonValue, Turn
 from dragoman.lab.targets import Context, Output, require_column
 
 
-class TextSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What is compared, and how closely."""
+class ComparedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What is compared with what."""
 
     reference: str
     """The dataset's column to compare with."""
     output: str | None = None
     """The column of the output; the main one when it is left out."""
+
+
+class TextSettings(ComparedSettings, frozen=True):
+    """What is compared, and how closely."""
+
     ignore_case: bool = False
 
 
-SettingsT = TypeVar("SettingsT", bound=TextSettings)
+ComparedT = TypeVar("ComparedT", bound=ComparedSettings)
+TextT = TypeVar("TextT", bound=TextSettings)
 
 
-def check(settings: TextSettings, columns: Collection[str], context: Context) -> None:
+def check(settings: ComparedSettings, columns: Collection[str], context: Context) -> None:
     require_column(settings.reference, columns, "evaluator.reference")
 
 
-class TextEvaluator(ABC, Generic[SettingsT]):
+class ComparingEvaluator(ABC, Generic[ComparedT]):
     """Finds the two values; subclasses compare them."""
 
     cpu_bound = False
 
     def __init__(
-        self, name: str, settings: SettingsT, context: Context, processes: ProcessPool
+        self, name: str, settings: ComparedT, context: Context, processes: ProcessPool
     ) -> None:
         self.name = name
         self.settings = settings
@@ -53,6 +59,10 @@ class TextEvaluator(ABC, Generic[SettingsT]):
     @abstractmethod
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:
         """The score for these two values."""
+
+
+class TextEvaluator(ComparingEvaluator[TextT]):
+    """Compares texts, perhaps without their case."""
 
     def plain(self, text: str) -> str:
         """The text without the differences to ignore."""

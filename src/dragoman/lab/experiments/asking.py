@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
+
+import msgspec
 
 from dragoman.errors import (
     BudgetExceeded,
@@ -14,13 +17,14 @@ from dragoman.errors import (
     SchemaMismatch,
 )
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
-from dragoman.lab.evaluators import check_evaluator
-from dragoman.lab.model import Budget, DatasetVersion, ExperimentSpec
+from dragoman.lab.evaluators import check_evaluators
+from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
 from dragoman.lab.names import check_name
 from dragoman.lab.targets import Context, check_target
 from dragoman.settings import LabSettings
 
 MAX_RETRIES = 100
+MAX_REPETITIONS = 1_000
 MAX_EVALUATORS = 100
 """Maximum evaluators of an experiment: each runs on every item and has columns in every view."""
 
@@ -32,6 +36,7 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
     _check_range("concurrency", spec.concurrency, 1, settings.max_item_concurrency)
     _check_range("evaluator_concurrency", spec.evaluator_concurrency, 1, 1_000_000)
     _check_range("retries", spec.retries, 0, MAX_RETRIES)
+    _check_range("repetitions", spec.repetitions, 1, MAX_REPETITIONS)
     for name in ("item_timeout_seconds", "time_limit_seconds"):
         seconds = getattr(spec, name)
         if seconds is not None and not 0 < seconds < float("inf"):
@@ -68,12 +73,6 @@ def _check_built(spec: ExperimentSpec) -> None:
             "The experiment has a budget, but budgets are not built yet and no run stops at one; "
             "leave it out."
         )
-    for evaluator in spec.evaluators:
-        if evaluator.weight != 1:
-            raise InvalidMessage(
-                f"The weight of {evaluator.name!r} is {evaluator.weight:g}, and weighted scores "
-                "are not built yet; leave it out, or give 1."
-            )
 
 
 def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
@@ -87,7 +86,13 @@ def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
                 raise DeniedWord(f"{text[:50]!r} holds the denied word {word!r}; choose another.")
 
 
-def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context: Context) -> None:
+def check_columns(
+    spec: ExperimentSpec,
+    version: DatasetVersion | None,
+    context: Context,
+    *,
+    calls_target: bool = True,
+) -> None:
     """Refuse a mapping, a target or evaluators that use columns the dataset does not have."""
     if version is None:
         raise no_version(spec.dataset_version_id)
@@ -96,13 +101,31 @@ def check_columns(spec: ExperimentSpec, version: DatasetVersion | None, context:
     try:
         _check_mapping(spec.mapping, columns)
         columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
-        check_target(spec.target, columns, context)
-        for evaluator in spec.evaluators:
-            check_evaluator(evaluator, columns, context)
+        if calls_target:
+            check_target(spec.target, columns, context, cache=spec.cache)
+        check_evaluators(spec.evaluators, columns, context)
     except SchemaMismatch:
         # Without items there are no columns to check; the start refuses an empty dataset.
         if version.items:
             raise
+
+
+def with_evaluators(spec: ExperimentSpec, evaluators: Sequence[EvaluatorSpec]) -> ExperimentSpec:
+    """The experiment with these evaluators: one of the same name replaces the former one.
+
+    Each gets a number that none had before, so that no earlier score passes for one of its own.
+    """
+    numbers = spec.numbers
+    kept = {evaluator.name: evaluator for evaluator in spec.evaluators}
+    unused = count(max(numbers.values(), default=-1) + 1)
+    for evaluator in evaluators:
+        kept[evaluator.name] = evaluator
+        numbers[evaluator.name] = next(unused)
+    return msgspec.structs.replace(
+        spec,
+        evaluators=tuple(kept.values()),
+        evaluator_numbers=tuple(numbers[name] for name in kept),
+    )
 
 
 def no_version(version_id: str | None) -> NotFound:

@@ -19,7 +19,7 @@ class Overview(msgspec.Struct, frozen=True):
     experiment: Experiment
     stats: Stats
     items: int
-    """The number of items, even while the run's rows are still being made."""
+    """The number of items, each repetition for itself, even while rows are still being made."""
     progress: float
     """The share of the latest run's items that are done, 0 to 1; stopped items are not done."""
     eta_seconds: float | None
@@ -91,15 +91,16 @@ def _overview(connection: Connection, experiment: Experiment, now_ms: int) -> Ov
     stats = ending.experiment_totals(connection, experiment.experiment_id, run)
     version_id = experiment.spec.dataset_version_id
     version = version_id and datasets.find_version(connection, experiment.tenant, version_id)
-    items = version.items if version else 0
+    repetitions = experiment.spec.repetitions
+    items = version.items * repetitions if version else 0
     if run is None:
         return Overview(experiment, stats, items, 0.0, None)
     if run.trial_items is not None:
-        items = min(items, run.trial_items)
+        items = min(items, run.trial_items * repetitions)
     items = max(items, stats.items)
     of_run = ending.run_stats(connection, run)
     done = of_run.success + of_run.fail
-    expected = _expected(run, of_run, items, stats.success)
+    expected = _expected(run, of_run, items, stats.success, repetitions)
     progress = min(1.0, done / expected) if expected else float(run.start_done)
     eta_seconds = None
     if run.status in WORKING and run.started_at_ms is not None and progress > 0:
@@ -107,10 +108,10 @@ def _overview(connection: Connection, experiment: Experiment, now_ms: int) -> Ov
     return Overview(experiment, stats, items, progress, eta_seconds)
 
 
-def _expected(run: Run, of_run: Stats, items: int, succeeded: int) -> int:
+def _expected(run: Run, of_run: Stats, items: int, succeeded: int, repetitions: int) -> int:
     """The number of items of the run, even while its rows are still being made."""
     if run.mode is Mode.RETRY_ITEMS:
-        return max(len(run.item_ids), run.items)
+        return max(len(run.item_ids) * repetitions, run.items)
     if run.start_done:
         return max(run.items, of_run.ended)
     if run.mode is Mode.FAIL_RETRY:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import TypeVar
 
@@ -19,7 +20,14 @@ from dragoman.errors import (
 )
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.cleaning import finish_removal
-from dragoman.lab.experiments.asking import check_balance, check_columns, check_form, no_version
+from dragoman.lab.evaluators import fingerprints, resolved_evaluators
+from dragoman.lab.experiments.asking import (
+    check_balance,
+    check_columns,
+    check_form,
+    no_version,
+    with_evaluators,
+)
 from dragoman.lab.experiments.reading import Reading
 from dragoman.lab.experiments.starting import (
     SUBMIT,
@@ -33,6 +41,7 @@ from dragoman.lab.experiments.starting import (
 )
 from dragoman.lab.model import (
     DatasetVersion,
+    EvaluatorSpec,
     Experiment,
     ExperimentId,
     ExperimentSpec,
@@ -40,7 +49,7 @@ from dragoman.lab.model import (
     RunId,
 )
 from dragoman.lab.repository import datasets, experiments, leases, removing, runs
-from dragoman.lab.states import ACTIVE, KILLABLE, RunStatus
+from dragoman.lab.states import ACTIVE, KILLABLE, Mode, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.settings import LabSettings
 from dragoman.store import Connection, Store, Work
@@ -101,6 +110,27 @@ class Experiments(Reading):
             self._on_started(started.run_id)
         return started
 
+    async def score(
+        self, tenant: TenantId, experiment_id: str, evaluators: Sequence[EvaluatorSpec]
+    ) -> Started:
+        """Have the stored outputs scored by these evaluators, without a call of the target.
+
+        They become evaluators of the experiment; one of the same name replaces the former one.
+        """
+        check_ask(StartAsk(Mode.SCORE, evaluators=tuple(evaluators)))
+        names = Counter(evaluator.name for evaluator in evaluators)
+        if twice := next((name for name in names if names[name] > 1), None):
+            raise InvalidMessage(f"Two evaluators are called {twice!r}; give one another name.")
+        found = await self._found(tenant, experiment_id)
+        resolved = resolved_evaluators(tuple(evaluators), found.spec.target)
+        changed = msgspec.structs.replace(found, spec=with_evaluators(found.spec, resolved))
+        check_form(changed.spec, self._settings)
+        await self._check_spec(changed, calls_target=False)
+        ask = StartAsk(Mode.SCORE, evaluators=resolved)
+        started = await self._unless_overtaken(self._starting(changed, ask))
+        self._on_started(started.run_id)
+        return started
+
     async def check(self, tenant: TenantId, experiment_id: str) -> Experiment:
         """The experiment; refused if this process cannot open its target or an evaluator now.
 
@@ -114,17 +144,19 @@ class Experiments(Reading):
     async def cannot_open(self, run_id: RunId) -> str | None:
         """Why a run cannot be carried out in this process; None if it can."""
 
-        def read(connection: Connection) -> Experiment | None:
+        def read(connection: Connection) -> tuple[Run, Experiment] | None:
             run = runs.find_run(connection, run_id)
             if run is None:
                 return None
-            return experiments.find_experiment(connection, run.experiment_id)
+            experiment = experiments.find_experiment(connection, run.experiment_id)
+            return None if experiment is None else (run, experiment)
 
         found = await self._store.read(read)
         if found is None:
             return "It has been deleted."
+        run, experiment = found
         try:
-            await self._check_spec(found)
+            await self._check_spec(experiment, calls_target=run.mode is not Mode.SCORE)
         except DragomanError as error:
             return error.message
         return None
@@ -210,7 +242,8 @@ class Experiments(Reading):
     async def clone(self, tenant: TenantId, experiment_id: str, name: str) -> Experiment:
         """Make a new experiment like another one."""
         found = await self._found(tenant, experiment_id)
-        return await self.create(tenant, msgspec.structs.replace(found.spec, name=name))
+        spec = msgspec.structs.replace(found.spec, name=name, evaluator_numbers=())
+        return await self.create(tenant, spec)
 
     async def delete(self, tenant: TenantId, experiment_id: str) -> None:
         """Remove an experiment with all its results; not while it runs."""
@@ -238,8 +271,12 @@ class Experiments(Reading):
 
     async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         check_form(spec, self._settings)
-        # The folder of a program's functions, kept so that a later process can import them.
-        spec = msgspec.structs.replace(spec, modules=spec.modules or self._context.modules)
+        spec = msgspec.structs.replace(
+            spec,
+            # The folder of a program's functions, kept so that a later process can import them.
+            modules=spec.modules or self._context.modules,
+            evaluators=resolved_evaluators(spec.evaluators, spec.target),
+        )
         version_id = spec.dataset_version_id or ""
 
         def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
@@ -264,12 +301,12 @@ class Experiments(Reading):
             next_run_at_ms=None,
         )
 
-    async def _check_spec(self, experiment: Experiment) -> None:
+    async def _check_spec(self, experiment: Experiment, *, calls_target: bool = True) -> None:
         spec = experiment.spec
         version = await self._store.read(
             lambda c: datasets.find_version(c, experiment.tenant, spec.dataset_version_id or "")
         )
-        check_columns(spec, version, self._context)
+        check_columns(spec, version, self._context, calls_target=calls_target)
 
     async def _insert(self, made: Experiment, then: Work[Result]) -> Result:
         version_id = made.spec.dataset_version_id
@@ -289,6 +326,8 @@ class Experiments(Reading):
     def _starting(self, experiment: Experiment, ask: StartAsk) -> Work[Started]:
         run_id = RunId(new_id(self._random, "r"))
         new = new_run(run_id, experiment, ask, at_ms=self._clock.now_ms(), embedded=self._embedded)
+        spec = experiment.spec
+        kept = fingerprints(spec.evaluators, self._context.at(spec.modules))
         return lambda connection: start(
             connection,
             experiment.tenant,
@@ -296,6 +335,7 @@ class Experiments(Reading):
             ask,
             new,
             self._settings.running_experiments,
+            msgspec.json.encode(kept).decode(),
         )
 
 

@@ -14,8 +14,9 @@ from dragoman.errors import (
     QuotaExceeded,
 )
 from dragoman.ids import TenantId
-from dragoman.lab.model import Experiment, ExperimentId, ItemId, Run, RunId
-from dragoman.lab.repository import datasets, ending, experiments, runs
+from dragoman.lab.experiments.asking import with_evaluators
+from dragoman.lab.model import EvaluatorSpec, Experiment, ExperimentId, ItemId, Run, RunId
+from dragoman.lab.repository import Selection, datasets, ending, experiments, runs
 from dragoman.lab.scheduler import STRATEGIES
 from dragoman.lab.states import ACTIVE, Mode, RunStatus
 from dragoman.store import Connection
@@ -31,6 +32,8 @@ class StartAsk(msgspec.Struct, frozen=True):
     item_ids: tuple[str, ...] = ()
     """The items of retry_items, by the ids that users know."""
     trial_items: int | None = None
+    evaluators: tuple[EvaluatorSpec, ...] = ()
+    """The evaluators of score, new ones and others in place of former ones."""
 
 
 SUBMIT = StartAsk()
@@ -58,6 +61,11 @@ def check_ask(ask: StartAsk) -> None:
         raise InvalidMessage("item_ids belong to mode retry_items, which needs at least one.")
     if (ask.mode is Mode.TRIAL) != (ask.trial_items is not None):
         raise InvalidMessage("trial_items belongs to mode trial, which needs it.")
+    if (ask.mode is Mode.SCORE) != bool(ask.evaluators):
+        raise InvalidMessage(
+            "evaluators belong to mode score, which needs at least one; POST "
+            "/experiments/{id}/score takes them."
+        )
     if ask.trial_items is not None and not 1 <= ask.trial_items <= MAX_TRIAL_ITEMS:
         raise InvalidMessage(
             f"trial_items is {ask.trial_items}; it must be from 1 to {MAX_TRIAL_ITEMS:,}."
@@ -71,6 +79,7 @@ def start(
     ask: StartAsk,
     new: Run,
     running_max: int,
+    fingerprints_json: str,
 ) -> Started:
     """Start a run, or join the one under way; an experiment never has two.
 
@@ -90,7 +99,18 @@ def start(
         raise Overtaken
     _check_dataset(connection, locked)
     _check_quota(connection, tenant, running_max)
-    runs.insert_run(connection, msgspec.structs.replace(new, item_ids=named))
+    spec = locked.spec
+    if ask.mode is Mode.SCORE:
+        if locked.run_id is None:
+            raise InvalidMessage(
+                f"Experiment {experiment_id} has not been run, so there is no output to score; "
+                "start a run first."
+            )
+        # With the run, in one transaction: a run has the evaluators that its experiment has.
+        spec = with_evaluators(spec, ask.evaluators)
+        experiments.update_spec(connection, experiment_id, spec)
+    run = msgspec.structs.replace(new, item_ids=named, evaluators=spec.evaluators)
+    runs.insert_run(connection, run, fingerprints_json)
     return Started(new.run_id)
 
 
@@ -130,8 +150,11 @@ def _join(
     ask: StartAsk,
     named: Sequence[ItemId],
 ) -> Started:
-    version_id = experiment.spec.dataset_version_id
-    if ask.mode is Mode.RETRY_ITEMS and ending.join(connection, run.run_id, version_id, named):
+    spec = experiment.spec
+    wanted = Selection(spec.dataset_version_id, named=tuple(named), repetitions=spec.repetitions)
+    # A run that only scores calls no target, so nothing can be tried again in it.
+    can_join = ask.mode is Mode.RETRY_ITEMS and run.mode is not Mode.SCORE
+    if can_join and ending.join(connection, run.run_id, wanted):
         return Started(run.run_id, joined=True)
     raise ExperimentRunning(
         f"Experiment {experiment.experiment_id} is {run.status}; wait for its end or kill it."

@@ -1,7 +1,28 @@
 """The tenants' datasets: imported whole or not at all, read, exported."""
 
+from dragoman.lab.library.bundle import bundled
+from dragoman.lab.library.dataset_file import DatasetFile, OpenedTable, opened_table
 from dragoman.lab.library.difference import Difference, difference
 from dragoman.lab.library.export import exported
-from dragoman.lab.library.library import Imported, Library
+from dragoman.lab.library.library import (
+    AudioSource,
+    Imported,
+    ImportProgress,
+    Library,
+    StoredAudio,
+)
 
-__all__ = ["Difference", "Imported", "Library", "difference", "exported"]
+__all__ = [
+    "AudioSource",
+    "DatasetFile",
+    "Difference",
+    "ImportProgress",
+    "Imported",
+    "Library",
+    "OpenedTable",
+    "StoredAudio",
+    "bundled",
+    "difference",
+    "exported",
+    "opened_table",
+]

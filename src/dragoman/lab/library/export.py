@@ -11,6 +11,7 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.lab.datasets import Format, columns_of
 from dragoman.lab.library.library import Library
+from dragoman.lab.library.parquet_export import exported_as_parquet
 from dragoman.lab.model import DatasetVersion, Item, JsonValue
 
 _ITEMS_AT_ONCE = 1000
@@ -23,10 +24,13 @@ def exported(
     if file_format is Format.CSV:
         if version.max_turns > 1:
             raise InvalidMessage(
-                "Items with several turns do not fit into the rows of a CSV file; export as jsonl.",
+                "Items with several turns do not fit into the rows of a CSV file; export as jsonl "
+                "or parquet.",
                 details={"field": "format"},
             )
         return _csv(library, version)
+    if file_format is Format.PARQUET:
+        return exported_as_parquet(version, lambda: pages(library, version))
     return _jsonl(library, version)
 
 

@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from hashlib import blake2b
+from pathlib import Path
 from random import Random
-from typing import BinaryIO
+from typing import BinaryIO, Literal
 
 import msgspec
 from sqlalchemy.exc import IntegrityError
@@ -15,7 +16,8 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.clock import Clock
 from dragoman.errors import DatasetInUse, NameTaken, NotFound, StoreError
 from dragoman.ids import TenantId, new_id
-from dragoman.lab.cleaning import IMPORT_LEASE_MS, discard_import, finish_removal
+from dragoman.lab.audio import AudioChanged, AudioFolder, AudioIntake, Files, Taken
+from dragoman.lab.cleaning import IMPORT_LEASE_MS, discard_import, finish_removal, free_audio
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, Turns
 from dragoman.lab.library.contents import SortedContents
 from dragoman.lab.model import (
@@ -51,6 +53,29 @@ class Imported(msgspec.Struct, frozen=True):
     """False when the dataset had a version of the same items and the same schema before."""
 
 
+class AudioSource(msgspec.Struct, frozen=True):
+    """Where the audio is that a dataset's rows name."""
+
+    files: Files
+    copy: bool = True
+    """Whether the lab keeps copies; else it notes where the files are, and checks each use."""
+
+
+class ImportProgress(msgspec.Struct):
+    """How far an import has come; others look at it while it goes on."""
+
+    stage: Literal["checking", "storing"] = "storing"
+    """Whether the items are compared with the versions that are there, or stored."""
+    items: int = 0
+
+
+class StoredAudio(msgspec.Struct, frozen=True):
+    """An audio file that a dataset refers to."""
+
+    path: Path
+    media_type: str
+
+
 class _Content:
     """The hash of a version as it is read: its items in their order, and its schema."""
 
@@ -75,8 +100,18 @@ class _Content:
 class Library:
     """Imports files, and finds datasets."""
 
-    def __init__(self, store: Store, settings: LabSettings, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        settings: LabSettings,
+        clock: Clock,
+        random: Random,
+        *,
+        audio_folder: AudioFolder | None = None,
+    ) -> None:
+        """Without a folder for audio, datasets that refer to audio are refused."""
         self._store = store
+        self._audio_folder = audio_folder
         self._max_items = settings.max_items
         self._clock = clock
         self._random = random
@@ -88,6 +123,8 @@ class Library:
         file: BinaryIO,
         file_format: Format,
         schema: Schema | None = None,
+        audio: AudioSource | None = None,
+        progress: ImportProgress | None = None,
     ) -> Imported:
         """Make a dataset of a file; its first version."""
         checked = name.strip()
@@ -101,7 +138,8 @@ class Library:
             return 1
 
         try:
-            return await self._bring_in(tenant, dataset_id, file, file_format, schema, number_it)
+            table = _Table(file, file_format, schema, audio, progress or ImportProgress())
+            return await self._bring_in(tenant, dataset_id, table, number_it)
         except IntegrityError:
             raise _taken(checked) from None
 
@@ -112,11 +150,14 @@ class Library:
         file: BinaryIO,
         file_format: Format,
         schema: Schema | None = None,
+        audio: AudioSource | None = None,
+        progress: ImportProgress | None = None,
     ) -> Imported:
         """Make the next version of a dataset, unless it has one of the same content."""
         found = await self.find(tenant, dataset_id)
         begin = file.tell()
-        content = await self._content_of(file, file_format, schema)
+        table = _Table(file, file_format, schema, audio, progress or ImportProgress())
+        content = await self._content_of(table)
         known = await self._store.read(
             lambda c: datasets.find_content(c, found.dataset_id, content)
         )
@@ -129,13 +170,13 @@ class Library:
                 raise _no_dataset(dataset_id)
             return datasets.next_version(connection, found.dataset_id)
 
-        return await self._bring_in(tenant, found.dataset_id, file, file_format, schema, number_it)
+        return await self._bring_in(tenant, found.dataset_id, table, number_it)
 
     async def delete(self, tenant: TenantId, dataset_id: str) -> None:
         """Remove a dataset with all its versions; not while an experiment uses one of them."""
         found = await self.find(tenant, dataset_id)
 
-        def delete(connection: Connection) -> Sequence[VersionId]:
+        def delete(connection: Connection) -> tuple[Sequence[VersionId], Sequence[str]]:
             if not datasets.lock_dataset(connection, found.dataset_id):
                 raise _no_dataset(dataset_id)
             version_ids = datasets.lock_versions(connection, found.dataset_id)
@@ -148,10 +189,32 @@ class Library:
             datasets.delete_dataset(connection, found.dataset_id)
             for version_id in version_ids:
                 removing.begin(connection, removing.Kind.VERSION, version_id)
-            return version_ids
+            return version_ids, datasets.audio_of_versions(connection, version_ids)
 
-        for version_id in await self._store.write(delete):
+        version_ids, checksums = await self._store.write(delete)
+        for version_id in version_ids:
             await finish_removal(self._store, removing.Kind.VERSION, version_id)
+        if self._audio_folder is not None:
+            await free_audio(self._store, self._audio_folder, checksums)
+
+    @property
+    def audio_folder(self) -> AudioFolder | None:
+        """Where the audio of datasets is kept."""
+        return self._audio_folder
+
+    async def audio(self, tenant: TenantId, dataset_id: str, sha256: str) -> StoredAudio:
+        """An audio file that a version of the dataset refers to."""
+        found = await self.find(tenant, dataset_id)
+        media_type = await self._store.read(
+            lambda c: datasets.audio_media_type(c, found.dataset_id, sha256)
+        )
+        if media_type is None or self._audio_folder is None:
+            raise NotFound(f"Dataset {dataset_id} has no audio file with the checksum {sha256}.")
+        try:
+            path = await asyncio.to_thread(self._audio_folder.find, sha256)
+        except AudioChanged as error:
+            raise NotFound(f"The audio file cannot be used: {error}.") from None
+        return StoredAudio(path, media_type)
 
     async def find(self, tenant: TenantId, dataset_id: str) -> Dataset:
         """A dataset by its id."""
@@ -224,26 +287,38 @@ class Library:
         if await self.find_named(tenant, name) is not None:
             raise _taken(name)
 
-    async def _content_of(self, file: BinaryIO, file_format: Format, schema: Schema | None) -> str:
+    async def _content_of(self, table: _Table) -> str:
         """The content of a file, which is read and not stored."""
-        reader = await asyncio.to_thread(self._reader, file, file_format, schema)
+        intake = None if table.audio is None else AudioIntake(table.audio.files)
+        reader = await asyncio.to_thread(self._reader, table, intake)
         batches = _with_contents(reader)
         content = _Content()
+        table.progress.stage = "checking"
         while (some := await asyncio.to_thread(next, batches, None)) is not None:
             content.add(*some)
+            table.progress.items = reader.items
         return content.of(reader.schema())
 
-    def _reader(self, file: BinaryIO, file_format: Format, schema: Schema | None) -> DatasetReader:
-        row_schema = None if schema is None else RowSchema(schema)
-        return DatasetReader(file, file_format, schema=row_schema, max_items=self._max_items)
+    def _reader(self, table: _Table, intake: AudioIntake | None) -> DatasetReader:
+        row_schema = None if table.schema is None else RowSchema(table.schema)
+        return DatasetReader(
+            table.file,
+            table.file_format,
+            schema=row_schema,
+            audio=intake,
+            max_items=self._max_items,
+        )
+
+    def _intake(self, table: _Table, version_id: VersionId) -> AudioIntake | None:
+        if table.audio is None or self._audio_folder is None:
+            return None
+        return AudioIntake(table.audio.files, self._audio_folder, version_id, copy=table.audio.copy)
 
     async def _bring_in(
         self,
         tenant: TenantId,
         dataset_id: DatasetId,
-        file: BinaryIO,
-        file_format: Format,
-        schema: Schema | None,
+        table: _Table,
         number_it: Callable[[Connection], int],
     ) -> Imported:
         """Store the items, and last the version, which makes them visible.
@@ -251,17 +326,21 @@ class Library:
         A lease marks the import as under way: the next lab on the database deletes what a killed
         import leaves.
         """
-        reader = await asyncio.to_thread(self._reader, file, file_format, schema)
         version_id = VersionId(new_id(self._random, "v"))
+        intake = self._intake(table, version_id)
+        reader = await asyncio.to_thread(self._reader, table, intake)
         name = removing.import_lease(version_id)
         owner = this_process()
         held = await self._store.write(lambda c: leases.take(c, name, owner, IMPORT_LEASE_MS))
         assert held is not None, "the version is new"
         try:
-            content = await self._store_items(tenant, version_id, reader, held)
+            table.progress.stage, table.progress.items = "storing", 0
+            content = await self._store_items(
+                tenant, version_id, reader, intake, held, table.progress
+            )
         except BaseException as error:
             # Shielded: the caller may have been cancelled.
-            await asyncio.shield(self._discard(held, version_id))
+            await asyncio.shield(self._discard(held, version_id, intake))
             if isinstance(error, Ousted):
                 raise _stood_still() from error
             raise
@@ -291,16 +370,24 @@ class Library:
             shown = await self._store.write(show)
         except Exception as error:
             # Not when the caller was cancelled: this write goes on by itself and needs its items.
-            await self._discard(held, version_id)
+            await self._discard(held, version_id, intake)
             if isinstance(error, Ousted):
                 raise _stood_still() from error
             raise
         if not shown.is_new:
-            await self._discard(held, version_id)
+            await self._discard(held, version_id, intake)
+        elif self._audio_folder is not None and intake is not None:
+            await asyncio.to_thread(self._audio_folder.drop_incoming, version_id)
         return shown
 
     async def _store_items(
-        self, tenant: TenantId, version_id: VersionId, reader: DatasetReader, held: Held
+        self,
+        tenant: TenantId,
+        version_id: VersionId,
+        reader: DatasetReader,
+        intake: AudioIntake | None,
+        held: Held,
+        progress: ImportProgress,
     ) -> _Content:
         batches = _with_contents(reader)
         batch_name = new_item_batch(self._random)
@@ -314,14 +401,26 @@ class Library:
                     for number, (turns, known) in enumerate(zip(*some, strict=True))
                 ]
                 position += len(items)
+                progress.items = position
                 by_content.add(
                     (known, one.item_id) for known, one in zip(some[1], items, strict=True)
                 )
                 await self._write(held, _inserting(tenant, version_id, items))
+                if intake is not None:
+                    await self._keep(held, version_id, intake.fresh())
             ordered = by_content.batches(CONTENTS_AT_ONCE)
             while (few := await asyncio.to_thread(next, ordered, None)) is not None:
                 await self._write(held, _inserting_contents(version_id, few))
         return content
+
+    async def _keep(self, held: Held, version_id: VersionId, files: Sequence[Taken]) -> None:
+        """Keep audio files, once the database knows of them: what it knows is not freed."""
+        assert self._audio_folder is not None
+        noted = [(file.sha256, file.media_type) for file in files]
+        if not noted:
+            return
+        await self._write(held, lambda c: datasets.insert_audio(c, version_id, noted))
+        await asyncio.to_thread(_place, self._audio_folder, files)
 
     async def _write(self, held: Held, work: Work[None]) -> None:
         """Write under the lease of an import, and keep it."""
@@ -332,13 +431,34 @@ class Library:
 
         await self._store.write(leased)
 
-    async def _discard(self, held: Held, version_id: VersionId) -> None:
-        """Remove the items of a failed import.
+    async def _discard(self, held: Held, version_id: VersionId, intake: AudioIntake | None) -> None:
+        """Remove the items and the audio of a failed import.
 
         What cannot be removed now stays invisible, and the next lab removes it.
         """
         with suppress(StoreError, Ousted):
             await discard_import(self._store, held, version_id)
+            if intake is not None and self._audio_folder is not None:
+                await asyncio.to_thread(self._audio_folder.drop_incoming, version_id)
+                await free_audio(self._store, self._audio_folder, sorted(intake.checksums))
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """A dataset file, and what was said about it."""
+
+    file: BinaryIO
+    file_format: Format
+    schema: Schema | None
+    audio: AudioSource | None
+    progress: ImportProgress
+
+
+def _place(folder: AudioFolder, files: Sequence[Taken]) -> None:
+    for file in files:
+        if file.staged is not None:
+            folder.keep(file.sha256, file.staged)
+        elif file.path is not None:
+            folder.link(file.sha256, file.path)
 
 
 def _inserting(tenant: TenantId, version_id: VersionId, items: Sequence[Item]) -> Work[None]:

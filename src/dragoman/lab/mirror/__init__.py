@@ -8,13 +8,15 @@ from dragoman.lab.mirror.following import Following, forget_mirror
 from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway
 from dragoman.lab.mirror.opening import is_wanted, open_mirror
 from dragoman.lab.mirror.patterns import check_patterns, searcher
-from dragoman.lab.mirror.reading import Places, columns_of, result_page, result_places
+from dragoman.lab.mirror.queries import Mirrored
+from dragoman.lab.mirror.reading import Places, columns_of, result_places
 
 __all__ = [
     "BadPattern",
     "Following",
     "Mirror",
     "MirrorAway",
+    "Mirrored",
     "Places",
     "check_patterns",
     "columns_of",
@@ -22,7 +24,6 @@ __all__ = [
     "grouped_aggregates",
     "is_wanted",
     "open_mirror",
-    "result_page",
     "result_places",
     "searcher",
 ]

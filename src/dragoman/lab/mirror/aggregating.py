@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import fsum
 from typing import Any
 
 import msgspec
@@ -10,8 +11,7 @@ import msgspec
 from dragoman.lab.filters import MEASURES, SCORE, AllOf, Condition, Filter, Op
 from dragoman.lab.mirror.batches import OUTCOME, OUTCOMES, PASSED, STATISTIC, Slots
 from dragoman.lab.mirror.interface import Mirror
-from dragoman.lab.mirror.queries import Questions
-from dragoman.lab.model import EvaluatorSpec, ExperimentId
+from dragoman.lab.mirror.queries import Mirrored, Questions
 from dragoman.lab.outcomes import Outcome
 from dragoman.lab.repository import (
     FEW_VALUES,
@@ -22,36 +22,41 @@ from dragoman.lab.repository import (
     Failures,
     Group,
     Outcomes,
+    Repeated,
     Spread,
+    Tried,
     aggregate_of,
     edges_of,
+    grouped,
     ranks_of,
     score_aggregate,
+    told_by,
 )
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
 
 _ENDED = f"status IN ({', '.join(repr(status.value) for status in sorted(ITEM_ENDED))})"
+_ITEMS = "count(DISTINCT (item_id, repetition))"
 _NOT_SCORED = [outcome for outcome in Outcome if outcome is not Outcome.SCORED]
 
 
 def grouped_aggregates(
     mirror: Mirror,
-    experiment_id: ExperimentId,
-    evaluators: Sequence[EvaluatorSpec],
+    asked: Mirrored,
     wanted: Filter,
     group_by: str | None,
+    repetitions: int = 1,
 ) -> Aggregates:
     """The aggregates of the rows that pass; by the values of a field too, if one is given."""
-    asking = _Asking(mirror, experiment_id, evaluators)
+    asking = _Asking(mirror, asked, repetitions)
     whole = asking.aggregates(wanted)
     if group_by is None:
         return whole
     values, more = asking.values_of(group_by, wanted)
-    groups = tuple(
+    groups = (
         Group(value, rows, asking.aggregates(AllOf((wanted, _has(group_by, value)))))
         for value, rows in values
     )
-    return msgspec.structs.replace(whole, groups=groups, more_groups=more)
+    return grouped(whole, groups, more)
 
 
 def _has(field: str, value: float | str | None) -> Condition:
@@ -59,13 +64,12 @@ def _has(field: str, value: float | str | None) -> Condition:
 
 
 class _Asking:
-    def __init__(
-        self, mirror: Mirror, experiment_id: ExperimentId, evaluators: Sequence[EvaluatorSpec]
-    ) -> None:
+    def __init__(self, mirror: Mirror, asked: Mirrored, repetitions: int) -> None:
         self._mirror = mirror
-        self._experiment_id = experiment_id
-        self._evaluators = evaluators
-        self._slots: Slots = mirror.slots(experiment_id)
+        self._asked = asked
+        self._evaluators = asked.evaluators
+        self._repetitions = repetitions
+        self._slots: Slots = mirror.slots(asked.experiment_id)
 
     def values_of(
         self, field: str, wanted: Filter
@@ -92,10 +96,15 @@ class _Asking:
         spreads = dict(zip(fields, self._spreads(fields, first, wanted), strict=True))
         scores = {
             one.name: score_aggregate(
-                msgspec.structs.replace(spreads[SCORE + one.name], passing=first.passing[one.name]),
+                msgspec.structs.replace(
+                    spreads[SCORE + one.name],
+                    verdicts=first.verdicts[one.name][0],
+                    passing=first.verdicts[one.name][1],
+                ),
                 one,
                 first.outcomes[one.name],
                 first.sums[one.name],
+                self._repeated(one.name, wanted) if self._repetitions > 1 else None,
             )
             for one in self._evaluators
         }
@@ -113,7 +122,7 @@ class _Asking:
         ended = row.take("count(CASE WHEN " + _ENDED + " THEN 1 END)", int)
         not_well = f"{_ENDED} AND status <> '{ItemStatus.SUCCESS.value}'"
         failing = row.take(f"count(CASE WHEN {not_well} THEN 1 END)", int)
-        several = row.take("max(turn_no) + max(repetition)", int)
+        several = row.take("max(turn_no)", int)
         series = []
         for field in fields:
             column = ask.column(field, is_text=False)
@@ -127,13 +136,15 @@ class _Asking:
                     row.take(f"count(CASE WHEN {column} = 0 THEN 1 END)", int),
                 )
             )
-        passing = {
-            one.name: row.take(f"sum({ask.column(PASSED + one.name, is_text=False)})", float)
-            for one in self._evaluators
-        }
+        verdicts = {}
+        for one in self._evaluators:
+            column = ask.column(PASSED + one.name, is_text=False)
+            verdicts[one.name] = [
+                row.take(f"{function}({column})", int) for function in ("count", "sum")
+            ]
         outcomes = {}
         for one in self._evaluators:
-            column = ask.column(OUTCOME + one.name, is_text=False)
+            column = f"coalesce({ask.column(OUTCOME + one.name, is_text=False)}, outcome)"
             counts = [row.take(f"count({column})", int)]
             counts += [
                 row.take(f"count(CASE WHEN {column} = {OUTCOMES.index(outcome)} THEN 1 END)", int)
@@ -151,7 +162,9 @@ class _Asking:
             failing=found(failing),
             several=bool(found(several)),
             series=[tuple(found(place) for place in places) for places in series],
-            passing={name: int(found(place)) for name, place in passing.items()},
+            verdicts={
+                name: (found(all_), found(passing)) for name, (all_, passing) in verdicts.items()
+            },
             outcomes={
                 name: Outcomes(
                     scored=found(total) - sum(found(place) for place in others),
@@ -171,10 +184,64 @@ class _Asking:
         )
 
     def _statistics(self, ask: Questions, name: str) -> list[str]:
+        number = self._asked.numbers[name]
         columns: list[str] = []
-        while self._slots.find(f"{STATISTIC}{len(columns)}.{name}", is_text=False) is not None:
-            columns.append(ask.column(f"{STATISTIC}{len(columns)}.{name}", is_text=False))
+        while self._slots.find(f"{STATISTIC}{len(columns)}.{number}", is_text=False) is not None:
+            columns.append(ask.numbered(f"{STATISTIC}{len(columns)}.{number}", is_text=False))
         return columns
+
+    def _repeated(self, name: str, wanted: Filter) -> Repeated | None:
+        """What the repetitions of each turn tell; None where no turn has the score."""
+        ask = self._questions()
+        score = ask.column(SCORE + name, is_text=False)
+        passed = ask.column(PASSED + name, is_text=False)
+        tries = ask.select(
+            [
+                "item_id",
+                "turn_no",
+                f"{score} AS score",
+                f"{passed} AS passed",
+                f"avg({score}) OVER (PARTITION BY item_id, turn_no) AS middle",
+            ],
+            [ask.condition(wanted), f"{score} IS NOT NULL"],
+        )
+        turns = (
+            "SELECT count(*) AS number, min(middle) AS mean, "
+            "sum((score - middle) * (score - middle)) AS squares, "
+            "count(passed) AS decided, coalesce(sum(passed), 0) AS passing "
+            f"FROM ({tries.text}) AS tries GROUP BY item_id, turn_no"
+        )
+        groups = self._mirror.ask(
+            msgspec.structs.replace(
+                tries,
+                text="SELECT decided, passing, count(*), sum(number), sum(squares), sum(mean), "
+                f"sum(1.0 / number) FROM ({turns}) AS turns GROUP BY decided, passing",
+            )
+        )
+        if not groups:
+            return None
+        number = sum(int(group[2]) for group in groups)
+        mean = fsum(group[5] for group in groups) / number
+        spread = self._mirror.ask(
+            msgspec.structs.replace(
+                tries,
+                text=f"SELECT sum((mean - {mean!r}) * (mean - {mean!r})) FROM ({turns}) AS turns",
+            )
+        )
+        return told_by(
+            Tried(
+                freedom=sum(int(group[3]) for group in groups) - number,
+                squares=fsum(group[4] for group in groups),
+                variance=spread[0][0] / (number - 1) if number > 1 else None,
+                share=fsum(group[6] for group in groups) / number,
+                verdicts={
+                    (int(passing), int(decided)): int(turns)
+                    for decided, passing, turns, *_ in groups
+                    if decided
+                },
+            ),
+            self._repetitions,
+        )
 
     def _spreads(self, fields: Sequence[str], first: _First, wanted: Filter) -> list[Spread]:
         """What follows from the sums and bounds: how the values are spread between them."""
@@ -237,13 +304,13 @@ class _Asking:
         code = f"coalesce(error_code, '{NO_CODE}')"
         place = f"row_number() OVER (PARTITION BY {code} ORDER BY item_id, repetition, turn_no)"
         inner = ask.select(
-            [f"{code} AS code", "item_id", "error_message", f"{place} AS place"],
+            [f"{code} AS code", "item_id", "repetition", "error_message", f"{place} AS place"],
             [ask.condition(wanted), failed],
         )
         rows = self._mirror.ask(
             msgspec.structs.replace(
                 inner,
-                text="SELECT code, count(DISTINCT item_id) AS items, "
+                text=f"SELECT code, {_ITEMS} AS items, "
                 "max(CASE WHEN place = 1 THEN error_message END) "
                 f"FROM ({inner.text}) AS failed GROUP BY code ORDER BY items DESC, code",
             )
@@ -258,11 +325,11 @@ class _Asking:
 
     def _count_items(self, ask_if: str, wanted: Filter) -> int:
         ask = self._questions()
-        query = ask.select(["count(DISTINCT item_id)"], [ask.condition(wanted), ask_if])
+        query = ask.select([_ITEMS], [ask.condition(wanted), ask_if])
         return int(self._mirror.ask(query)[0][0])
 
     def _questions(self) -> Questions:
-        return Questions(self._mirror.dialect, self._experiment_id, self._slots)
+        return Questions(self._mirror.dialect, self._asked, self._slots)
 
 
 class _First(msgspec.Struct, frozen=True):
@@ -271,10 +338,11 @@ class _First(msgspec.Struct, frozen=True):
     ended: int
     failing: int
     several: bool
-    """Whether an item may have several rows."""
+    """Whether a repetition of an item may have several rows."""
     series: list[tuple[Any, ...]]
     """Of each: count, sum, least, most, ones, zeros."""
-    passing: dict[str, int]
+    verdicts: dict[str, tuple[int, int]]
+    """Of each score: how many turns are decided, and how many of them pass."""
     outcomes: dict[str, Outcomes]
     sums: dict[str, list[float] | None]
 

@@ -1,8 +1,9 @@
 """What is written to a mirror: wide rows of turns, long rows of scores.
 
-A wide row has what rows are filtered, sorted and grouped by in columns of their own, and the row as
-users see it whole. Users name their columns and scores as they like, so the columns are numbered:
-`slot` says which number a field of an experiment has. A field keeps its number for good.
+A wide row has what rows are filtered, sorted, grouped and aggregated by in columns of their own.
+Users name their columns as they like, so the columns are numbered: `slot` says which number a field
+of an experiment has. A field keeps its number for good. What evaluators said goes by their numbers,
+not their names: when another evaluator takes a name over, the rows stay as they are.
 """
 
 from __future__ import annotations
@@ -15,22 +16,17 @@ import msgspec
 from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import ExperimentId, ItemId
 from dragoman.lab.outcomes import Outcome, outcome_of_score
-from dragoman.lab.repository import FAIL, PASS, PASSING_SCORE, Copied, WholeTurn, typed
+from dragoman.lab.repository import Copied, WholeTurn, typed, verdict_of
 from dragoman.lab.states import ITEM_ENDED
 
 PASSED, OUTCOME, STATISTIC = "passed.", "outcome.", "statistic."
-"""Fields that only aggregates ask for; the name of the score follows."""
+"""Fields that only aggregates ask for; the number of the evaluator follows."""
 
 OUTCOMES = tuple(Outcome)
 """Outcomes are kept as their places here: numbers are counted faster than words."""
 
-TURNS_IN_A_BATCH = 1 << 20
-"""At most this many turns in one batch, so that the number of a row says which batch it is of."""
-
 Field = tuple[str, bool]
 """The name of a field, and whether the slot holds its text (else its number)."""
-
-_encode = msgspec.json.Encoder().encode
 
 
 class Slots:
@@ -69,7 +65,7 @@ class TurnRow(msgspec.Struct, frozen=True):
     repetition: int
     turn_no: int
     row_no: int
-    """Larger in later batches: of two rows of a turn, the larger counts."""
+    """Of two rows of a turn, the larger counts: later rows have larger ones, none has it again."""
     shown_id: str
     status: str
     error_code: str | None
@@ -77,7 +73,8 @@ class TurnRow(msgspec.Struct, frozen=True):
     latency_ms: float | None
     tokens: int | None
     cost: float | None
-    row_json: str
+    outcome: int | None
+    """Of the turn, for evaluators that left nothing of it; None until it has ended."""
     numbers: Mapping[int, float]
     texts: Mapping[int, str]
 
@@ -86,6 +83,7 @@ class ScoreRow(msgspec.Struct, frozen=True):
     """What one evaluator said of a turn."""
 
     experiment_id: ExperimentId
+    evaluator_no: int
     name: str
     item_id: ItemId
     repetition: int
@@ -103,6 +101,7 @@ class Batch(msgspec.Struct):
     """Changes that are written together."""
 
     flush_no: int
+    first_row_no: int = 0
     turns: list[TurnRow] = []
     scores: list[ScoreRow] = []
     items: dict[ExperimentId, list[ItemId]] = {}
@@ -115,7 +114,7 @@ class Batch(msgspec.Struct):
         """Add turns of some items of an experiment."""
         self.items.setdefault(copied.experiment_id, []).extend(item_ids)
         for turn in copied.turns:
-            row_no = self.flush_no * TURNS_IN_A_BATCH + len(self.turns)
+            row_no = self.first_row_no + len(self.turns)
             self.turns.append(_turn_row(copied, turn, row_no, slots))
             self.scores += _score_rows(copied, turn, row_no)
         if slots.added:
@@ -138,29 +137,25 @@ def _turn_row(copied: Copied, turn: WholeTurn, row_no: int, slots: Slots) -> Tur
             put(prefix + name, *typed(value))
     for name, noted in turn.annotations.items():
         put(ANNOTATION + name, noted.score, noted.label)
-    has_ended = row.status in ITEM_ENDED
-    for evaluator in copied.evaluators:
-        cell = row.scores.get(evaluator.name)
-        if cell is not None:
-            put(SCORE + evaluator.name, cell.score, None)
-            put(LABEL + evaluator.name, None, cell.label)
-            if cell.score is not None:
-                put(PASSED + evaluator.name, float(_passes(cell.score, cell.label)), None)
-        if has_ended:
-            outcome = outcome_of_score(
-                row.error_code,
-                answered=turn.answered,
-                judged=cell is not None,
-                score_error_code=None if cell is None else cell.error_code,
-            )
-            put(OUTCOME + evaluator.name, float(OUTCOMES.index(outcome)), None)
-            if cell is not None and cell.error_code is None:
-                for place, value in enumerate(turn.statistics.get(evaluator.name, ())):
-                    put(f"{STATISTIC}{place}.{evaluator.name}", value, None)
+    outcome = None
+    if row.status in ITEM_ENDED:  # what is not over counts nowhere yet
+        outcome = _outcome(turn, judged=False)
+        for number, judged in turn.judged.items():
+            cell = judged.cell
+            put(f"{SCORE}{number}", cell.score, None)
+            put(f"{LABEL}{number}", None, cell.label)
+            passes = verdict_of(cell.label)
+            if cell.score is not None and passes is not None:
+                put(f"{PASSED}{number}", float(passes), None)
+            found = _outcome(turn, judged=True, score_error_code=cell.error_code)
+            put(f"{OUTCOME}{number}", float(found), None)
+            if cell.error_code is None:
+                for place, value in enumerate(judged.statistics or ()):
+                    put(f"{STATISTIC}{place}.{number}", value, None)
     return TurnRow(
         copied.experiment_id,
-        turn.item_id,
-        turn.repetition,
+        turn.key.item_id,
+        turn.key.repetition,
         row.turn,
         row_no,
         row.item_id,
@@ -170,35 +165,40 @@ def _turn_row(copied: Copied, turn: WholeTurn, row_no: int, slots: Slots) -> Tur
         row.latency_ms,
         row.tokens,
         row.cost,
-        _encode(row).decode(),
+        outcome,
         numbers,
         texts,
     )
 
 
-def _passes(score: float, label: str | None) -> bool:
-    if label in (PASS, FAIL):
-        return label == PASS
-    return score >= PASSING_SCORE
+def _outcome(turn: WholeTurn, *, judged: bool, score_error_code: str | None = None) -> int:
+    outcome = outcome_of_score(
+        turn.row.error_code,
+        answered=turn.answered,
+        judged=judged,
+        score_error_code=score_error_code,
+    )
+    return OUTCOMES.index(outcome)
 
 
 def _score_rows(copied: Copied, turn: WholeTurn, row_no: int) -> list[ScoreRow]:
     return [
         ScoreRow(
             copied.experiment_id,
-            name,
-            turn.item_id,
-            turn.repetition,
+            number,
+            judged.name,
+            turn.key.item_id,
+            turn.key.repetition,
             turn.row.turn,
             row_no,
-            cell.score,
-            cell.label,
-            cell.reason,
-            cell.error_code,
-            cell.error_message,
-            turn.statistics.get(name, ()),
+            judged.cell.score,
+            judged.cell.label,
+            judged.cell.reason,
+            judged.cell.error_code,
+            judged.cell.error_message,
+            judged.statistics or (),
         )
-        for name, cell in turn.row.scores.items()
+        for number, judged in turn.judged.items()
     ]
 
 

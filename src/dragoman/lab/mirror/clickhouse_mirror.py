@@ -37,14 +37,15 @@ _TABLES = {
     "lab_turn": (
         f"{_KEY}, shown_id String, status String, error_code Nullable(String), "
         "error_message Nullable(String), latency_ms Nullable(Float64), tokens Nullable(Int64), "
-        "cost Nullable(Float64), row_json String",
+        "cost Nullable(Float64), outcome Nullable(Int8)",
         "ReplacingMergeTree(row_no) ORDER BY (experiment_id, item_id, repetition, turn_no)",
     ),
     "lab_score": (
-        f"{_KEY}, name String, score Nullable(Float64), label Nullable(String), "
-        "reason Nullable(String), error_code Nullable(String), error_message Nullable(String), "
-        "statistics Array(Float64)",
-        "ReplacingMergeTree(row_no) ORDER BY (experiment_id, name, item_id, repetition, turn_no)",
+        f"{_KEY}, evaluator_no Int32, name String, score Nullable(Float64), "
+        "label Nullable(String), reason Nullable(String), error_code Nullable(String), "
+        "error_message Nullable(String), statistics Array(Float64)",
+        "ReplacingMergeTree(row_no) "
+        "ORDER BY (experiment_id, evaluator_no, item_id, repetition, turn_no)",
     ),
     "lab_slot": (
         "experiment_id String, field String, is_text Bool, slot Int32",

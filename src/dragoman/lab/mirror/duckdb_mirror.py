@@ -39,10 +39,11 @@ _TABLES = {
         "latency_ms": "DOUBLE",
         "tokens": "BIGINT",
         "cost": "DOUBLE",
-        "row_json": "VARCHAR",
+        "outcome": "TINYINT",
     },
     "lab_score": {
         "experiment_id": "VARCHAR",
+        "evaluator_no": "INTEGER",
         "name": "VARCHAR",
         "item_id": "VARCHAR",
         "repetition": "INTEGER",
@@ -70,6 +71,7 @@ _TABLES = {
 }
 _ARROW = {
     "VARCHAR": pa.string(),
+    "TINYINT": pa.int8(),
     "INTEGER": pa.int32(),
     "BIGINT": pa.int64(),
     "DOUBLE": pa.float64(),

@@ -28,6 +28,8 @@ FRESH_SECONDS = 5.0
 ITEMS_IN_A_BATCH = 2_000
 LEASE_MS = 30_000
 LEASE_NAME = "mirror"
+ROWS_OF_A_HOLDER = 1 << 40
+"""How many numbers of rows each holder of the lease has."""
 
 
 Asked = ParamSpec("Asked")
@@ -52,6 +54,7 @@ class Following:
         self._log = get_logger(__name__, clock)
         self._mirror: Mirror | None = None
         self._held: Held | None = None
+        self._rows_numbered = 0
         self._slots: dict[ExperimentId, Slots] = {}
         self._ready = False
         self._rebuild_wanted = False
@@ -203,7 +206,7 @@ class Following:
             after, last = found, ""
             while items := await self._store.read(_next_items(found, last)):
                 flush_no, last = flush_no + 1, items[-1]
-                batch = Batch(flush_no)
+                batch = Batch(flush_no, self._next_row_no(held))
                 await self._add(mirror, batch, found, items)
                 batch.items.clear()  # there is nothing to replace yet
                 await self._write(mirror, held, batch, ())
@@ -216,7 +219,7 @@ class Following:
         if noted is None:
             self._ready = False
             raise MirrorAway("Another process made this database forget its mirror.")
-        batch = Batch(noted.flush_no + 1)
+        batch = Batch(noted.flush_no + 1, self._next_row_no(held))
         by_experiment: dict[ExperimentId, list[ItemId]] = {}
         for change in changes:
             by_experiment.setdefault(change.experiment_id, []).append(change.item_id)
@@ -224,9 +227,17 @@ class Following:
             await self._add(mirror, batch, experiment_id, [one for one in item_ids if one])
         await self._write(mirror, held, batch, changes)
 
+    def _next_row_no(self, held: Held) -> int:
+        """Above all that were given out, also by a holder of the lease that was killed.
+
+        A batch that a crash cut short may be partly written. What is copied next has other rows.
+        """
+        return held.token * ROWS_OF_A_HOLDER + self._rows_numbered
+
     async def _write(
         self, mirror: Mirror, held: Held, batch: Batch, changes: Sequence[mirroring.Change]
     ) -> None:
+        self._rows_numbered += len(batch.turns)
         await self._in_thread(mirror.apply, batch)
         for experiment_id in batch.slots:
             self._slots[experiment_id].settled()

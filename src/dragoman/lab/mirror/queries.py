@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from dragoman.lab.filters import (
     INPUT,
+    LABEL,
     MEASURES,
     OUTPUT,
+    REPETITION,
+    SCORE,
     TEXT,
     AllOf,
     Condition,
@@ -20,11 +23,12 @@ from dragoman.lab.filters import (
     Op,
     looks_at_numbers,
 )
-from dragoman.lab.mirror.batches import Slots, column_of
+from dragoman.lab.mirror.batches import OUTCOME, PASSED, Slots, column_of
 from dragoman.lab.mirror.dialects import Dialect, Kind
-from dragoman.lab.model import ExperimentId
+from dragoman.lab.model import EvaluatorSpec, ExperimentId
 from dragoman.lab.repository import Key, Place
 
+_OF_EVALUATORS = (SCORE, LABEL, PASSED, OUTCOME)
 _OWN = {"status": "status", "item_id": "shown_id", "error_code": "error_code"}
 _COMPARISONS = {
     Op.EQUAL: "=",
@@ -50,14 +54,23 @@ class Query(msgspec.Struct, frozen=True):
     values: tuple[Value, ...]
 
 
+class Mirrored(msgspec.Struct, frozen=True):
+    """An experiment to ask about, with its present evaluators and their numbers."""
+
+    experiment_id: ExperimentId
+    evaluators: Sequence[EvaluatorSpec]
+    numbers: Mapping[str, int]
+
+
 class Questions:
     """Asks about one experiment; one object makes one query."""
 
-    def __init__(self, dialect: Dialect, experiment_id: ExperimentId, slots: Slots) -> None:
+    def __init__(self, dialect: Dialect, asked: Mirrored, slots: Slots) -> None:
         self._dialect = dialect
+        self._numbers = asked.numbers
         self._slots = slots
         self._values: list[Value] = []
-        self._of_experiment = f"experiment_id = {self._bind(Kind.TEXT, experiment_id)}"
+        self._of_experiment = f"experiment_id = {self._bind(Kind.TEXT, asked.experiment_id)}"
 
     def select(self, columns: Sequence[str], where: Sequence[str] = (), rest: str = "") -> Query:
         """A query over the turns of the experiment that meet every condition."""
@@ -65,19 +78,8 @@ class Questions:
         text = f"SELECT {', '.join(columns)} FROM {self._dialect.turns} WHERE {conditions} {rest}"
         return Query(text, tuple(self._values))
 
-    def page(
-        self,
-        wanted: Filter,
-        keys: Sequence[Key],
-        after: Place | None,
-        most: int,
-        *,
-        whole: bool = False,
-    ) -> Query:
-        """Rows in an order: item, repetition, turn, what they are sorted by; if `whole`, the row.
-
-        Rows of a page lie far apart, and a columnar database reads thousands to find one.
-        """
+    def page(self, wanted: Filter, keys: Sequence[Key], after: Place | None, most: int) -> Query:
+        """The places of rows in an order: item, repetition, turn, what they are sorted by."""
         values = [self.column(key.field, is_text=key.is_text) for key in keys]
         where = [self.condition(wanted)]
         if after is not None:
@@ -86,7 +88,7 @@ class Questions:
         for key, value in zip(keys, values, strict=True):
             order += [f"{value} IS NULL", f"{value} {'DESC' if key.descending else 'ASC'}"]
         order += ["item_id", "repetition", "turn_no"]
-        columns = ["item_id", "repetition", "turn_no", *values, *(["row_json"] if whole else [])]
+        columns = ["item_id", "repetition", "turn_no", *values]
         named = [f"{column} AS c{number}" for number, column in enumerate(columns)]
         return self.select(
             named, where, f"ORDER BY {', '.join(order)} LIMIT {self._bind(Kind.INTEGER, most)}"
@@ -96,8 +98,17 @@ class Questions:
         """The column of a field; where the experiment has no such field, nothing."""
         if field in _OWN and is_text:
             return _OWN[field]
+        if field == REPETITION and not is_text:
+            return "(repetition + 1)"
         if field in MEASURES and not is_text:
             return field
+        prefix = next((one for one in _OF_EVALUATORS if field.startswith(one)), None)
+        if prefix is not None:
+            field = f"{prefix}{self._numbers.get(field.removeprefix(prefix))}"
+        return self.numbered(field, is_text=is_text)
+
+    def numbered(self, field: str, *, is_text: bool) -> str:
+        """The column of a field as the mirror calls it: evaluators by their numbers."""
         slot = self._slots.find(field, is_text=is_text)
         if slot is None:
             return self._dialect.no_text if is_text else self._dialect.no_number

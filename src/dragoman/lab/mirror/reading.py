@@ -1,4 +1,8 @@
-"""Rows read from a mirror."""
+"""Which rows a page has, and which columns an experiment, as a mirror knows them.
+
+The rows themselves are the database's: those of a page lie far apart, and a columnar database reads
+thousands of others to find one.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +13,14 @@ import msgspec
 
 from dragoman.lab.filters import INPUT, OUTPUT, Filter
 from dragoman.lab.mirror.interface import Mirror
-from dragoman.lab.mirror.queries import Questions
-from dragoman.lab.model import ExperimentId, ResultRow
+from dragoman.lab.mirror.queries import Mirrored, Questions
+from dragoman.lab.model import ExperimentId
 from dragoman.lab.repository import Key, Place, Sorting, check_place, keys_of
-
-_row = msgspec.json.Decoder(ResultRow)
 
 
 def result_places(
     mirror: Mirror,
-    experiment_id: ExperimentId,
+    asked: Mirrored,
     wanted: Filter,
     sorting: Sequence[Sorting],
     after: Place | None,
@@ -26,26 +28,10 @@ def result_places(
 ) -> Places:
     """Which rows a page has, in order, and where the next ones begin, if there are more."""
     keys = _keys(sorting, after)
-    ask = Questions(mirror.dialect, experiment_id, mirror.slots(experiment_id))
+    ask = Questions(mirror.dialect, asked, mirror.slots(asked.experiment_id))
     rows = mirror.ask(ask.page(wanted, keys, after, most + 1))
     places = [_place(row, len(keys)) for row in rows]
     return Places(places[:most], places[most - 1] if len(places) > most else None)
-
-
-def result_page(
-    mirror: Mirror,
-    experiment_id: ExperimentId,
-    wanted: Filter,
-    sorting: Sequence[Sorting],
-    after: Place | None,
-    most: int,
-) -> tuple[list[ResultRow], Place | None]:
-    """The same with the rows as the mirror has them."""
-    keys = _keys(sorting, after)
-    ask = Questions(mirror.dialect, experiment_id, mirror.slots(experiment_id))
-    rows = mirror.ask(ask.page(wanted, keys, after, most + 1, whole=True))
-    shown = [_row.decode(row[-1]) for row in rows[:most]]
-    return shown, _place(rows[most - 1], len(keys)) if len(rows) > most else None
 
 
 class Places(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
-from dragoman.lab.model import ItemId, RunId
+from dragoman.lab.model import ItemKey, RunId
 
 Hint = TypeVar("Hint", bound=Hashable)
 
@@ -16,7 +16,7 @@ class Offer(msgspec.Struct, frozen=True):
     """Items of a run that were handed out, for any worker to take."""
 
     run_id: RunId
-    item_ids: tuple[ItemId, ...]
+    keys: tuple[ItemKey, ...]
 
 
 class Topic(Protocol[Hint]):

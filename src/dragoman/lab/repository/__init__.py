@@ -16,6 +16,8 @@ from dragoman.lab.repository import (
     mirroring,
     ordering,
     removing,
+    repeating,
+    response_cache,
     results,
     reusing,
     runs,
@@ -23,11 +25,8 @@ from dragoman.lab.repository import (
     starting,
 )
 from dragoman.lab.repository.aggregates import (
-    FAIL,
     FEW_VALUES,
     NO_CODE,
-    PASS,
-    PASSING_SCORE,
     Aggregates,
     Cause,
     Failures,
@@ -36,13 +35,15 @@ from dragoman.lab.repository.aggregates import (
     Spread,
     aggregate_of,
     edges_of,
+    grouped,
     ranks_of,
     score_aggregate,
+    verdict_of,
 )
 from dragoman.lab.repository.archiving import Logged
 from dragoman.lab.repository.by_hand import typed
 from dragoman.lab.repository.dispatching import TakenBack
-from dragoman.lab.repository.fields import can_be_asked_in_sql, is_answered_by_sql
+from dragoman.lab.repository.fields import Numbers, can_be_asked_in_sql, is_answered_by_sql
 from dragoman.lab.repository.grouping import MAX_GROUPS
 from dragoman.lab.repository.items import Lease
 from dragoman.lab.repository.journal import (
@@ -60,18 +61,16 @@ from dragoman.lab.repository.records import (
     failure_record_id,
     target_record_id,
 )
-from dragoman.lab.repository.results import WholeTurn
+from dragoman.lab.repository.repeating import Repeated, Tried, told_by
+from dragoman.lab.repository.results import Judged, WholeTurn
 from dragoman.lab.repository.reusing import Leftovers
 from dragoman.lab.repository.starting import Selection
 from dragoman.lab.repository.statements import read_now_ms, storable
 
 __all__ = [
-    "FAIL",
     "FEW_VALUES",
     "MAX_GROUPS",
     "NO_CODE",
-    "PASS",
-    "PASSING_SCORE",
     "Aggregates",
     "Cause",
     "Copied",
@@ -79,19 +78,23 @@ __all__ = [
     "Failures",
     "Group",
     "Held",
+    "Judged",
     "Key",
     "Lease",
     "Leftovers",
     "Logged",
+    "Numbers",
     "Ousted",
     "Outcomes",
     "OutputEntry",
     "Place",
+    "Repeated",
     "ScoreEntry",
     "Selection",
     "Sorting",
     "Spread",
     "TakenBack",
+    "Tried",
     "TryEntry",
     "TurnEntry",
     "WholeTurn",
@@ -109,6 +112,7 @@ __all__ = [
     "experiments",
     "failure_record_id",
     "giving_up",
+    "grouped",
     "grouping",
     "is_answered_by_sql",
     "items",
@@ -120,6 +124,8 @@ __all__ = [
     "ranks_of",
     "read_now_ms",
     "removing",
+    "repeating",
+    "response_cache",
     "results",
     "reusing",
     "runs",
@@ -128,5 +134,7 @@ __all__ = [
     "starting",
     "storable",
     "target_record_id",
+    "told_by",
     "typed",
+    "verdict_of",
 ]

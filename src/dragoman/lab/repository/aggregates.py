@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import groupby, pairwise
 from typing import Any
 
 import msgspec
@@ -15,7 +15,9 @@ from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, RunId
 from dragoman.lab.outcomes import Outcome, outcome_of_score
 from dragoman.lab.repository.certainty import corpus_of, interval_of_mean, interval_of_rate
-from dragoman.lab.repository.fields import matches, scores_of, shown_turns
+from dragoman.lab.repository.fields import Numbers, matches, scores_of, shown_turns
+from dragoman.lab.repository.records import statistics_of
+from dragoman.lab.repository.repeating import Repeated, repeated
 from dragoman.lab.repository.tables import evaluator_record, target_record
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
 from dragoman.store import Connection
@@ -23,8 +25,6 @@ from dragoman.store import Connection
 BINS = 10
 PASS, FAIL = "pass", "fail"
 """Labels by which an evaluator decides whether a turn passes."""
-PASSING_SCORE = 1.0
-"""Without such a label, a turn passes with this score."""
 
 NO_CODE = "INTERNAL_ERROR"
 """Stands for the code of a failure that has none."""
@@ -71,10 +71,13 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     ci95: tuple[float, float] | None = None
     """Bounds of the mean; none where there are too few values, or without the extra `lab`."""
     pass_rate: float | msgspec.UnsetType | None = msgspec.UNSET
+    """Of the turns that are labelled pass or fail; None where none is."""
     pass_rate_ci95: tuple[float, float] | None = None
     corpus: float | msgspec.UnsetType | None = msgspec.UNSET
     """The score of all texts together, of evaluators that have one."""
     outcomes: Outcomes | msgspec.UnsetType = msgspec.UNSET
+    repetitions: Repeated | msgspec.UnsetType = msgspec.UNSET
+    """Of a score, where items were tried several times."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -103,10 +106,6 @@ class Aggregates(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: Aggregate
     cost: Aggregate
     failures: Failures = Failures()
-    groups: tuple[Group, ...] | msgspec.UnsetType = msgspec.UNSET
-    """The same for each value of a column, where one was asked for."""
-    more_groups: int = 0
-    """How many values have no group here, because there are too many."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -115,6 +114,27 @@ class Group(msgspec.Struct, frozen=True):
     value: float | str | None
     rows: int
     aggregates: Aggregates
+
+
+class GroupedAggregates(Aggregates, frozen=True, omit_defaults=True):
+    """The same, and by the values of a column where one was asked for."""
+
+    groups: tuple[Group, ...] | msgspec.UnsetType = msgspec.UNSET
+    more_groups: int = 0
+    """How many values have no group here, because there are too many."""
+
+
+def grouped(whole: Aggregates, groups: Iterable[Group], more: int) -> GroupedAggregates:
+    """Aggregates with those of groups of the rows."""
+    return GroupedAggregates(
+        whole.scores,
+        whole.latency_ms,
+        whole.tokens,
+        whole.cost,
+        whole.failures,
+        tuple(groups),
+        more,
+    )
 
 
 class Spread(msgspec.Struct, frozen=True):
@@ -130,6 +150,8 @@ class Spread(msgspec.Struct, frozen=True):
     ones: int = 0
     """How many values are 1."""
     zeros: int = 0
+    verdicts: int = 0
+    """How many values come with a label that says whether the turn passes."""
     passing: int = 0
     percentiles: Mapping[str, float] = {}
     below: tuple[int, ...] = ()
@@ -171,6 +193,7 @@ def score_aggregate(
     evaluator: EvaluatorSpec,
     outcomes: Outcomes,
     sums: Sequence[float] | None,
+    told: Repeated | None,
 ) -> Aggregate:
     """The aggregate of one evaluator's scores."""
     aggregate = aggregate_of(spread)
@@ -178,10 +201,11 @@ def score_aggregate(
     return msgspec.structs.replace(
         aggregate,
         errors=outcomes.target_failed + outcomes.unscored + outcomes.infrastructure,
-        pass_rate=spread.passing / spread.count if spread.count else None,
-        pass_rate_ci95=interval_of_rate(spread.passing, spread.count),
+        pass_rate=spread.passing / spread.verdicts if spread.verdicts else None,
+        pass_rate_ci95=interval_of_rate(spread.passing, spread.verdicts),
         corpus=msgspec.UNSET if corpus is None else corpus,
         outcomes=outcomes,
+        repetitions=msgspec.UNSET if told is None else told,
     )
 
 
@@ -216,6 +240,8 @@ def aggregates_of(
     run_id: RunId | None = None,
     wanted: Filter = EVERYTHING,
     only: Callable[[sa.Subquery], sa.ColumnElement[bool]] | None = None,
+    numbers: Numbers = None,
+    repetitions: int = 1,
 ) -> Aggregates:
     """The aggregates of an experiment as it stands, or of what one of its runs left.
 
@@ -223,24 +249,32 @@ def aggregates_of(
     everywhere. `only` says which rows count where the filter cannot be asked in SQL.
     """
     shown = shown_turns(experiment_id, run_id)
-    condition = matches(shown, wanted) if only is None else only(shown)
+    condition = matches(shown, wanted, numbers) if only is None else only(shown)
     ended = sa.and_(condition, shown.c.status.in_(sorted(ITEM_ENDED)))
     record = evaluator_record.c
+    scored = scores_of(shown, numbers)
     scores = (
         sa.select(record.name, record.score.label("value"), record.label)
-        .select_from(scores_of(shown))
+        .select_from(scored)
         .where(ended)
     )
     found = _by_name(connection, scores.subquery("scored"))
-    outcomes = _outcomes(connection, shown, ended, [one.name for one in evaluators])
-    sums = _sums(connection, shown, ended)
+    outcomes = _outcomes(connection, shown, scored, ended, [one.name for one in evaluators])
+    sums = _sums(connection, scored, ended)
+    told: Mapping[str, Repeated] = {}
+    if repetitions > 1:
+        told = _repeated(connection, shown, scored, ended, repetitions)
     items = connection.execute(
-        sa.select(sa.func.count(shown.c.item_id.distinct())).where(ended)
+        sa.select(sa.func.count(_key(shown).distinct())).where(ended)
     ).scalar_one()
     return Aggregates(
         scores={
             one.name: score_aggregate(
-                found.get(one.name, NO_VALUES), one, outcomes[one.name], sums.get(one.name)
+                found.get(one.name, NO_VALUES),
+                one,
+                outcomes[one.name],
+                sums.get(one.name),
+                told.get(one.name),
             )
             for one in evaluators
         },
@@ -252,7 +286,11 @@ def aggregates_of(
 
 
 def _outcomes(
-    connection: Connection, shown: sa.Subquery, ended: sa.ColumnElement[bool], names: Sequence[str]
+    connection: Connection,
+    shown: sa.Subquery,
+    scored: sa.FromClause,
+    ended: sa.ColumnElement[bool],
+    names: Sequence[str],
 ) -> dict[str, Outcomes]:
     """What became of the ended turns, under each evaluator."""
     record = evaluator_record.c
@@ -276,7 +314,7 @@ def _outcomes(
             answered.label("answered"),
             number,
         )
-        .select_from(scores_of(shown))
+        .select_from(scored)
         .where(ended)
         .group_by(record.name, record.error_code, shown.c.error_code, answered)
     )
@@ -301,18 +339,18 @@ def _outcomes(
 
 
 def _sums(
-    connection: Connection, shown: sa.Subquery, ended: sa.ColumnElement[bool]
+    connection: Connection, scored: sa.FromClause, ended: sa.ColumnElement[bool]
 ) -> dict[str, list[float]]:
     """The statistics of each score, added up over the turns that have it."""
     record = evaluator_record.c
     rows = connection.execute(
         sa.select(record.name, record.statistics_json)
-        .select_from(scores_of(shown))
+        .select_from(scored)
         .where(ended, record.statistics_json.is_not(None), record.error_code.is_(None))
     )
     sums: dict[str, list[float]] = {}
     for row in rows:
-        statistics = _statistics.decode(row.statistics_json)
+        statistics = statistics_of(row.statistics_json) or ()
         so_far = sums.setdefault(row.name, [0.0] * len(statistics))
         so_far += [0.0] * (len(statistics) - len(so_far))
         for number, value in enumerate(statistics):
@@ -320,7 +358,38 @@ def _sums(
     return sums
 
 
-_statistics = msgspec.json.Decoder(tuple[float, ...])
+def _repeated(
+    connection: Connection,
+    shown: sa.Subquery,
+    scored: sa.FromClause,
+    ended: sa.ColumnElement[bool],
+    repetitions: int,
+) -> dict[str, Repeated]:
+    """What the repetitions of each turn tell, by score."""
+    record = evaluator_record.c
+    rows = connection.execute(
+        sa.select(record.name, shown.c.item_id, shown.c.turn_no, record.score, record.label)
+        .select_from(scored)
+        .where(ended, record.score.is_not(None))
+        .order_by(record.name, shown.c.item_id, shown.c.turn_no)
+    )
+    return {
+        name: repeated(
+            ((row.item_id, row.turn_no, row.score, verdict_of(row.label)) for row in group),
+            repetitions,
+        )
+        for name, group in groupby(rows, key=lambda row: row.name)
+    }
+
+
+def verdict_of(label: str | None) -> bool | None:
+    """Whether a turn passes; None where its evaluator does not decide that."""
+    return label == PASS if label in (PASS, FAIL) else None
+
+
+def _key(rows: sa.Subquery) -> sa.ColumnElement[str]:
+    """An item's repetition as one value, which can be counted."""
+    return rows.c.item_id + sa.literal("#") + sa.cast(rows.c.repetition, sa.String(10))
 
 
 def _failures(
@@ -330,18 +399,21 @@ def _failures(
     code = sa.func.coalesce(shown.c.error_code, NO_CODE)
     failed = (
         sa.select(
-            shown.c.item_id,
+            _key(shown).label("key"),
             code.label("code"),
             shown.c.error_message,
             # The first turn of an item that failed says why; the ones after it only follow.
             sa.func.row_number()
-            .over(partition_by=code, order_by=(shown.c.item_id, shown.c.turn_no))
+            .over(
+                partition_by=code,
+                order_by=(shown.c.item_id, shown.c.repetition, shown.c.turn_no),
+            )
             .label("place"),
         )
         .where(ended, shown.c.status != ItemStatus.SUCCESS.value)
         .subquery("failed")
     )
-    number = sa.func.count(failed.c.item_id.distinct())
+    number = sa.func.count(failed.c.key.distinct())
     causes = connection.execute(
         sa.select(
             failed.c.code,
@@ -378,13 +450,9 @@ def _measure(
 
 def _by_name(connection: Connection, values: sa.Subquery) -> dict[str, Spread]:
     """What there is of each name; `values` has name, value and label."""
-    passing = sa.case(
-        (values.c.value.is_(None), 0),
-        (values.c.label == PASS, 1),
-        (values.c.label == FAIL, 0),
-        (values.c.value >= PASSING_SCORE, 1),
-        else_=0,
-    )
+    scored = values.c.value.is_not(None)
+    passing = sa.case((sa.and_(scored, values.c.label == PASS), 1), else_=0)
+    verdict = sa.case((sa.and_(scored, values.c.label.in_((PASS, FAIL))), 1), else_=0)
     totals = connection.execute(
         sa.select(
             values.c.name,
@@ -396,6 +464,7 @@ def _by_name(connection: Connection, values: sa.Subquery) -> dict[str, Spread]:
             sa.func.sum(sa.case((values.c.value == 1, 1), else_=0)).label("ones"),
             sa.func.sum(sa.case((values.c.value == 0, 1), else_=0)).label("zeros"),
             sa.func.sum(passing).label("passing"),
+            sa.func.sum(verdict).label("verdicts"),
         )
         .group_by(values.c.name)
         .order_by(values.c.name)
@@ -471,6 +540,7 @@ def _spread(
         squares=squares,
         ones=row.ones,
         zeros=row.zeros,
+        verdicts=row.verdicts,
         passing=row.passing,
         percentiles=percentiles,
         below=tuple(cumulative),

@@ -19,9 +19,10 @@ from dragoman.lab.filters import (
     Filter,
     passes,
 )
-from dragoman.lab.model import ExperimentId, ItemId, JsonValue, ResultRow, RunId
+from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId
+from dragoman.lab.repository.fields import Numbers
 from dragoman.lab.repository.ordering import Key, Place, Sorting, SortKey, check_place, keys_of
-from dragoman.lab.repository.results import WholeTurn, every_turn, whole_turns
+from dragoman.lab.repository.results import WholeTurn, every_turn, rows_at
 from dragoman.store import Connection
 
 Search = Callable[[str, str], bool]
@@ -83,16 +84,17 @@ def places_of(
     wanted: Filter,
     keys: Sequence[Key],
     search: Search,
+    numbers: Numbers = None,
 ) -> list[Place]:
     """The places of the rows that pass, in the order of the dataset."""
     return [
         Place(
-            turn.item_id,
+            turn.key.item_id,
             turn.row.turn,
             tuple(_key(turn, key) for key in keys),
-            turn.repetition,
+            turn.key.repetition,
         )
-        for turns in every_turn(connection, experiment_id, run_id)
+        for turns in every_turn(connection, experiment_id, run_id, numbers)
         for turn in turns
         if turn_passes(turn, wanted, search)
     ]
@@ -107,35 +109,20 @@ def result_page(
     after: Place | None,
     most: int,
     search: Search,
+    numbers: Numbers = None,
 ) -> tuple[list[ResultRow], Place | None]:
     """Some rows, and where the next ones begin, if there are more."""
     keys = keys_of(sorting)
     if after is not None:
         check_place(after, keys)
-    places = places_of(connection, experiment_id, run_id, wanted, keys, search)
+    places = places_of(connection, experiment_id, run_id, wanted, keys, search, numbers)
     for number, key in reversed(list(enumerate(keys))):
         places = _sorted(places, number, key)
     if after is not None:
         places = [place for place in places if _is_behind(place, after, keys)]
     page = places[:most]
-    rows = rows_at(connection, experiment_id, page, run_id)
+    rows = rows_at(connection, experiment_id, page, run_id, numbers)
     return rows, page[-1] if len(places) > most else None
-
-
-def rows_at(
-    connection: Connection,
-    experiment_id: ExperimentId,
-    places: Sequence[Place],
-    run_id: RunId | None = None,
-) -> list[ResultRow]:
-    """The rows at these places, in their order; those that are gone are left out."""
-    items = sorted({ItemId(place.item_id) for place in places})
-    turns = {
-        (turn.item_id, turn.repetition, turn.row.turn): turn.row
-        for turn in whole_turns(connection, experiment_id, items, run_id)
-    }
-    keys = [(ItemId(place.item_id), place.repetition, place.turn_no) for place in places]
-    return [turns[key] for key in keys if key in turns]
 
 
 def columns_of(

@@ -16,12 +16,14 @@ from dragoman.lab.model import (
     DatasetVersion,
     Item,
     ItemId,
+    JsonValue,
     VersionId,
 )
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import (
     dataset,
+    dataset_audio,
     dataset_content,
     dataset_item,
     dataset_version,
@@ -73,6 +75,49 @@ def insert_contents(
     ]
     if repeated:
         connection.execute(_RENAME, repeated)
+
+
+def insert_audio(
+    connection: Connection, version_id: VersionId, files: Sequence[tuple[str, str]]
+) -> None:
+    """Note audio files of a version, by checksum and media type, before they are kept."""
+    rows = [
+        {"version_id": version_id, "sha256": sha256, "media_type": media_type}
+        for sha256, media_type in files
+    ]
+    if rows:
+        connection.execute(sa.insert(dataset_audio), rows)
+
+
+def used_audio(connection: Connection, checksums: Sequence[str]) -> set[str]:
+    """Those of these files that a version, or an import, refers to."""
+    rows = connection.execute(
+        sa.select(dataset_audio.c.sha256)
+        .where(among(dataset_audio.c.sha256, "checksums", as_list(checksums)))
+        .distinct()
+    )
+    return set(rows.scalars())
+
+
+def audio_of_versions(connection: Connection, version_ids: Sequence[VersionId]) -> list[str]:
+    """The files that these versions refer to."""
+    rows = connection.execute(
+        sa.select(dataset_audio.c.sha256)
+        .where(among(dataset_audio.c.version_id, "version_ids", as_list(version_ids)))
+        .distinct()
+    )
+    return list(rows.scalars())
+
+
+def audio_media_type(connection: Connection, dataset_id: DatasetId, sha256: str) -> str | None:
+    """The media type of a file that a version of the dataset refers to; None if none does."""
+    found = connection.execute(
+        sa.select(dataset_audio.c.media_type)
+        .join(dataset_version, dataset_version.c.id == dataset_audio.c.version_id)
+        .where(dataset_audio.c.sha256 == sha256, dataset_version.c.dataset_id == dataset_id)
+        .limit(1)
+    )
+    return found.scalar()
 
 
 def insert_dataset(
@@ -139,6 +184,14 @@ def find_version(
         )
     ).first()
     return None if row is None else _version(row)
+
+
+def schema_of_version(connection: Connection, version_id: str) -> dict[str, JsonValue] | None:
+    """The schema of a version of any tenant; None when the version is gone."""
+    found = connection.execute(
+        sa.select(dataset_version.c.schema_json).where(dataset_version.c.id == version_id)
+    ).scalar()
+    return None if found is None else msgspec.json.decode(found)
 
 
 def find_content(

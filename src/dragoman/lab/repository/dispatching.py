@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 import sqlalchemy as sa
 
-from dragoman.lab.model import ItemId, Run
+from dragoman.lab.model import ItemId, ItemKey, Run
 from dragoman.lab.owners import is_gone
 from dragoman.lab.repository.giving_up import log_without_try
 from dragoman.lab.repository.showing import show_status
-from dragoman.lab.repository.statements import among, as_list, now_ms
+from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list, now_ms
 from dragoman.lab.repository.tables import item_run_log
 from dragoman.lab.states import ItemStatus, ResultState
 from dragoman.store import Connection
@@ -35,9 +35,9 @@ WORKED_ON = in_state(ResultState.INIT, ItemStatus.PROCESSING)
 _COUNT_WORKED_ON = sa.select(sa.func.count()).select_from(item_run_log).where(*WORKED_ON)
 
 _NEXT_WAITING = (
-    sa.select(_log.item_id)
+    sa.select(_log.item_id, _log.repetition)
     .where(*in_state(ResultState.INIT, ItemStatus.QUEUEING))
-    .order_by(_log.item_id)
+    .order_by(_log.item_id, _log.repetition)
     .limit(sa.bindparam("most"))
     .with_for_update()
 )
@@ -45,13 +45,13 @@ _NEXT_WAITING = (
 _OWNERS = sa.select(_log.lease_owner).where(*WORKED_ON, _log.lease_owner.is_not(None)).distinct()
 
 _EXPIRED = (
-    sa.select(_log.item_id, _log.try_no, _log.first_try_no)
+    sa.select(_log.item_id, _log.repetition, _log.try_no, _log.first_try_no)
     .where(*WORKED_ON, sa.or_(_log.lease_expires_at < now_ms(), among(_log.lease_owner, "gone")))
-    .order_by(_log.item_id)
+    .order_by(_log.item_id, _log.repetition)
     .with_for_update()
 )
 
-_THESE = (_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+_THESE = (_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
 
 _NEW_TOKEN = {
     "lease_token": _log.lease_token + 1,
@@ -71,7 +71,7 @@ _QUEUE_AGAIN = (
 )
 
 
-def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemId]:
+def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemKey]:
     """Hand out waiting items, in order, until so many are worked on at once.
 
     An item handed out has no worker yet: any worker may take it, once. Users are shown it
@@ -81,17 +81,18 @@ def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemId]
     if busy >= concurrency:
         return []
     which = {"run": run.run_id, "most": concurrency - busy}
-    item_ids = [ItemId(one) for one in connection.execute(_NEXT_WAITING, which).scalars()]
-    if item_ids:
-        connection.execute(_HAND_OUT, {"run": run.run_id, "item_ids": as_list(item_ids)})
-    return item_ids
+    rows = connection.execute(_NEXT_WAITING, which).all()
+    keys = [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
+    if keys:
+        connection.execute(_HAND_OUT, {"run": run.run_id, "keys": as_keys(keys)})
+    return keys
 
 
 class TakenBack(msgspec.Struct, frozen=True):
     """What happened to the items of silent workers."""
 
-    queued: tuple[ItemId, ...]
-    lost: tuple[ItemId, ...]
+    queued: tuple[ItemKey, ...]
+    lost: tuple[ItemKey, ...]
     """Without a try left: they failed."""
 
 
@@ -104,11 +105,14 @@ def take_back(connection: Connection, run: Run, retries: int) -> TakenBack:
     owners = connection.execute(_OWNERS, {"run": run.run_id}).scalars()
     gone = as_list(owner for owner in owners if is_gone(owner))
     expired = connection.execute(_EXPIRED, {"run": run.run_id, "gone": gone}).all()
-    lost = tuple(row.item_id for row in expired if row.try_no - row.first_try_no >= retries)
-    queued = tuple(row.item_id for row in expired if row.try_no - row.first_try_no < retries)
+    queued: list[ItemKey] = []
+    lost: list[ItemKey] = []
+    for row in expired:
+        is_left = row.try_no - row.first_try_no < retries
+        (queued if is_left else lost).append(ItemKey(row.item_id, row.repetition))
     if queued:
-        connection.execute(_QUEUE_AGAIN, {"run": run.run_id, "item_ids": as_list(queued)})
-        show_status(connection, run.experiment_id, queued, ItemStatus.QUEUEING)
+        connection.execute(_QUEUE_AGAIN, {"run": run.run_id, "keys": as_keys(queued)})
+        show_status(connection, run, queued, ItemStatus.QUEUEING)
     log_without_try(
         connection,
         run,
@@ -117,4 +121,4 @@ def take_back(connection: Connection, run: Run, retries: int) -> TakenBack:
         "WORKER_LOST",
         "Every worker that took this item went silent; find out what ends them.",
     )
-    return TakenBack(queued, lost)
+    return TakenBack(tuple(queued), tuple(lost))

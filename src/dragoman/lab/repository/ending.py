@@ -7,19 +7,20 @@ from collections.abc import Sequence
 import msgspec
 import sqlalchemy as sa
 
-from dragoman.lab.model import ExperimentId, ItemId, Run, RunId, Stats, VersionId
+from dragoman.lab.model import ExperimentId, ItemId, ItemKey, Run, RunId, Stats
 from dragoman.lab.repository.aggregates import Aggregates
 from dragoman.lab.repository.archiving import Logged, archive
 from dragoman.lab.repository.runs import change_status, find_run
 from dragoman.lab.repository.showing import show_queued
 from dragoman.lab.repository.spans import Span
 from dragoman.lab.repository.starting import Selection, add_rows
-from dragoman.lab.repository.statements import among, as_list, insert_into
+from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list, insert_into
 from dragoman.lab.repository.tables import (
     experiment_aggregate,
     experiment_stats,
     item_result,
     item_run_log,
+    run_log,
 )
 from dragoman.lab.states import (
     ENDED,
@@ -37,10 +38,10 @@ _WHOLE = (Mode.SUBMIT, Mode.RETRY_ALL)
 """Modes whose runs take every item."""
 
 
-def join(
-    connection: Connection, run_id: RunId, version_id: VersionId | None, named: Sequence[ItemId]
-) -> bool:
-    """Make a run try those of these items again that have ended; False when the run has ended.
+def join(connection: Connection, run_id: RunId, wanted: Selection) -> bool:
+    """Make a run try those of the named items again that have ended; False when the run has ended.
+
+    Every repetition of an item that has ended is tried again.
 
     The run's row is locked: either the end of the run comes first, and nothing is joined, or the
     items do, and the end has to wait for them.
@@ -48,22 +49,23 @@ def join(
     run = find_run(connection, run_id, lock=True)
     if run is None or run.status not in WORKING | {RunStatus.PENDING}:
         return False
+    named = wanted.named or ()
     _try_again(connection, run, named)
     ahead = not run.start_done and run.mode in _WHOLE
     present = tuple(item for item in named if not (ahead and item > run.start_cursor))
-    add_rows(connection, run, Selection(version_id, named=present), Span("", "", present))
+    add_rows(connection, run, msgspec.structs.replace(wanted, named=present), Span("", "", present))
     return True
 
 
 def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> None:
     ended = connection.execute(
-        sa.select(_log.item_id, _log.status, _log.result_state)
+        sa.select(_log.item_id, _log.repetition, _log.status, _log.result_state)
         .where(
             _log.run_id == run.run_id,
             among(_log.item_id, "item_ids"),
             _log.result_state != ResultState.INIT.value,
         )
-        .order_by(_log.item_id)
+        .order_by(_log.item_id, _log.repetition)
         .with_for_update(),
         {"item_ids": as_list(item_ids)},
     ).all()
@@ -72,18 +74,18 @@ def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> 
         connection,
         run,
         [
-            Logged(ItemId(row.item_id), ItemStatus(row.status))
+            Logged(ItemId(row.item_id), ItemStatus(row.status), row.repetition)
             for row in ended
             if row.result_state == ResultState.LOGGED
         ],
     )
-    again = tuple(ItemId(row.item_id) for row in ended)
+    again = tuple(ItemKey(ItemId(row.item_id), row.repetition) for row in ended)
     if not again:
         return
     next_try = _log.try_no + 1
     connection.execute(
         sa.update(item_run_log)
-        .where(_log.run_id == run.run_id, among(_log.item_id, "item_ids"))
+        .where(_log.run_id == run.run_id, among_keys(_log.item_id, _log.repetition, "keys"))
         .values(
             status=ItemStatus.QUEUEING.value,
             result_state=ResultState.INIT.value,
@@ -95,9 +97,9 @@ def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> 
             lease_owner=None,
             lease_expires_at=None,
         ),
-        {"item_ids": as_list(again)},
+        {"keys": as_keys(again)},
     )
-    show_queued(connection, run, Span("", "", again))
+    show_queued(connection, run, Span("", "", tuple({key.item_id for key in again})))
 
 
 def unfinished(connection: Connection, run_id: RunId) -> bool:
@@ -139,7 +141,10 @@ def keep_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
 
 
 def keep_aggregates(connection: Connection, run: Run, found: Aggregates) -> None:
-    """Keep the experiment's aggregates as they were when the run ended."""
+    """Keep the experiment's aggregates as they were when the run ended, unless it was deleted."""
+    there = sa.select(run_log.c.id).where(run_log.c.id == run.run_id).with_for_update(read=True)
+    if connection.execute(there).scalar() is None:
+        return
     row = {
         "run_id": run.run_id,
         "experiment_id": run.experiment_id,

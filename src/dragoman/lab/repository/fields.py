@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -13,6 +13,7 @@ from dragoman.lab.filters import (
     LABEL,
     MEASURES,
     OWN_TEXTS,
+    REPETITION,
     SCORE,
     AllOf,
     Condition,
@@ -33,8 +34,14 @@ from dragoman.lab.repository.tables import (
     turn_score,
 )
 
-_SHOWN = ("item_id", "turn_no", "run_id", "try_no", "status", "target_record_id")
+_SHOWN = ("item_id", "repetition", "turn_no", "run_id", "try_no", "status", "target_record_id")
 _SHOWN_ERRORS = ("error_code", "error_message")
+
+Numbers = Collection[int] | None
+"""The numbers of the evaluators whose scores are meant; None: of all that a turn has.
+
+An experiment as it stands has the scores of its present evaluators; a run has what it was given.
+"""
 
 
 def shown_turns(experiment_id: ExperimentId, run_id: RunId | None) -> sa.Subquery:
@@ -48,19 +55,20 @@ def shown_turns(experiment_id: ExperimentId, run_id: RunId | None) -> sa.Subquer
     last_try = sa.and_(
         items.run_id == logged.run_id,
         items.item_id == logged.item_id,
+        items.repetition == logged.repetition,
         items.try_no == logged.try_no,
     )
     return select.join(item_run_log, last_try).where(logged.run_id == run_id).subquery("shown")
 
 
-def scores_of(shown: sa.Subquery) -> sa.FromClause:
+def scores_of(shown: sa.Subquery, numbers: Numbers = None) -> sa.FromClause:
     """Shown turns joined with their scores."""
-    return shown.join(turn_score, _is_score_of(shown)).join(
+    return shown.join(turn_score, _is_score_of(shown, numbers)).join(
         evaluator_record, evaluator_record.c.id == turn_score.c.evaluator_record_id
     )
 
 
-def field_of(shown: sa.Subquery, field: str) -> sa.ColumnElement[Any]:
+def field_of(shown: sa.Subquery, field: str, numbers: Numbers = None) -> sa.ColumnElement[Any]:
     """The value of a field for each shown turn."""
     if field == "item_id":
         item = dataset_item.c
@@ -70,16 +78,20 @@ def field_of(shown: sa.Subquery, field: str) -> sa.ColumnElement[Any]:
         return value.correlate(shown).scalar_subquery()
     if field in OWN_TEXTS:
         return shown.c[field]
+    if field == REPETITION:
+        return sa.cast(shown.c.repetition + 1, sa.Float)
     if field in MEASURES:
         record = target_record.c
-        value = sa.select(record[field]).where(record.id == shown.c.target_record_id)
+        # As filters and cursors have numbers: a database may refuse one where it has whole ones.
+        measured = sa.cast(record[field], sa.Float)
+        value = sa.select(measured).where(record.id == shown.c.target_record_id)
     else:
         prefix = next(one for one in (SCORE, LABEL) if field.startswith(one))
         record = evaluator_record.c
         value = (
             sa.select(record.score if prefix == SCORE else record.label)
             .join(turn_score, turn_score.c.evaluator_record_id == record.id)
-            .where(_is_score_of(shown), record.name == field.removeprefix(prefix))
+            .where(_is_score_of(shown, numbers), record.name == field.removeprefix(prefix))
         )
     # It needs its own aliases: the same tables may be joined around it.
     return value.correlate(shown).scalar_subquery()
@@ -87,7 +99,8 @@ def field_of(shown: sa.Subquery, field: str) -> sa.ColumnElement[Any]:
 
 def is_answered_by_sql(field: str) -> bool:
     """Whether the tables have the field as a column."""
-    return field in OWN_TEXTS or field in MEASURES or field.startswith((SCORE, LABEL))
+    own = (*OWN_TEXTS, REPETITION, *MEASURES)
+    return field in own or field.startswith((SCORE, LABEL))
 
 
 def can_be_asked_in_sql(wanted: Filter) -> bool:
@@ -98,17 +111,18 @@ def can_be_asked_in_sql(wanted: Filter) -> bool:
     )
 
 
-def matches(shown: sa.Subquery, wanted: Filter) -> sa.ColumnElement[bool]:
+def matches(shown: sa.Subquery, wanted: Filter, numbers: Numbers = None) -> sa.ColumnElement[bool]:
     """The filter as a condition on shown turns; SQL's own NULL does what missing values should."""
     match wanted:
         case AllOf(parts):
-            return sa.and_(sa.true(), *(matches(shown, part) for part in parts))
+            return sa.and_(sa.true(), *(matches(shown, part, numbers) for part in parts))
         case OneOf(parts):
-            return sa.or_(sa.false(), *(matches(shown, part) for part in parts))
+            return sa.or_(sa.false(), *(matches(shown, part, numbers) for part in parts))
         case Not(part):
-            return sa.not_(matches(shown, part))
+            return sa.not_(matches(shown, part, numbers))
         case Condition(field, op, value):
-            found: sa.ColumnElement[bool] = _OPERATORS[op](field_of(shown, field), value)
+            compared = field_of(shown, field, numbers)
+            found: sa.ColumnElement[bool] = _OPERATORS[op](compared, value)
             return found
 
 
@@ -149,10 +163,16 @@ def _position_on_postgresql(element: _position, compiler: SQLCompiler, **options
     return f"strpos({compiler.process(element.clauses, **options)})"
 
 
-def _is_score_of(shown: sa.Subquery) -> sa.ColumnElement[bool]:
+def is_meant(numbers: Numbers) -> sa.ColumnElement[bool]:
+    """Whether a score is one of these evaluators'."""
+    return sa.true() if numbers is None else turn_score.c.evaluator_no.in_(sorted(numbers))
+
+
+def _is_score_of(shown: sa.Subquery, numbers: Numbers) -> sa.ColumnElement[bool]:
     return sa.and_(
         *(
             turn_score.c[name] == shown.c[name]
-            for name in ("run_id", "item_id", "turn_no", "try_no")
-        )
+            for name in ("run_id", "item_id", "repetition", "turn_no", "try_no")
+        ),
+        is_meant(numbers),
     )

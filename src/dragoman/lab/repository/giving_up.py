@@ -6,23 +6,23 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from dragoman.lab.model import ItemId, Run
-from dragoman.lab.repository.statements import among, as_list, now_ms
+from dragoman.lab.model import ItemId, ItemKey, Run
+from dragoman.lab.repository.statements import among_keys, as_keys, now_ms
 from dragoman.lab.repository.tables import item_run_log, turn_result, turn_run_log
 from dragoman.lab.states import ItemStatus, ResultState
 from dragoman.store import Connection
 
 _log = item_run_log.c
-_THESE = (_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+_THESE = (_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
 
 _OPEN_ITEMS = (
-    sa.select(_log.item_id)
+    sa.select(_log.item_id, _log.repetition)
     .where(
         _log.run_id == sa.bindparam("run"),
         _log.result_state == sa.literal(ResultState.INIT.value),
     )
     # In the order of the index, so that the items of the run that have ended are not read.
-    .order_by(_log.status, _log.item_id)
+    .order_by(_log.status, _log.item_id, _log.repetition)
     .limit(sa.bindparam("most"))
     .with_for_update()
 )
@@ -38,12 +38,13 @@ _UNTENDED_ITEMS = _OPEN_ITEMS.where(
 
 _LOG_TURNS = sa.insert(turn_run_log).from_select(
     [
-        *("run_id", "item_id", "turn_no", "try_no", "tenant", "status"),
+        *("run_id", "item_id", "repetition", "turn_no", "try_no", "tenant", "status"),
         *("error_code", "error_message", "logged_at_ms"),
     ],
     sa.select(
         _log.run_id,
         _log.item_id,
+        _log.repetition,
         turn_result.c.turn_no,
         _log.try_no,
         turn_result.c.tenant,
@@ -52,7 +53,14 @@ _LOG_TURNS = sa.insert(turn_run_log).from_select(
         sa.bindparam("message", type_=sa.Text),
         now_ms(),
     )
-    .select_from(item_run_log.join(turn_result, turn_result.c.item_id == _log.item_id))
+    .select_from(
+        item_run_log.join(
+            turn_result,
+            sa.and_(
+                turn_result.c.item_id == _log.item_id, turn_result.c.repetition == _log.repetition
+            ),
+        )
+    )
     .where(*_THESE, turn_result.c.experiment_id == sa.bindparam("experiment")),
 )
 
@@ -69,30 +77,31 @@ _LOG_ITEMS = (
 )
 
 
-def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[ItemId]:
+def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[ItemKey]:
     """End the open items of a killed run; workers that hold them are fenced off.
 
     If the run lets calls finish, items that a worker holds are left to it.
     """
     which = {"run": run.run_id, "most": most}
     ending = _UNTENDED_ITEMS if run.let_finish else _OPEN_ITEMS
-    item_ids = [ItemId(one) for one in connection.execute(ending, which).scalars()]
-    log_without_try(connection, run, item_ids, ItemStatus.TERMINATED, "CANCELLED", reason)
-    return item_ids
+    rows = connection.execute(ending, which).all()
+    keys = [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
+    log_without_try(connection, run, keys, ItemStatus.TERMINATED, "CANCELLED", reason)
+    return keys
 
 
 def log_without_try(
     connection: Connection,
     run: Run,
-    item_ids: Sequence[ItemId],
+    keys: Sequence[ItemKey],
     status: ItemStatus,
     error_code: str,
     message: str,
 ) -> None:
     """Log an end for the try that these items were at, as if a worker had, and revoke them."""
-    if not item_ids:
+    if not keys:
         return
-    these = {"run": run.run_id, "item_ids": as_list(item_ids), "new_status": status.value}
+    these = {"run": run.run_id, "keys": as_keys(keys), "new_status": status.value}
     connection.execute(
         _LOG_TURNS,
         {

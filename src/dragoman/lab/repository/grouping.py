@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import sqlalchemy as sa
 
-from dragoman.lab.filters import NAMED, OWN_TEXTS, Filter
+from dragoman.lab.filters import NAMED, OWN_TEXTS, REPETITION, Filter
 from dragoman.lab.model import ExperimentId, RunId
 from dragoman.lab.repository.by_hand import Search, turn_passes, value_of
-from dragoman.lab.repository.results import every_turn
+from dragoman.lab.repository.fields import Numbers
+from dragoman.lab.repository.results import WholeTurn, every_turn
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.store import Connection
 
@@ -20,10 +21,14 @@ MAX_GROUPS = 50
 Turns = list[str]
 """Turns as `among_turns` looks for them."""
 
+Only = Callable[[sa.Subquery], sa.ColumnElement[bool]]
+"""Which of the shown turns are meant."""
+
 
 def field_to_group_by(name: str) -> str:
     """The field that a user means: a column of the input, unless the name says otherwise."""
-    return name if name in OWN_TEXTS or name.startswith(NAMED) else f"input.{name}"
+    own = (*OWN_TEXTS, REPETITION)
+    return name if name in own or name.startswith(NAMED) else f"input.{name}"
 
 
 def passing_turns(
@@ -32,11 +37,12 @@ def passing_turns(
     run_id: RunId | None,
     wanted: Filter,
     search: Search,
+    numbers: Numbers = None,
 ) -> Turns:
     """The turns that pass a filter."""
     return [
-        _named(turn.item_id, turn.row.turn)
-        for turns in every_turn(connection, experiment_id, run_id)
+        _named(turn)
+        for turns in every_turn(connection, experiment_id, run_id, numbers)
         for turn in turns
         if turn_passes(turn, wanted, search)
     ]
@@ -49,13 +55,14 @@ def groups_of(
     wanted: Filter,
     field: str,
     search: Search,
+    numbers: Numbers = None,
 ) -> list[tuple[float | str | None, Turns]]:
     """The turns that pass by their value in a field; the most frequent value first."""
     found: dict[tuple[float | None, str | None], Turns] = defaultdict(list)
-    for turns in every_turn(connection, experiment_id, run_id):
+    for turns in every_turn(connection, experiment_id, run_id, numbers):
         for turn in turns:
             if turn_passes(turn, wanted, search):
-                found[value_of(turn, field)].append(_named(turn.item_id, turn.row.turn))
+                found[value_of(turn, field)].append(_named(turn))
     groups = sorted(
         found.items(),
         key=lambda group: (
@@ -67,16 +74,17 @@ def groups_of(
     return [(number if number is not None else text, turns) for (number, text), turns in groups]
 
 
-def among_turns(turns: Turns) -> Callable[[sa.Subquery], sa.ColumnElement[bool]]:
+def among_turns(turns: Turns) -> Only:
     """The condition that a shown turn is one of these."""
     listed = as_list(turns)
 
     def condition(shown: sa.Subquery) -> sa.ColumnElement[bool]:
-        named = shown.c.item_id + sa.literal("/") + sa.cast(shown.c.turn_no, sa.String(10))
+        numbers = [sa.cast(shown.c[name], sa.String(10)) for name in ("repetition", "turn_no")]
+        named = shown.c.item_id + sa.literal("/") + numbers[0] + sa.literal("/") + numbers[1]
         return among(named, "turns", listed)
 
     return condition
 
 
-def _named(item_id: str, turn_no: int) -> str:
-    return f"{item_id}/{turn_no}"
+def _named(turn: WholeTurn) -> str:
+    return f"{turn.key.item_id}/{turn.key.repetition}/{turn.row.turn}"

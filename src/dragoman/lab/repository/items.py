@@ -7,9 +7,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import sqlalchemy as sa
 
-from dragoman.lab.model import Item, ItemId, RunId, Turn
+from dragoman.lab.model import Item, ItemId, ItemKey, RunId, Turn
 from dragoman.lab.repository.dispatching import WORKED_ON
-from dragoman.lab.repository.statements import among, as_list, now_ms
+from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list, now_ms
 from dragoman.lab.repository.tables import dataset_item, item_run_log
 from dragoman.lab.states import ResultState
 from dragoman.store import Connection
@@ -21,32 +21,37 @@ _UNTAKEN = (*WORKED_ON, _log.lease_owner.is_(None))
 _MINE = (*WORKED_ON, _log.lease_owner == sa.bindparam("owner"))
 _NEW_EXPIRY = now_ms() + sa.bindparam("lease_ms", type_=sa.BigInteger)
 
+_THESE = among_keys(_log.item_id, _log.repetition, "keys")
+
 _OFFERED = (
-    sa.select(_log.item_id).where(*_UNTAKEN).order_by(_log.item_id).limit(sa.bindparam("most"))
+    sa.select(_log.item_id, _log.repetition)
+    .where(*_UNTAKEN)
+    .order_by(_log.item_id, _log.repetition)
+    .limit(sa.bindparam("most"))
 )
 
 _TO_BE_HAD = (
     sa.select(item_run_log)
-    .where(*_UNTAKEN, among(_log.item_id, "item_ids"))
-    .order_by(_log.item_id)
+    .where(*_UNTAKEN, _THESE)
+    .order_by(_log.item_id, _log.repetition)
     .with_for_update()
 )
 
 _TAKE = (
     sa.update(item_run_log)
-    .where(_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+    .where(_log.run_id == sa.bindparam("run"), _THESE)
     .values(lease_owner=sa.bindparam("owner"), lease_expires_at=_NEW_EXPIRY)
 )
 
 _HELD = (
-    sa.select(_log.item_id, _log.lease_token)
-    .where(*_MINE, among(_log.item_id, "item_ids"))
-    .order_by(_log.item_id)
+    sa.select(_log.item_id, _log.repetition, _log.lease_token)
+    .where(*_MINE, _THESE)
+    .order_by(_log.item_id, _log.repetition)
     .with_for_update()
 )
 _RENEW = (
     sa.update(item_run_log)
-    .where(_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+    .where(_log.run_id == sa.bindparam("run"), _THESE)
     .values(lease_expires_at=_NEW_EXPIRY)
 )
 
@@ -55,6 +60,7 @@ _GIVE_BACK = (
     .where(
         _log.run_id == sa.bindparam("run"),
         _log.item_id == sa.bindparam("item"),
+        _log.repetition == sa.bindparam("which"),
         _log.lease_owner == sa.bindparam("owner"),
         _log.lease_token == sa.bindparam("token"),
         _log.result_state == sa.literal(ResultState.INIT.value),
@@ -76,19 +82,24 @@ class Lease(msgspec.Struct, frozen=True):
     try_no: int
     first_try_no: int
     lineage: str
+    repetition: int = 0
+
+    @property
+    def key(self) -> ItemKey:
+        return ItemKey(self.item_id, self.repetition)
 
 
-def offered(connection: Connection, run_id: RunId, most: int) -> list[ItemId]:
+def offered(connection: Connection, run_id: RunId, most: int) -> list[ItemKey]:
     """Items of the run that were handed out and that no worker has taken."""
     rows = connection.execute(_OFFERED, {"run": run_id, "most": most})
-    return [ItemId(item_id) for item_id in rows.scalars()]
+    return [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
 
 
 def take(
-    connection: Connection, run_id: RunId, item_ids: Sequence[ItemId], owner: str, lease_ms: int
+    connection: Connection, run_id: RunId, keys: Sequence[ItemKey], owner: str, lease_ms: int
 ) -> list[Lease]:
     """Take those of the items that are still free; a repeated hint takes them once."""
-    asked = {"run": run_id, "item_ids": as_list(item_ids)}
+    asked = {"run": run_id, "keys": as_keys(keys)}
     rows = connection.execute(_TO_BE_HAD, asked).all()
     if not rows:
         return []
@@ -96,13 +107,21 @@ def take(
         _TAKE,
         {
             "run": run_id,
-            "item_ids": as_list(row.item_id for row in rows),
+            "keys": as_keys(ItemKey(row.item_id, row.repetition) for row in rows),
             "owner": owner,
             "lease_ms": lease_ms,
         },
     )
     return [
-        Lease(run_id, row.item_id, row.lease_token, row.try_no, row.first_try_no, row.lineage)
+        Lease(
+            run_id=run_id,
+            item_id=row.item_id,
+            token=row.lease_token,
+            try_no=row.try_no,
+            first_try_no=row.first_try_no,
+            lineage=row.lineage,
+            repetition=row.repetition,
+        )
         for row in rows
     ]
 
@@ -117,10 +136,13 @@ def renew(connection: Connection, owner: str, leases: Sequence[Lease], lease_ms:
         by_run.setdefault(one.run_id, []).append(one)
     kept: set[Lease] = set()
     for run_id, ours in sorted(by_run.items()):
-        asked = {"run": run_id, "owner": owner, "item_ids": as_list(one.item_id for one in ours)}
-        tokens = {row.item_id: row.lease_token for row in connection.execute(_HELD, asked).all()}
-        held = [one for one in ours if tokens.get(one.item_id) == one.token]
-        these = {"run": run_id, "item_ids": as_list(one.item_id for one in held)}
+        asked = {"run": run_id, "owner": owner, "keys": as_keys(one.key for one in ours)}
+        tokens = {
+            ItemKey(row.item_id, row.repetition): row.lease_token
+            for row in connection.execute(_HELD, asked).all()
+        }
+        held = [one for one in ours if tokens.get(one.key) == one.token]
+        these = {"run": run_id, "keys": as_keys(one.key for one in held)}
         connection.execute(_RENEW, {**these, "lease_ms": lease_ms})
         kept.update(held)
     return kept
@@ -131,7 +153,13 @@ def give_back(connection: Connection, owner: str, leases: Sequence[Lease]) -> No
     connection.execute(
         _GIVE_BACK,
         [
-            {"run": one.run_id, "item": one.item_id, "owner": owner, "token": one.token}
+            {
+                "run": one.run_id,
+                "item": one.item_id,
+                "which": one.repetition,
+                "owner": owner,
+                "token": one.token,
+            }
             for one in leases
         ],
     )

@@ -11,9 +11,9 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.ids import TenantId
-from dragoman.lab.model import ItemId, RecordId, RunId
+from dragoman.lab.model import ItemKey, RecordId, RunId
 from dragoman.lab.repository.items import Lease
-from dragoman.lab.repository.statements import among, as_list
+from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list
 from dragoman.lab.repository.tables import (
     evaluator_record,
     experiment_stats,
@@ -38,6 +38,8 @@ class OutputEntry(msgspec.Struct, frozen=True):
     latency_ms: float | None
     tokens: int | None
     cost: float | None
+    cached: bool = False
+    first_token_ms: float | None = None
 
 
 class ScoreEntry(msgspec.Struct, frozen=True):
@@ -49,10 +51,12 @@ class ScoreEntry(msgspec.Struct, frozen=True):
     score: float | None = None
     label: str | None = None
     reason: str | None = None
+    statistics_json: str | None = None
     error_code: str | None = None
     error_message: str | None = None
-    statistics_json: str | None = None
-    """A JSON list of numbers, from whose sums over turns the corpus score follows."""
+    tokens: int | None = None
+    """What the evaluator itself used up; it is counted to the run, not to the row."""
+    cost: float | None = None
 
 
 class TurnEntry(msgspec.Struct, frozen=True):
@@ -93,8 +97,7 @@ def write_entries(
     """
     tokens = _tokens_held(connection, owner, entries)
     held = [
-        tokens.get((entry.lease.run_id, entry.lease.item_id)) == entry.lease.token
-        for entry in entries
+        tokens.get((entry.lease.run_id, entry.lease.key)) == entry.lease.token for entry in entries
     ]
     rows = _Rows(at_ms)
     for entry, is_held in zip(entries, held, strict=True):
@@ -106,16 +109,16 @@ def write_entries(
 
 def _tokens_held(
     connection: Connection, owner: str, entries: Sequence[Entry]
-) -> dict[tuple[RunId, ItemId], int]:
+) -> dict[tuple[RunId, ItemKey], int]:
     """The tokens of the items that this worker holds, locked until this transaction ends."""
-    by_run: dict[RunId, set[ItemId]] = defaultdict(set)
+    by_run: dict[RunId, set[ItemKey]] = defaultdict(set)
     for entry in entries:
-        by_run[entry.lease.run_id].add(entry.lease.item_id)
-    tokens: dict[tuple[RunId, ItemId], int] = {}
-    for run_id, item_ids in sorted(by_run.items()):
-        which = {"run": run_id, "item_ids": as_list(item_ids), "owner": owner}
+        by_run[entry.lease.run_id].add(entry.lease.key)
+    tokens: dict[tuple[RunId, ItemKey], int] = {}
+    for run_id, keys in sorted(by_run.items()):
+        which = {"run": run_id, "keys": as_keys(keys), "owner": owner}
         for row in connection.execute(_HELD, which).all():
-            tokens[run_id, row.item_id] = row.lease_token
+            tokens[run_id, ItemKey(row.item_id, row.repetition)] = row.lease_token
     return tokens
 
 
@@ -138,8 +141,8 @@ class _Rows:
         self._scores: list[tuple[Any, ...]] = []
         self._turns: list[tuple[Any, ...]] = []
         self._links: list[tuple[Any, ...]] = []
-        self._paid: list[tuple[RunId, OutputEntry]] = []
-        self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemId]] = {}
+        self._paid: list[tuple[RunId, OutputEntry | ScoreEntry]] = []
+        self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemKey]] = {}
 
     def add(self, entry: Entry) -> None:
         what = entry.what
@@ -161,8 +164,8 @@ class _Rows:
         ):
             if rows:
                 connection.insert(_NEW_ROWS[connection.dialect][table], rows)
-        for (run_id, try_no, status, state), item_ids in sorted(self._items.items()):
-            which = {"run": run_id, "item_ids": as_list(item_ids)}
+        for (run_id, try_no, status, state), keys in sorted(self._items.items()):
+            which = {"run": run_id, "keys": as_keys(keys)}
             now = {"new_try": try_no, "new_status": status.value, "new_state": state.value}
             connection.execute(_ADVANCE, which | now)
 
@@ -174,6 +177,7 @@ class _Rows:
                 entry.tenant,
                 lease.run_id,
                 lease.item_id,
+                lease.repetition,
                 output.turn_no,
                 output.output_json,
                 output.main,
@@ -181,6 +185,8 @@ class _Rows:
                 output.tokens,
                 output.cost,
                 self._at_ms,
+                output.cached,
+                output.first_token_ms,
             )
         )
         if output.tokens or output.cost:
@@ -193,22 +199,25 @@ class _Rows:
                 entry.tenant,
                 entry.lease.run_id,
                 entry.lease.item_id,
+                entry.lease.repetition,
                 score.turn_no,
                 score.name,
                 score.score,
                 score.label,
                 score.reason,
+                score.statistics_json,
                 score.error_code,
                 score.error_message,
                 self._at_ms,
-                score.statistics_json,
             )
         )
+        if score.tokens or score.cost:
+            self._paid.append((entry.lease.run_id, score))
 
     def _add_try(self, entry: Entry, over: TryEntry) -> None:
         lease = entry.lease
         for turn in over.turns:
-            key = (lease.run_id, lease.item_id, turn.turn_no, over.try_no)
+            key = (lease.run_id, lease.item_id, lease.repetition, turn.turn_no, over.try_no)
             self._turns.append(
                 (
                     *key,
@@ -227,17 +236,17 @@ class _Rows:
             if over.last
             else (lease.run_id, over.try_no + 1, ItemStatus.PROCESSING, ResultState.INIT)
         )
-        self._items.setdefault(alike, []).append(lease.item_id)
+        self._items.setdefault(alike, []).append(lease.key)
 
     def _pay(self, connection: Connection) -> None:
-        """Add what new outputs used up to their runs, in the transaction that stores them."""
-        ids = as_list(output.record_id for _, output in self._paid)
-        known = set(connection.execute(_KNOWN_OUTPUTS, {"ids": ids}).scalars())
+        """Add what new outputs and scores used up to their runs, together with storing them."""
+        ids = {"ids": as_list(paid.record_id for _, paid in self._paid)}
+        known = {record for known in _KNOWN for record in connection.execute(known, ids).scalars()}
         used: dict[RunId, tuple[int, float]] = {}
-        for run_id, output in self._paid:
-            if output.record_id not in known:
+        for run_id, paid in self._paid:
+            if paid.record_id not in known:
                 tokens, cost = used.get(run_id, (0, 0.0))
-                used[run_id] = (tokens + (output.tokens or 0), cost + (output.cost or 0.0))
+                used[run_id] = (tokens + (paid.tokens or 0), cost + (paid.cost or 0.0))
         for run_id, (tokens, cost) in sorted(used.items()):
             connection.execute(
                 sa.update(experiment_stats)
@@ -249,22 +258,25 @@ class _Rows:
 
 
 _HELD = (
-    sa.select(_log.item_id, _log.lease_token)
+    sa.select(_log.item_id, _log.repetition, _log.lease_token)
     .where(
         _log.run_id == sa.bindparam("run"),
-        among(_log.item_id, "item_ids"),
+        among_keys(_log.item_id, _log.repetition, "keys"),
         _log.result_state == sa.literal(ResultState.INIT.value),
         _log.lease_owner == sa.bindparam("owner"),
     )
-    .order_by(_log.item_id)
+    .order_by(_log.item_id, _log.repetition)
     .with_for_update()
 )
 
-_KNOWN_OUTPUTS = sa.select(target_record.c.id).where(among(target_record.c.id, "ids"))
+_KNOWN = [
+    sa.select(table.c.id).where(among(table.c.id, "ids"))
+    for table in (target_record, evaluator_record)
+]
 
 _ADVANCE = (
     sa.update(item_run_log)
-    .where(_log.run_id == sa.bindparam("run"), among(_log.item_id, "item_ids"))
+    .where(_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
     .values(
         try_no=sa.bindparam("new_try"),
         status=sa.bindparam("new_status"),

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import msgspec
 import sqlalchemy as sa
 
-from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId
+from dragoman.lab.model import ExperimentId, ItemId
 from dragoman.lab.repository import experiments, leases
 from dragoman.lab.repository.leases import Held
 from dragoman.lab.repository.results import WholeTurn, whole_turns
@@ -37,10 +37,9 @@ class State(msgspec.Struct, frozen=True):
 
 
 class Copied(msgspec.Struct, frozen=True):
-    """Turns of one experiment, and what its scores are called."""
+    """Turns of one experiment, with the scores of every evaluator that they have."""
 
     experiment_id: ExperimentId
-    evaluators: tuple[EvaluatorSpec, ...]
     turns: list[WholeTurn]
 
 
@@ -119,11 +118,9 @@ def turns_of_items(
     connection: Connection, experiment_id: ExperimentId, item_ids: Sequence[ItemId]
 ) -> Copied | None:
     """Every turn of these items, as it stands; None when the experiment was deleted."""
-    found = experiments.find_experiment(connection, experiment_id)
-    if found is None:
+    if experiments.find_experiment(connection, experiment_id) is None:
         return None
-    turns = whole_turns(connection, experiment_id, item_ids)
-    return Copied(experiment_id, found.spec.evaluators, turns)
+    return Copied(experiment_id, whole_turns(connection, experiment_id, item_ids))
 
 
 def next_experiment(connection: Connection, after: str) -> ExperimentId | None:

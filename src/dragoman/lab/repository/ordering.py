@@ -13,12 +13,21 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.errors import InvalidFilter, InvalidMessage
-from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, MEASURES, OUTPUT, OWN_TEXTS, SCORE
-from dragoman.lab.repository.fields import field_of
+from dragoman.lab.filters import (
+    ANNOTATION,
+    INPUT,
+    LABEL,
+    MEASURES,
+    OUTPUT,
+    OWN_TEXTS,
+    REPETITION,
+    SCORE,
+)
+from dragoman.lab.repository.fields import Numbers, field_of
 
 SortKey = int | float | str | None
 
-_MAX_TURN_NO = 2**31 - 1
+_MAX_NUMBER = 2**31 - 1
 
 
 class Sorting(msgspec.Struct, frozen=True):
@@ -32,10 +41,10 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A row that a page ends with."""
 
     item_id: str
-    turn_no: Annotated[int, msgspec.Meta(ge=0, le=_MAX_TURN_NO)]
+    turn_no: Annotated[int, msgspec.Meta(ge=0, le=_MAX_NUMBER)]
     keys: tuple[SortKey, ...] = ()
     """What it has in the fields that the rows are sorted by."""
-    repetition: Annotated[int, msgspec.Meta(ge=0, le=_MAX_TURN_NO)] = 0
+    repetition: Annotated[int, msgspec.Meta(ge=0, le=_MAX_NUMBER)] = 0
 
 
 class Key(msgspec.Struct, frozen=True):
@@ -53,15 +62,15 @@ def keys_of(sorting: Sequence[Sorting]) -> list[Key]:
         field = sort.field
         if field in OWN_TEXTS or _is_named(field, LABEL):
             keys.append(Key(field, True, sort.descending))
-        elif field in MEASURES or _is_named(field, SCORE):
+        elif field in (REPETITION, *MEASURES) or _is_named(field, SCORE):
             keys.append(Key(field, False, sort.descending))
         elif any(_is_named(field, prefix) for prefix in (INPUT, OUTPUT, ANNOTATION)):
             keys += [Key(field, is_text, sort.descending) for is_text in (False, True)]
         else:
             raise InvalidFilter(
                 f"Results cannot be sorted by {field!r}; use "
-                f"{', '.join((*OWN_TEXTS, *MEASURES))}, score.NAME, label.NAME, input.NAME, "
-                "output.NAME or annotation.NAME.",
+                f"{', '.join((*OWN_TEXTS, REPETITION, *MEASURES))}, score.NAME, label.NAME, "
+                "input.NAME, output.NAME or annotation.NAME.",
                 details={"field": field},
             )
     return keys
@@ -93,11 +102,12 @@ class Ordered:
         condition: sa.ColumnElement[bool],
         sorting: Sequence[Sorting],
         dialect: str,
+        numbers: Numbers = None,
     ) -> None:
         self._keys = keys_of(sorting)
         self._names = [f"key_{number}" for number in range(len(self._keys))]
         values = [
-            _compared(field_of(shown, key.field), key, dialect).label(name)
+            _compared(field_of(shown, key.field, numbers), key, dialect).label(name)
             for key, name in zip(self._keys, self._names, strict=True)
         ]
         self._rows = sa.select(shown, *values).where(condition).subquery("sorted")
@@ -115,18 +125,19 @@ class Ordered:
         for key, name in zip(self._keys, self._names, strict=True):
             value = rows.c[name]
             order += [value.is_(None), value.desc() if key.descending else value.asc()]
-        return [*order, rows.c.item_id, rows.c.turn_no]
+        return [*order, rows.c.item_id, rows.c.repetition, rows.c.turn_no]
 
     def place_of(self, row: sa.Row[Any]) -> Place:
         """The place of a row of a page."""
-        return Place(row.item_id, row.turn_no, tuple(getattr(row, name) for name in self._names))
+        keys = tuple(getattr(row, name) for name in self._names)
+        return Place(row.item_id, row.turn_no, keys, row.repetition)
 
     def _is_behind(self, place: Place) -> sa.ColumnElement[bool]:
         check_place(place, self._keys)
         rows = self._rows.c
-        turn = sa.tuple_(rows.item_id, rows.turn_no)
+        turn = sa.tuple_(rows.item_id, rows.repetition, rows.turn_no)
         condition: sa.ColumnElement[bool] = turn > sa.tuple_(
-            sa.literal(place.item_id), sa.literal(place.turn_no)
+            sa.literal(place.item_id), sa.literal(place.repetition), sa.literal(place.turn_no)
         )
         fields = list(zip(self._keys, self._names, place.keys, strict=True))
         for key, name, reached in reversed(fields):

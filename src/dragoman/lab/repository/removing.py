@@ -11,6 +11,7 @@ from dragoman.lab.repository import leases
 from dragoman.lab.repository.leases import Held
 from dragoman.lab.repository.tables import (
     annotation,
+    dataset_audio,
     dataset_content,
     dataset_item,
     dataset_version,
@@ -100,6 +101,7 @@ def _remove_items(connection: Connection, version_id: VersionId) -> bool:
     ordered = sa.select(items.id).where(items.version_id == version_id)
     last = connection.execute(_last(ordered.order_by(items.id))).scalar()
     if last is None:
+        connection.execute(sa.delete(dataset_audio).where(dataset_audio.c.version_id == version_id))
         return False
     connection.execute(
         sa.delete(dataset_item).where(items.version_id == version_id, items.id <= last)
@@ -128,10 +130,11 @@ def _remove_of_run(connection: Connection, run_id: RunId) -> None:
     for table in (target_record, evaluator_record):
         if _remove_by_id(connection, table, table.c.run_id == run_id):
             return
+    # The run first: its driver may be about to keep aggregates, and locks the run for that.
+    connection.execute(sa.delete(run_log).where(run_log.c.id == run_id))
     connection.execute(
         sa.delete(experiment_aggregate).where(experiment_aggregate.c.run_id == run_id)
     )
-    connection.execute(sa.delete(run_log).where(run_log.c.id == run_id))
 
 
 def _remove_by_item(

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.filters import MEASURES, Filter
-from dragoman.lab.model import ContentId, ExperimentId, ItemId, ResultRow, RunId, ScoreCell
-from dragoman.lab.repository.fields import matches, shown_turns
+from dragoman.lab.model import (
+    ContentId,
+    ExperimentId,
+    ItemId,
+    ItemKey,
+    ResultRow,
+    RunId,
+    ScoreCell,
+)
+from dragoman.lab.repository.fields import Numbers, is_meant, matches, shown_turns
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.ordering import Ordered, Place, Sorting
-from dragoman.lab.repository.statements import among, as_list
+from dragoman.lab.repository.records import statistics_of
+from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list
 from dragoman.lab.repository.tables import (
     annotation,
     dataset_item,
@@ -24,12 +33,10 @@ from dragoman.lab.repository.tables import (
 from dragoman.lab.states import ItemStatus
 from dragoman.store import Connection
 
-Cell = tuple[str, str, int, int]
-"""Which try of which turn of which item a score belongs to: run, item, turn, try."""
+Cell = tuple[str, str, int, int, int]
+"""Which try of which turn a score belongs to: run, item, repetition, turn, try."""
 
 ITEMS_AT_ONCE = 1_000
-
-_statistics = msgspec.json.Decoder(tuple[float, ...])
 
 
 class Annotated(msgspec.Struct, frozen=True):
@@ -39,18 +46,24 @@ class Annotated(msgspec.Struct, frozen=True):
     label: str | None
 
 
+class Judged(msgspec.Struct, frozen=True):
+    """What an evaluator left of a turn."""
+
+    name: str
+    cell: ScoreCell
+    statistics: tuple[float, ...] | None
+
+
 class WholeTurn(msgspec.Struct, frozen=True):
     """A turn as users see it, with what only the lab knows of it."""
 
-    item_id: ItemId
+    key: ItemKey
     row: ResultRow
-    statistics: Mapping[str, tuple[float, ...]]
-    """The sufficient statistics of each score that has them."""
+    judged: Mapping[int, Judged]
+    """By the numbers of the evaluators."""
     annotations: Mapping[str, Annotated]
     answered: bool
     """Whether the target gave an output."""
-    repetition: int = 0
-    """Counted from 0; users count from 1."""
 
 
 def result_page(
@@ -61,23 +74,62 @@ def result_page(
     sorting: Sequence[Sorting],
     after: Place | None,
     most: int,
+    numbers: Numbers = None,
 ) -> tuple[list[ResultRow], Place | None]:
     """Some rows, and where the next ones begin, if there are more."""
     shown = shown_turns(experiment_id, run_id)
-    ordered = Ordered(shown, matches(shown, wanted), sorting, connection.dialect)
+    condition = matches(shown, wanted, numbers)
+    ordered = Ordered(shown, condition, sorting, connection.dialect, numbers)
     page = ordered.page(after, most + 1)
     rows = connection.execute(_with_values(page).order_by(*ordered.order(page))).all()
     there_are_more = len(rows) > most
     rows = rows[:most]
-    turns = _turns(connection, experiment_id, rows)
-    return [turn.row for turn in turns], ordered.place_of(rows[-1]) if there_are_more else None
+    return _rows(connection, rows, numbers), ordered.place_of(rows[-1]) if there_are_more else None
 
 
 def rows_of_items(
-    connection: Connection, experiment_id: ExperimentId, item_ids: Sequence[ItemId]
+    connection: Connection,
+    experiment_id: ExperimentId,
+    keys: Collection[ItemKey],
+    numbers: Numbers = None,
+    *,
+    statistics: bool = False,
 ) -> list[ResultRow]:
-    """Every turn of these items, as they stand."""
-    return [turn.row for turn in whole_turns(connection, experiment_id, item_ids)]
+    """Every turn of these repetitions, as they stand; with the `statistics` of scores if asked."""
+    rows = _of_keys(connection, experiment_id, None, keys)
+    return _rows(connection, rows, numbers, statistics=statistics)
+
+
+def rows_at(
+    connection: Connection,
+    experiment_id: ExperimentId,
+    places: Sequence[Place],
+    run_id: RunId | None = None,
+    numbers: Numbers = None,
+) -> list[ResultRow]:
+    """The rows at these places, in their order; those that are gone are left out."""
+    keys = {ItemKey(ItemId(place.item_id), place.repetition) for place in places}
+    found = {
+        (row.item_id, row.repetition, row.turn_no): row
+        for row in _of_keys(connection, experiment_id, run_id, keys)
+    }
+    wanted = [(place.item_id, place.repetition, place.turn_no) for place in places]
+    return _rows(connection, [found[turn] for turn in wanted if turn in found], numbers)
+
+
+def _of_keys(
+    connection: Connection,
+    experiment_id: ExperimentId,
+    run_id: RunId | None,
+    keys: Collection[ItemKey],
+) -> Sequence[sa.Row[Any]]:
+    shown = shown_turns(experiment_id, run_id)
+    return connection.execute(
+        _with_values(shown)
+        .where(among_keys(shown.c.item_id, shown.c.repetition, "keys"))
+        .order_by(shown.c.item_id, shown.c.repetition, shown.c.turn_no),
+        {"keys": as_keys(keys)},
+    ).all()
 
 
 def whole_turns(
@@ -85,20 +137,35 @@ def whole_turns(
     experiment_id: ExperimentId,
     item_ids: Sequence[ItemId],
     run_id: RunId | None = None,
+    numbers: Numbers = None,
 ) -> list[WholeTurn]:
-    """Every turn of these items, in order, as they stand or as a run left them."""
+    """Every turn of every repetition of these items, in order."""
     shown = shown_turns(experiment_id, run_id)
     rows = connection.execute(
         _with_values(shown)
         .where(among(shown.c.item_id, "item_ids"))
-        .order_by(shown.c.item_id, shown.c.turn_no),
+        .order_by(shown.c.item_id, shown.c.repetition, shown.c.turn_no),
         {"item_ids": as_list(item_ids)},
     ).all()
-    return _turns(connection, experiment_id, rows)
+    judged = _judged(connection, rows, numbers, statistics=True)
+    people = _annotations(connection, experiment_id, {row.item_id for row in rows})
+    return [
+        WholeTurn(
+            ItemKey(ItemId(row.item_id), row.repetition),
+            _row(row, {one.name: one.cell for one in judged.get(_cell(row), {}).values()}),
+            judged.get(_cell(row), {}),
+            people.get((row.item_id, row.turn_no), {}),
+            answered=row.output_json is not None,
+        )
+        for row in rows
+    ]
 
 
 def every_turn(
-    connection: Connection, experiment_id: ExperimentId, run_id: RunId | None
+    connection: Connection,
+    experiment_id: ExperimentId,
+    run_id: RunId | None,
+    numbers: Numbers = None,
 ) -> Iterator[list[WholeTurn]]:
     """Every turn in order, those of some items at a time."""
     shown = shown_turns(experiment_id, run_id)
@@ -114,13 +181,14 @@ def every_turn(
         item_ids = [ItemId(one) for one in connection.execute(ids).scalars()]
         if not item_ids:
             return
-        yield whole_turns(connection, experiment_id, item_ids, run_id)
+        yield whole_turns(connection, experiment_id, item_ids, run_id, numbers)
         after = item_ids[-1]
 
 
 def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
     """Shown turns with what went in and what came out."""
-    measures = [target_record.c[name] for name in ("output_json", *MEASURES)]
+    told = ("output_json", "cached", "first_token_ms", *MEASURES)
+    measures = [target_record.c[name] for name in told]
     return (
         sa.select(shown, dataset_item.c.turns_json, dataset_item.c.content_id, *measures)
         .join(dataset_item, dataset_item.c.id == shown.c.item_id)
@@ -128,72 +196,79 @@ def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
     )
 
 
-def _turns(
-    connection: Connection, experiment_id: ExperimentId, rows: Sequence[sa.Row[Any]]
-) -> list[WholeTurn]:
-    scores, statistics = _scores(connection, rows)
-    people = _annotations(connection, experiment_id, {row.item_id for row in rows})
-    turns: list[WholeTurn] = []
-    for row in rows:
-        cell = (row.run_id, row.item_id, row.turn_no, row.try_no)
-        shown = ResultRow(
-            item_id=ContentId(row.content_id or row.item_id),
-            turn=row.turn_no,
-            run_id=RunId(row.run_id),
-            status=ItemStatus(row.status),
-            input=turns_of(row.turns_json)[row.turn_no],
-            output={} if row.output_json is None else msgspec.json.decode(row.output_json),
-            scores=scores.get(cell, {}),
-            latency_ms=row.latency_ms,
-            tokens=row.tokens,
-            cost=row.cost,
-            error_code=row.error_code,
-            error_message=row.error_message,
-        )
-        noted = people.get((row.item_id, row.turn_no), {})
-        turns.append(
-            WholeTurn(
-                ItemId(row.item_id),
-                shown,
-                statistics.get(cell, {}),
-                noted,
-                answered=row.output_json is not None,
-            )
-        )
-    return turns
+def _rows(
+    connection: Connection,
+    rows: Sequence[sa.Row[Any]],
+    numbers: Numbers,
+    *,
+    statistics: bool = False,
+) -> list[ResultRow]:
+    judged = _judged(connection, rows, numbers, statistics=statistics)
+
+    def cells(row: sa.Row[Any]) -> dict[str, ScoreCell]:
+        found = judged.get(_cell(row), {}).values()
+        if not statistics:
+            return {one.name: one.cell for one in found}
+        return {
+            one.name: msgspec.structs.replace(one.cell, statistics=one.statistics) for one in found
+        }
+
+    return [_row(row, cells(row)) for row in rows]
 
 
-def _scores(
-    connection: Connection, rows: Sequence[sa.Row[Any]]
-) -> tuple[dict[Cell, dict[str, ScoreCell]], dict[Cell, dict[str, tuple[float, ...]]]]:
-    """The scores of each turn by name, and the statistics of those that have them."""
+def _row(row: sa.Row[Any], scores: dict[str, ScoreCell]) -> ResultRow:
+    return ResultRow(
+        item_id=ContentId(row.content_id or row.item_id),
+        turn=row.turn_no,
+        run_id=RunId(row.run_id),
+        status=ItemStatus(row.status),
+        input=turns_of(row.turns_json)[row.turn_no],
+        output={} if row.output_json is None else msgspec.json.decode(row.output_json),
+        scores=scores,
+        latency_ms=row.latency_ms,
+        tokens=row.tokens,
+        cost=row.cost,
+        error_code=row.error_code,
+        error_message=row.error_message,
+        repetition=row.repetition + 1,
+        cached=bool(row.cached),
+        first_token_ms=row.first_token_ms,
+    )
+
+
+def _judged(
+    connection: Connection, rows: Sequence[sa.Row[Any]], numbers: Numbers, *, statistics: bool
+) -> dict[Cell, dict[int, Judged]]:
+    """What evaluators left of each turn, by their numbers; statistics only if asked."""
     links, records = turn_score.c, evaluator_record.c
-    wanted: dict[str, set[str]] = {}
+    wanted: dict[str, set[ItemKey]] = {}
     for row in rows:
-        wanted.setdefault(row.run_id, set()).add(row.item_id)
-    found: dict[Cell, dict[str, ScoreCell]] = {}
-    statistics: dict[Cell, dict[str, tuple[float, ...]]] = {}
+        wanted.setdefault(row.run_id, set()).add(ItemKey(row.item_id, row.repetition))
+    found: dict[Cell, dict[int, Judged]] = {}
     select = (
         sa.select(
-            *(links.run_id, links.item_id, links.turn_no, links.try_no),
-            *(records.name, records.score, records.label, records.reason),
-            *(records.error_code, records.error_message, records.statistics_json),
+            *(links.run_id, links.item_id, links.repetition, links.turn_no, links.try_no),
+            *(links.evaluator_no, records.name, records.score, records.label, records.reason),
+            *(records.error_code, records.error_message),
+            *((records.statistics_json,) if statistics else ()),
         )
         .join(evaluator_record, records.id == links.evaluator_record_id)
-        .where(links.run_id == sa.bindparam("run_id"), among(links.item_id, "item_ids"))
+        .where(
+            links.run_id == sa.bindparam("run_id"),
+            among_keys(links.item_id, links.repetition, "keys"),
+            is_meant(numbers),
+        )
         .order_by(links.evaluator_no)
     )
-    for run_id, item_ids in wanted.items():
-        listed = {"run_id": run_id, "item_ids": as_list(item_ids)}
+    for run_id, keys in wanted.items():
+        listed = {"run_id": run_id, "keys": as_keys(keys)}
         for row in connection.execute(select, listed):
-            cell = (row.run_id, row.item_id, row.turn_no, row.try_no)
-            found.setdefault(cell, {})[row.name] = ScoreCell(
-                row.score, row.label, row.reason, row.error_code, row.error_message
+            found.setdefault(_cell(row), {})[row.evaluator_no] = Judged(
+                row.name,
+                ScoreCell(row.score, row.label, row.reason, row.error_code, row.error_message),
+                statistics_of(row.statistics_json) if statistics else None,
             )
-            if row.statistics_json is not None:
-                kept = _statistics.decode(row.statistics_json)
-                statistics.setdefault(cell, {})[row.name] = kept
-    return found, statistics
+    return found
 
 
 def _annotations(
@@ -211,3 +286,7 @@ def _annotations(
     for row in rows:
         found.setdefault((row.item_id, row.turn_no), {})[row.name] = Annotated(row.score, row.label)
     return found
+
+
+def _cell(row: sa.Row[Any]) -> Cell:
+    return row.run_id, row.item_id, row.repetition, row.turn_no, row.try_no

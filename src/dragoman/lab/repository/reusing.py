@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from dragoman.lab.model import Item, JsonValue
+from dragoman.lab.model import ExperimentId, Item, ItemKey, JsonValue
 from dragoman.lab.repository.items import Lease
-from dragoman.lab.repository.records import evaluator_record_id, lineage_from, target_record_id
-from dragoman.lab.repository.statements import among, as_list
-from dragoman.lab.repository.tables import evaluator_record, target_record
+from dragoman.lab.repository.records import (
+    evaluator_record_id,
+    lineage_from,
+    statistics_of,
+    target_record_id,
+)
+from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list
+from dragoman.lab.repository.tables import evaluator_record, target_record, turn_result
 from dragoman.store import Connection
+
+NOT_CALLED = "CANCELLED"
 
 
 class StoredOutput(msgspec.Struct, frozen=True):
@@ -24,6 +31,8 @@ class StoredOutput(msgspec.Struct, frozen=True):
     latency_ms: float | None
     tokens: int | None
     cost: float | None
+    cached: bool = False
+    first_token_ms: float | None = None
 
 
 class StoredScore(msgspec.Struct, frozen=True):
@@ -32,6 +41,7 @@ class StoredScore(msgspec.Struct, frozen=True):
     score: float | None
     label: str | None
     reason: str | None
+    statistics: tuple[float, ...] | None
 
 
 class Leftovers(msgspec.Struct, frozen=True):
@@ -39,15 +49,17 @@ class Leftovers(msgspec.Struct, frozen=True):
 
     outputs: dict[int, StoredOutput]
     scores: dict[int, dict[int, StoredScore]]
+    failures: dict[int, tuple[str, str]] = {}
+    """Why turns have no output, by turn: code and message. Only where targets are not called."""
 
 
 def leftovers(
-    connection: Connection, taken: Sequence[tuple[Lease, Item]], evaluators: int
+    connection: Connection, taken: Sequence[tuple[Lease, Item]], numbers: Collection[int]
 ) -> list[Leftovers]:
-    """For each item, in order, what can be reused."""
+    """For each item, in order, what can be reused; `numbers` are those of the evaluators."""
     asked = [(lease, item) if not _is_fresh(lease) else None for lease, item in taken]
     turns = [
-        target_record_id(lease.lineage, item.item_id, turn_no)
+        target_record_id(lease.lineage, lease.key, turn_no)
         for pair in asked
         if pair is not None
         for lease, item in (pair,)
@@ -57,9 +69,46 @@ def leftovers(
     scores = _by_id(
         connection,
         evaluator_record,
-        [f"{record_id}/{number}" for record_id in outputs for number in range(evaluators)],
+        [f"{record_id}/{number}" for record_id in outputs for number in numbers],
     )
-    return [_of_item(lease, item, outputs, scores, evaluators) for lease, item in taken]
+    return [_of_item(lease, item, outputs, scores, numbers) for lease, item in taken]
+
+
+def with_failures(
+    connection: Connection,
+    experiment_id: ExperimentId,
+    taken: Sequence[tuple[Lease, Item]],
+    left: Sequence[Leftovers],
+) -> list[Leftovers]:
+    """The same, with why each turn without an output has none, as users see it."""
+    shown = turn_result.c
+    rows = connection.execute(
+        sa.select(
+            shown.item_id, shown.repetition, shown.turn_no, shown.error_code, shown.error_message
+        ).where(
+            shown.experiment_id == experiment_id,
+            among_keys(shown.item_id, shown.repetition, "keys"),
+        ),
+        {"keys": as_keys(lease.key for lease, _ in taken)},
+    )
+    told = {
+        (ItemKey(row.item_id, row.repetition), row.turn_no): (
+            row.error_code or NOT_CALLED,
+            row.error_message or "The run that called the target ended before this turn.",
+        )
+        for row in rows
+    }
+    return [
+        msgspec.structs.replace(
+            found,
+            failures={
+                turn_no: told.get((lease.key, turn_no), (NOT_CALLED, "It has no output."))
+                for turn_no in range(len(item.turns))
+                if turn_no not in found.outputs
+            },
+        )
+        for (lease, item), found in zip(taken, left, strict=True)
+    ]
 
 
 def _is_fresh(lease: Lease) -> bool:
@@ -79,11 +128,11 @@ def _of_item(
     item: Item,
     outputs: Mapping[str, sa.Row[Any]],
     scores: Mapping[str, sa.Row[Any]],
-    evaluators: int,
+    numbers: Collection[int],
 ) -> Leftovers:
     left = Leftovers({}, {})
     for turn_no in range(len(item.turns)):
-        output = outputs.get(target_record_id(lease.lineage, item.item_id, turn_no))
+        output = outputs.get(target_record_id(lease.lineage, lease.key, turn_no))
         if output is None:
             continue
         left.outputs[turn_no] = StoredOutput(
@@ -92,11 +141,13 @@ def _of_item(
             output.latency_ms,
             output.tokens,
             output.cost,
+            bool(output.cached),
+            output.first_token_ms,
         )
-        for number in range(evaluators):
-            said = scores.get(evaluator_record_id(lease.lineage, item.item_id, turn_no, number))
+        for number in numbers:
+            said = scores.get(evaluator_record_id(lease.lineage, lease.key, turn_no, number))
             if said is not None:
                 left.scores.setdefault(turn_no, {})[number] = StoredScore(
-                    said.score, said.label, said.reason
+                    said.score, said.label, said.reason, statistics_of(said.statistics_json)
                 )
     return left

@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.ids import TenantId
-from dragoman.lab.model import ExperimentId, ItemId, Run, RunId
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, Run, RunId
 from dragoman.lab.owners import is_gone
 from dragoman.lab.repository.statements import among, as_list, insert_into, now_ms
 from dragoman.lab.repository.tables import (
@@ -25,7 +25,10 @@ from dragoman.store import Connection
 NEW_RUN_MS = 30_000
 """How long a program's new run may be without a driver before it counts as abandoned."""
 
-_RUN = sa.select(run_log).where(run_log.c.id == sa.bindparam("run"))
+_COLUMNS = [column for column in run_log.c if column.name != "fingerprints_json"]
+"""Everything but what is read once, by those who compare runs."""
+
+_RUN = sa.select(*_COLUMNS).where(run_log.c.id == sa.bindparam("run"))
 _RUN_LOCKED = _RUN.with_for_update()
 
 
@@ -34,8 +37,11 @@ def lease_name(run_id: RunId) -> str:
     return f"run/{run_id}"
 
 
-def insert_run(connection: Connection, run: Run) -> None:
-    """Store a new run, and set its experiment to pending again."""
+def insert_run(connection: Connection, run: Run, fingerprints_json: str | None = None) -> None:
+    """Store a new run, and set its experiment to pending again.
+
+    `fingerprints_json` says what the scores of its evaluators depend on.
+    """
     connection.execute(
         sa.insert(run_log),
         {
@@ -51,7 +57,9 @@ def insert_run(connection: Connection, run: Run) -> None:
             "start_done": run.start_done,
             "item_count": run.items,
             "embedded": run.embedded,
+            "evaluators_json": msgspec.json.encode(run.evaluators).decode(),
             "let_finish": run.let_finish,
+            "fingerprints_json": fingerprints_json,
             "created_at_ms": run.created_at_ms,
             "started_at_ms": run.started_at_ms,
             "ended_at_ms": run.ended_at_ms,
@@ -87,10 +95,17 @@ def find_run(connection: Connection, run_id: RunId, *, lock: bool = False) -> Ru
     return None if row is None else _run(row)
 
 
+def fingerprints_of(connection: Connection, run_id: RunId) -> str | None:
+    """What the scores of a run depend on, as JSON; None of a run from before it was kept."""
+    kept = sa.select(run_log.c.fingerprints_json).where(run_log.c.id == run_id)
+    text: str | None = connection.execute(kept).scalar()
+    return text
+
+
 def runs_of(connection: Connection, experiment_id: ExperimentId) -> list[Run]:
     """Every run of an experiment, the latest first."""
     rows = connection.execute(
-        sa.select(run_log)
+        sa.select(*_COLUMNS)
         .where(run_log.c.experiment_id == experiment_id)
         .order_by(run_log.c.created_at_ms.desc(), run_log.c.id)
     )
@@ -262,6 +277,9 @@ def _run(row: sa.Row[Any]) -> Run:
         started_at_ms=row.started_at_ms,
         ended_at_ms=row.ended_at_ms,
         let_finish=row.let_finish,
+        evaluators=None
+        if row.evaluators_json is None
+        else msgspec.json.decode(row.evaluators_json, type=tuple[EvaluatorSpec, ...] | None),
     )
 
 

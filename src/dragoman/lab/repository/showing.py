@@ -1,4 +1,7 @@
-"""What users see of items that have not ended: waiting, or being worked on."""
+"""What users see of items that have not ended: waiting, or being worked on.
+
+A run that only scores again leaves what users see as it is until there is something new to show.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +9,21 @@ from collections.abc import Sequence
 
 import sqlalchemy as sa
 
-from dragoman.lab.model import ExperimentId, ItemId, Run
+from dragoman.lab.model import ItemKey, Run
 from dragoman.lab.repository.spans import Span
-from dragoman.lab.repository.statements import among, as_list, insert_into
+from dragoman.lab.repository.statements import among_keys, as_keys, insert_into
 from dragoman.lab.repository.tables import dataset_item, item_result, item_run_log, turn_result
-from dragoman.lab.states import ItemStatus, ResultState
+from dragoman.lab.states import ItemStatus, Mode, ResultState
 from dragoman.store import Connection
 
-_SHOWN = ["experiment_id", "tenant", "run_id", "status", "item_id", "try_no"]
+_SHOWN = ["experiment_id", "tenant", "run_id", "status", "item_id", "repetition", "try_no"]
 
 _SHOW_STATUS = [
     sa.update(table)
-    .where(table.c.experiment_id == sa.bindparam("experiment"), among(table.c.item_id, "item_ids"))
+    .where(
+        table.c.experiment_id == sa.bindparam("experiment"),
+        among_keys(table.c.item_id, table.c.repetition, "keys"),
+    )
     .values(status=sa.bindparam("new_status"))
     for table in (item_result, turn_result)
 ]
@@ -26,10 +32,11 @@ _SHOW_WORKED_ON = [
     sa.update(table)
     .where(
         table.c.experiment_id == sa.bindparam("experiment"),
-        among(table.c.item_id, "item_ids"),
+        among_keys(table.c.item_id, table.c.repetition, "keys"),
         sa.exists().where(
             item_run_log.c.run_id == sa.bindparam("run"),
             item_run_log.c.item_id == table.c.item_id,
+            item_run_log.c.repetition == table.c.repetition,
             item_run_log.c.result_state == ResultState.INIT.value,
             item_run_log.c.status == ItemStatus.PROCESSING.value,
         ),
@@ -44,6 +51,8 @@ def show_queued(connection: Connection, run: Run, span: Span) -> None:
 
     Items of the span that are past waiting (they joined the run early) are left as they are.
     """
+    if run.mode is Mode.SCORE:
+        return
     waiting = (
         item_run_log.c.run_id == run.run_id,
         item_run_log.c.result_state == ResultState.INIT,
@@ -56,6 +65,7 @@ def show_queued(connection: Connection, run: Run, span: Span) -> None:
         sa.literal(run.run_id),
         sa.literal(ItemStatus.QUEUEING.value),
         item_run_log.c.item_id,
+        item_run_log.c.repetition,
         item_run_log.c.try_no,
     )
     items = insert_into(connection, item_result).from_select(
@@ -63,7 +73,7 @@ def show_queued(connection: Connection, run: Run, span: Span) -> None:
     )
     connection.execute(
         items.on_conflict_do_update(
-            index_elements=["experiment_id", "item_id"],
+            index_elements=["experiment_id", "item_id", "repetition"],
             set_={name: items.excluded[name] for name in ("run_id", "status", "try_no", "lineage")},
         )
     )
@@ -76,7 +86,7 @@ def show_queued(connection: Connection, run: Run, span: Span) -> None:
         )
         connection.execute(
             turns.on_conflict_do_update(
-                index_elements=["experiment_id", "item_id", "turn_no"],
+                index_elements=["experiment_id", "item_id", "repetition", "turn_no"],
                 set_={
                     **{name: turns.excluded[name] for name in ("run_id", "status", "try_no")},
                     **dict.fromkeys(("target_record_id", "error_code", "error_message")),
@@ -85,31 +95,28 @@ def show_queued(connection: Connection, run: Run, span: Span) -> None:
         )
 
 
-def show_worked_on(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> None:
+def show_worked_on(connection: Connection, run: Run, keys: Sequence[ItemKey]) -> None:
     """Show these items as worked on; those that have ended since are left as they are."""
-    if not item_ids:
+    if not keys or run.mode is Mode.SCORE:
         return
     which = {
         "experiment": run.experiment_id,
         "run": run.run_id,
-        "item_ids": as_list(item_ids),
+        "keys": as_keys(keys),
     }
     for statement in _SHOW_WORKED_ON:
         connection.execute(statement, which)
 
 
 def show_status(
-    connection: Connection,
-    experiment_id: ExperimentId,
-    item_ids: Sequence[ItemId],
-    status: ItemStatus,
+    connection: Connection, run: Run, keys: Sequence[ItemKey], status: ItemStatus
 ) -> None:
     """Show these items and their turns in another state, with no other change."""
-    if not item_ids:
+    if not keys or run.mode is Mode.SCORE:
         return
     which = {
-        "experiment": experiment_id,
-        "item_ids": as_list(item_ids),
+        "experiment": run.experiment_id,
+        "keys": as_keys(keys),
         "new_status": status.value,
     }
     for statement in _SHOW_STATUS:

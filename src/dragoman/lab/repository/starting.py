@@ -6,18 +6,24 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.model import ItemId, Run, VersionId
-from dragoman.lab.repository.records import lineage_from
+from dragoman.lab.repository.records import first_output_id, lineage_from
 from dragoman.lab.repository.showing import show_queued
 from dragoman.lab.repository.spans import Span
-from dragoman.lab.repository.statements import insert_into
-from dragoman.lab.repository.tables import dataset_item, item_result, item_run_log, run_log
+from dragoman.lab.repository.statements import insert_into, numbers_below
+from dragoman.lab.repository.tables import (
+    dataset_item,
+    item_result,
+    item_run_log,
+    run_log,
+    target_record,
+)
 from dragoman.lab.states import ItemStatus, ResultState
 from dragoman.store import Connection
 
 FIRST_TRY = 1
 
 _COLUMNS = [
-    *("run_id", "item_id", "status", "result_state", "try_no", "first_try_no"),
+    *("run_id", "item_id", "repetition", "status", "result_state", "try_no", "first_try_no"),
     *("archived_try_no", "lineage", "lease_token"),
 ]
 
@@ -32,17 +38,23 @@ class Selection(msgspec.Struct, frozen=True):
     """Only these; None: all."""
     most: int | None = None
     """No more than this many; None: no limit."""
+    repetitions: int = 1
+    """How often each of them is tried."""
+    with_outputs: bool = False
+    """Only repetitions whose first turn has an output, which is reused."""
 
 
 def start_page(connection: Connection, run: Run, selection: Selection, size: int) -> bool:
-    """Make the rows of the next page of items; True when the start is done.
+    """Make the rows of the next page of items, about `size`; True when the start is done.
 
     How far it got is stored with the rows, so that any process can go on from there.
     """
     here = connection.execute(_POSITION, {"run_id": run.run_id}).one()
     if here.start_done:
         return True
-    room = size if selection.most is None else min(size, selection.most - here.item_count)
+    room = max(1, size // selection.repetitions)
+    if selection.most is not None:
+        room = min(room, selection.most - here.item_count // selection.repetitions)
     span = _next_span(connection, run, selection, here.start_cursor, room)
     made = add_rows(connection, run, selection, span) if span is not None else 0
     done = span is None
@@ -103,19 +115,31 @@ def _next_span(
 def _chosen(run: Run, selection: Selection) -> sa.Select[tuple[object, ...]]:
     lineage: sa.ColumnElement[str] = sa.literal(lineage_from(run.run_id, FIRST_TRY))
     source: sa.FromClause = dataset_item
+    repetition: sa.ColumnElement[int] = sa.literal(0)
+    if selection.repetitions > 1:
+        repeated = numbers_below(selection.repetitions)
+        source = source.join(repeated, sa.true())
+        repetition = repeated.c.number
     wanted = [belongs_to(run, selection.version_id)]
+    earlier = sa.and_(
+        item_result.c.experiment_id == run.experiment_id,
+        item_result.c.item_id == dataset_item.c.id,
+        item_result.c.repetition == repetition,
+    )
     if selection.unfinished_only:
-        earlier = sa.and_(
-            item_result.c.experiment_id == run.experiment_id,
-            item_result.c.item_id == dataset_item.c.id,
-        )
         source = source.outerjoin(item_result, earlier)
         lineage = sa.func.coalesce(item_result.c.lineage, lineage)
         wanted.append(sa.func.coalesce(item_result.c.status, "") != ItemStatus.SUCCESS)
+    elif selection.with_outputs:
+        source = source.join(item_result, earlier)
+        lineage = item_result.c.lineage
+        first = first_output_id(lineage, item_result.c.item_id, item_result.c.repetition)
+        wanted.append(sa.exists().where(target_record.c.id == first))
     return (
         sa.select(
             sa.literal(run.run_id),
             dataset_item.c.id,
+            repetition,
             sa.literal(ItemStatus.QUEUEING.value),
             sa.literal(ResultState.INIT.value),
             sa.literal(FIRST_TRY),

@@ -11,6 +11,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
+from dragoman.lab.model import ItemKey
 from dragoman.store import Connection
 
 Insert = sqlite.Insert | postgresql.Insert
@@ -79,6 +80,35 @@ def among(
 def as_list(ids: Iterable[str]) -> str:
     """Ids as the value of a parameter of `among`."""
     return msgspec.json.encode(list(ids)).decode()
+
+
+_REPETITION_DIGITS = 6
+
+
+def among_keys(
+    item_id: sa.ColumnElement[Any], repetition: sa.ColumnElement[Any], parameter: str
+) -> sa.ColumnElement[bool]:
+    """Whether both columns together are in a list that `as_keys` made, given to the parameter."""
+    given = sa.bindparam(parameter, type_=sa.Text, required=True)
+    each = _each_of(given).table_valued("value").c.value
+    return sa.tuple_(item_id, repetition).in_(
+        sa.select(
+            sa.func.substr(each, _REPETITION_DIGITS + 1),
+            sa.cast(sa.func.substr(each, 1, _REPETITION_DIGITS), sa.Integer),
+        )
+    )
+
+
+def as_keys(keys: Iterable[ItemKey]) -> str:
+    """Keys as the value of a parameter of `among_keys`: each is the repetition, then the item."""
+    return as_list(f"{repetition:0{_REPETITION_DIGITS}}{item_id}" for item_id, repetition in keys)
+
+
+def numbers_below(most: int) -> sa.FromClause:
+    """The numbers from 0 on as rows of a column `number`, for joins that repeat rows."""
+    listed = sa.literal(msgspec.json.encode(list(range(most))).decode(), sa.Text)
+    each = _each_of(listed).table_valued("value")
+    return sa.select(sa.cast(each.c.value, sa.Integer).label("number")).subquery("repeated")
 
 
 def storable(text: str) -> str:

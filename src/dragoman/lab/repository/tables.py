@@ -2,7 +2,8 @@
 
 Three layers. What was asked for: datasets, experiments, runs. What scheduling sees, appended per
 run: the thin `item_run_log` and the fat `turn_run_log`. What users see, one row an item or turn:
-`item_result` and `turn_result`, which refer to outputs and scores that are written once.
+`item_result` and `turn_result`, which refer to outputs and scores that are written once. In all of
+them an item that is tried several times in a run has a row for every repetition.
 """
 
 from __future__ import annotations
@@ -23,6 +24,18 @@ def _tenant() -> sa.Column[str]:
 
 def _id(name: str, *, null: bool = False) -> sa.Column[str]:
     return sa.Column(name, short_text(_ID), nullable=null)
+
+
+def _repetition(*, key: bool = False) -> sa.Column[int]:
+    """Which time the item is tried in a run, from 0; users count from 1."""
+    return sa.Column(
+        "repetition",
+        sa.Integer,
+        primary_key=key,
+        autoincrement=False,
+        nullable=False,
+        server_default=sa.text("0"),
+    )
 
 
 # --- what was asked for ---------------------------------------------------------------------------
@@ -85,6 +98,17 @@ dataset_content = sa.Table(
 )
 """Which item of a version holds what. Filled in the order of the contents, after the items."""
 
+dataset_audio = sa.Table(
+    "dataset_audio",
+    metadata,
+    sa.Column("version_id", short_text(_ID), primary_key=True),
+    sa.Column("sha256", short_text(_ID), primary_key=True),
+    sa.Column("media_type", short_text(_ID), nullable=False),
+    sa.Index(None, "sha256"),
+    sqlite_with_rowid=False,
+)
+"""The audio files that a version refers to. The files themselves are in the data folder."""
+
 experiment = sa.Table(
     "experiment",
     metadata,
@@ -119,13 +143,16 @@ run_log = sa.Table(
     sa.Column("start_done", sa.Boolean, nullable=False),
     sa.Column("item_count", sa.Integer, nullable=False),
     sa.Column("embedded", sa.Boolean, nullable=False),
+    sa.Column("evaluators_json", long_text()),
     sa.Column("let_finish", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("fingerprints_json", long_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("started_at_ms", time_ms()),
     sa.Column("ended_at_ms", time_ms()),
     sa.Index(None, "status", "tenant"),
     sa.Index(None, "experiment_id", "created_at_ms"),
 )
+"""`evaluators_json`: the evaluators of the run. NULL: stored before they could change."""
 
 # --- what scheduling sees -------------------------------------------------------------------------
 
@@ -134,6 +161,7 @@ item_run_log = sa.Table(
     metadata,
     sa.Column("run_id", short_text(_ID), primary_key=True),
     sa.Column("item_id", short_text(_ID), primary_key=True),
+    _repetition(key=True),
     sa.Column("status", short_text(_STATE), nullable=False),
     sa.Column("result_state", short_text(_STATE), nullable=False),
     sa.Column("try_no", sa.Integer, nullable=False),
@@ -144,16 +172,20 @@ item_run_log = sa.Table(
     sa.Column("lease_token", sa.BigInteger, nullable=False),
     sa.Column("lease_expires_at", time_ms()),
     # Every scan names run, result_state and status: what is archived is out of its sight.
-    sa.Index(None, "run_id", "result_state", "status", "item_id"),
+    sa.Index(None, "run_id", "result_state", "status", "item_id", "repetition"),
     sqlite_with_rowid=False,
 )
-"""One row an item and run. `lineage` says since which try outputs and scores may be reused."""
+"""One row a repetition of an item and run.
+
+`lineage` says since which try outputs and scores may be reused.
+"""
 
 turn_run_log = sa.Table(
     "turn_run_log",
     metadata,
     sa.Column("run_id", short_text(_ID), primary_key=True),
     sa.Column("item_id", short_text(_ID), primary_key=True),
+    _repetition(key=True),
     sa.Column("turn_no", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("try_no", sa.Integer, primary_key=True, autoincrement=False),
     _tenant(),
@@ -170,6 +202,7 @@ turn_score = sa.Table(
     metadata,
     sa.Column("run_id", short_text(_ID), primary_key=True),
     sa.Column("item_id", short_text(_ID), primary_key=True),
+    _repetition(key=True),
     sa.Column("turn_no", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("try_no", sa.Integer, primary_key=True, autoincrement=False),
     sa.Column("evaluator_no", sa.Integer, primary_key=True, autoincrement=False),
@@ -185,12 +218,13 @@ item_result = sa.Table(
     metadata,
     sa.Column("experiment_id", short_text(_ID), primary_key=True),
     sa.Column("item_id", short_text(_ID), primary_key=True),
+    _repetition(key=True),
     _tenant(),
     _id("run_id"),
     sa.Column("status", short_text(_STATE), nullable=False),
     sa.Column("try_no", sa.Integer, nullable=False),
     sa.Column("lineage", short_text(_RECORD), nullable=False),
-    sa.Index(None, "experiment_id", "status", "item_id"),
+    sa.Index(None, "experiment_id", "status", "item_id", "repetition"),
     sqlite_with_rowid=False,
 )
 
@@ -199,6 +233,7 @@ turn_result = sa.Table(
     metadata,
     sa.Column("experiment_id", short_text(_ID), primary_key=True),
     sa.Column("item_id", short_text(_ID), primary_key=True),
+    _repetition(key=True),
     sa.Column("turn_no", sa.Integer, primary_key=True, autoincrement=False),
     _tenant(),
     _id("run_id"),
@@ -216,6 +251,7 @@ target_record = sa.Table(
     _tenant(),
     _id("run_id"),
     _id("item_id"),
+    _repetition(),
     sa.Column("turn_no", sa.Integer, nullable=False),
     sa.Column("output_json", long_text(), nullable=False),
     sa.Column("main", short_text(), nullable=False),
@@ -223,6 +259,8 @@ target_record = sa.Table(
     sa.Column("tokens", sa.BigInteger),
     sa.Column("cost", sa.Float),
     sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("cached", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("first_token_ms", sa.Float),
     sa.Index(None, "run_id"),
 )
 
@@ -233,17 +271,19 @@ evaluator_record = sa.Table(
     _tenant(),
     _id("run_id"),
     _id("item_id"),
+    _repetition(),
     sa.Column("turn_no", sa.Integer, nullable=False),
     sa.Column("name", short_text(), nullable=False),
     sa.Column("score", sa.Float),
     sa.Column("label", long_text()),
     sa.Column("reason", long_text()),
+    sa.Column("statistics_json", long_text()),
     sa.Column("error_code", short_text(_CODE)),
     sa.Column("error_message", long_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
-    sa.Column("statistics_json", long_text()),
     sa.Index(None, "run_id"),
 )
+"""`statistics_json` is a list of numbers; corpus scores are computed from their sums over turns."""
 
 experiment_stats = sa.Table(
     "experiment_stats",
@@ -312,6 +352,17 @@ annotation = sa.Table(
     sa.Index(None, "experiment_id", "item_id", "turn_no"),
 )
 """People's judgements of a row."""
+
+response_cache = sa.Table(
+    "response_cache",
+    metadata,
+    sa.Column("tenant", short_text(), primary_key=True),
+    sa.Column("key", short_text(_ID), primary_key=True),
+    sa.Column("output_json", long_text(), nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "tenant", "created_at_ms"),
+)
+"""Answers of targets and judges by what was asked, for experiments that want them again."""
 
 pending_removal = sa.Table(
     "pending_removal",

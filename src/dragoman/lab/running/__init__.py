@@ -1,6 +1,8 @@
 """Experiments inside a program: ``lab.run(dataset=..., target=my_function, evaluators=[...])``."""
 
 from dragoman.ids import TenantId
+from dragoman.lab.audio import AudioFile
+from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
     ContentId,
     EvaluatorSpec,
@@ -14,31 +16,49 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures
+from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Repeated
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
+    bleu,
+    cer,
+    chrf,
+    code,
+    composite,
     contains,
+    evaluator,
     exact,
     http,
+    json_match,
+    latency,
+    length_ratio,
+    llm_judge,
+    numeric,
+    openai,
     python,
     recorded,
+    regex,
+    ter,
+    wer,
 )
 from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
 from dragoman.lab.running.outcomes import Output, RateLimited, Score, TargetError
 from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
 from dragoman.lab.running.watching import Away, Interrupts, Reached, interrupts, watch
+from dragoman.lab.scoring import Smoothing, Tokenizer, UnicodeForm, Unit
 from dragoman.lab.states import ItemStatus, RunStatus
 
 __all__ = [
     "Aggregate",
     "Aggregates",
+    "AudioFile",
     "Away",
     "Bin",
     "Cause",
     "ContentId",
     "Dataset",
+    "DatasetFile",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",
@@ -52,26 +72,46 @@ __all__ = [
     "Output",
     "RateLimited",
     "Reached",
+    "Repeated",
     "ResultRow",
     "RunId",
     "RunResult",
     "RunStatus",
     "Score",
     "ScoreCell",
+    "Smoothing",
     "Stats",
     "Summary",
     "TargetError",
     "TargetSpec",
     "TenantId",
+    "Tokenizer",
     "Turn",
+    "UnicodeForm",
+    "Unit",
     "arun",
+    "bleu",
+    "cer",
+    "chrf",
+    "code",
+    "composite",
     "contains",
+    "evaluator",
     "exact",
     "http",
     "interrupts",
+    "json_match",
+    "latency",
+    "length_ratio",
+    "llm_judge",
+    "numeric",
+    "openai",
     "python",
     "recorded",
+    "regex",
     "run",
     "shown_on",
+    "ter",
     "watch",
+    "wer",
 ]

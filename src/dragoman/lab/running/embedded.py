@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
@@ -24,12 +25,14 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
-from dragoman.lab.datasets import Format, format_of
+from dragoman.lab.audio import audio_folder_of
+from dragoman.lab.datasets import Format
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.feed import RunEnded
-from dragoman.lab.library import Library
+from dragoman.lab.library import DatasetFile, Library, OpenedTable, opened_table
 from dragoman.lab.model import (
     DEFAULT_RETRIES,
+    EvaluatorSpec,
     Experiment,
     ExperimentId,
     ExperimentSpec,
@@ -53,7 +56,7 @@ from dragoman.randomness import Randomness
 from dragoman.settings import LabSettings, load_settings
 from dragoman.store import Connection, Store, open_store, upgrade
 
-Dataset = str | Path | Iterable[Mapping[str, JsonValue]]
+Dataset = str | Path | DatasetFile | Iterable[Mapping[str, JsonValue]]
 """A file, the name of a dataset that was imported before, or the rows themselves."""
 
 Asked = ParamSpec("Asked")
@@ -89,6 +92,8 @@ async def arun(
     evaluator_concurrency: int | None = None,
     retries: int = DEFAULT_RETRIES,
     item_timeout_seconds: float | None = None,
+    repetitions: int = 1,
+    cache: bool = False,
     data_dir: Path | str | None = None,
     new: bool = False,
     progress: bool | None = None,
@@ -97,13 +102,14 @@ async def arun(
 
     `target` is a function (sync or async; its arguments are columns, by name), "module:function",
     or one of `lab.http(...)` and `lab.recorded(...)`. Everything is kept in `data_dir`, where
-    `dragoman experiment` and a server find it too.
+    `dragoman experiment` and a server find it too. Each item is tried `repetitions` times.
 
     The same name, target, evaluators and rows are the same experiment: one that was stopped goes
     on where it was, one that is finished or running elsewhere stays, and a new one (`NAME #2`) is
-    made. `new` always makes one. Progress is shown on a terminal and in a notebook; `progress`
-    says otherwise. A task that is cancelled cancels its calls; Ctrl-C in `lab.run` lets those in
-    flight finish, and cancels them when it is pressed again.
+    made. `new` always makes one. With `cache`, a question that the target was asked before is
+    answered as it was then, and the row says `cached`. Progress is shown on a terminal and in a
+    notebook; `progress` says otherwise. A task that is cancelled cancels its calls; Ctrl-C in
+    `lab.run` lets those in flight finish, and cancels them when it is pressed again.
     """
     return await _run(
         Interrupts(),
@@ -116,6 +122,8 @@ async def arun(
         evaluator_concurrency=evaluator_concurrency,
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
+        repetitions=repetitions,
+        cache=cache,
         data_dir=data_dir,
         new=new,
         progress=progress,
@@ -134,6 +142,8 @@ async def _run(
     evaluator_concurrency: int | None,
     retries: int,
     item_timeout_seconds: float | None,
+    repetitions: int,
+    cache: bool,
     data_dir: Path | str | None,
     new: bool,
     progress: bool | None,
@@ -155,9 +165,15 @@ async def _run(
         evaluator_concurrency=evaluator_concurrency,
         retries=retries,
         item_timeout_seconds=item_timeout_seconds,
+        repetitions=repetitions,
+        cache=cache,
     )
     async with await open_store(database_url) as store:
-        context = Context(functions={**functions, **own}, modules=str(Path.cwd()))
+        context = Context(
+            functions={**functions, **own},
+            modules=str(Path.cwd()),
+            audio_folder=audio_folder_of(settings.server.data_dir),
+        )
         bench = _Bench(store, settings.lab, context)
         with shown_here(progress) as display:
             mark = _mark(spec, {**functions, **own})
@@ -169,7 +185,44 @@ async def _run(
             f"Stopped. The results of {stats.success} of {summary.items} items are kept. To resume "
             f"{summary.name!r} ({experiment_id}), call lab.run with the same arguments."
         )
-    return RunResult(database_url, DEFAULT_TENANT, experiment_id, run_id, summary)
+    return RunResult(
+        database_url, DEFAULT_TENANT, experiment_id, run_id, summary, {**functions, **own}
+    )
+
+
+def score_stored(
+    result: RunResult, evaluators: Sequence[Evaluator | Function], progress: bool | None
+) -> RunResult:
+    """Score the stored outputs of a result; `RunResult.score` says more."""
+
+    def scoring(pressed: Interrupts) -> Coroutine[Any, Any, RunResult]:
+        return _score(pressed, result, evaluators, progress)
+
+    return _ended(lambda: _in_a_thread(scoring))
+
+
+async def _score(
+    pressed: Interrupts,
+    result: RunResult,
+    evaluators: Sequence[Evaluator | Function],
+    progress: bool | None,
+) -> RunResult:
+    judges = [evaluator_of(evaluator) for evaluator in evaluators]
+    own = {one.spec.name: one.function for one in judges if one.function is not None}
+    functions = {**result.functions, **own}
+    settings = load_settings(None, {}).settings
+    async with await open_store(result.database_url) as store:
+        bench = _Bench(store, settings.lab, Context(functions=functions, modules=str(Path.cwd())))
+        with shown_here(progress) as display:
+            specs = [one.spec for one in judges]
+            scored = bench.score(result.experiment_id, specs, pressed, display)
+            experiment_id, run_id, summary = await scored
+    if pressed.count:
+        raise Interrupted(
+            f"Stopped. What was scored is kept. To score the rest of {summary.name!r} "
+            f"({experiment_id}), call score with the same evaluators."
+        )
+    return RunResult(result.database_url, DEFAULT_TENANT, experiment_id, run_id, summary, functions)
 
 
 class _Bench:
@@ -179,7 +232,13 @@ class _Bench:
         clock: Clock = SystemClock()
         randomness = Randomness()
         self._store = store
-        self._library = Library(store, settings, clock, randomness.stream("datasets"))
+        self._library = Library(
+            store,
+            settings,
+            clock,
+            randomness.stream("datasets"),
+            audio_folder=context.audio_folder,
+        )
         self._clock = clock
         self._lease_ms = round(settings.lease_seconds * 1000)
         self._lab = Lab(
@@ -200,17 +259,34 @@ class _Bench:
             version_id = await self._version(dataset)
             spec = msgspec.structs.replace(spec, dataset_version_id=version_id, description=mark)
             experiment_id, run_id = await self._begin(spec, display, new=new)
-            watched = _Watched(self._lab, experiment_id)
-            telling = asyncio.create_task(self._tell_of_end(experiment_id, pressed))
-            try:
-                await watch(watched, pressed, display, look_seconds=_LOOK_SECONDS)
-                return experiment_id, run_id, await self._summary(experiment_id)
-            except asyncio.CancelledError:
-                # No item is begun any more, and every result is kept.
-                await asyncio.shield(self._stop(watched))
-                raise
-            finally:
-                telling.cancel()
+            return await self._see_through(experiment_id, run_id, pressed, display)
+
+    async def score(
+        self,
+        experiment_id: ExperimentId,
+        evaluators: Sequence[EvaluatorSpec],
+        pressed: Interrupts,
+        display: Display,
+    ) -> tuple[ExperimentId, RunId, Summary]:
+        """Score the stored outputs of an experiment."""
+        async with self._lab:
+            started = await self._lab.experiments.score(DEFAULT_TENANT, experiment_id, evaluators)
+            return await self._see_through(experiment_id, started.run_id, pressed, display)
+
+    async def _see_through(
+        self, experiment_id: ExperimentId, run_id: RunId, pressed: Interrupts, display: Display
+    ) -> tuple[ExperimentId, RunId, Summary]:
+        watched = _Watched(self._lab, experiment_id)
+        telling = asyncio.create_task(self._tell_of_end(experiment_id, pressed))
+        try:
+            await watch(watched, pressed, display, look_seconds=_LOOK_SECONDS)
+            return experiment_id, run_id, await self._summary(experiment_id)
+        except asyncio.CancelledError:
+            # No item is begun any more, and every result is kept.
+            await asyncio.shield(self._stop(watched))
+            raise
+        finally:
+            telling.cancel()
 
     async def _begin(
         self, spec: ExperimentSpec, display: Display, *, new: bool
@@ -304,33 +380,43 @@ class _Bench:
 
     async def _version(self, dataset: Dataset) -> VersionId:
         """The version that the dataset means; a file or rows are imported."""
+        if isinstance(dataset, DatasetFile):
+            return await self._import_file(dataset)
         if isinstance(dataset, str | Path):
-            file = await asyncio.to_thread(_opened, Path(dataset))
-            if file is not None:
-                with file:
-                    name = Path(dataset).name
-                    return await self._import(name, file, format_of(name))
+            if await asyncio.to_thread(Path(dataset).is_file):
+                return await self._import_file(DatasetFile(dataset))
             known = await self._library.find_named(DEFAULT_TENANT, str(dataset))
             if known is None:
                 raise InvalidMessage(
-                    f"There is no file and no dataset {str(dataset)!r}; give a path to a .jsonl or "
-                    ".csv file, the name of a dataset, or the rows themselves."
+                    f"There is no file and no dataset {str(dataset)!r}; give a path to a .jsonl, "
+                    ".csv or .parquet file, the name of a dataset, or the rows themselves."
                 )
             return known.latest.version_id
         with await asyncio.to_thread(_as_file, dataset) as file:
-            return await self._import("rows", file, Format.JSONL)
+            return await self._import("rows", OpenedTable(file, Format.JSONL, None, None))
 
-    async def _import(self, name: str, file: BinaryIO, file_format: Format) -> VersionId:
+    async def _import_file(self, wanted: DatasetFile) -> VersionId:
+        with ExitStack() as stack:
+            try:
+                table = await asyncio.to_thread(stack.enter_context, opened_table(wanted))
+            except OSError as error:
+                raise InvalidMessage(
+                    f"The dataset {wanted.path} cannot be read ({error.strerror})."
+                ) from None
+            return await self._import(Path(wanted.path).name, table)
+
+    async def _import(self, name: str, table: OpenedTable) -> VersionId:
         """The file as a version of the dataset of its name; the same rows are the same version."""
         while True:
             known = await self._library.find_named(DEFAULT_TENANT, name)
-            file.seek(0)
+            table.file.seek(0)
+            described = (table.file, table.file_format, table.schema, table.audio)
             try:
                 if known is None:
-                    added = await self._library.add(DEFAULT_TENANT, name, file, file_format)
+                    added = await self._library.add(DEFAULT_TENANT, name, *described)
                 else:
                     added = await self._library.add_version(
-                        DEFAULT_TENANT, known.dataset_id, file, file_format
+                        DEFAULT_TENANT, known.dataset_id, *described
                     )
             except (NameTaken, NotFound):
                 continue  # another run made the dataset, or deleted it, at the same moment
@@ -361,10 +447,6 @@ def _line(number: int, row: Mapping[str, JsonValue]) -> bytes:
             f"Nothing was imported. Row {number} cannot be stored: {error}"
         ) from None
     return line + b"\n"
-
-
-def _opened(path: Path) -> BinaryIO | None:
-    return path.open("rb") if path.is_file() else None
 
 
 def _named_after(target: Function | str | TargetSpec) -> str:
@@ -406,9 +488,11 @@ def _mark(spec: ExperimentSpec, functions: Mapping[str, Function]) -> str:
         sorted(spec.mapping.items()),
         spec.evaluator_concurrency,
         spec.item_timeout_seconds,
+        *(["cache"] if spec.cache else []),
         sorted((name, _place_of(function)) for name, function in functions.items()),
     )
-    content = msgspec.json.Encoder(order="sorted").encode(deciding)
+    repeated = () if spec.repetitions == 1 else (spec.repetitions,)
+    content = msgspec.json.Encoder(order="sorted").encode((*deciding, *repeated))
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
@@ -439,7 +523,7 @@ def _blocking(
         except RuntimeError:
             return _ended(lambda: asyncio.run(_with_signals(asked)))
         if notebook() is not None:
-            return _ended(lambda: _in_a_thread(asked))
+            return _ended(lambda: _in_a_thread(lambda pressed: _run(pressed, **asked)))
         raise RuntimeError(
             "lab.run cannot be used inside an event loop; use `await lab.arun(...)`."
         )
@@ -452,14 +536,14 @@ async def _with_signals(asked: Mapping[str, Any]) -> RunResult:
         return await _run(pressed, **asked)
 
 
-def _in_a_thread(asked: Mapping[str, Any]) -> RunResult:
+def _in_a_thread(work: Callable[[Interrupts], Coroutine[Any, Any, RunResult]]) -> RunResult:
     """Run it beside the event loop of a notebook, whose Ctrl-C comes to the thread that waits."""
     started: Future[tuple[asyncio.AbstractEventLoop, Interrupts]] = Future()
 
     async def main() -> RunResult:
         pressed = Interrupts()
         started.set_result((asyncio.get_running_loop(), pressed))
-        return await _run(pressed, **asked)
+        return await work(pressed)
 
     with ThreadPoolExecutor(1) as thread:
         running = thread.submit(asyncio.run, main())
@@ -495,6 +579,8 @@ if TYPE_CHECKING:
         evaluator_concurrency: int | None = None,
         retries: int = DEFAULT_RETRIES,
         item_timeout_seconds: float | None = None,
+        repetitions: int = 1,
+        cache: bool = False,
         data_dir: Path | str | None = None,
         new: bool = False,
         progress: bool | None = None,

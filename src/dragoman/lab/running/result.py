@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any
@@ -16,6 +16,7 @@ from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId, Stats
 from dragoman.lab.report import lines_of
 from dragoman.lab.results import Aggregate, Aggregates, Place, Results
+from dragoman.lab.running.describing import Evaluator, Function
 from dragoman.lab.states import RunStatus
 from dragoman.store import open_store
 
@@ -60,12 +61,24 @@ class RunResult:
         experiment_id: ExperimentId,
         run_id: RunId,
         summary: Summary,
+        functions: Mapping[str, Function] | None = None,
     ) -> None:
+        self._functions = dict(functions or {})
         self._database_url = database_url
         self._tenant = tenant
         self.experiment_id = experiment_id
         self.run_id = run_id
         self.summary = summary
+
+    @property
+    def functions(self) -> Mapping[str, Function]:
+        """The program's own functions that the experiment calls, by their names in it."""
+        return self._functions
+
+    @property
+    def database_url(self) -> str:
+        """Where the rows are."""
+        return self._database_url
 
     def __repr__(self) -> str:
         return f"<RunResult {self.experiment_id}: {self.summary.status}>"
@@ -81,9 +94,22 @@ class RunResult:
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(asyncio.run, self._read(filter, limit)).result()
 
+    def score(
+        self, evaluators: Sequence[Evaluator | Function], *, progress: bool | None = None
+    ) -> RunResult:
+        """Score the stored outputs with these evaluators, without calling the target.
+
+        They become evaluators of the experiment: one of the same name replaces the former one, and
+        all other scores stay. Inside an event loop, too; Ctrl-C is as for `lab.run`.
+        """
+        # Imported here: what runs experiments makes results, too.
+        scoring = import_module("dragoman.lab.running.embedded")
+        scored: RunResult = scoring.score_stored(self, evaluators, progress)
+        return scored
+
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame: `input.NAME`, `output.NAME` and `score.NAME` columns."""
-        require_extra("lab", "result.to_pandas()")
+        require_extra("lab", "result.to_pandas()", ["pandas"])
         pandas = import_module("pandas")
         return pandas.DataFrame([_flat(row) for row in self.rows()])
 
@@ -106,9 +132,10 @@ class RunResult:
 
 
 def _flat(row: ResultRow) -> dict[str, Any]:
-    plain = ("item_id", "turn", "run_id", "status", "latency_ms", "tokens", "cost")
+    told = ("item_id", "repetition", "turn", "run_id", "status")
+    measured = ("latency_ms", "first_token_ms", "tokens", "cost", "cached")
     return {
-        **{name: getattr(row, name) for name in plain},
+        **{name: getattr(row, name) for name in (*told, *measured)},
         **{f"input.{name}": value for name, value in row.input.items()},
         **{f"output.{name}": value for name, value in row.output.items()},
         **{f"score.{name}": cell.score for name, cell in row.scores.items()},

@@ -11,7 +11,7 @@ from dragoman.clock import Clock
 from dragoman.errors import StoreError
 from dragoman.lab.chain import Handler, chain
 from dragoman.lab.feed import Feed, ItemsArchived, RunEnded
-from dragoman.lab.model import Experiment, ItemId, Run, RunId
+from dragoman.lab.model import Experiment, ItemKey, Run, RunId
 from dragoman.lab.queue import Offer, Queue
 from dragoman.lab.repository import (
     Held,
@@ -171,7 +171,7 @@ class Driver:
             return
         run, experiment = found
         looked_at, due_at = float("-inf"), float("-inf")
-        unshown: list[ItemId] = []
+        unshown: list[ItemKey] = []
         while True:
             drive.wake.clear()
             now = self._clock.monotonic()
@@ -206,7 +206,7 @@ class Driver:
             look_around=look_around,
         )
 
-    async def _refill(self, plan: Plan) -> list[ItemId]:
+    async def _refill(self, plan: Plan) -> list[ItemKey]:
         handed_out = await self._store.write(lambda c: refill(c, plan))
         if handed_out:
             self._queue.offers.put(Offer(plan.run.run_id, tuple(handed_out)))
@@ -231,7 +231,14 @@ class Driver:
             now = experiments.find_experiment(connection, run.experiment_id)
             if now is None or now.run_id != run.run_id:
                 return None
-            return aggregates.aggregates_of(connection, run.experiment_id, now.spec.evaluators)
+            spec = now.spec
+            return aggregates.aggregates_of(
+                connection,
+                run.experiment_id,
+                spec.evaluators,
+                numbers=spec.evaluator_numbers or None,
+                repetitions=spec.repetitions,
+            )
 
         found = await self._store.read(amount)
         if found is not None:
@@ -250,8 +257,8 @@ class Driver:
         for status, number in Counter(one.status for one in step.archived).items():
             self._metrics.lab_items.labels(status.value).inc(number)
         if step.archived:
-            item_ids = tuple(one.item_id for one in step.archived)
-            self._feed.publish(ItemsArchived(run.experiment_id, run.run_id, item_ids))
+            keys = tuple(one.key for one in step.archived)
+            self._feed.publish(ItemsArchived(run.experiment_id, run.run_id, keys))
         if step.ended is not None:
             self._tell_end(msgspec.structs.replace(run, status=step.ended))
 

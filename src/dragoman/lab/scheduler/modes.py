@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from dragoman.lab.model import Experiment, Run
 from dragoman.lab.repository import Selection
@@ -11,20 +12,29 @@ from dragoman.lab.states import Mode
 Strategy = Callable[[Experiment, Run], Selection]
 
 
+def _of(experiment: Experiment, **which: Any) -> Selection:
+    spec = experiment.spec
+    return Selection(spec.dataset_version_id, repetitions=spec.repetitions, **which)
+
+
 def _everything(experiment: Experiment, run: Run) -> Selection:
-    return Selection(experiment.spec.dataset_version_id)
+    return _of(experiment)
 
 
 def _what_did_not_succeed(experiment: Experiment, run: Run) -> Selection:
-    return Selection(experiment.spec.dataset_version_id, unfinished_only=True)
+    return _of(experiment, unfinished_only=True)
 
 
 def _the_named_items(experiment: Experiment, run: Run) -> Selection:
-    return Selection(experiment.spec.dataset_version_id, named=run.item_ids)
+    return _of(experiment, named=run.item_ids)
 
 
 def _the_first_items(experiment: Experiment, run: Run) -> Selection:
-    return Selection(experiment.spec.dataset_version_id, most=run.trial_items)
+    return _of(experiment, most=run.trial_items)
+
+
+def _what_has_outputs(experiment: Experiment, run: Run) -> Selection:
+    return _of(experiment, with_outputs=True)
 
 
 STRATEGIES: dict[Mode, Strategy] = {
@@ -33,6 +43,7 @@ STRATEGIES: dict[Mode, Strategy] = {
     Mode.FAIL_RETRY: _what_did_not_succeed,
     Mode.RETRY_ITEMS: _the_named_items,
     Mode.TRIAL: _the_first_items,
+    Mode.SCORE: _what_has_outputs,
 }
 """A mode that is not here cannot be started."""
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import msgspec
 
-from dragoman.lab.model import ItemId, Run, RunId
+from dragoman.lab.model import ItemKey, Run, RunId
 from dragoman.lab.repository import (
     Held,
     Logged,
@@ -35,8 +35,8 @@ async def archive_one_by_one(store: Store, plan: Plan, log: Log) -> list[Logged]
             moved.append(one)
             continue
         log.error("lab_item_not_archived", run_id=plan.run.run_id, item_id=one.item_id)
-        await _close(store, plan, one.item_id)
-        moved.append(Logged(one.item_id, ItemStatus.FAIL))
+        await _close(store, plan, one.key)
+        moved.append(msgspec.structs.replace(one, status=ItemStatus.FAIL))
     return moved
 
 
@@ -44,12 +44,10 @@ async def _archived(store: Store, plan: Plan, one: Logged) -> bool:
     return await _done(store, plan, lambda c: archiving.archive(c, plan.run, [one]))
 
 
-async def _close(store: Store, plan: Plan, item_id: ItemId) -> None:
+async def _close(store: Store, plan: Plan, key: ItemKey) -> None:
     """Close the item; its turns, too, if they are not what cannot be written."""
     for with_turns in (True, False):
-        close = partial(
-            archiving.give_up_archiving, run=plan.run, item_id=item_id, with_turns=with_turns
-        )
+        close = partial(archiving.give_up_archiving, run=plan.run, key=key, with_turns=with_turns)
         if await _done(store, plan, close):
             return
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.lab.model import Experiment, ItemId, Run
+from dragoman.lab.model import Experiment, ItemKey, Run
 from dragoman.lab.repository import (
     Held,
     Logged,
@@ -40,7 +40,7 @@ class Plan(msgspec.Struct, frozen=True):
     concurrency: int
     look_around: bool
     """Also look for lost workers and lost offers, which need not be done in every step."""
-    handed_out: list[ItemId] = []
+    handed_out: list[ItemKey] = []
     """Items that workers hold and that users do not see as such yet."""
 
 
@@ -52,14 +52,14 @@ class Step(msgspec.Struct, frozen=True):
     archived: list[Logged] = []
     terminated: int = 0
     taken_back: TakenBack = TakenBack((), ())
-    untaken: list[ItemId] = []
+    untaken: list[ItemKey] = []
     """Items that were handed out and that no worker has taken: the offer may be lost."""
     ended: RunStatus | None = None
     more: bool = False
     """Whether there is more to do at once."""
 
 
-def refill(connection: Connection, plan: Plan) -> list[ItemId]:
+def refill(connection: Connection, plan: Plan) -> list[ItemKey]:
     """Hand out items first, before anything else."""
     leases.require(connection, plan.held)
     run = runs.find_run(connection, plan.run.run_id)
@@ -74,9 +74,9 @@ def take_step(connection: Connection, plan: Plan) -> Step:
     at_ms = read_now_ms(connection)
     run, experiment = _as_of_now(connection, plan, at_ms)
     taken_back = TakenBack((), ())
-    untaken: list[ItemId] = []
+    untaken: list[ItemKey] = []
     started = True
-    terminated: list[ItemId] = []
+    terminated: list[ItemKey] = []
     if run.status in WORKING:
         started = run.start_done or starting.start_page(
             connection, run, selection_of(experiment, run), START_PAGE
@@ -89,7 +89,7 @@ def take_step(connection: Connection, plan: Plan) -> Step:
         terminated = giving_up.terminate(connection, run, reason, TERMINATE_BATCH)
     archived = archiving.logged_items(connection, run, ARCHIVE_BATCH)
     archiving.archive(connection, run, archived)
-    done = {one.item_id for one in archived}
+    done = {one.key for one in archived}
     showing.show_worked_on(connection, run, [one for one in plan.handed_out if one not in done])
     more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
     ended = None

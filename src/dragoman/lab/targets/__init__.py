@@ -1,7 +1,10 @@
 """Targets: each answers a turn, given the turns before it, with an output."""
 
+from dragoman.lab.outbound import refusal_in, seconds_in
+from dragoman.lab.targets.audio import WithAudio
+from dragoman.lab.targets.caching import CachedTarget, answer_key
 from dragoman.lab.targets.columns import require_column
-from dragoman.lab.targets.context import Context
+from dragoman.lab.targets.context import Answers, Context
 from dragoman.lab.targets.functions import PythonFunction, find_function
 from dragoman.lab.targets.kinds import TARGETS, TargetKind, check_target, open_target
 from dragoman.lab.targets.outputs import (
@@ -13,13 +16,14 @@ from dragoman.lab.targets.outputs import (
     usage_problem,
 )
 from dragoman.lab.targets.registry import Registry, settings_of
-from dragoman.lab.targets.retry_after import refusal_in, seconds_in
 from dragoman.lab.targets.target import Target
 from dragoman.lab.targets.threads import Threads
 
 __all__ = [
     "MAIN_COLUMN",
     "TARGETS",
+    "Answers",
+    "CachedTarget",
     "Context",
     "FunctionOutput",
     "Output",
@@ -29,6 +33,8 @@ __all__ = [
     "Target",
     "TargetKind",
     "Threads",
+    "WithAudio",
+    "answer_key",
     "check_target",
     "checked_json",
     "find_function",

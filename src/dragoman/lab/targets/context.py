@@ -4,9 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 from dragoman.clock import Clock, SystemClock
+from dragoman.lab.audio import AudioFolder
+from dragoman.lab.outbound import AddressRules
+
+
+class Answers(Protocol):
+    """Answers of targets and judges that were given before, each under the hash of its question."""
+
+    async def find(self, key: str) -> bytes | None:
+        """The answer that was kept under this key; None if there is none."""
+        ...
+
+    async def keep(self, key: str, answer: bytes) -> None:
+        """Keep an answer; one that cannot be kept is only not found again."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +37,29 @@ class Context:
     """Private hosts, addresses and networks that may be called; None: any."""
     open_mode: bool = False
     """Whether the server needs no keys, as on a developer's machine: loopback is allowed."""
+    key_env_allow: tuple[str, ...] | None = None
+    """Environment variables that may be sent as keys, each as ``NAME@host``."""
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     """Functions that a program passed in, by the names that settings use."""
     clock: Clock = field(default_factory=SystemClock)
+    answers: Answers | None = None
+    """The answer cache of the tenant whose experiment it is; None where there is none."""
     modules: str | None = None
     """The folder to import functions from, besides Python's own path."""
+    audio_folder: AudioFolder | None = None
+    """Where the audio of datasets is kept."""
+
+    @property
+    def address_rules(self) -> AddressRules:
+        """Which addresses may be called."""
+        return AddressRules(self.http_allow, self.open_mode)
+
+    @property
+    def sendable_keys(self) -> tuple[str, ...] | None:
+        """The environment variables that may be sent, as ``NAME@host``; None: any."""
+        if self.http_allow is None:
+            return None  # experiments run as the user, whose variables they are
+        return self.key_env_allow or ()
 
     def at(self, modules: str | None) -> Context:
         """The same, with the folder that an experiment remembers; a server has no such folders."""

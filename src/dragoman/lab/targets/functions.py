@@ -8,7 +8,8 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import lru_cache, partial
+from hashlib import sha256
 from importlib import import_module
 from importlib.machinery import PathFinder
 from pathlib import Path
@@ -90,6 +91,34 @@ def find_function(name: str, context: Context, where: str) -> PythonFunction:
     if context.python_allow is not None and not _is_own(name, function, context.python_allow):
         raise _not_allowed(where, name)
     return PythonFunction(name, function)
+
+
+@lru_cache(maxsize=1_000)
+def identity_of(function: Callable[..., Any]) -> str:
+    """The hash of a function's name and of the text of its module; of its own text without one.
+
+    What it imports from elsewhere is not part of it. `InvalidMessage` for a function that keeps
+    values of its own, which no text shows: a closure, a method, an object.
+    """
+    name = f"{getattr(function, '__module__', '')}:{getattr(function, '__qualname__', '')}"
+    if not inspect.isfunction(function) or function.__closure__:
+        raise InvalidMessage(
+            f"The answers of `{name.strip(':') or type(function).__name__}` cannot be cached: it "
+            "keeps values of its own, which no text shows; use a plain function, or leave out "
+            "`cache`.",
+            details={"field": "cache"},
+        )
+    try:
+        file = inspect.getsourcefile(function)
+        text = Path(file).read_text() if file and Path(file).is_file() else None
+        text = inspect.getsource(function) if text is None else text
+    except (OSError, TypeError, UnicodeDecodeError):
+        raise InvalidMessage(
+            f"The answers of `{name}` cannot be cached: its source is not there; leave out "
+            "`cache`.",
+            details={"field": "cache"},
+        ) from None
+    return sha256(f"{name}\n{text}".encode(errors="replace")).hexdigest()
 
 
 def _imported(module: str, function: str, where: str, folder: str | None) -> Callable[..., Any]:

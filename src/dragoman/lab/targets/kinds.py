@@ -9,7 +9,8 @@ from typing import Any, Generic, TypeVar
 import msgspec
 
 from dragoman.lab.model import TargetSpec
-from dragoman.lab.targets import http, python, recorded
+from dragoman.lab.targets import http, openai, python, recorded
+from dragoman.lab.targets.caching import CachedTarget
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.registry import Registry, settings_of
 from dragoman.lab.targets.target import Target
@@ -27,6 +28,9 @@ class TargetKind(Generic[SettingsT]):
     check: Callable[[SettingsT, Collection[str], Context], None]
     """Refuses settings that cannot work with these columns, before anything is stored."""
 
+    cacheable: bool = True
+    """Whether an answer may be kept and given again; not where there is nothing to be saved."""
+
     def schema(self) -> dict[str, Any]:
         """The JSON-schema of the settings."""
         return msgspec.json.schema(self.settings)
@@ -38,21 +42,33 @@ TARGETS: Registry[TargetKind[Any]] = Registry(
     {
         "python": TargetKind(python.Settings, python.PythonTarget, python.check),
         "http": TargetKind(http.Settings, http.HttpTarget, http.check),
-        "recorded": TargetKind(recorded.Settings, recorded.RecordedTarget, recorded.check),
+        "openai": TargetKind(openai.Settings, openai.OpenAiTarget, openai.check),
+        "recorded": TargetKind(recorded.Settings, recorded.RecordedTarget, recorded.check, False),
     },
 )
 
 
-def check_target(spec: TargetSpec, columns: Collection[str], context: Context) -> None:
+def check_target(
+    spec: TargetSpec, columns: Collection[str], context: Context, *, cache: bool = False
+) -> None:
     """Refuse a target that cannot work on a dataset with these columns, and say which key is why.
 
     ``columns`` are those of the dataset and the names that the mapping gives them.
     """
     kind = TARGETS.find(spec.kind)
-    kind.check(settings_of(kind.settings, spec.settings, "target"), columns, context)
+    settings = settings_of(kind.settings, spec.settings, "target")
+    kind.check(settings, columns, context)
+    if cache and spec.kind == "python":
+        python.check_cacheable(settings, context)
 
 
-def open_target(spec: TargetSpec, context: Context) -> Target:
-    """The target that a spec describes, ready to be called; the caller closes it."""
+def open_target(spec: TargetSpec, context: Context, *, cache: bool = False) -> Target:
+    """The target that a spec describes, ready to be called; the caller closes it.
+
+    `cache`: a question that was asked before is answered from the context's answers.
+    """
     kind = TARGETS.find(spec.kind)
-    return kind.open(settings_of(kind.settings, spec.settings, "target"), context)
+    target = kind.open(settings_of(kind.settings, spec.settings, "target"), context)
+    if not cache or not kind.cacheable or context.answers is None:
+        return target
+    return CachedTarget(target, spec, context.answers)

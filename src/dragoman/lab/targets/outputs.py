@@ -29,6 +29,10 @@ class Output(msgspec.Struct, frozen=True):
     cost: float | None = None
     latency_ms: float | None = None
     """None where no call was made."""
+    first_token_ms: float | None = None
+    """From the call to the first text, where the answer was read as it was written."""
+    cached: bool = False
+    """Whether it is the answer to the same question of an earlier call."""
 
     @property
     def answer(self) -> JsonValue:

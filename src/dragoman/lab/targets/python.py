@@ -9,11 +9,11 @@ import msgspec
 
 from dragoman.errors import DragomanError, InvalidMessage, SchemaMismatch
 from dragoman.lab.failures import RateLimited, TargetError
-from dragoman.lab.model import Turn
+from dragoman.lab.model import JsonValue, Turn
+from dragoman.lab.outbound import refusal_in
 from dragoman.lab.targets.context import Context
-from dragoman.lab.targets.functions import find_function
+from dragoman.lab.targets.functions import find_function, identity_of
 from dragoman.lab.targets.outputs import MAIN_COLUMN, FunctionOutput, Output, PastTurn, checked_json
-from dragoman.lab.targets.retry_after import refusal_in
 from dragoman.lab.targets.threads import Threads
 
 HISTORY = "history"
@@ -40,6 +40,11 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
         )
 
 
+def check_cacheable(settings: Settings, context: Context) -> None:
+    """Refuse the cache for a function whose answers cannot be told apart by its text."""
+    identity_of(find_function(settings.function, context, WHERE).function)
+
+
 class PythonTarget:
     """Calls the function with the turn's columns; a blocking function runs on a thread."""
 
@@ -62,6 +67,17 @@ class PythonTarget:
             raise TargetError(
                 f"`{self._function.name}` returned what cannot be stored: {error}.", retryable=False
             ) from None
+
+    async def asked(self, turn: Turn, history: Sequence[PastTurn]) -> JsonValue:
+        """The arguments of the function, and what it is: together they decide the answer."""
+        values: dict[str, Any] = dict(turn)
+        if self._wants_history and HISTORY not in turn:
+            values[HISTORY] = [[dict(past.turn), dict(past.output.columns)] for past in history]
+        try:
+            arguments = self._function.arguments(values)
+        except InvalidMessage as error:
+            raise TargetError(error.message, retryable=False) from None
+        return [identity_of(self._function.function), arguments]
 
     async def close(self) -> None:
         self._threads.close()

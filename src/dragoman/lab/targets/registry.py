@@ -24,6 +24,8 @@ class Registry(Mapping[str, KindT], Generic[KindT]):
         self._sort = sort
         self._group = group
         self._loaded = dict(built_in)
+        self._built_in = frozenset(built_in)
+        self._form = type(next(iter(built_in.values())))
 
     def __getitem__(self, name: str) -> KindT:
         if name not in self._loaded:
@@ -33,6 +35,10 @@ class Registry(Mapping[str, KindT], Generic[KindT]):
     def __iter__(self) -> Iterator[str]:
         added = (point.name for point in entry_points(group=self._group))
         return iter(dict.fromkeys([*self._loaded, *added]))
+
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a kind, also one that cannot be loaded."""
+        return name in list(iter(self))
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -47,17 +53,32 @@ class Registry(Mapping[str, KindT], Generic[KindT]):
                 details={"field": f"{self._sort}.kind"},
             ) from None
 
+    def package_of(self, name: str) -> str | None:
+        """The package that adds the kind, with its version; None of one that is built in."""
+        if name in self._built_in:
+            return None
+        for point in entry_points(group=self._group, name=name):
+            if point.dist is not None:
+                return f"{point.dist.name} {point.dist.version}"
+        return None
+
     def _load(self, name: str) -> KindT:
         for point in entry_points(group=self._group, name=name):
             try:
-                found: KindT = point.load()
+                found = point.load()
             except Exception as error:  # whatever the package's own code raises
-                raise InvalidMessage(
-                    f"The {self._sort} kind `{name}` of {point.value} cannot be loaded: {error}",
-                    details={"field": f"{self._sort}.kind"},
-                ) from error
+                raise self._unusable(name, point.value, f"cannot be loaded: {error}") from error
+            if not isinstance(found, self._form):
+                what = f"has the type {type(found).__name__}, not {self._form.__name__}."
+                raise self._unusable(name, point.value, what)
             return found
         raise KeyError(name)
+
+    def _unusable(self, name: str, place: str, reason: str) -> InvalidMessage:
+        return InvalidMessage(
+            f"The {self._sort} kind `{name}` of {place} {reason}",
+            details={"field": f"{self._sort}.kind"},
+        )
 
 
 def settings_of(form: type[SettingsT], given: Mapping[str, Any], where: str) -> SettingsT:

@@ -51,13 +51,15 @@ class LeaseJournal:
         lease = self._lease
         await self._enter(
             OutputEntry(
-                target_record_id(lease.lineage, lease.item_id, turn_no),
+                target_record_id(lease.lineage, lease.key, turn_no),
                 turn_no,
                 msgspec.json.encode(result.columns).decode(),
                 result.main,
                 result.latency_ms,
                 result.tokens,
                 result.cost,
+                result.cached,
+                result.first_token_ms,
             )
         )
 
@@ -74,6 +76,9 @@ class LeaseJournal:
                 result.score,
                 _storable(result.label),
                 _storable(result.reason),
+                _listed(result.statistics),
+                tokens=result.tokens,
+                cost=result.cost,
             )
         )
 
@@ -104,7 +109,7 @@ class LeaseJournal:
     def _turn(self, turn_no: int, turn: TurnOutcome, try_no: int) -> TurnEntry:
         lease, error = self._lease, turn.error
         output_id = (
-            None if turn.output is None else target_record_id(lease.lineage, lease.item_id, turn_no)
+            None if turn.output is None else target_record_id(lease.lineage, lease.key, turn_no)
         )
         return TurnEntry(
             turn_no,
@@ -133,16 +138,18 @@ class LeaseJournal:
                     name,
                     error_code=said.code,
                     error_message=storable(said.message),
+                    tokens=said.tokens,
+                    cost=said.cost,
                 )
                 self._send(failed)
 
     def _score_id(self, turn_no: int, name: str) -> RecordId:
         lease = self._lease
-        return evaluator_record_id(lease.lineage, lease.item_id, turn_no, self._numbers[name])
+        return evaluator_record_id(lease.lineage, lease.key, turn_no, self._numbers[name])
 
     def _failure_id(self, turn_no: int, name: str, try_no: int) -> RecordId:
         lease = self._lease
-        return failure_record_id(lease.run_id, lease.item_id, turn_no, self._numbers[name], try_no)
+        return failure_record_id(lease.run_id, lease.key, turn_no, self._numbers[name], try_no)
 
     def _entry(self, what: OutputEntry | ScoreEntry | TryEntry) -> Entry:
         return Entry(self._tenant, self._lease, what)
@@ -156,6 +163,10 @@ class LeaseJournal:
                 written.result()  # raises why it was not written: the journal may have no gaps
         if not await self._combiner.enter(self._entry(what)):
             raise Revoked
+
+
+def _listed(statistics: tuple[float, ...] | None) -> str | None:
+    return None if statistics is None else msgspec.json.encode(statistics).decode()
 
 
 def _storable(text: str | None) -> str | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
 from dragoman.lab.evaluators import Score
-from dragoman.lab.model import Experiment, Item, ItemId, Run, RunId
+from dragoman.lab.failures import Failure
+from dragoman.lab.model import Experiment, Item, ItemKey, Run, RunId
 from dragoman.lab.repository import Lease, Leftovers, experiments, items, reusing, runs
+from dragoman.lab.states import Mode
 from dragoman.lab.targets import Output
 from dragoman.lab.worker.execution import Reusable
 from dragoman.store import Connection
@@ -34,37 +36,51 @@ def run_and_experiment(connection: Connection, run_id: RunId) -> tuple[Run, Expe
 def take(
     connection: Connection,
     experiment: Experiment,
-    run_id: RunId,
-    item_ids: Sequence[ItemId],
+    run: Run,
+    keys: Sequence[ItemKey],
     owner: str,
     lease_ms: int,
 ) -> list[Taken]:
     """Lease those of the items that are still free, and read them."""
-    leases = items.take(connection, run_id, item_ids, owner, lease_ms)
+    leases = items.take(connection, run.run_id, keys, owner, lease_ms)
     known = items.read_items(connection, [lease.item_id for lease in leases])
     pairs = [(lease, known[lease.item_id]) for lease in leases]
-    names = [evaluator.name for evaluator in experiment.spec.evaluators]
-    left = reusing.leftovers(connection, pairs, len(names))
+    numbers = experiment.spec.numbers
+    left = reusing.leftovers(connection, pairs, numbers.values())
+    if run.mode is Mode.SCORE:
+        left = reusing.with_failures(connection, experiment.experiment_id, pairs, left)
+    names = {number: name for name, number in numbers.items()}
     return [
         Taken(lease, item, _reusable(lease, found, names))
         for (lease, item), found in zip(pairs, left, strict=True)
     ]
 
 
-def _reusable(lease: Lease, left: Leftovers, names: Sequence[str]) -> Reusable:
+def _reusable(lease: Lease, left: Leftovers, names: Mapping[int, str]) -> Reusable:
     return Reusable(
         outputs={
             turn_no: Output(
-                stored.columns, stored.main, stored.tokens, stored.cost, stored.latency_ms
+                stored.columns,
+                stored.main,
+                stored.tokens,
+                stored.cost,
+                stored.latency_ms,
+                stored.first_token_ms,
+                stored.cached,
             )
             for turn_no, stored in left.outputs.items()
         },
         scores={
             turn_no: {
-                names[number]: Score(stored.score, stored.label, stored.reason)
+                names[number]: Score(
+                    stored.score, stored.label, stored.reason, statistics=stored.statistics
+                )
                 for number, stored in scores.items()
             }
             for turn_no, scores in left.scores.items()
+        },
+        failures={
+            turn_no: Failure(code, message) for turn_no, (code, message) in left.failures.items()
         },
         first_try=lease.try_no - lease.first_try_no + 1,
     )

@@ -10,7 +10,7 @@ from dragoman.clock import Clock
 from dragoman.errors import DragomanError, StoreError
 from dragoman.lab.chain import Handler, chain
 from dragoman.lab.failures import Failure, Revoked, failure_of, shortened
-from dragoman.lab.model import Experiment, RunId
+from dragoman.lab.model import Experiment, Run, RunId
 from dragoman.lab.queue import Offer, Queue
 from dragoman.lab.repository import Lease, items, runs
 from dragoman.lab.states import WORKING
@@ -147,12 +147,12 @@ class Worker:
             found = await self._store.read(lambda c: run_and_experiment(c, offer.run_id))
             if found is None or found[0].status not in WORKING:
                 return
-            self._places[offer.run_id] = Workplace(*found, await self._opened(found[1]))
+            self._places[offer.run_id] = Workplace(*found, await self._opened(*found))
         await then(offer)
 
-    async def _opened(self, experiment: Experiment) -> OpenBench | Failure:
+    async def _opened(self, run: Run, experiment: Experiment) -> OpenBench | Failure:
         try:
-            return await self._open_bench(experiment)
+            return await self._open_bench(experiment, run.mode)
         except DragomanError as error:
             # What cannot be opened fails every item, each with the reason.
             return Failure("TARGET_ERROR", failure_of(error).message)
@@ -165,9 +165,7 @@ class Worker:
         lease_ms = self._terms.lease_ms
         self._taking = asyncio.ensure_future(
             self._store.write(
-                lambda c: take(
-                    c, place.experiment, offer.run_id, offer.item_ids, self._owner, lease_ms
-                )
+                lambda c: take(c, place.experiment, place.run, offer.keys, self._owner, lease_ms)
             )
         )
         taken = await asyncio.shield(self._taking)
@@ -212,7 +210,7 @@ class Worker:
             turns = (TurnOutcome(None, opened, {}),) * len(taken.item.turns)
             await journal.try_over(ItemOutcome(taken.past.first_try, turns), last=True)
         else:
-            await carry_out(taken.item, taken.past, journal, opened.bench)
+            await carry_out(taken.item, taken.past, journal, opened.bench, taken.lease.repetition)
 
     # --- looking around -------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Protocol
 from dragoman.lab.failures import Failure
 from dragoman.lab.model import Experiment, Run
 from dragoman.lab.repository import Lease
+from dragoman.lab.states import Mode
 from dragoman.lab.worker.execution import Bench
 
 
@@ -25,8 +26,8 @@ class OpenBench(Protocol):
     async def close(self) -> None: ...
 
 
-BenchOpener = Callable[[Experiment], Awaitable[OpenBench]]
-"""Opens the target and the evaluators of an experiment; raises a `DragomanError` if it cannot."""
+BenchOpener = Callable[[Experiment, Mode], Awaitable[OpenBench]]
+"""Opens what a run in this mode needs of an experiment; raises a `DragomanError` if it cannot."""
 
 
 class Workplace:
@@ -36,9 +37,7 @@ class Workplace:
         self.run = run
         self.experiment = experiment
         self.opened = opened
-        self.evaluator_numbers = {
-            evaluator.name: number for number, evaluator in enumerate(experiment.spec.evaluators)
-        }
+        self.evaluator_numbers = experiment.spec.numbers
         self.working: dict[Lease, asyncio.Task[None]] = {}
         self.freed_at: deque[float] = deque(maxlen=1_000)
         """When items ended whose places have not been filled again."""

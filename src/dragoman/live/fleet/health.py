@@ -115,7 +115,10 @@ class Health:
         if self.state is not NodeHealth.DEGRADED:
             return None
         if self._beats_fail:
-            return f"too many bad heartbeats, the last because {self._bad_because}"
+            return (
+                f"too many bad heartbeats, the last because {self._bad_because}; it gets no jobs "
+                "until its heartbeats are good again"
+            )
         return self.breaker.reason if self.breaker.tripped else None
 
     def happened(self, event: HealthEvent) -> bool:

@@ -5,11 +5,11 @@ those of one direction, and the checks say what a single field's type cannot.
 """
 
 from dragoman.live.protocol.checks import (
+    check_in_session,
     check_job_request,
     check_register,
     check_session_init,
     check_utterance,
-    check_way,
     register_error,
 )
 from dragoman.live.protocol.client_messages import (
@@ -43,6 +43,7 @@ from dragoman.live.protocol.codec import (
 from dragoman.live.protocol.features import (
     NEEDS,
     STAGES,
+    chosen_pipeline,
     default_pipeline,
     known_features,
     required_features,
@@ -101,6 +102,7 @@ from dragoman.live.protocol.rest import (
     NodeView,
     PoolSlots,
     PoolView,
+    RequestedPipeline,
     ResourceView,
     SessionView,
     ShardView,
@@ -205,6 +207,7 @@ __all__ = [
     "PoolSlots",
     "PoolView",
     "Problem",
+    "RequestedPipeline",
     "Resource",
     "ResourceUsage",
     "ResourceView",
@@ -234,11 +237,12 @@ __all__ = [
     "Usage",
     "Utterance",
     "WaitingView",
+    "check_in_session",
     "check_job_request",
     "check_register",
     "check_session_init",
     "check_utterance",
-    "check_way",
+    "chosen_pipeline",
     "decode_body",
     "default_pipeline",
     "encode",

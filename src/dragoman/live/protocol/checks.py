@@ -10,12 +10,17 @@ import msgspec
 from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
 from dragoman.live.protocol import problems
 from dragoman.live.protocol.client_messages import SessionInit, Utterance
-from dragoman.live.protocol.features import known_features
+from dragoman.live.protocol.features import (
+    chosen_pipeline,
+    default_pipeline,
+    known_features,
+    required_types,
+)
 from dragoman.live.protocol.languages import AUTO, normal_language, same_language
 from dragoman.live.protocol.node_messages import SCHEMA_VERSION, NodeRegister
 from dragoman.live.protocol.parts import Pipeline
 from dragoman.live.protocol.rest import JobRequest
-from dragoman.live.protocol.vocabulary import Mode
+from dragoman.live.protocol.vocabulary import Mode, ServiceType
 
 # --- nodes --------------------------------------------------------------------------------------
 
@@ -60,7 +65,8 @@ def check_session_init(init: SessionInit) -> None:
         _check_two_ways(init)
     else:
         _check_one_way(init)
-    _check_stages(init.pipeline, init.features)
+    source, targets = _languages(init)
+    _check_stages(True, source, targets, init.features, init.pipeline)
     known_features(init.features)
     if init.vad not in (None, "off"):
         raise _bad("vad", "asks for voice activity detection, not built yet; leave it out")
@@ -70,14 +76,32 @@ def check_session_init(init: SessionInit) -> None:
 def check_utterance(utterance: Utterance) -> None:
     """Refuse an utterance that is neither audio nor text, or that asks for the impossible."""
     _check_input(utterance.audio, utterance.text)
-    _check_stages(utterance.pipeline, utterance.features or (), text=utterance.text is not None)
+    if utterance.text is not None:
+        _check_text(utterance.pipeline)
     known_features(utterance.features or ())
     _check_services(utterance.services)
 
 
-def check_way(init: SessionInit, utterance: Utterance) -> None:
-    """Refuse an utterance of a two_way_auto session that is in neither of its two languages."""
+def check_in_session(init: SessionInit, utterance: Utterance) -> None:
+    """Refuse an utterance that its session has no language or no stage for."""
     named = utterance.src_lang
+    if init.mode is Mode.TWO_WAY_AUTO:
+        _check_way(init, named)
+    elif named == AUTO and not init.auto_langs:
+        raise _bad("src_lang", "is `auto`, and the session lists no auto_langs; name the language")
+    source, targets = _languages(init)
+    _check_stages(
+        utterance.audio is not None,
+        named or source,
+        targets if utterance.tgt_lang is None else (utterance.tgt_lang,),
+        init.features if utterance.features is None else utterance.features,
+        utterance.pipeline,
+        init.pipeline,
+    )
+
+
+def _check_way(init: SessionInit, named: str | None) -> None:
+    """Refuse a language that is neither of the two of a two_way_auto session."""
     if named is None or named == AUTO:
         return
     if not any(same_language(named, way) for way in (init.lang_a, init.lang_b)):
@@ -95,7 +119,15 @@ def check_job_request(request: JobRequest) -> None:
         raise _bad("src_lang", "cannot be `auto` here; name the language, or open a session")
     if request.exclude_node_id is not None and request.exclude_node_id == request.preferred_node_id:
         raise _bad("exclude_node_id", "is also preferred_node_id; leave one of them out")
-    _check_stages(request.pipeline, request.features, text=request.text is not None)
+    if request.text is not None:
+        _check_text(request.pipeline)
+    _check_stages(
+        request.audio is not None,
+        request.src_lang,
+        (request.tgt_lang,),
+        request.features,
+        request.pipeline,
+    )
     known_features(request.features)
     _check_services(request.services)
 
@@ -129,15 +161,33 @@ def _check_input(audio: bytes | None, text: str | None) -> None:
         raise _bad(field, "is missing or empty; send audio or text")
 
 
-def _check_stages(
-    pipeline: Pipeline | None, features: tuple[str, ...], *, text: bool = False
-) -> None:
-    if pipeline is None:
-        return
-    if pipeline == Pipeline() and not features:
-        raise _bad("pipeline", "uses no stage; set each stage that is wanted to true")
-    if text and pipeline.use_asr:
+def _languages(init: SessionInit) -> tuple[str, tuple[str, ...]]:
+    """What a session's utterances are in and translated into, unless they say otherwise."""
+    if init.lang_a is not None and init.lang_b is not None:
+        return init.lang_a, (init.lang_b,)
+    return init.src_lang, init.targets
+
+
+def _check_text(pipeline: Pipeline | None) -> None:
+    if pipeline is not None and pipeline.use_asr:
         raise _bad("pipeline.use_asr", "needs audio, and the input is text; set it to false")
+
+
+def _check_stages(
+    audio: bool,
+    source: str,
+    targets: Iterable[str],
+    features: tuple[str, ...],
+    *chosen: Pipeline | None,
+) -> None:
+    """Refuse a choice of stages that leaves nothing to do where there would be something."""
+    for target in targets:
+        default = default_pipeline(audio, source, target, semantic=False)
+        left = required_types(chosen_pipeline(default, *chosen))
+        if not audio:  # nothing to recognise, whatever the session says
+            left -= {ServiceType.ASR}
+        if required_types(default) and not left and not features:
+            raise _bad("pipeline", "uses no stage; set each stage that is wanted to true")
 
 
 def _check_services(chosen: Mapping[str, str] | None) -> None:

@@ -97,7 +97,7 @@ class Decoder(Generic[M]):
         try:
             found = _read_any(data, sub, _Envelope).type
         except _UNREADABLE as unreadable:
-            raise problems.unparsable(unreadable) from unreadable
+            raise problems.unparsable(unreadable, b"" if sub.binary else data) from unreadable
         struct = self._structs.get(found) if isinstance(found, str) else None
         if struct is None:
             raise problems.unknown_type(found, self.types) from error
@@ -130,6 +130,8 @@ def _read_without_nulls(
             )
         except _UNREADABLE as still_unreadable:
             error = still_unreadable
+    if not isinstance(error, msgspec.ValidationError):
+        raise problems.unparsable(error, b"" if sub.binary else data) from error
     raise problems.refusal(error, expected, name) from error
 
 

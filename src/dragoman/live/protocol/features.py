@@ -65,8 +65,19 @@ def required_types(pipeline: Pipeline, features: Collection[str] = ()) -> frozen
     return frozenset(required)
 
 
+def chosen_pipeline(default: Pipeline, *chosen: Pipeline | None) -> Pipeline:
+    """Every stage as the first of the pipelines decides that names it, else as by default."""
+    stages = dict.fromkeys(STAGES, False)
+    for pipeline in (default, *reversed(chosen)):
+        for stage in STAGES if pipeline is not None else ():
+            decided = getattr(pipeline, stage)
+            if decided is not None:
+                stages[stage] = decided
+    return Pipeline(**stages)
+
+
 def default_pipeline(audio: bool, src: str, tgt: str, semantic: bool) -> Pipeline:
-    """The pipeline of a job that names none: speech for speech, text for text.
+    """The stages of a job whose client chooses none: speech for speech, text for text.
 
     ``semantic`` is true when the pool rule asks for semantic repair. Nothing is translated when
     the source is the target.
@@ -76,4 +87,5 @@ def default_pipeline(audio: bool, src: str, tgt: str, semantic: bool) -> Pipelin
         use_semantic=semantic,
         use_nmt=not same_language(src, tgt),
         use_tts=audio,
+        use_tone=False,
     )

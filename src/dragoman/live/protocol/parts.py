@@ -92,14 +92,18 @@ class RunningJob(Part, frozen=True):
     attempt_id: AttemptIdField
 
 
-class Pipeline(Part, frozen=True, omit_defaults=False):
-    """The stages a job goes through; a stage that is left out is not used."""
+class Pipeline(Part, frozen=True):
+    """The stages that a job goes through.
 
-    use_asr: bool = False
-    use_semantic: bool = False
-    use_nmt: bool = False
-    use_tts: bool = False
-    use_tone: bool = False
+    A client sets the stages that it wants or does not want. A stage that it leaves out has the
+    default for the input and the languages. A `job_assign` names every stage.
+    """
+
+    use_asr: bool | None = None
+    use_semantic: bool | None = None
+    use_nmt: bool | None = None
+    use_tts: bool | None = None
+    use_tone: bool | None = None
 
 
 class Timings(Part, frozen=True):

@@ -11,6 +11,8 @@ from msgspec import inspect
 
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import fields, languages
+from dragoman.spelling import nearest
+from dragoman.surrogates import half_pair, lone_surrogate
 
 _SHOWN_CHARACTERS = 64
 _MISSING = re.compile(r"Object missing required field `(?P<name>.*)`")
@@ -33,10 +35,12 @@ class Problem(StrEnum):
     BAD_FIELD = "bad_field"
 
 
-def unparsable(reason: Exception | str) -> InvalidMessage:
+def unparsable(reason: Exception | str, data: bytes | str = b"") -> InvalidMessage:
     """The error for data that is not one object, whatever it should have been."""
     if isinstance(reason, RecursionError):
         reason = "it is nested too deeply"
+    elif half := lone_surrogate(data):  # the decoder would say that the data was truncated
+        reason = half_pair(half)
     return InvalidMessage(
         f"cannot be read as one object: {reason}", details={"problem": Problem.UNPARSABLE.value}
     )
@@ -68,9 +72,12 @@ def refusal(
         path = f"{path}.{missing['name']}".lstrip(".")
         reason = "it is missing"
     elif unknown := _UNKNOWN.fullmatch(reason):
-        path = f"{path}.{unknown['name'][:_SHOWN_CHARACTERS]}".lstrip(".")
-        known = ", ".join(_known_fields(expected))
-        reason = f"it is not known; there are {known}"
+        field = unknown["name"][:_SHOWN_CHARACTERS]
+        known = _known_fields(expected, path)
+        meant = nearest(field, known)
+        hint = f" (did you mean `{meant}`?)" if meant else ""
+        path = f"{path}.{field}".lstrip(".")
+        reason = f"it is not known{hint}; there are {', '.join(known)}"
     elif wrong := _ENUM.fullmatch(reason):
         allowed = ", ".join(_allowed_values(expected, path))
         reason = f"{wrong['value'][:_SHOWN_CHARACTERS]} is not one of {allowed}"
@@ -92,20 +99,26 @@ def _reason_and_path(text: str) -> tuple[str, str]:
 
 
 def _allowed_values(expected: type[msgspec.Struct], path: str) -> list[str]:
-    """The values that the enum at a path such as ``services[0].type`` may have."""
+    """The values that the enum at the path may have."""
+    at = _type_at(expected, path)
+    return [str(word) for word in at.cls] if isinstance(at, inspect.EnumType) else []
+
+
+def _known_fields(expected: type[msgspec.Struct], path: str) -> list[str]:
+    """The fields that the object at the path may have."""
+    at = _type_at(expected, path)
+    return [field.encode_name for field in at.fields] if isinstance(at, inspect.StructType) else []
+
+
+def _type_at(expected: type[msgspec.Struct], path: str) -> inspect.Type:
+    """What is expected at a path such as ``services[0].type``."""
     at = _type_info(expected)
     for step in re.findall(r"[^.\[\]]+", path):
         if isinstance(at, inspect.StructType):
             at = _plain(next(field.type for field in at.fields if field.encode_name == step))
-        elif isinstance(at, inspect.VarTupleType):
+        elif isinstance(at, inspect.VarTupleType | inspect.ListType):
             at = _plain(at.item_type)
-    return [str(word) for word in at.cls] if isinstance(at, inspect.EnumType) else []
-
-
-def _known_fields(expected: type[msgspec.Struct]) -> list[str]:
-    info = _type_info(expected)
-    assert isinstance(info, inspect.StructType)
-    return [field.encode_name for field in info.fields]
+    return at
 
 
 def _plain(type_info: inspect.Type) -> inspect.Type:

@@ -65,6 +65,10 @@ def utc_time(at_ms: int) -> str:
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+class RequestedPipeline(Pipeline, frozen=True, forbid_unknown_fields=True):
+    """The pipeline of ``POST /api/v1/jobs``, where unknown fields are refused."""
+
+
 class JobRequest(Part, frozen=True, forbid_unknown_fields=True):
     """The body of ``POST /api/v1/jobs``.
 
@@ -80,7 +84,7 @@ class JobRequest(Part, frozen=True, forbid_unknown_fields=True):
     sample_rate: SampleRate = 16_000
     request_id: RequestIdField | None = None
     """The same id again, while the job is bound to it, gets the same job."""
-    pipeline: Pipeline | None = None
+    pipeline: RequestedPipeline | None = None
     features: FeatureNames = ()
     services: ChosenServices | None = None
     """Not built yet: a choice is refused."""

@@ -104,10 +104,9 @@ class WholeSamples:
         self.half = self._without_torn(audio)
         return self._meter.join(audio) if audio else b""
 
-    def take_half(self) -> bytes:
-        """What is left of a speaker who ends there, and says nothing that would complete it."""
-        half, self.half = self.half, b""
-        return half
+    def drop_half(self) -> None:
+        """Forget the beginning of a sample: the speaker ended there, and said nothing whole."""
+        self.half = b""
 
     def _take_with_gaps(
         self, audio: list[bytes], chunks: Sequence[bytes], missing_at: dict[int, int]

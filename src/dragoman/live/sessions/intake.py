@@ -9,15 +9,13 @@ import msgspec
 from dragoman import errors
 from dragoman.live.ledger import JobInput
 from dragoman.live.protocol import (
-    AUTO,
     AudioChunk,
     Cut,
     ErrorInfo,
-    Mode,
     UiEventName,
     Utterance,
+    check_in_session,
     check_utterance,
-    check_way,
 )
 from dragoman.live.sessions.arrivals import Arrivals
 from dragoman.live.sessions.audio import WholeSamples, make_meter
@@ -152,10 +150,11 @@ class Intake:
         """Utterances are complete. They get their numbers before anything else can happen."""
         for segment in segments:
             audio = self._samples.join(segment.chunks, segment.gaps)
-            if not audio and segment.cut in (Cut.FINAL, Cut.CLOSE):
-                audio = self._samples.take_half()
-            if not audio:
-                continue  # half a sample, which begins the next utterance
+            if not audio:  # half a sample
+                if segment.cut is Cut.FINAL:
+                    self._samples.drop_half()
+                    segmenter.ignored["empty_final"] += 1
+                continue  # after any other cut it begins the next utterance
             self._tools.metrics.web_task_finalized.labels(segment.cut.value).inc()
             speech = Speech(
                 self.next_index,
@@ -182,12 +181,7 @@ class Intake:
     def _check(self, message: Utterance) -> None:
         """Refuse an utterance that makes no sense, or that is too much now."""
         check_utterance(message)
-        if self._init.mode is Mode.TWO_WAY_AUTO:
-            check_way(self._init, message)
-        elif message.src_lang == AUTO and not self._init.auto_langs:
-            raise errors.InvalidMessage(
-                "`src_lang` is `auto`, and the session lists no auto_langs; name the language."
-            )
+        check_in_session(self._init, message)
         if self._arrivals.in_flight >= self._tools.rules.max_inflight:
             raise errors.RateLimited(
                 "The session has as many utterances in flight as it may; wait for results."

@@ -15,6 +15,7 @@ from dragoman.live.protocol import (
     Pipeline,
     SessionInit,
     Utterance,
+    chosen_pipeline,
     default_pipeline,
     same_language,
 )
@@ -101,10 +102,9 @@ def job_spec(
     """What a node is asked to do with an utterance for one target."""
     source = _source(init, speech)
     audio = speech.input.audio is not None
-    pipeline = speech.pipeline or init.pipeline
-    if pipeline is None:
-        pipeline = default_pipeline(audio, source, target, rules.semantic)
-    elif not audio and pipeline.use_asr:
+    default = default_pipeline(audio, source, target, rules.semantic)
+    pipeline = chosen_pipeline(default, speech.pipeline, init.pipeline)
+    if not audio and pipeline.use_asr:  # the session recognises speech, and this is text
         pipeline = msgspec.structs.replace(pipeline, use_asr=False)
     return JobSpec(
         tenant=tenant,

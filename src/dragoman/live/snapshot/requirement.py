@@ -56,7 +56,7 @@ class Requirement:
     ) -> None:
         self.rule = rule
         self.pipeline = pipeline
-        self.kind = kind_of(speech_in=pipeline.use_asr, speech_out=pipeline.use_tts)
+        self.kind = kind_of(speech_in=bool(pipeline.use_asr), speech_out=bool(pipeline.use_tts))
         self.pairs: tuple[Pair, ...] = tuple(
             (normal_language(source), normal_language(target)) for source, target in pairs
         )

@@ -116,6 +116,9 @@ class Narrator:
             self.say(logging.WARNING, f"{self._name} is ready{because}.")
         elif (status is NodeHealth.REGISTERING and not reason) or self.leaving:
             return  # the first heartbeat follows at once, or the end does
+        elif status is NodeHealth.DEGRADED and reason:
+            # The reason says what it means for jobs: none, or one at a time.
+            self.say(logging.WARNING, f"{self._name} is degraded{because}.")
         else:
             self.say(logging.WARNING, f"{self._name} is {status} and gets no jobs{because}.")
 

@@ -8,6 +8,7 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from dragoman.errors import SessionClosed
 from dragoman.ids import SessionId
 from dragoman.sdk.connecting import SessionConnect
 from dragoman.sdk.session.client import SessionClient
@@ -30,14 +31,17 @@ class SyncSession:
 
     def __init__(self, client: SessionClient) -> None:
         self._client = client
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        """Runs in the thread, from the beginning of the ``with`` block to its end."""
+        self._thread: threading.Thread | None = None
 
     @property
     def session_id(self) -> SessionId | None:
         return self._client.session_id
 
     def __enter__(self) -> Self:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         try:
             self._wait_for(self._client.__aenter__())
@@ -83,6 +87,11 @@ class SyncSession:
         self._wait_for(self._client.close())
 
     def _wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+        if self._loop is None:
+            work.close()
+            raise SessionClosed(
+                "The session is not open; use it inside `with talk(...) as session:`."
+            )
         waiting = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return waiting.result()
@@ -91,6 +100,9 @@ class SyncSession:
             raise
 
     def _end(self) -> None:
+        assert self._loop is not None
+        assert self._thread is not None
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._loop = self._thread = None

@@ -114,7 +114,7 @@ def test_what_a_spreadsheet_writes_is_read_as_it_was(rows: list[tuple[str, str]]
     assert from_csv(out.getvalue()) == [({"a": a, "b": b},) for a, b in rows]
 
 
-@given(st.binary(max_size=200), st.sampled_from(Format))
+@given(st.binary(max_size=200), st.sampled_from((Format.JSONL, Format.CSV)))
 def test_any_bytes_are_read_or_refused_by_line(content: bytes, file_format: Format) -> None:
     lines: list[int] = []
     try:
@@ -133,6 +133,13 @@ def test_every_problem_is_named_by_its_line() -> None:
     assert [line for line, _ in found] == [3, 4, 5, 7]
     assert "expected an object" in found[1][1]
     assert ["NaN" in message for _, message in found] == [False, False, True, False]
+
+
+@pytest.mark.parametrize("text", [r"\ud83d", r"x\uDE00y", r"\ud83d \ude00", r"\\\ud83d and more"])
+def test_half_of_a_surrogate_pair_is_called_that(text: str) -> None:
+    ((line, message),) = problems(jsonl, f'{{"a": "{text}"}}\n{{"a": "\\ud83d\\ude00"}}\n')
+    assert line == 1
+    assert "is half of a surrogate pair and no character" in message
 
 
 def test_nothing_comes_out_after_a_problem() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dragoman.lab.model import ItemId, RunId
+from dragoman.lab.model import ItemId, ItemKey, RunId
 from dragoman.lab.queue import Offer
 from dragoman.lab.worker.backlog import Backlog
 
 
 def offer(run: str, *names: str) -> Offer:
-    return Offer(RunId(run), tuple(ItemId(name) for name in names))
+    return Offer(RunId(run), tuple(ItemKey(ItemId(name)) for name in names))
 
 
 def test_the_oldest_offers_come_first_run_by_run() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.lab.feed import WATCHER_CHANGES_MAX, Feed, ItemsArchived, RunEnded
-from dragoman.lab.model import ExperimentId, ItemId, RunId
+from dragoman.lab.model import ExperimentId, ItemId, ItemKey, RunId
 from dragoman.lab.states import RunStatus
 
 MINE, OTHER, RUN = ExperimentId("e-1"), ExperimentId("e-2"), RunId("r")
@@ -28,8 +28,8 @@ def test_a_watcher_that_does_not_keep_up_loses_the_oldest() -> None:
         feed = Feed()
         with feed.watch(MINE) as watcher:
             for number in range(WATCHER_CHANGES_MAX + 3):
-                feed.publish(ItemsArchived(MINE, RUN, (ItemId(str(number)),)))
+                feed.publish(ItemsArchived(MINE, RUN, (ItemKey(ItemId(str(number))),)))
 
-            assert await anext(watcher) == ItemsArchived(MINE, RUN, (ItemId("3"),))
+            assert await anext(watcher) == ItemsArchived(MINE, RUN, (ItemKey(ItemId("3")),))
 
     asyncio.run(story())

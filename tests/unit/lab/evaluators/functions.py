@@ -8,6 +8,8 @@ import sys
 import time
 from typing import Any
 
+from dragoman.lab.scoring.processor_time import TooLong, at_most
+
 
 def same(output: str, reference: str) -> bool:
     return output == reference
@@ -50,3 +52,25 @@ def talk(output: str) -> float:
 
 def strange() -> object:
     return object()
+
+
+def unending() -> str:
+    """Computes in a finalizer when the first signal comes, and then goes on computing."""
+
+    class Slow:
+        def __del__(self) -> None:
+            _compute(0.4)
+
+    try:
+        with at_most(0.1):
+            Slow()
+            _compute(60.0)
+    except TooLong:
+        return "ended"
+    return "went on"
+
+
+def _compute(seconds: float) -> None:
+    until = time.process_time() + seconds
+    while time.process_time() < until:
+        pass

@@ -31,7 +31,7 @@ def said(answer: Any) -> Score:
     [
         (0.25, Score(0.25)),
         (3, Score(3.0)),
-        (True, Score(1.0)),
+        (True, Score(1.0, "pass")),
         ("good", Score(None, "good")),
         ({"score": 1, "label": "a", "reason": "b"}, Score(1.0, "a", "b")),
         ({"label": "a"}, Score(None, "a")),
@@ -69,7 +69,7 @@ def test_arguments_come_from_the_turn_and_the_output() -> None:
         function="mine",
     )
     assert seen == [{"a": 1, "text": "main", "extra": 2, "output": "main"}]
-    assert judge("python", {"reference": "x"}, "x", function=f"{HERE}:same") == Score(1.0)
+    assert judge("python", {"reference": "x"}, "x", function=f"{HERE}:same") == Score(1.0, "pass")
     with pytest.raises(EvaluatorError, match="takes `reference`") as failed:
         judge("python", {}, "x", function=f"{HERE}:same")
     assert not failed.value.retryable

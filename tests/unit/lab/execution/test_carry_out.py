@@ -17,11 +17,12 @@ from tests.unit.lab.execution.scene import (
     said,
 )
 
-from dragoman.lab.evaluators import Score
+from dragoman.lab.evaluators import CompositeEvaluator, ProcessPool, Score
+from dragoman.lab.evaluators import composite as composites
 from dragoman.lab.failures import EvaluatorError, Failure, RateLimited, Revoked, TargetError
 from dragoman.lab.model import Turn
 from dragoman.lab.states import ItemStatus
-from dragoman.lab.targets import Output, PastTurn
+from dragoman.lab.targets import Context, Output, PastTurn
 from dragoman.lab.worker.execution import Reusable, carry_out
 from dragoman.lab.worker.execution.limiter import PATIENCE_SECONDS
 from dragoman.virtual import run_virtual
@@ -323,3 +324,40 @@ def test_evaluators_are_called_as_many_at_once_as_allowed() -> None:
 
     run_virtual(main, seed=1)
     assert most == 3
+
+
+# --- composites -------------------------------------------------------------------------------
+
+
+def composite(*names: str) -> CompositeEvaluator:
+    return CompositeEvaluator(
+        "all", composites.Settings(weights=dict.fromkeys(names, 1.0)), Context(), ProcessPool(1)
+    )
+
+
+def test_a_composite_is_computed_from_the_others_wherever_it_stands() -> None:
+    others = [ScriptedEvaluator("a"), ScriptedEvaluator("b")]
+    played = play(item("x"), ScriptedTarget(), [composite("a", "b"), *others])
+    (turn,) = played.outcome.turns
+    assert turn.scores == {"all": Score(1.0), "a": Score(1.0), "b": Score(1.0)}
+    assert list(turn.scores) == ["all", "a", "b"]
+    names = [entry[2] for entry in played.journal.entries if entry[0] == "evaluator"]
+    assert names[-1] == "all"
+
+
+def test_a_composite_of_a_failed_score_fails_and_is_mended_with_it() -> None:
+    flaky = ScriptedEvaluator("a", x=[EvaluatorError("not now")])
+    played = play(item("x"), ScriptedTarget(), [flaky, composite("a")])
+    first, second = played.journal.tries
+    failed = first.turns[0].scores["all"]
+    assert isinstance(failed, Failure)
+    assert (failed.code, failed.message) == ("EVALUATOR_ERROR", "The score 'a' failed: not now")
+    assert second.turns[0].scores == {"a": Score(1.0), "all": Score(1.0)}
+
+
+def test_a_composite_reuses_scores_of_an_earlier_worker() -> None:
+    past = Reusable({0: said("x")}, {0: {"a": Score(0.5)}})
+    judge = ScriptedEvaluator("a")
+    played = play(item("x"), ScriptedTarget(), [judge, composite("a")], past=past)
+    assert played.outcome.turns[0].scores["all"] == Score(0.5)
+    assert judge.calls == []

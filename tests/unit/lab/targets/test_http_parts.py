@@ -11,13 +11,18 @@ from hypothesis import strategies as st
 from dragoman.errors import Forbidden, InvalidMessage, SchemaMismatch
 from dragoman.lab.failures import RateLimited, TargetError
 from dragoman.lab.model import TargetSpec
+from dragoman.lab.outbound import (
+    AddressRules,
+    Answer,
+    filled,
+    filled_url,
+    places,
+    retry_after_seconds,
+)
 from dragoman.lab.targets import Context, check_target
-from dragoman.lab.targets.http.addresses import AddressRules
-from dragoman.lab.targets.http.answers import Answer, Reading
+from dragoman.lab.targets.http.answers import Reading
 from dragoman.lab.targets.http.json_path import JsonPath
 from dragoman.lab.targets.http.settings import Settings
-from dragoman.lab.targets.http.templates import filled, filled_url, places
-from dragoman.lab.targets.retry_after import retry_after_seconds
 
 NOW_MS = 1_700_000_000_000
 

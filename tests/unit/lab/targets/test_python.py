@@ -327,7 +327,7 @@ def test_a_coroutine_that_will_not_be_cancelled_is_not_waited_for() -> None:
 
 def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
     with pytest.raises(
-        InvalidMessage, match="kind `fleet`; known are python, http, recorded"
+        InvalidMessage, match="kind `fleet`; known are python, http, openai, recorded"
     ) as refused:
         open_target(TargetSpec("fleet"), Context())
     assert refused.value.details == {"field": "target.kind"}

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
-from starlette.responses import StreamingResponse
+from starlette.responses import FileResponse, StreamingResponse
 
-from dragoman.api.lab.desk import Desk
+from dragoman.api.lab.desk import Desk, LabDesk
 from dragoman.api.lab.principals import asked_by
-from dragoman.api.lab.uploads import UPLOAD_BODY, received_upload
+from dragoman.api.lab.uploads import UPLOAD_BODY, Upload, received_upload
 from dragoman.api.lab.views import (
     DatasetView,
     DifferenceView,
@@ -26,16 +28,20 @@ from dragoman.api.lab.views import (
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, Principal
-from dragoman.errors import InvalidMessage
+from dragoman.errors import InvalidMessage, NotFound
 from dragoman.lab.datasets import format_of
-from dragoman.lab.library import difference, exported
+from dragoman.lab.library import ImportProgress, bundled, difference, exported
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.DATASETS))]
 Number = Annotated[int | None, Query(ge=1, description="A version's number; default: the latest.")]
 
 _IMPORTED = shown_as("ImportedDataset", ImportedView)
-_MEDIA_TYPES = {"jsonl": "application/x-ndjson", "csv": "text/csv"}
+_MEDIA_TYPES = {
+    "jsonl": "application/x-ndjson",
+    "csv": "text/csv",
+    "parquet": "application/vnd.apache.parquet",
+}
 
 
 def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
@@ -51,12 +57,19 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         openapi_extra=UPLOAD_BODY,
     )
     async def add(request: Request, caller: Caller, desk: Desk) -> Response:
-        async with received_upload(request) as upload:
+        async with received_upload(request, is_local=desk.is_local) as upload:
             if upload.name is None:
                 raise InvalidMessage("A dataset needs a name; send a form field `name`.")
-            imported = await desk.library.add(
-                caller.tenant, upload.name, upload.file, upload.file_format, upload.schema
-            )
+            with _watched(desk, caller, upload) as progress:
+                imported = await desk.library.add(
+                    caller.tenant,
+                    upload.name,
+                    upload.file,
+                    upload.file_format,
+                    upload.schema,
+                    upload.audio,
+                    progress,
+                )
         return answer(view_imported(imported), 201)
 
     @router.get(
@@ -79,6 +92,18 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         shown = listed[: page.limit]
         more = encode_cursor(shown[-1].name) if len(listed) > page.limit else None
         return answer(ListPage([view_dataset(one) for one in shown], more))
+
+    @router.get(
+        "/imports/{import_id}",
+        summary="How far an import has come that its caller gave an id",
+        response_class=Response,
+        responses={200: {"model": shown_as("ImportProgress", ImportProgress)}},
+    )
+    async def import_progress(import_id: str, caller: Caller, desk: Desk) -> Response:
+        found = desk.imports.get((caller.tenant, import_id))
+        if found is None:
+            raise NotFound(f"No import {import_id} is under way.")
+        return answer(found)
 
     @router.get(
         "/{dataset_id}",
@@ -120,16 +145,23 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
     async def add_version(
         dataset_id: str, request: Request, caller: Caller, desk: Desk
     ) -> Response:
-        async with received_upload(request) as upload:
+        async with received_upload(request, is_local=desk.is_local) as upload:
             if upload.name is not None:
                 raise InvalidMessage(
                     "A version has no name of its own; leave `name` out, or send the file to "
                     "/datasets to make a dataset of that name.",
                     details={"field": "name"},
                 )
-            imported = await desk.library.add_version(
-                caller.tenant, dataset_id, upload.file, upload.file_format, upload.schema
-            )
+            with _watched(desk, caller, upload) as progress:
+                imported = await desk.library.add_version(
+                    caller.tenant,
+                    dataset_id,
+                    upload.file,
+                    upload.file_format,
+                    upload.schema,
+                    upload.audio,
+                    progress,
+                )
         return answer(view_imported(imported), 201)
 
     @router.get(
@@ -187,15 +219,64 @@ def datasets_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         caller: Caller,
         desk: Desk,
         version: Number = None,
-        file_format: Annotated[str, Query(alias="format", description="jsonl or csv.")] = "jsonl",
+        file_format: Annotated[
+            str, Query(alias="format", description="jsonl, csv or parquet.")
+        ] = "jsonl",
+        audio: Annotated[
+            bool, Query(description="A zip that holds the file and the audio that it names.")
+        ] = False,
     ) -> Response:
         wanted = format_of(file_format)
         found = await desk.library.version(caller.tenant, dataset_id, version)
+        folder = desk.library.audio_folder
+        if audio and folder is not None:
+            return StreamingResponse(
+                bundled(desk.library, folder, found, wanted),
+                media_type="application/zip",
+                headers=_as_file(f"{found.dataset_id}-{found.version}.zip"),
+            )
         name = f"{found.dataset_id}-{found.version}.{wanted.value}"
         return StreamingResponse(
             exported(desk.library, found, wanted),
             media_type=_MEDIA_TYPES[wanted.value],
-            headers={"Content-Disposition": f'attachment; filename="{name}"'},
+            headers=_as_file(name),
         )
 
+    @router.get(
+        "/{dataset_id}/audio/{sha256}",
+        summary="An audio file of a dataset, whole or a range of it",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The bytes",
+                "content": {"audio/*": {"schema": {"type": "string", "format": "binary"}}},
+            },
+            206: {"description": "The range that was asked for"},
+        },
+    )
+    async def audio_file(dataset_id: str, sha256: str, caller: Caller, desk: Desk) -> Response:
+        found = await desk.library.audio(caller.tenant, dataset_id, sha256)
+        # The checksum is the content: a player need not ask twice.
+        headers = {"Cache-Control": "private, max-age=31536000, immutable"}
+        return FileResponse(found.path, media_type=found.media_type, headers=headers)
+
     return router
+
+
+@contextmanager
+def _watched(desk: LabDesk, caller: Principal, upload: Upload) -> Iterator[ImportProgress]:
+    """What the caller sees of an import while it goes on."""
+    progress = ImportProgress()
+    if upload.import_id is None:
+        yield progress
+        return
+    key = (caller.tenant, upload.import_id)
+    desk.imports[key] = progress
+    try:
+        yield progress
+    finally:
+        desk.imports.pop(key, None)
+
+
+def _as_file(name: str) -> dict[str, str]:
+    return {"Content-Disposition": f'attachment; filename="{name}"'}

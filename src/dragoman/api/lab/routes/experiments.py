@@ -15,6 +15,7 @@ from dragoman.api.lab.orders import (
     InFlight,
     KillOrder,
     RunOrder,
+    ScoreOrder,
     read_order,
 )
 from dragoman.api.lab.principals import asked_by
@@ -165,6 +166,19 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         started = await desk.lab.experiments.start(caller.tenant, experiment_id, ask)
         view = StartedView(started.run_id, started.joined)
         return answer(view, 200 if started.joined else 201)
+
+    @router.post(
+        "/{experiment_id}/score",
+        summary="Score the stored outputs again, without calling the target",
+        status_code=201,
+        response_class=Response,
+        responses={201: {"model": _STARTED}},
+        openapi_extra=_body(ScoreOrder),
+    )
+    async def score(experiment_id: str, request: Request, caller: Caller, desk: Desk) -> Response:
+        order = read_order(await request.body(), ScoreOrder)
+        started = await desk.lab.experiments.score(caller.tenant, experiment_id, order.specs())
+        return answer(StartedView(started.run_id, started.joined), 201)
 
     @router.post(
         "/{experiment_id}/kill",

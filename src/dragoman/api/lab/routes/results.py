@@ -19,7 +19,7 @@ from dragoman.errors import InvalidMessage
 from dragoman.lab.exporting import FileFormat, file_format, written
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ResultRow
-from dragoman.lab.results import Aggregates, Place, Sorting
+from dragoman.lab.results import GroupedAggregates, Place, Sorting
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS))]
@@ -84,7 +84,7 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         "/aggregates",
         summary="The aggregates of an experiment's rows, so far or final",
         response_class=Response,
-        responses={200: {"model": shown_as("Aggregates", Aggregates)}},
+        responses={200: {"model": shown_as("Aggregates", GroupedAggregates)}},
     )
     async def aggregates(
         experiment_id: str,

@@ -11,7 +11,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.lab.evaluators.processes.child import Call
+from dragoman.lab.evaluators.processes.child import Call, frame
 from dragoman.lab.evaluators.processes.process import Process, ProcessEnded
 from dragoman.lab.failures import EvaluatorError
 
@@ -25,12 +25,18 @@ class ProcessPool:
         self._idle: list[Process] = []
         self._closed = False
 
+    @property
+    def place(self) -> asyncio.Semaphore:
+        """A place for a process that an evaluator starts itself: all together are as many."""
+        return self._places
+
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
         """What ``module:function`` returns; `EvaluatorError` with what it raised or died of."""
+        asked = _framed(function, arguments)
         async with self._places:
             process = await self._take()
             try:
-                answer = await process.ask(Call(function, dict(arguments)))
+                answer = await process.ask(asked)
             except ProcessEnded as end:
                 raise EvaluatorError(
                     f"The process that ran `{function}` ended before it answered ({end})."
@@ -66,3 +72,13 @@ class ProcessPool:
             process.kill()
             self._processes.discard(process)
         self._idle = [process for process in self._idle if process in self._processes]
+
+
+def _framed(function: str, arguments: Mapping[str, Any]) -> bytes:
+    try:
+        return frame(Call(function, dict(arguments)))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise EvaluatorError(
+            f"`{function}` has arguments that cannot be sent to its process: {error}",
+            retryable=False,
+        ) from None

@@ -14,9 +14,7 @@ from dragoman.lab.evaluators.processes import child
 from dragoman.lab.evaluators.processes.child import (
     LENGTH_BYTES,
     Answer,
-    Call,
     content_length,
-    frame,
 )
 
 
@@ -68,10 +66,10 @@ class Process:
     def alive(self) -> bool:
         return self._popen.poll() is None
 
-    async def ask(self, call: Call) -> Answer:
-        """The answer to a call; `ProcessEnded` when the process does not survive it."""
+    async def ask(self, call: bytes) -> Answer:
+        """The answer to a framed call; `ProcessEnded` when the process does not survive it."""
         try:
-            self._writer.write(frame(call))
+            self._writer.write(call)
             await self._writer.drain()
             head = await self._reader.readexactly(LENGTH_BYTES)
             content = await self._reader.readexactly(content_length(head))

@@ -2,27 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
 from typing import Annotated
 
-import httpx
 import msgspec
 
-from dragoman.errors import Forbidden, InvalidMessage
+from dragoman.errors import InvalidMessage
 from dragoman.lab.model import JsonValue
+from dragoman.lab.outbound import check_headers, check_url, places
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
-from dragoman.lab.targets.http.addresses import AddressRules
 from dragoman.lab.targets.http.json_path import JsonPath
-from dragoman.lab.targets.http.templates import places
 
 HISTORY = "history"
 """The place that receives the turns before: ``[{"turn": {...}, "output": ...}]``."""
-
-_ORIGIN = re.compile(r"https?://[^/?#\s%]+(?=[/?#]|$)", re.IGNORECASE)
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
-_HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -45,38 +38,16 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def check(settings: Settings, columns: Collection[str], context: Context) -> None:
     """Refuse what cannot work or is not allowed."""
-    _check_url(settings.url, context)
+    check_url(settings.url, "target.url", context.address_rules)
     for where, path in _paths(settings):
         try:
             JsonPath(path)
         except ValueError as error:
             raise _unusable(where, str(error)) from None
-    for name, value in settings.headers.items():
-        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value):
-            raise _unusable(f"target.headers.{name}", "not a header; use ASCII without line ends")
+    check_headers(settings.headers, "target.headers")
     for where, template in (("target.url", settings.url), ("target.body", settings.body)):
         for name in places(template):
             require_column(name, [*columns, HISTORY], where)
-
-
-def _check_url(url: str, context: Context) -> None:
-    origin = _ORIGIN.match(url)
-    if origin is None or "{{" in origin[0]:
-        raise _unusable(
-            "target.url", "expected http://host/... or https://host/..., with the host written out"
-        )
-    try:
-        parsed = httpx.URL(url.replace("{{", "").replace("}}", ""))
-    except httpx.InvalidURL as error:
-        raise _unusable("target.url", str(error)) from None
-    if parsed.userinfo:
-        raise _unusable("target.url", "it holds a password; send it in `headers`")
-    if AddressRules.of(context).refuse(parsed.host):
-        raise Forbidden(
-            f"`target.url` calls {parsed.host}, which is private; "
-            "list it in lab.http_allow if experiments may call it.",
-            details={"field": "target.url"},
-        )
 
 
 def _paths(settings: Settings) -> list[tuple[str, str]]:

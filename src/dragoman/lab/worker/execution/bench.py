@@ -11,7 +11,7 @@ import msgspec
 from dragoman.clock import Clock
 from dragoman.lab.evaluators import Evaluator
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import Target
+from dragoman.lab.targets import CachedTarget, Output, PastTurn, Target, WithAudio
 from dragoman.lab.worker.execution.limiter import Limiter
 
 
@@ -55,6 +55,14 @@ class Bench:
             for evaluator in evaluators
         }
         self._mapping = mapping
+
+    async def call_target(
+        self, turn: Turn, history: Sequence[PastTurn], repetition: int = 0
+    ) -> Output:
+        """The target's answer; a cached one is that of the same repetition, which count from 0."""
+        if isinstance(self.target, CachedTarget | WithAudio):
+            return await self.target.call(turn, history, repetition)
+        return await self.target.call(turn, history)
 
     def set_concurrency(self, concurrency: int) -> None:
         """Let more or fewer items be worked on at once, from now on."""

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
 from dragoman.errors import DragomanError, ItemTimeout
-from dragoman.lab.evaluators import Evaluator, Score
-from dragoman.lab.failures import EvaluatorError, Failure, RateLimited, TargetError, failure_of
+from dragoman.lab.evaluators import CompositeEvaluator, Evaluator, Score
+from dragoman.lab.failures import (
+    EvaluatorError,
+    Failure,
+    RateLimited,
+    TargetError,
+    failure_of,
+    shortened,
+)
 from dragoman.lab.model import Item, Turn
 from dragoman.lab.targets import Output, PastTurn, usage_problem
 from dragoman.lab.worker.execution.allowance import Allowance
@@ -22,26 +29,32 @@ from dragoman.lab.worker.execution.outcomes import ItemOutcome, Reusable, TurnOu
 T = TypeVar("T")
 
 
-async def carry_out(item: Item, past: Reusable, journal: Journal, bench: Bench) -> ItemOutcome:
-    """Carry an item out, and return its last try.
+async def carry_out(
+    item: Item, past: Reusable, journal: Journal, bench: Bench, repetition: int = 0
+) -> ItemOutcome:
+    """Carry a repetition of an item out, and return its last try.
 
     What is in `past`, or went well in an earlier try, is not called again. Each result is in the
     journal before the next call is made. A failure is a part of the outcome; what is raised is
     `Revoked`, or the journal's own trouble. When cancelled, it stops at once.
     """
-    return await _Item(item, past, journal, bench).carry_out()
+    return await _Item(item, past, journal, bench, repetition).carry_out()
 
 
 class _Item:
     """The item being carried out."""
 
-    def __init__(self, item: Item, past: Reusable, journal: Journal, bench: Bench) -> None:
+    def __init__(
+        self, item: Item, past: Reusable, journal: Journal, bench: Bench, repetition: int
+    ) -> None:
+        self._repetition = repetition
         self._turns = [bench.mapped(turn) for turn in item.turns]
         self._journal = journal
         self._bench = bench
         self._allowance = Allowance(bench.limits.item_timeout_seconds, bench.clock)
         self._outputs = dict(past.outputs)
         self._scores = [dict(past.scores_of(turn_no)) for turn_no in range(len(self._turns))]
+        self._failures = past.failures
         self._first_try = past.first_try
 
     async def carry_out(self) -> ItemOutcome:
@@ -76,8 +89,14 @@ class _Item:
     async def _output(self, turn_no: int, turn: Turn, history: list[PastTurn]) -> Output | Failure:
         if turn_no in self._outputs:
             return self._outputs[turn_no]
-        target, limiter = self._bench.target, self._bench.target_limiter
-        result = await self._result(limiter, lambda: target.call(turn, tuple(history)), TargetError)
+        if turn_no in self._failures:
+            return self._failures[turn_no]
+        bench, limiter = self._bench, self._bench.target_limiter
+        result = await self._result(
+            limiter,
+            lambda: bench.call_target(turn, tuple(history), self._repetition),
+            TargetError,
+        )
         if isinstance(result, Output) and (problem := usage_problem(result)) is not None:
             result = failure_of(TargetError(f"The target {problem}.", retryable=False))
         await self._journal.target_done(turn_no, result)
@@ -87,11 +106,15 @@ class _Item:
 
     async def _judged(self, turn_no: int, turn: Turn, output: Output) -> dict[str, Score | Failure]:
         """What each evaluator says, in the order in which the experiment names them."""
-        known = self._scores[turn_no]
-        missing = [e for e in self._bench.evaluators if e.name not in known]
-        said = await _all([self._judge(turn_no, e, turn, output) for e in missing])
-        found = dict(zip((e.name for e in missing), said, strict=True))
-        return {e.name: known.get(e.name) or found[e.name] for e in self._bench.evaluators}
+        found: dict[str, Score | Failure] = dict(self._scores[turn_no])
+        missing = [e for e in self._bench.evaluators if e.name not in found]
+        asked = [e for e in missing if not isinstance(e, CompositeEvaluator)]
+        said = await _all([self._judge(turn_no, e, turn, output) for e in asked])
+        found |= zip((e.name for e in asked), said, strict=True)
+        for evaluator in missing:
+            if isinstance(evaluator, CompositeEvaluator):
+                found[evaluator.name] = await self._combine(turn_no, evaluator, found)
+        return {e.name: found[e.name] for e in self._bench.evaluators}
 
     async def _judge(
         self, turn_no: int, evaluator: Evaluator, turn: Turn, output: Output
@@ -101,6 +124,30 @@ class _Item:
         await self._journal.evaluator_done(turn_no, evaluator.name, result)
         if isinstance(result, Score):
             self._scores[turn_no][evaluator.name] = result
+        return result
+
+    async def _combine(
+        self, turn_no: int, composite: CompositeEvaluator, said: Mapping[str, Score | Failure]
+    ) -> Score | Failure:
+        """What follows from the other scores; when one of them failed, this one did, too."""
+        scores: dict[str, Score] = {}
+        result: Score | Failure | None = None
+        for name in composite.needs:
+            found = said.get(name)
+            if isinstance(found, Failure):
+                message = shortened(f"The score {name!r} failed: {found.message}")
+                result = Failure(EvaluatorError.code, message)
+                break
+            if found is not None:
+                scores[name] = found
+        if result is None:
+            try:
+                result = composite.combine(scores)
+            except EvaluatorError as error:
+                result = failure_of(error)
+        await self._journal.evaluator_done(turn_no, composite.name, result)
+        if isinstance(result, Score):
+            self._scores[turn_no][composite.name] = result
         return result
 
     async def _result(

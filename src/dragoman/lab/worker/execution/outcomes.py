@@ -67,6 +67,8 @@ class Reusable(msgspec.Struct, frozen=True):
     scores: Mapping[int, Mapping[str, Score]] = MappingProxyType({})
     """By the number of the turn and the evaluator's name. Scores of a turn without a reusable
     output are not used: they were given to another answer."""
+    failures: Mapping[int, Failure] = MappingProxyType({})
+    """By turn: why it has no output. Its target is not called again."""
     first_try: int = 1
     """The number of the try to begin with; tries before it were lost with their worker."""
 

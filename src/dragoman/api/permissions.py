@@ -1,0 +1,43 @@
+"""Keys on HTTP routes: a FastAPI dependency for each permission."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated
+
+from fastapi import Request, Security
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from dragoman.auth import (
+    Authenticator,
+    Permission,
+    Principal,
+    authorize,
+    presented_key,
+    remote_address,
+)
+
+# Only for the OpenAPI document: the key itself is read in one place, for sockets too.
+_DOCUMENTED = HTTPBearer(
+    auto_error=False, description="An API key; `dragoman keys create` creates one."
+)
+
+
+def require(permission: Permission) -> Callable[..., Awaitable[Principal]]:
+    """A dependency that yields the principal, or refuses a request that may not use the thing.
+
+    The application keeps its authenticator at ``app.state.authenticator``.
+    """
+
+    async def principal_of(
+        request: Request,
+        _: Annotated[HTTPAuthorizationCredentials | None, Security(_DOCUMENTED)],
+    ) -> Principal:
+        authenticator: Authenticator = request.app.state.authenticator
+        principal = await authenticator.authenticate(
+            presented_key(request.scope), remote_address(request.scope)
+        )
+        authorize(principal, permission)
+        return principal
+
+    return principal_of

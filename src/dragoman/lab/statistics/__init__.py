@@ -1,0 +1,50 @@
+"""How sure the lab's numbers are: intervals, paired tests, agreement.
+
+Pure functions over numpy arrays. Randomness is passed in, so that the same rows give the same
+interval. Needs the extra ``lab``.
+"""
+
+from dragoman.lab.statistics.agreement import cohen_kappa, correlation, krippendorff_alpha
+from dragoman.lab.statistics.comparing import (
+    ALPHA,
+    Difference,
+    Verdict,
+    compare_corpora,
+    compare_means,
+    holm,
+    items_needed,
+    not_worse,
+)
+from dragoman.lab.statistics.intervals import (
+    Interval,
+    corpus_interval,
+    mean_interval,
+    normal_mean_interval,
+    percentile_interval,
+    rate_interval,
+    score_interval,
+)
+from dragoman.lab.statistics.resampling import Floats, ScoreOf
+
+__all__ = [
+    "ALPHA",
+    "Difference",
+    "Floats",
+    "Interval",
+    "ScoreOf",
+    "Verdict",
+    "cohen_kappa",
+    "compare_corpora",
+    "compare_means",
+    "corpus_interval",
+    "correlation",
+    "holm",
+    "items_needed",
+    "krippendorff_alpha",
+    "mean_interval",
+    "normal_mean_interval",
+    "not_worse",
+    "percentile_interval",
+    "rate_interval",
+    "score_interval",
+]

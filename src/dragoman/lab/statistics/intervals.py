@@ -1,0 +1,189 @@
+"""How sure a number is: intervals that hold the true value in 95 of 100 experiments.
+
+| of | by |
+| --- | --- |
+| a rate | Wilson's interval |
+| a mean of up to 1,000 units | the studentized bootstrap, which is right for skewed scores too |
+| a mean of more | Student's t; both are then the same |
+| a percentile | order statistics; absent where there are too few values to bound it |
+| a corpus score of up to 1,000 units | the bootstrap, bias-corrected and accelerated (BCa) |
+| a corpus score of more | the delta method, over at most 5,000 of them |
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+
+import msgspec
+import numpy as np
+from numpy.random import Generator
+from scipy import stats
+
+from dragoman.lab.statistics.resampling import Floats, ScoreOf, resampled_sums, units_of
+
+LEVEL = 0.95
+BOOTSTRAP_UNITS = 1_000
+"""Above it the distribution of a mean is normal for every practical purpose."""
+_DELTA_UNITS = 5_000
+
+
+class Interval(msgspec.Struct, frozen=True):
+    """Bounds of a value that was estimated."""
+
+    low: float
+    high: float
+
+
+def rate_interval(passed: int, count: int, *, level: float = LEVEL) -> Interval | None:
+    """Of a share: `passed` of `count`."""
+    if count == 0:
+        return None
+    found = stats.binomtest(passed, count).proportion_ci(level, method="wilson")
+    return Interval(float(found.low), float(found.high))
+
+
+def normal_mean_interval(
+    count: int, mean: float, stddev: float, *, level: float = LEVEL
+) -> Interval | None:
+    """Of a mean of many values, of which only these three are known."""
+    if count < 2:
+        return None
+    reach = float(stats.t.ppf((1 + level) / 2, count - 1)) * stddev / math.sqrt(count)
+    return Interval(mean - reach, mean + reach)
+
+
+def mean_interval(
+    values: Floats,
+    rng: Generator,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    level: float = LEVEL,
+) -> Interval | None:
+    """Of the mean of these values; items of one cluster count as one observation."""
+    if len(values) < 2:
+        return None
+    # A row a unit: the sum of its values, and how many they are.
+    units = units_of(np.column_stack((values, np.ones(len(values)))), clusters)
+    if len(units) < 2:
+        return None
+    mean = float(values.mean())
+    error = _ratio_error(units)
+    if error == 0:
+        return Interval(mean, mean)
+    if len(units) > BOOTSTRAP_UNITS:
+        reach = float(stats.t.ppf((1 + level) / 2, len(units) - 1)) * error
+        return Interval(mean - reach, mean + reach)
+    below, above = _studentized(units, mean, rng, level)
+    return Interval(mean - above * error, mean - below * error)
+
+
+def score_interval(
+    values: Floats,
+    rng: Generator,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    level: float = LEVEL,
+) -> Interval | None:
+    """Of the mean of an evaluator's scores: one that says only yes and no gives a rate."""
+    if clusters is None and np.all((values == 0) | (values == 1)):
+        return rate_interval(int(values.sum()), len(values), level=level)
+    return mean_interval(values, rng, clusters=clusters, level=level)
+
+
+def percentile_interval(values: Floats, share: float, *, level: float = LEVEL) -> Interval | None:
+    """Of the value that this share of all lies below; absent where too few values bound it."""
+    count = len(values)
+    tail = (1 - level) / 2
+    # How many of the values lie below the true percentile is binomial.
+    below = stats.binom(count, share)
+    first, last = int(below.ppf(tail)), int(below.isf(tail)) + 1
+    # Whole numbers hold more than they have to; the pair that holds the least still holds enough.
+    pairs = [
+        (float(below.cdf(high - 1) - below.cdf(low - 1)), low, high)
+        for low in (first, first + 1)
+        for high in (last, last - 1)
+        if 1 <= low < high <= count
+    ]
+    enough = [pair for pair in pairs if pair[0] >= level]
+    if not enough:
+        return None
+    _, low, high = min(enough)
+    ordered = np.sort(values)
+    return Interval(float(ordered[low - 1]), float(ordered[high - 1]))
+
+
+def corpus_interval(
+    items: Floats,
+    score: ScoreOf,
+    rng: Generator,
+    *,
+    clusters: Sequence[Hashable] | None = None,
+    level: float = LEVEL,
+) -> Interval | None:
+    """Of a score that is computed from sums over all items; a row of `items` is one item's part."""
+    units = units_of(items, clusters)
+    count = len(units)
+    if count < 2:
+        return None
+    total = units.sum(axis=0)
+    value = float(score(total))
+    if count > BOOTSTRAP_UNITS:
+        reach = float(stats.norm.ppf((1 + level) / 2)) * corpus_error(units, score, rng)
+        return Interval(value - reach, value + reach)
+    drawn = score(resampled_sums(units, rng))
+    drawn = drawn[np.isfinite(drawn)]
+    if drawn.size == 0 or np.all(drawn == drawn[0]):
+        return Interval(value, value)
+    without = score(total - units)
+    low, high = _bca_shares(drawn, value, without[np.isfinite(without)], level)
+    bounds = np.quantile(drawn, [low, high])
+    return Interval(float(bounds[0]), float(bounds[1]))
+
+
+def corpus_error(units: Floats, score: ScoreOf, rng: Generator) -> float:
+    """The standard error of a corpus score: how it moves when one unit is left out."""
+    count = len(units)
+    total = units.sum(axis=0)
+    sample = units if count <= _DELTA_UNITS else rng.choice(units, _DELTA_UNITS, replace=False)
+    without = score(total - sample)
+    return float(np.std(without, ddof=1)) * (count - 1) / math.sqrt(count)
+
+
+def _ratio_error(units: Floats) -> float:
+    """The standard error of the sum of the first column over the sum of the second."""
+    count = len(units)
+    sums, sizes = units[:, 0], units[:, 1]
+    residuals = sums - sizes * (sums.sum() / sizes.sum())
+    spread = float(np.sqrt(np.sum(residuals**2) / (count - 1)))
+    return spread / math.sqrt(count) / float(sizes.mean())
+
+
+def _studentized(units: Floats, mean: float, rng: Generator, level: float) -> tuple[float, float]:
+    """The quantiles of a resample's distance from the mean, in its own standard errors."""
+    count = len(units)
+    sums, sizes = units[:, 0], units[:, 1]
+    # The error of a resample follows from these sums alone, so no resample is kept whole.
+    columns = np.column_stack((sums, sizes, sums * sums, sums * sizes, sizes * sizes))
+    drawn = resampled_sums(columns, rng)
+    total, size = drawn[:, 0], drawn[:, 1]
+    means = total / size
+    squares = drawn[:, 2] - 2 * means * drawn[:, 3] + means**2 * drawn[:, 4]
+    errors = np.sqrt(np.maximum(squares, 0) / (count - 1) / count) / (size / count)
+    distances = (means - mean) / np.where(errors > 0, errors, np.inf)
+    below, above = np.quantile(distances, [(1 - level) / 2, (1 + level) / 2])
+    return float(below), float(above)
+
+
+def _bca_shares(drawn: Floats, value: float, without: Floats, level: float) -> tuple[float, float]:
+    """Which quantiles of the resamples bound the value, after Efron."""
+    share = (np.mean(drawn < value) + np.mean(drawn <= value)) / 2
+    edge = 1 / (2 * len(drawn))
+    bias = float(stats.norm.ppf(min(max(share, edge), 1 - edge)))
+    distances = without.mean() - without
+    spread = float(np.sum(distances**2)) ** 1.5
+    pull = float(np.sum(distances**3)) / (6 * spread) if spread else 0.0
+    z = stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
+    moved = bias + (bias + z) / (1 - pull * (bias + z))
+    low, high = stats.norm.cdf(moved)
+    return float(low), float(high)

@@ -1,0 +1,144 @@
+"""An interval of 95 % holds the true value in 95 of 100 experiments, within two."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from numpy.random import Generator, default_rng
+
+from dragoman.lab.statistics import (
+    Floats,
+    Interval,
+    corpus_interval,
+    mean_interval,
+    normal_mean_interval,
+    percentile_interval,
+    rate_interval,
+    score_interval,
+)
+
+EXPERIMENTS = 2_000
+SEED = 20_261_115
+
+
+def coverage(one: Callable[[Generator], tuple[Interval | None, float]]) -> float:
+    """How many of the experiments gave an interval that holds the true value."""
+    rng = default_rng(SEED)
+    held = 0
+    for _ in range(EXPERIMENTS):
+        interval, truth = one(rng)
+        assert interval is not None
+        held += interval.low <= truth <= interval.high
+    return held / EXPERIMENTS
+
+
+def word_errors(rng: Generator, count: int) -> Floats:
+    """Half of the sentences are right; the others have errors, a few of them many."""
+    errors = rng.gamma(1.0, 0.3, count)
+    errors[rng.random(count) < 0.5] = 0
+    return errors
+
+
+SCORES: dict[str, tuple[Callable[[Generator, int], Floats], float]] = {
+    "chrf": (lambda rng, count: 100 * rng.beta(5, 2, count), 500 / 7),
+    "latency": (lambda rng, count: rng.exponential(120, count), 120.0),
+    "wer": (word_errors, 0.15),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "count"), [("chrf", 50), ("latency", 50), ("wer", 50), ("wer", 200)]
+)
+def test_the_interval_of_a_mean_holds_what_it_promises(name: str, count: int) -> None:
+    draw, truth = SCORES[name]
+    assert 0.93 <= coverage(lambda rng: (mean_interval(draw(rng, count), rng), truth)) <= 0.97
+
+
+@pytest.mark.parametrize("count", [50, 300])
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_the_interval_of_a_rate_holds_what_it_promises(rate: float, count: int) -> None:
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        return score_interval((rng.random(count) < rate).astype(np.float64), rng), rate
+
+    # A rate of 50 items can only take 51 values: its coverage jumps by as much as this.
+    assert 0.93 <= coverage(one) <= 0.97 + (0.01 if count == 50 else 0)
+
+
+def test_sentences_of_one_speaker_count_as_one_observation() -> None:
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        speakers = np.repeat(np.arange(40), rng.integers(1, 8, 40))
+        values = rng.normal(0, 1, 40)[speakers] + rng.normal(0, 1, len(speakers))
+        return mean_interval(values, rng, clusters=speakers.tolist()), 0.0
+
+    assert 0.93 <= coverage(one) <= 0.97
+
+
+@pytest.mark.parametrize("count", [50, 200])
+def test_the_interval_of_a_corpus_score_holds_what_it_promises(count: int) -> None:
+    def rate_of(sums: Floats) -> Floats:
+        return np.asarray(sums[..., 0] / sums[..., 1])
+
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        words = rng.integers(3, 30, count)
+        errors = rng.binomial(words, rng.beta(1, 6, count))
+        return corpus_interval(np.column_stack((errors, words)).astype(float), rate_of, rng), 1 / 7
+
+    assert 0.93 <= coverage(one) <= 0.97
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.95])
+def test_the_interval_of_a_percentile_holds_what_it_promises(share: float) -> None:
+    truth = -np.log(1 - share)
+
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        return percentile_interval(rng.exponential(1, 200), share), truth
+
+    assert 0.93 <= coverage(one) <= 0.97
+
+
+def test_few_values_do_not_bound_a_high_percentile() -> None:
+    values = default_rng(SEED).exponential(1, 50)
+    assert percentile_interval(values, 0.5) is not None
+    assert percentile_interval(values, 0.99) is None
+
+
+def test_large_samples_have_the_interval_of_their_formula() -> None:
+    rng = default_rng(SEED)
+    values = rng.exponential(1, 5_000)
+    short = mean_interval(values, rng)
+    formula = normal_mean_interval(5_000, float(values.mean()), float(values.std(ddof=1)))
+    assert short is not None
+    assert formula is not None
+    assert short.low == pytest.approx(formula.low)
+    assert short.high == pytest.approx(formula.high)
+
+
+def test_bootstrap_and_delta_method_agree_where_one_takes_over_from_the_other() -> None:
+    rng = default_rng(SEED)
+    words = rng.integers(3, 30, 1_001)
+    errors = rng.binomial(words, rng.beta(1, 6, 1_001))
+    items = np.column_stack((errors, words)).astype(float)
+
+    def rate_of(sums: Floats) -> Floats:
+        return np.asarray(sums[..., 0] / sums[..., 1])
+
+    delta = corpus_interval(items, rate_of, rng)
+    boot = corpus_interval(items[:1_000], rate_of, rng)
+    assert delta is not None
+    assert boot is not None
+    assert delta.low == pytest.approx(boot.low, rel=0.05)
+    assert delta.high == pytest.approx(boot.high, rel=0.05)
+
+
+def test_nothing_is_claimed_about_a_single_value() -> None:
+    rng = default_rng(SEED)
+    assert mean_interval(np.array([1.0]), rng) is None
+    assert rate_interval(0, 0) is None
+    assert mean_interval(np.array([2.0, 2.0, 2.0]), rng) == Interval(2.0, 2.0)
+
+
+def test_the_same_rows_and_seed_give_the_same_interval() -> None:
+    values = default_rng(1).exponential(1, 80)
+    assert mean_interval(values, default_rng(5)) == mean_interval(values, default_rng(5))
