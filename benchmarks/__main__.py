@@ -14,6 +14,7 @@ from benchmarks import fleet, ledger
 from benchmarks.cluster import run as cluster
 from benchmarks.full_job import run as full_job
 from benchmarks.lab import run as lab
+from benchmarks.mirror import run as mirror
 from benchmarks.profiling import run as profile
 from benchmarks.sight import run as sight
 
@@ -26,6 +27,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
     "profile": lambda chosen: profile.run(chosen.quick, chosen.svg),
+    "mirror": lambda chosen: mirror.run(chosen.quick),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
 }
 

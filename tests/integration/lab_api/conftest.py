@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.servers import PostgresProcess
+from tests.servers import PostgresProcess, fresh_sqlite
 
 from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, opened_desk
 from dragoman.auth import Principal, Role
@@ -20,7 +20,6 @@ from dragoman.ids import KeyId, TenantId
 from dragoman.lab.targets import Context
 from dragoman.observability import Metrics
 from dragoman.settings import load_settings
-from dragoman.store import upgrade
 
 PATIENCE_SECONDS = 60.0
 ENDED = ("success", "failed", "terminated")
@@ -110,18 +109,17 @@ def lab_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         server: PostgresProcess = request.getfixturevalue("postgres_server")
         return server.fresh_database()
-    url = f"sqlite:///{tmp_path}/dragoman.db"
-    upgrade(url)
-    return url
+    return fresh_sqlite(tmp_path)
 
 
 @pytest.fixture
-def open_lab(lab_url: str) -> OpenLab:
+def open_lab(lab_url: str, tmp_path: Path) -> OpenLab:
     """Opens a lab that may call this test's functions, and asks it for tenant acme."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Asker]:
-        settings = load_settings(None, {"store": {"database_url": lab_url}}).settings
+        flags = {"store": {"database_url": lab_url}, "server": {"data_dir": tmp_path}}
+        settings = load_settings(None, flags).settings
         metrics = Metrics()
         context = Context(python_allow=("tests.integration.lab_api.*",), http_allow=())
         async with (

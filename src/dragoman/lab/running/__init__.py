@@ -16,7 +16,7 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Repeated
+from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Outcomes, Repeated
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -69,6 +69,7 @@ __all__ = [
     "ItemId",
     "ItemStatus",
     "JsonValue",
+    "Outcomes",
     "Output",
     "RateLimited",
     "Reached",

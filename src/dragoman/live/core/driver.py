@@ -160,6 +160,8 @@ class JobDriver:
                 self._tell(job, answer, now)
             else:
                 self._after[answer.kind](job, answer, now)
+            if job.was_due:
+                self._look_again(job, now)
         except Exception as error:
             self._failed(job, error, now)
 
@@ -375,6 +377,8 @@ class JobDriver:
                 self._go_on(job, last.node_id, last.error, now)
             if freed.slots and self.pending.count:
                 self.freed(freed)
+            if job.was_due:
+                self._look_again(job, now)
         except Exception as error:
             self._failed(job, error, now)
 
@@ -483,8 +487,7 @@ class JobDriver:
         if job.in_flight or job.outcome is not None:
             if job.outcome is None and now >= job.total_until:
                 job.stop = Stop(Outcome.FAILED, OUT_OF_TIME)
-            elif job.outcome is None:
-                self._timeouts.plan(job, now)
+            job.was_due = True
             return
         if now >= job.total_until:
             if job.is_out:
@@ -499,6 +502,12 @@ class JobDriver:
             job.may_wait = False
             self.look(job, now)
         else:
+            self._timeouts.plan(job, now)
+
+    def _look_again(self, job: Job, now: float) -> None:
+        """A time was up while the ledger worked on the job: look at it now."""
+        job.was_due = False
+        if job.outcome is None:
             self._timeouts.plan(job, now)
 
     def _attempt_due(self, job: Job, now: float) -> None:

@@ -203,6 +203,8 @@ class Job(msgspec.Struct, eq=False):
     """Until when it waits for the slot of a batch attempt that gives way."""
     total_until: float = inf
     run_until: float = inf
+    was_due: bool = False
+    """A time was up while the ledger worked on it."""
     look_at: float = inf
     """When the timeouts look at it next."""
     dispatched: float = 0.0
