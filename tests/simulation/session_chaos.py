@@ -86,7 +86,10 @@ class Schedule:
             talk.speaker.cut()
         await world.pass_time(FORGOTTEN_SECONDS)
         await check_nothing_is_left(world)
-        assert records is None or await records.count() == 0
+        if records is not None:
+            # A creation that arrived when its asker had given up leaves a record that no session
+            # ever wrote to; a real keeper lets it expire.
+            assert [kept for kept in records._kept.values() if kept.revision > 1] == []
 
     async def _trouble(self, world: World, node: ScriptedNode) -> None:
         """Break a node now and then, and from the calm on keep it well."""

@@ -169,6 +169,7 @@ class JobDispatcher:
         on_record = order.on_end
         if on_record is not None:
             job.on_end = [self._told_as_record(on_record)]
+            job.submitter_waits = True
         outcome: list[tuple[Job, errors.DragomanError | None]] = []
         job.on_submitted = lambda known, error: outcome.append((known, error))
         self.start(job, now)
@@ -199,7 +200,13 @@ class JobDispatcher:
         if job.outcome is None:
             stop = Stop(Outcome.CANCELLED, CANCELLED)
             self._driver.stop(job, stop, self._clock.monotonic())
-            return self._ledger.record(job)
+            if job.outcome is None:
+                # The ledger works on it, and its answer may be another end.
+                ended = asyncio.Event()
+                self._driver.expect(job, lambda job: ended.set())
+                await ended.wait()
+            if job.error is CANCELLED:
+                return self._ledger.record(job)
         raise errors.JobEnded(f"Job {job_id} has ended: {job.outcome}.")
 
     async def read(self, job_id: JobId) -> tuple[JobRecord, AttemptState | None] | None:

@@ -176,6 +176,10 @@ class JobDriver:
             self._end(job, job.stop, now)
             self.freed(freed)
             return
+        if seat.held.get(job.attempt_id) is not job or seat.owner.epoch != job.epoch:
+            # Its node was lost, or has another connection, before the answer came.
+            self._not_told(job, seat.node_id, now)
+            return
         terms = self._terms
         if job.spec.job_class is JobClass.BATCH:
             job.total_until = now + terms.total_seconds
@@ -307,6 +311,8 @@ class JobDriver:
         gave_way = self._ledger.preempt(job, now)
         if gave_way is None:
             return False
+        if job.waiting:
+            self.pending.leave(job)
         job.heir_until = now + self._terms.grace_seconds
         self._timeouts.plan(job, now)
         self._submitted(job, None)
@@ -332,8 +338,7 @@ class JobDriver:
         self._telemetry.refused(job, error)
         told, job.on_submitted = job.on_submitted, None
         if told is not None:
-            # The caller is told by the refusal itself.
-            job.on_end = None
+            _forget_submitter(job)
         self._end(job, Stop(Outcome.FAILED, as_info(error)), now)
         if told is not None:
             told(job, error)
@@ -347,7 +352,7 @@ class JobDriver:
             return
         with_job(error, job.job_id)
         if told is not None:
-            job.on_end = None
+            _forget_submitter(job)
         self._end(job, Stop(stop.outcome, as_info(error)), now)
         if told is not None:
             told(job, error)
@@ -415,7 +420,7 @@ class JobDriver:
 
     def _not_told(self, job: Job, node_id: NodeId, now: float) -> None:
         """The node was gone before it heard of the attempt."""
-        del self.attempts[job.attempt_id]
+        self.attempts.pop(job.attempt_id, None)
         freed = self._ledger.drop(job, UNREACHABLE, now)
         self._go_on(job, node_id, UNREACHABLE, now)
         self.freed(freed)
@@ -623,6 +628,8 @@ class JobDriver:
         """A step failed that must not: the job ends, and nothing else is disturbed."""
         log.exception("dispatch_step_failed", job_id=job.job_id, error=repr(error))
         internal = errors.InternalError(f"The scheduler failed on job {job.job_id}; see its log.")
+        if job.on_submitted is not None:
+            _forget_submitter(job)
         if job.outcome is None:
             self.attempts.pop(job.attempt_id, None)
             left = self._ledger.leave(job, as_info(internal), now)
@@ -630,6 +637,12 @@ class JobDriver:
                 self._tell_cancel(left)
             self._end(job, Stop(Outcome.FAILED, as_info(internal)), now)
         self._submitted(job, internal)
+
+
+def _forget_submitter(job: Job) -> None:
+    """Who submitted the job is told by the refusal itself; who found it meanwhile, by its end."""
+    if job.on_end and job.submitter_waits:
+        del job.on_end[0]
 
 
 def _call_all(job: Job) -> None:

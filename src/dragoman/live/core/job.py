@@ -214,6 +214,8 @@ class Job(msgspec.Struct, eq=False):
     on_submitted: OnSubmitted | None = None
     """Called once, when its node was told, it waits, it was found, or it was refused."""
     on_end: list[OnEnd] | None = None
+    submitter_waits: bool = False
+    """The first of `on_end` is the submitter's own."""
     on_partial: OnPartial | None = None
     on_progress: OnProgress | None = None
     on_placed: list[Callable[[], None]] | None = None
