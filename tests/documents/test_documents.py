@@ -36,7 +36,11 @@ NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ): (PICTURE),
     (
         "docs/concepts/rooms.md",
-        "cli ─▶ api ─▶ gateway ─▶ sessions ─▶ dispatch ─▶ ledger, snapshot",
+        "cli ─▶ api ─▶ gateway ─▶ core ─▶ sessions ─▶ dispatch ─▶ ledger, snapshot",
+    ): (PICTURE),
+    (
+        "docs/concepts/walk.md",
+        "client ──utterance──▶ frames in ─▶ session ─▶ dispatcher ─▶ driver ─▶ selection ─▶ ledger",
     ): (PICTURE),
     ("docs/howto/database.md", "createuser --pwprompt dragoman"): YOUR_POSTGRESQL,
     ("docs/howto/database.md", "pg_dump --format=custom --file=dragoman.dump dragoman"): (
