@@ -18,7 +18,7 @@ from tests.integration.gateway.sockets import SocketClient, dialled, run, servin
 from dragoman.auth import OpenAuthenticator
 from dragoman.clock import SystemClock
 from dragoman.ids import InstanceId, NodeId
-from dragoman.live.core.memory import MemoryLedger
+from dragoman.live.core import MemoryLedger, Session
 from dragoman.live.gateway import (
     ConnectionClosed,
     Connections,
@@ -184,9 +184,9 @@ def test_no_frame_brings_an_endpoint_anything_but_typed_errors(name: str, transp
                         await bombard(client, sub, FIRST[name], batches[sub], codes)
                     batches[sub] = []
             await endpoint.connections.wait_empty()
-        open_sessions: list[Any] = list(plane.sessions)
-        for session in open_sessions:
-            await session.abandon()
+        for session in list(plane.sessions):
+            assert isinstance(session, Session)
+            session.abandon()
         await plane.stop()
         assert len(endpoint.connections) == 0
         assert all(not node.online for node in plane.registry.nodes()), "every socket is gone"
