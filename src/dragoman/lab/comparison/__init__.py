@@ -1,0 +1,35 @@
+"""Comparing runs: paired, with intervals, corrected p-values, and the rows side by side.
+
+``Comparisons(store).compare(tenant, CompareAsk(baseline=..., others=(...)))`` gives a `Comparison`.
+"""
+
+from dragoman.lab.comparison.compared import (
+    Answer,
+    Change,
+    Compared,
+    ComparedRow,
+    ComparedRun,
+    Comparison,
+    Finding,
+    LeftOut,
+    Missing,
+    RunLabel,
+)
+from dragoman.lab.comparison.service import CompareAsk, Comparisons
+from dragoman.lab.comparison.verdicts import Judged
+
+__all__ = [
+    "Answer",
+    "Change",
+    "CompareAsk",
+    "Compared",
+    "ComparedRow",
+    "ComparedRun",
+    "Comparison",
+    "Comparisons",
+    "Finding",
+    "Judged",
+    "LeftOut",
+    "Missing",
+    "RunLabel",
+]
