@@ -13,6 +13,7 @@ from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.desk import LabDesk
 from dragoman.clock import SystemClock
 from dragoman.lab.audio import audio_folder_of
+from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
 from dragoman.lab.plane import Lab
@@ -90,6 +91,7 @@ async def opened_desk(
                     audio_folder=audio_folder,
                 ),
                 results=Results(store),
+                comparisons=Comparisons(store),
                 context=context,
                 processes=processes,
             )

@@ -12,6 +12,7 @@ import typer
 
 from dragoman.api import ExperimentView
 from dragoman.cli.app import FAILED, INTERRUPTED
+from dragoman.cli.experiment.comparing import compare_command, compare_with_last
 from dragoman.cli.experiment.experiment_file import (
     ExperimentFile,
     read_evaluators,
@@ -45,9 +46,10 @@ from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
     name="experiment",
-    help="Run, list, show, score, retry and stop experiments.",
+    help="Run, list, show, compare, score, retry and stop experiments.",
     no_args_is_help=True,
 )
+app.command("compare")(compare_command)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id, or its name.")]
 
@@ -111,7 +113,9 @@ def run_command(
         # From here on a run is under way: Ctrl-C must stop it and say how to resume it.
         with interrupts() as interrupted:
             experiment_id = await _begin(lab, read, meant, new=new)
-            return await _see_through(lab, experiment_id, interrupted, read.gate, again)
+            return await _see_through(
+                lab, experiment_id, interrupted, read.gate, again, compares=True
+            )
 
     raise typer.Exit(with_lab(way, work))
 
@@ -360,7 +364,13 @@ async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new:
 
 
 async def _see_through(
-    lab: LabClient, experiment_id: str, interrupted: Interrupts, gate: Gate, again: str
+    lab: LabClient,
+    experiment_id: str,
+    interrupted: Interrupts,
+    gate: Gate,
+    again: str,
+    *,
+    compares: bool = False,
 ) -> int:
     """Watch the run to its end, print how it ended, and return the exit code."""
     try:
@@ -377,6 +387,8 @@ async def _see_through(
         return INTERRUPTED
     reached = await lab.aggregates(experiment_id)
     print_summary(found, reached)
+    if compares:
+        await compare_with_last(lab, found)
     verdicts = judge(gate, reached)
     print_verdicts(verdicts)
     if found.status == RunStatus.TERMINATED:

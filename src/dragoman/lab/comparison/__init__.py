@@ -17,6 +17,7 @@ from dragoman.lab.comparison.compared import (
 )
 from dragoman.lab.comparison.service import CompareAsk, Comparisons
 from dragoman.lab.comparison.verdicts import Judged
+from dragoman.lab.comparison.words import lines_of as comparison_lines
 
 __all__ = [
     "Answer",
@@ -32,4 +33,5 @@ __all__ = [
     "LeftOut",
     "Missing",
     "RunLabel",
+    "comparison_lines",
 ]

@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from dragoman.lab.comparison.compared import ALPHA, Change, Compared, Finding, LeftOut, Missing
-from dragoman.lab.comparison.numbers import figure
+from dragoman.lab.comparison.numbers import rounded
 from dragoman.lab.comparison.reading import Seen, Series, Unit
 from dragoman.lab.outcomes import Outcome
 from dragoman.lab.statistics import Difference, Floats, compare_corpora, compare_means, holm
@@ -144,7 +144,9 @@ def _corpus(
         clusters=clusters,
         higher_is_better=better is not False,
     )
-    return _change(found, score(list(first.sum(axis=0))), score(list(second.sum(axis=0))), better)
+    totals = (score(sums.sum(axis=0).tolist()) for sums in (first, second))
+    before, after = totals
+    return _change(found, before, after, better)
 
 
 def _many(score: CorpusFunction) -> Callable[[Floats], Floats]:
@@ -201,10 +203,10 @@ def _in_words(name: str, change: Change, clustered: bool) -> str:
     units = f"{change.paired:,} items"
     if clustered:
         units += f" in {change.units:,} groups"
-    if change.detectable == 0:
-        return f"With {units} every difference in {name} is the same."
+    if change.finding is Finding.EQUAL:
+        return f"Each of {change.paired:,} items has the same {name} in both runs."
     return (
-        f"With {units} a difference below {figure(change.detectable)} {name} cannot be told from "
+        f"With {units} a difference below {rounded(change.detectable)} {name} cannot be told from "
         "chance."
     )
 

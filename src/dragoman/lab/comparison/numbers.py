@@ -21,6 +21,11 @@ def signed(value: float | None) -> str:
     return f"{value:+.3g}" if value else "0"
 
 
+def rounded(value: float) -> str:
+    """A value that is an estimate: two digits."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.2g}"
+
+
 def chance(p: float | None) -> str:
     """A p-value."""
     if p is None:

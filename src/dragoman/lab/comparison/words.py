@@ -9,11 +9,12 @@ from dragoman.lab.comparison.compared import (
     Compared,
     ComparedRun,
     Comparison,
+    Finding,
     LeftOut,
     Missing,
     told_row,
 )
-from dragoman.lab.comparison.numbers import chance, figure, signed
+from dragoman.lab.comparison.numbers import chance, figure, rounded, signed
 
 ROWS_SHOWN = 5
 
@@ -75,7 +76,7 @@ def _cells(name: str, change: Change) -> tuple[str, ...]:
 
 def notes_of(comparison: Comparison, run: ComparedRun) -> list[str]:
     """What the numbers do not say themselves."""
-    notes = [found.in_words for found in run.scores.values()]
+    notes = _what_can_be_told(run.scores)
     for reasons, told in _grouped(run.figures()).items():
         notes.append(f"Left out of {', '.join(told)}: {reasons}.")
     notes += [f"{name} was not compared: {'; '.join(why)}." for name, why in run.refused.items()]
@@ -84,6 +85,25 @@ def notes_of(comparison: Comparison, run: ComparedRun) -> list[str]:
             notes.append(f"Only {where} has {', '.join(names)}.")
     if comparison.questions > 1:
         notes.append(f"p is corrected for {comparison.questions} comparisons made at once (Holm).")
+    return notes
+
+
+def _what_can_be_told(scores: dict[str, Compared]) -> list[str]:
+    """What so many items show, in one sentence where it is the same number of items."""
+    found: dict[tuple[int, int], list[tuple[str, Compared]]] = {}
+    notes: list[str] = []
+    for name, score in scores.items():
+        if score.detectable and score.finding is not Finding.EQUAL:
+            found.setdefault((score.paired, score.units), []).append((name, score))
+        elif score.paired < 2:
+            notes.append(score.in_words)
+    for (paired, units), group in found.items():
+        told = [f"{rounded(score.detectable or 0.0)} {name}" for name, score in group]
+        listed = " or ".join(filter(None, (", ".join(told[:-1]), told[-1])))
+        groups = "" if units == paired else f" in {units:,} groups"
+        notes.append(
+            f"With {paired:,} items{groups} a difference below {listed} cannot be told from chance."
+        )
     return notes
 
 
