@@ -4,9 +4,9 @@
 """
 
 from dragoman.lab.comparison.compared import (
-    Answer,
     Change,
     Compared,
+    ComparedAnswer,
     ComparedRow,
     ComparedRun,
     Comparison,
@@ -15,15 +15,17 @@ from dragoman.lab.comparison.compared import (
     Missing,
     RunLabel,
 )
+from dragoman.lab.comparison.plotting import Plot, histograms
 from dragoman.lab.comparison.service import CompareAsk, Comparisons
+from dragoman.lab.comparison.tables import data_frame
 from dragoman.lab.comparison.verdicts import Judged
 from dragoman.lab.comparison.words import lines_of as comparison_lines
 
 __all__ = [
-    "Answer",
     "Change",
     "CompareAsk",
     "Compared",
+    "ComparedAnswer",
     "ComparedRow",
     "ComparedRun",
     "Comparison",
@@ -32,6 +34,9 @@ __all__ = [
     "Judged",
     "LeftOut",
     "Missing",
+    "Plot",
     "RunLabel",
     "comparison_lines",
+    "data_frame",
+    "histograms",
 ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
@@ -13,6 +13,9 @@ from dragoman.errors import InvalidMessage
 from dragoman.lab.comparison.verdicts import Judged, judge_not_worse
 from dragoman.lab.model import Turn
 from dragoman.spelling import nearest
+
+if TYPE_CHECKING:
+    from dragoman.lab.comparison.plotting import Plot
 
 MEASURES = ("latency_ms", "tokens", "cost")
 """What targets report beside their outputs; of all of them less is better."""
@@ -164,7 +167,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
         return InvalidMessage(f"No {name!r} was compared; {hint}")
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class ComparedAnswer(msgspec.Struct, frozen=True, kw_only=True):
     """A turn in one run."""
 
     output: Turn
@@ -187,8 +190,8 @@ class ComparedRow(msgspec.Struct, frozen=True):
     item_id: str
     turn: int
     input: Turn
-    baseline: Answer
-    others: tuple[Answer | None, ...]
+    baseline: ComparedAnswer
+    others: tuple[ComparedAnswer | None, ...]
     """In the order of the runs; None where a run does not have the item."""
 
 
@@ -273,7 +276,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         """The same as a polars DataFrame, where polars is installed."""
         return table_of(self, "polars")
 
-    def plot(self) -> Any:
+    def plot(self) -> Plot:
         """The differences with their intervals, as a picture that notebooks show."""
         from dragoman.lab.comparison.plotting import forest_plot
 
@@ -309,7 +312,7 @@ def told_row(row: ComparedRow, metric: str | None) -> str:
     return f"{where}: {metric} was {before}, is {after}"
 
 
-def _value(answer: Answer, metric: str) -> str:
+def _value(answer: ComparedAnswer, metric: str) -> str:
     found = getattr(answer, metric) if metric in MEASURES else answer.scores.get(metric)
     return "absent" if found is None else f"{found:.4g}"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import quote
 
-from dragoman.lab.comparison.compared import Answer, ComparedRow, Comparison
+from dragoman.lab.comparison.compared import ComparedAnswer, ComparedRow, Comparison
 from dragoman.lab.comparison.numbers import figure, signed
 from dragoman.lab.comparison.words import COLUMNS, cells_of, notes_of, title_of
 
@@ -70,18 +70,18 @@ def _row(comparison: Comparison, row: ComparedRow) -> list[str]:
     return lines
 
 
-def _score(answer: Answer, name: str) -> str:
+def _score(answer: ComparedAnswer, name: str) -> str:
     found = answer.scores.get(name)
     return figure(getattr(answer, name, None) if found is None else found)
 
 
-def _plain(answer: Answer) -> str:
+def _plain(answer: ComparedAnswer) -> str:
     if answer.error_code is not None and not answer.output:
         return f"no output ({escaped(answer.error_code)})"
     return escaped(", ".join(str(value) for value in answer.output.values())[:_TEXT_CHARACTERS])
 
 
-def _diff(answer: Answer) -> str:
+def _diff(answer: ComparedAnswer) -> str:
     marks = {"same": ("", ""), "removed": ("~~", "~~"), "added": ("**", "**")}
     parts: list[str] = []
     length = 0

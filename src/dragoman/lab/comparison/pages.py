@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from html import escape
 
-from dragoman.lab.comparison.compared import Answer, Comparison
+from dragoman.lab.comparison.compared import ComparedAnswer, Comparison
 from dragoman.lab.comparison.numbers import signed
 from dragoman.lab.comparison.words import COLUMNS, cells_of, notes_of, title_of
 
@@ -54,7 +54,7 @@ def _short(text: str) -> str:
     return escape(text if len(text) <= _TEXT_CHARACTERS else f"{text[:_TEXT_CHARACTERS]}…")
 
 
-def _output(answer: Answer) -> str:
+def _output(answer: ComparedAnswer) -> str:
     gain = "" if answer.gain is None else f"{escape(signed(answer.gain))}: "
     if answer.diff:
         marks = {"same": "{}", "removed": "<del>{}</del>", "added": "<ins>{}</ins>"}

@@ -10,7 +10,7 @@ import msgspec
 from dragoman.lab.comparison.compared import Change, Comparison, Finding
 from dragoman.lab.comparison.numbers import signed
 
-_ROW, _TOP, _BOTTOM = 26, 44, 34
+_ROW, _TOP, _BOTTOM = 26, 58, 34
 _NAMES, _FIGURES, _PLOT = 230, 210, 320
 _COLOURS = {
     Finding.BETTER: "#1a7f37",
@@ -47,12 +47,12 @@ def forest_plot(comparison: Comparison) -> Plot:
     width, height = _NAMES + _PLOT + _FIGURES, _TOP + _ROW * len(lines) + _BOTTOM
     middle = _NAMES + _PLOT / 2
     parts = [
-        _text(8, 20, f"Differences from {comparison.baseline.name}", weight="bold"),
+        _text(8, 20, f"Differences from {comparison.baseline.name}", weight="bold", characters=90),
+        _text(8, 38, "With 95 % intervals, each row to its own scale"),
         f'<line x1="{middle}" y1="{_TOP - 8}" x2="{middle}" y2="{height - _BOTTOM}" '
         f'stroke="{_UNCLEAR}" stroke-dasharray="3 3"/>',
         _text(_NAMES + 4, height - 12, "worse"),
         _text(_NAMES + _PLOT - 4, height - 12, "better", anchor="end"),
-        _text(width - 8, height - 12, "95 % intervals, each row to its own scale", anchor="end"),
     ]
     for number, (name, change, better) in enumerate(lines):
         at = _TOP + _ROW * number + _ROW / 2
@@ -66,7 +66,7 @@ def forest_plot(comparison: Comparison) -> Plot:
 def _interval(
     name: str, change: Change, better: bool | None, at: float, middle: float, width: float
 ) -> list[str]:
-    parts = [_text(20, at + 4, name)]
+    parts = [_text(20, at + 4, name, characters=_NAME_CHARACTERS)]
     if change.delta is None:
         return [*parts, _text(width - 8, at + 4, "nothing paired", anchor="end")]
     # Mirrored where less is better, so that right means better in every row.
@@ -135,7 +135,7 @@ def _text(
     *,
     anchor: str = "start",
     weight: str = "normal",
-    characters: int = _NAME_CHARACTERS * 2,
+    characters: int = 60,
 ) -> str:
     shown = text if len(text) <= characters else f"{text[: characters - 1]}…"
     return (

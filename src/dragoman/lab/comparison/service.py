@@ -15,8 +15,8 @@ from dragoman.extras import require_extra
 from dragoman.ids import TenantId
 from dragoman.lab.comparison.compared import (
     MEASURES,
-    Answer,
     Compared,
+    ComparedAnswer,
     ComparedRow,
     ComparedRun,
     Comparison,
@@ -381,9 +381,9 @@ def _answer(
     said: pairing.Said | None,
     before: pairing.Said | None,
     gain: float | None,
-) -> Answer:
+) -> ComparedAnswer:
     one, other = _text(before), _text(said)
-    return Answer(
+    return ComparedAnswer(
         output={} if said is None else said.output,
         scores={name: series.value(unit) for name, series in seen.scores.items()},
         latency_ms=seen.measures["latency_ms"].value(unit),

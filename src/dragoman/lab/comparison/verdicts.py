@@ -14,16 +14,13 @@ if TYPE_CHECKING:
     from dragoman.lab.comparison.compared import Change
     from dragoman.lab.statistics import Difference
 
-OnInconclusive = Literal["pass", "fail"]
-Word = Literal["pass", "fail", "inconclusive"]
-
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one run, in words too."""
 
     metric: str
     run: str
-    verdict: Word
+    verdict: Literal["pass", "fail", "inconclusive"]
     told: str
     more_items: int | None = None
     """How many more items would most likely decide, where so many do not."""
@@ -32,7 +29,7 @@ class Judged(msgspec.Struct, frozen=True, kw_only=True):
     def is_inconclusive(self) -> bool:
         return self.verdict == "inconclusive"
 
-    def fails(self, on_inconclusive: OnInconclusive) -> bool:
+    def fails(self, on_inconclusive: Literal["pass", "fail"]) -> bool:
         """Whether it counts as a failure."""
         return self.verdict == "fail" or (self.is_inconclusive and on_inconclusive == "fail")
 
@@ -74,7 +71,7 @@ def judge_not_worse(
         told = f"{metric} cannot be compared: no item has it in both {run!r} and {baseline!r}."
         return Judged(metric=metric, run=run, verdict="fail", told=told)
     found = _difference(change, p)
-    verdict: Word = not_worse(
+    verdict: Literal["pass", "fail", "inconclusive"] = not_worse(
         found, margin=margin or 0.0, alpha=alpha, higher_is_better=higher_is_better
     ).value
     by = "" if margin is None else f" by more than {margin:g}"

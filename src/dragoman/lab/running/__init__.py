@@ -2,6 +2,20 @@
 
 from dragoman.ids import TenantId
 from dragoman.lab.audio import AudioFile
+from dragoman.lab.comparison import (
+    Change,
+    Compared,
+    ComparedAnswer,
+    ComparedRow,
+    ComparedRun,
+    Comparison,
+    Finding,
+    Judged,
+    LeftOut,
+    Missing,
+    Plot,
+    RunLabel,
+)
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
     ContentId,
@@ -17,6 +31,7 @@ from dragoman.lab.model import (
     Turn,
 )
 from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Repeated
+from dragoman.lab.running.comparing import compare
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -56,6 +71,12 @@ __all__ = [
     "Away",
     "Bin",
     "Cause",
+    "Change",
+    "Compared",
+    "ComparedAnswer",
+    "ComparedRow",
+    "ComparedRun",
+    "Comparison",
     "ContentId",
     "Dataset",
     "DatasetFile",
@@ -63,18 +84,24 @@ __all__ = [
     "EvaluatorSpec",
     "ExperimentId",
     "Failures",
+    "Finding",
     "Function",
     "Interrupted",
     "Interrupts",
     "ItemId",
     "ItemStatus",
     "JsonValue",
+    "Judged",
+    "LeftOut",
+    "Missing",
     "Output",
+    "Plot",
     "RateLimited",
     "Reached",
     "Repeated",
     "ResultRow",
     "RunId",
+    "RunLabel",
     "RunResult",
     "RunStatus",
     "Score",
@@ -94,6 +121,7 @@ __all__ = [
     "cer",
     "chrf",
     "code",
+    "compare",
     "composite",
     "contains",
     "evaluator",
