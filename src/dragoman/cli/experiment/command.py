@@ -18,8 +18,9 @@ from dragoman.cli.experiment.experiment_file import (
     read_evaluators,
     read_experiment_file,
 )
-from dragoman.cli.experiment.gate import Gate, judge
+from dragoman.cli.experiment.gate import Gate
 from dragoman.cli.experiment.identity import Meant, find_meant
+from dragoman.cli.experiment.judging import check_baselines, judge_run
 from dragoman.cli.experiment.summary import (
     print_experiments,
     print_rows,
@@ -109,6 +110,7 @@ def run_command(
     again = f"dragoman experiment run {shlex.quote(str(file))}{options}"
 
     async def work(lab: LabClient) -> int:
+        await check_baselines(lab, read.gate, read.described.name, str(file))
         meant = await _meant(lab, read, new=new)
         # From here on a run is under way: Ctrl-C must stop it and say how to resume it.
         with interrupts() as interrupted:
@@ -389,11 +391,11 @@ async def _see_through(
     print_summary(found, reached)
     if compares:
         await compare_with_last(lab, found)
-    verdicts = judge(gate, reached)
+    verdicts = await judge_run(lab, gate, found, reached)
     print_verdicts(verdicts)
     if found.status == RunStatus.TERMINATED:
         _say_how_to_go_on(found, again)
-    passed = all(verdict.passed for verdict in verdicts)
+    passed = all(verdict.passed for verdict, _ in verdicts)
     return 0 if found.status == RunStatus.SUCCESS and passed else FAILED
 
 

@@ -39,11 +39,15 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
         typer.echo(line)
 
 
-def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print which limits of the gate held and which did not."""
-    for verdict in verdicts:
-        word = "passed" if verdict.passed else "FAILED"
-        typer.secho(f"gate {word}: {verdict}", fg="green" if verdict.passed else "red")
+def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
+    """Print which checks of the gate held and which did not, with the rows to look at."""
+    for verdict, row in verdicts:
+        word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
+        if verdict.word == "inconclusive":
+            word, colour = ("inconclusive", "yellow") if verdict.passed else ("FAILED", "red")
+        typer.secho(f"gate {word}: {verdict}", fg=colour)
+        if row is not None:
+            typer.echo(f"  look first at {row}")
 
 
 def print_experiments(experiments: Sequence[ExperimentView]) -> None:

@@ -231,14 +231,24 @@ class LabClient:
         return await self.find_experiment(name) or await self.show(name)
 
     async def results(
-        self, experiment_id: str, wanted: Any = None, *, most: int
+        self,
+        experiment_id: str,
+        wanted: Any = None,
+        *,
+        sort: Sequence[Mapping[str, str]] = (),
+        most: int,
     ) -> list[ResultRow]:
         """Rows of an experiment that pass the filter."""
         path = f"/experiments/{experiment_id}/results"
         rows: list[ResultRow] = []
         cursor: str | None = None
         while len(rows) < most:
-            order = {"filter": wanted, "cursor": cursor, "limit": min(most - len(rows), 1000)}
+            order = {
+                "filter": wanted,
+                "sort": list(sort),
+                "cursor": cursor,
+                "limit": min(most - len(rows), 1000),
+            }
             page = await self._ask(ListPage[ResultRow], "POST", path, json=order)
             rows += page.items
             cursor = page.next

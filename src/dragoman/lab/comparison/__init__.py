@@ -14,11 +14,12 @@ from dragoman.lab.comparison.compared import (
     LeftOut,
     Missing,
     RunLabel,
+    told_row,
 )
 from dragoman.lab.comparison.plotting import Plot, histograms
 from dragoman.lab.comparison.service import CompareAsk, Comparisons
 from dragoman.lab.comparison.tables import data_frame
-from dragoman.lab.comparison.verdicts import Judged
+from dragoman.lab.comparison.verdicts import Judged, corrected, judge_not_worse
 from dragoman.lab.comparison.words import lines_of as comparison_lines
 
 __all__ = [
@@ -37,6 +38,9 @@ __all__ = [
     "Plot",
     "RunLabel",
     "comparison_lines",
+    "corrected",
     "data_frame",
     "histograms",
+    "judge_not_worse",
+    "told_row",
 ]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from dragoman.errors import InvalidMessage
-from dragoman.lab.comparison.verdicts import Judged, judge_not_worse
+from dragoman.lab.comparison.verdicts import ALPHA, Judged, corrected, judge_not_worse
 from dragoman.lab.model import Turn
 from dragoman.spelling import nearest
 
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
 MEASURES = ("latency_ms", "tokens", "cost")
 """What targets report beside their outputs; of all of them less is better."""
-
-ALPHA = 0.05
 
 CORPUS = ".corpus"
 """After the name of a score: the score of all texts together, in place of the mean."""
@@ -235,7 +233,10 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
                 alpha=alpha,
             )
             for run, (change, better), p in zip(
-                self.others, figures, _corrected([change for change, _ in figures]), strict=True
+                self.others,
+                figures,
+                corrected([change.p_alone for change, _ in figures]),
+                strict=True,
             )
         ]
 
@@ -315,12 +316,6 @@ def told_row(row: ComparedRow, metric: str | None) -> str:
 def _value(answer: ComparedAnswer, metric: str) -> str:
     found = getattr(answer, metric) if metric in MEASURES else answer.scores.get(metric)
     return "absent" if found is None else f"{found:.4g}"
-
-
-def _corrected(changes: list[Change]) -> list[float | None]:
-    from dragoman.lab.comparison.verdicts import corrected
-
-    return corrected([change.p_alone for change in changes])
 
 
 def table_of(comparison: Comparison, library: str) -> Any:

@@ -9,9 +9,10 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from dragoman.lab.comparison.compared import ALPHA, Change, Compared, Finding, LeftOut, Missing
+from dragoman.lab.comparison.compared import Change, Compared, Finding, LeftOut, Missing
 from dragoman.lab.comparison.numbers import rounded
 from dragoman.lab.comparison.reading import Seen, Series, Unit
+from dragoman.lab.comparison.verdicts import ALPHA
 from dragoman.lab.outcomes import Outcome
 from dragoman.lab.statistics import Difference, Floats, compare_corpora, compare_means, holm
 

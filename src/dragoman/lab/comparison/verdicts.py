@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from dragoman.lab.comparison.compared import Change
     from dragoman.lab.statistics import Difference
 
+ALPHA = 0.05
+
 
 class Judged(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one run, in words too."""
@@ -53,7 +55,7 @@ def judge_not_worse(
     *,
     higher_is_better: bool | None,
     margin: float | None,
-    alpha: float,
+    alpha: float = ALPHA,
 ) -> Judged:
     """Judge one figure; `p` is corrected for the questions that are asked with this one."""
     from dragoman.lab.statistics import items_needed, not_worse  # here: it needs the extra `lab`
