@@ -49,7 +49,10 @@ COMMANDS = (
     Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
     Command(
-        "experiment", "experiment", "app", "Run, list, show, compare, score, retry and stop experiments."
+        "experiment",
+        "experiment",
+        "app",
+        "Run, list, show, compare, score, retry and stop experiments.",
     ),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),

@@ -262,7 +262,8 @@ def _refused(baseline: Seen, other: Seen, prints: Prints) -> dict[str, list[str]
     """Scores that both have and that were not given alike, with what differs."""
     found: dict[str, list[str]] = {}
     for name in baseline.scores.keys() & other.scores.keys():
-        ran = sorted(baseline.scored_in[name] | other.scored_in[name])
+        # The baseline's first, so that what differs is always told in that order.
+        ran = dict.fromkeys((*sorted(baseline.scored_in[name]), *sorted(other.scored_in[name])))
         known = [(run_id, (prints[run_id] or {}).get(name)) for run_id in ran]
         unknown = [run_id for run_id, print_ in known if print_ is None]
         if unknown:
