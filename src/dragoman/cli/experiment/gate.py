@@ -341,8 +341,14 @@ def judge(
 def _limited(check: Bar | MaxFailed, reached: Aggregates) -> Verdict:
     found = check.found_in(reached)
     passed = found is not None and check.holds(found)
-    told = "no item has this score" if found is None else f"it is {found:g}"
+    told = _missing(check, reached) if found is None else f"it is {found:g}"
     return Verdict(check, "pass" if passed else "fail", told, passed)
+
+
+def _missing(check: Bar | MaxFailed, reached: Aggregates) -> str:
+    score = reached.scores.get(check.score) if isinstance(check, Bar) else None
+    known = score is not None and score.count > 0
+    return "the run does not have this figure" if known else "no item has this score"
 
 
 def _change(check: Check, comparisons: Mapping[str | None, Comparison | Unmet]) -> Any:

@@ -15,6 +15,7 @@ from dragoman.lab.comparison.compared import (
     told_row,
 )
 from dragoman.lab.comparison.numbers import chance, figure, rounded, signed
+from dragoman.lab.states import ENDED
 
 ROWS_SHOWN = 5
 
@@ -23,6 +24,7 @@ COLUMNS = (
     *("wins/losses/ties", "finding"),
 )
 
+_ENDED = frozenset(status.value for status in ENDED)
 _REASONS = {
     "target_failed": "failed by the target",
     "unscored": "not scored",
@@ -76,7 +78,12 @@ def _cells(name: str, change: Change) -> tuple[str, ...]:
 
 def notes_of(comparison: Comparison, run: ComparedRun) -> list[str]:
     """What the numbers do not say themselves."""
-    notes = _what_can_be_told(run.scores)
+    notes = [
+        f"{one.name} is {one.status}: its numbers may change."
+        for one in (comparison.baseline, run)
+        if one.status not in _ENDED
+    ]
+    notes += _what_can_be_told(run.scores)
     for reasons, told in _grouped(run.figures()).items():
         notes.append(f"Left out of {', '.join(told)}: {reasons}.")
     notes += [f"{name} was not compared: {'; '.join(why)}." for name, why in run.refused.items()]
