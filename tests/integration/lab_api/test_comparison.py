@@ -119,8 +119,12 @@ def test_a_comparison_says_what_the_rows_say(open_lab: OpenLab) -> None:
             # Fewer errors are better.
             wer = run["scores"]["wer"]
             assert wer["higher_is_better"] is False
-            assert wer["delta"] < 0
-            assert wer["wins"] > wer["losses"]
+            before = scores_in(await rows_of(lab, one), "wer")
+            after = scores_in(await rows_of(lab, two), "wer")
+            assert wer["delta"] == pytest.approx(np.mean([after[i] - before[i] for i in before]))
+            assert wer["wins"] == sum(after[item] < before[item] for item in before)
+            assert wer["losses"] == sum(after[item] > before[item] for item in before)
+            assert wer["wins"] != wer["losses"]
 
     asyncio.run(scenario())
 
