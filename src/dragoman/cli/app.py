@@ -54,6 +54,7 @@ COMMANDS = (
         "app",
         "Run, list, show, compare, score, retry and stop experiments.",
     ),
+    Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Create, list and revoke API keys."),

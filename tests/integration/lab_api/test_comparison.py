@@ -328,6 +328,10 @@ def test_a_filter_chooses_turns_by_the_baseline_and_a_column_names_clusters(
             chrf = filtered["others"][0]["scores"]["chrf"]
             assert chrf["paired"] == len(chosen)
             assert chrf["left_out"]["only_in_other"] == 0
+            by_input = {"field": "input.speaker", "op": "matches", "value": "s[12]"}
+            matched = await compared(lab, one, two, filter=by_input, limit=100)
+            assert {row["input"]["speaker"] for row in matched["rows"]} == {"s1", "s2"}
+            assert matched["others"][0]["scores"]["chrf"]["paired"] == 8
             clustered = await compared(lab, one, two, cluster="speaker")
             chrf = clustered["others"][0]["scores"]["chrf"]
             assert (chrf["paired"], chrf["units"]) == (16, 4)

@@ -18,6 +18,7 @@ from dragoman.api.lab.routes.comparison import comparison_router
 from dragoman.api.lab.routes.datasets import datasets_router
 from dragoman.api.lab.routes.experiments import experiments_router
 from dragoman.api.lab.routes.kinds import kinds_router
+from dragoman.api.lab.routes.mirror import mirror_router
 from dragoman.api.lab.routes.results import results_router
 from dragoman.api.middleware import Shield
 from dragoman.auth import Permission
@@ -38,6 +39,7 @@ def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIR
         results_router(PREFIX, of_experiments),
         comparison_router(PREFIX, of_experiments),
         kinds_router(PREFIX, of_experiments),
+        mirror_router(PREFIX, of_experiments),
         cache_router(PREFIX, of_experiments),
     ]
 

@@ -66,6 +66,8 @@ class Way:
     """Where the user's functions are looked for, besides the current folder."""
     new: bool = False
     """Whether to create a lab where there is none."""
+    mirrored: bool = False
+    """Whether a lab inside this program keeps the columnar mirror, as a server's does."""
 
     def __post_init__(self) -> None:
         if self.url is None:
@@ -126,7 +128,13 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
     async with AsyncExitStack() as stack:
         # Without a server, experiments run as the user, who may call what they like.
         desk = await stack.enter_async_context(
-            opened_desk(settings, Context(modules=modules), metrics, embedded=True)
+            opened_desk(
+                settings,
+                Context(modules=modules),
+                metrics,
+                embedded=True,
+                mirrored=way.mirrored,
+            )
         )
         http = await stack.enter_async_context(
             httpx.AsyncClient(

@@ -19,7 +19,7 @@ from dragoman.lab.comparison.compared import (
 from dragoman.lab.comparison.plotting import Plot, histograms
 from dragoman.lab.comparison.service import CompareAsk, Comparisons
 from dragoman.lab.comparison.tables import data_frame
-from dragoman.lab.comparison.verdicts import Judged, corrected, judge_not_worse
+from dragoman.lab.comparison.verdicts import Standing, corrected, judge_not_worse
 from dragoman.lab.comparison.words import lines_of as comparison_lines
 
 __all__ = [
@@ -32,11 +32,11 @@ __all__ = [
     "Comparison",
     "Comparisons",
     "Finding",
-    "Judged",
     "LeftOut",
     "Missing",
     "Plot",
     "RunLabel",
+    "Standing",
     "comparison_lines",
     "corrected",
     "data_frame",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from dragoman.errors import InvalidMessage
-from dragoman.lab.comparison.verdicts import ALPHA, Judged, corrected, judge_not_worse
+from dragoman.lab.comparison.verdicts import ALPHA, Standing, corrected, judge_not_worse
 from dragoman.lab.model import Turn
 from dragoman.spelling import nearest
 
@@ -214,7 +214,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         margin: float | None = None,
         alpha: float = ALPHA,
         higher_is_better: bool | None = None,
-    ) -> list[Judged]:
+    ) -> list[Standing]:
         """Whether each run is not worse than the baseline in one figure.
 
         With a margin: by more than that. Several runs are several questions, so their p-values

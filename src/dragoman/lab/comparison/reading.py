@@ -12,6 +12,7 @@ from dragoman.lab.comparison.compared import MEASURES
 from dragoman.lab.comparison.finding import Contestant
 from dragoman.lab.evaluators import Fingerprint
 from dragoman.lab.filters import EVERYTHING, Filter
+from dragoman.lab.mirror import searcher
 from dragoman.lab.model import JsonValue, RunId
 from dragoman.lab.outcomes import Outcome, outcome_of, outcome_of_score
 from dragoman.lab.repository import pairing, runs
@@ -96,7 +97,9 @@ def read_run(
     which = (contestant.experiment.experiment_id, contestant.run_id)
     passing: set[Unit] | None = None
     if wanted != EVERYTHING:
-        passing = pairing.units_that_pass(connection, *which, wanted, contestant.numbers)
+        passing = pairing.units_that_pass(
+            connection, *which, wanted, contestant.numbers, searcher()
+        )
     seen = Seen(contestant)
     turns: dict[pairing.Place, pairing.TurnTaken] = {}
     for turn in pairing.turns_taken(connection, *which, cluster):

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.errors import InvalidMessage, NotFound
+from dragoman.errors import InvalidFilter, InvalidMessage, NotFound
 from dragoman.extras import require_extra
 from dragoman.ids import TenantId
 from dragoman.lab.comparison.compared import (
@@ -32,7 +32,8 @@ from dragoman.lab.evaluators import (
     differences,
     higher_is_better,
 )
-from dragoman.lab.filters import EVERYTHING, SCORE, Filter, score_names
+from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, fields_of
+from dragoman.lab.mirror import check_patterns
 from dragoman.lab.model import EvaluatorSpec
 from dragoman.lab.repository import pairing
 from dragoman.spelling import nearest
@@ -80,6 +81,7 @@ class Comparisons:
         from dragoman.lab.comparison import measuring  # here: it needs the extra `lab`
 
         _check(ask)
+        await asyncio.to_thread(check_patterns, ask.wanted)
         seen, prints = await self._store.read(lambda c: _read(c, tenant, ask))
         # Not on the event loop: corpus scores are computed thousands of times.
         found = await asyncio.to_thread(_compare, seen, prints, ask, measuring)
@@ -155,10 +157,16 @@ def _has_corpus(spec: EvaluatorSpec) -> bool:
 
 def _check_scores(baseline: Contestant, wanted: Filter) -> None:
     known = [one.name for one in baseline.evaluators]
-    for name in sorted(score_names(wanted).difference(known)):
+    names = {
+        condition.field.removeprefix(prefix)
+        for condition in fields_of(wanted)
+        for prefix in (SCORE, LABEL)
+        if condition.field.startswith(prefix)
+    }
+    for name in sorted(names.difference(known)):
         meant = nearest(name, known)
         hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known) or 'none'}."
-        raise InvalidMessage(
+        raise InvalidFilter(
             f"No evaluator of {baseline.experiment.spec.name!r} gives a score {name!r}; {hint}",
             details={"field": f"{SCORE}{name}"},
         )

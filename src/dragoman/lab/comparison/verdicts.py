@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 ALPHA = 0.05
 
 
-class Judged(msgspec.Struct, frozen=True, kw_only=True):
+class Standing(msgspec.Struct, frozen=True, kw_only=True):
     """The verdict on one run, in words too."""
 
     metric: str
@@ -56,7 +56,7 @@ def judge_not_worse(
     higher_is_better: bool | None,
     margin: float | None,
     alpha: float = ALPHA,
-) -> Judged:
+) -> Standing:
     """Judge one figure; `p` is corrected for the questions that are asked with this one."""
     from dragoman.lab.statistics import items_needed, not_worse  # here: it needs the extra `lab`
 
@@ -71,7 +71,7 @@ def judge_not_worse(
         raise InvalidMessage(f"alpha is {alpha:g}; it must lie between 0 and 1.")
     if change.paired == 0:
         told = f"{metric} cannot be compared: no item has it in both {run!r} and {baseline!r}."
-        return Judged(metric=metric, run=run, verdict="fail", told=told)
+        return Standing(metric=metric, run=run, verdict="fail", told=told)
     found = _difference(change, p)
     verdict: Literal["pass", "fail", "inconclusive"] = not_worse(
         found, margin=margin or 0.0, alpha=alpha, higher_is_better=higher_is_better
@@ -88,7 +88,7 @@ def judge_not_worse(
         f"{change.paired:,} paired turns."
     )
     if verdict != "inconclusive":
-        return Judged(metric=metric, run=run, verdict=verdict, told=f"{said}: {seen}")
+        return Standing(metric=metric, run=run, verdict=verdict, told=f"{said}: {seen}")
     needed = None
     if found.error is not None:
         needed = items_needed(
@@ -103,7 +103,7 @@ def judge_not_worse(
             else f"About {more:,} more would decide."
         )
     told = f"{said}: {seen} {hope}"
-    return Judged(metric=metric, run=run, verdict=verdict, told=told, more_items=more)
+    return Standing(metric=metric, run=run, verdict=verdict, told=told, more_items=more)
 
 
 def _certainty(change: Change, p: float | None) -> str:

@@ -11,9 +11,17 @@ import sqlalchemy as sa
 from dragoman.ids import TenantId
 from dragoman.lab.filters import Filter
 from dragoman.lab.model import ExperimentId, JsonValue, RunId, Turn
-from dragoman.lab.repository.fields import Numbers, matches, scores_of, shown_turns
+from dragoman.lab.repository.by_hand import Search, turn_passes
+from dragoman.lab.repository.fields import (
+    Numbers,
+    can_be_asked_in_sql,
+    matches,
+    scores_of,
+    shown_turns,
+)
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.records import statistics_of
+from dragoman.lab.repository.results import every_turn
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import (
     dataset_item,
@@ -148,8 +156,19 @@ def units_that_pass(
     run_id: RunId | None,
     wanted: Filter,
     numbers: Numbers,
+    search: Search,
 ) -> set[Unit]:
-    """The turns of which at least one repetition passes the filter."""
+    """The turns of which at least one repetition passes the filter.
+
+    `search` tells whether a pattern is found in a text.
+    """
+    if not can_be_asked_in_sql(wanted):
+        return {
+            (turn.row.item_id, turn.row.turn)
+            for turns in every_turn(connection, experiment_id, run_id, numbers)
+            for turn in turns
+            if turn_passes(turn, wanted, search)
+        }
     shown = shown_turns(experiment_id, run_id)
     rows = connection.execute(
         sa.select(shown.c.item_id, shown.c.turn_no, dataset_item.c.content_id)

@@ -10,11 +10,11 @@ from dragoman.lab.comparison import (
     ComparedRun,
     Comparison,
     Finding,
-    Judged,
     LeftOut,
     Missing,
     Plot,
     RunLabel,
+    Standing,
 )
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
@@ -91,7 +91,6 @@ __all__ = [
     "ItemId",
     "ItemStatus",
     "JsonValue",
-    "Judged",
     "LeftOut",
     "Missing",
     "Output",
@@ -107,6 +106,7 @@ __all__ = [
     "Score",
     "ScoreCell",
     "Smoothing",
+    "Standing",
     "Stats",
     "Summary",
     "TargetError",
