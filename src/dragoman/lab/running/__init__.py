@@ -30,7 +30,7 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Repeated
+from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Outcomes, Repeated
 from dragoman.lab.running.comparing import compare
 from dragoman.lab.running.describing import (
     Evaluator,
@@ -93,6 +93,7 @@ __all__ = [
     "JsonValue",
     "LeftOut",
     "Missing",
+    "Outcomes",
     "Output",
     "Plot",
     "RateLimited",
