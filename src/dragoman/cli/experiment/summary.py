@@ -11,7 +11,7 @@ from dragoman.api import ExperimentView
 from dragoman.cli.experiment.gate import Verdict
 from dragoman.cli.showing import print_table
 from dragoman.lab.model import ResultRow
-from dragoman.lab.report import lines_of
+from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates
 
 _CELL_CHARACTERS = 60
@@ -27,10 +27,24 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
     if found.reason:
         typer.echo(found.reason)
     if reached.scores:
+        columns = [
+            "score",
+            "count",
+            "errors",
+            "mean",
+            "95 % interval",
+            "stddev",
+            "p50",
+            "pass rate",
+        ]
+        # Only some evaluators score all texts together.
+        has_corpus = any(map(_corpus, reached.scores.values()))
         print_table(
-            ("score", "count", "errors", "mean", "stddev", "p50", "pass rate"),
+            [*columns, "corpus"] if has_corpus else columns,
             (
-                (name, score.count, score.errors, *map(_number, _figures(score)))
+                (*(name, score.count, score.errors), *_figures(score), _corpus(score))[
+                    : len(columns) + has_corpus
+                ]
                 for name, score in reached.scores.items()
             ),
             empty="",
@@ -94,9 +108,14 @@ def _items(found: ExperimentView) -> int:
     return stats.queueing + stats.processing + stats.success + stats.fail + stats.terminated
 
 
-def _figures(score: Aggregate) -> tuple[float | None, ...]:
+def _figures(score: Aggregate) -> tuple[str, ...]:
     rate = score.pass_rate if isinstance(score.pass_rate, float) else None
-    return score.mean, score.stddev, score.p50, rate
+    spread = map(_number, (score.stddev, score.p50, rate))
+    return (_number(score.mean), interval_of(score), *spread)
+
+
+def _corpus(score: Aggregate) -> str:
+    return _number(score.corpus if isinstance(score.corpus, float) else None)
 
 
 def _score(row: ResultRow, name: str) -> str:

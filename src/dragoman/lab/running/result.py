@@ -15,7 +15,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.comparison import Plot, data_frame, histograms
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId, Stats
-from dragoman.lab.report import lines_of
+from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates, Place, Results
 from dragoman.lab.running.describing import Evaluator, Function
 from dragoman.lab.states import RunStatus
@@ -47,7 +47,9 @@ class Summary(msgspec.Struct, frozen=True):
         lines = [first, *([self.reason] if self.reason else [])]
         for name, score in self.scores.items():
             mean = "none" if score.mean is None else f"{score.mean:.4g}"
-            lines.append(f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors")
+            line = f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors"
+            sure = interval_of(score)
+            lines.append(f"{line}, 95 % interval {sure}" if sure else line)
         lines += lines_of(self.aggregates, stats, self.duration_seconds)
         return "\n".join(lines)
 
@@ -151,9 +153,12 @@ def html_of(summary: Summary) -> str:
     """A summary for notebooks: each score in a line, then the rest as text."""
     stats = summary.stats
     head = f"{summary.name}: {summary.status}, {stats.success} succeeded, {stats.fail} failed"
-    columns = ("score", "scored", "errors", "mean", "stddev", "p50", "min", "max")
+    columns = ("score", "scored", "errors", "mean", "95 % interval", "stddev", "p50", "corpus")
     cells = [
-        (name, score.count, score.errors, score.mean, score.stddev, score.p50, score.min, score.max)
+        (
+            *(name, score.count, score.errors, score.mean, interval_of(score)),
+            *(score.stddev, score.p50, score.corpus if isinstance(score.corpus, float) else None),
+        )
         for name, score in summary.scores.items()
     ]
     rows = "".join(
