@@ -15,6 +15,7 @@ from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates
 
 _CELL_CHARACTERS = 60
+_COLUMNS = ("score", "count", "errors", "mean", "95 % interval", "stddev", "p50", "pass rate")
 
 
 def print_summary(found: ExperimentView, reached: Aggregates) -> None:
@@ -27,24 +28,12 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
     if found.reason:
         typer.echo(found.reason)
     if reached.scores:
-        columns = [
-            "score",
-            "count",
-            "errors",
-            "mean",
-            "95 % interval",
-            "stddev",
-            "p50",
-            "pass rate",
-        ]
         # Only some evaluators score all texts together.
         has_corpus = any(map(_corpus, reached.scores.values()))
         print_table(
-            [*columns, "corpus"] if has_corpus else columns,
+            [*_COLUMNS, "corpus"] if has_corpus else _COLUMNS,
             (
-                (*(name, score.count, score.errors), *_figures(score), _corpus(score))[
-                    : len(columns) + has_corpus
-                ]
+                [*_cells(name, score), _corpus(score)] if has_corpus else _cells(name, score)
                 for name, score in reached.scores.items()
             ),
             empty="",
@@ -57,8 +46,8 @@ def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
     """Print which checks of the gate held and which did not, with the rows to look at."""
     for verdict, row in verdicts:
         word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
-        if verdict.word == "inconclusive":
-            word, colour = ("inconclusive", "yellow") if verdict.passed else ("FAILED", "red")
+        if verdict.word == "inconclusive" and verdict.passed:
+            word, colour = "inconclusive", "yellow"
         typer.secho(f"gate {word}: {verdict}", fg=colour)
         if row is not None:
             typer.echo(f"  look first at {row}")
@@ -108,10 +97,10 @@ def _items(found: ExperimentView) -> int:
     return stats.queueing + stats.processing + stats.success + stats.fail + stats.terminated
 
 
-def _figures(score: Aggregate) -> tuple[str, ...]:
+def _cells(name: str, score: Aggregate) -> list[object]:
     rate = score.pass_rate if isinstance(score.pass_rate, float) else None
     spread = map(_number, (score.stddev, score.p50, rate))
-    return (_number(score.mean), interval_of(score), *spread)
+    return [name, score.count, score.errors, _number(score.mean), interval_of(score), *spread]
 
 
 def _corpus(score: Aggregate) -> str:
