@@ -115,19 +115,12 @@ def _read(connection: Connection, tenant: TenantId, ask: CompareAsk) -> tuple[li
         )
     _check_scores(baseline, ask.wanted)
     corpora = [spec.name for one in contestants for spec in one.evaluators if _has_corpus(spec)]
-    seen = [
-        read_run(
-            connection,
-            one,
-            with_statistics=corpora,
-            wanted=ask.wanted if one is baseline else EVERYTHING,
-            cluster=ask.cluster if one is baseline else None,
-        )
-        for one in contestants
-    ]
-    if ask.wanted != EVERYTHING:
-        for one in seen[1:]:
-            one.keep_only(seen[0])
+    first = read_run(
+        connection, baseline, with_statistics=corpora, wanted=ask.wanted, cluster=ask.cluster
+    )
+    only = None if ask.wanted == EVERYTHING else first.item_ids.keys()
+    rest = [read_run(connection, one, with_statistics=corpora, only=only) for one in others]
+    seen = [first, *rest]
     if ask.cluster is not None and all(one is None for one in seen[0].clusters.values()):
         raise InvalidMessage(
             f"No item of {baseline.experiment.spec.name!r} has a column {ask.cluster!r} to name "
