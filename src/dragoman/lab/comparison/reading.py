@@ -107,8 +107,8 @@ def read_run(
             _add_turn(seen, turn)
             if len(turns) > MAX_TURNS:
                 raise InvalidMessage(
-                    f"{contestant.label.name!r} has more than {MAX_TURNS:,} turns, each repetition "
-                    "counted, which is the most that is compared at once; choose some with a filter."
+                    f"{contestant.label.name!r} has more than {MAX_TURNS:,} turns, repetitions "
+                    "included, which is the most that is compared at once; use a filter."
                 )
     names = [one.name for one in contestant.evaluators]
     seen.scores = {name: Series() for name in names}
