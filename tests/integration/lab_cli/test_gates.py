@@ -84,9 +84,10 @@ def test_a_run_that_is_worse_than_the_last_fails_and_names_the_biggest_loss(
     assert run(folder, gate) == 0
     told = capsys.readouterr().out
     assert "gate inconclusive: wer not worse than last: there is no finished run before" in told
-    assert run(folder, gate) == 0
+    assert run(folder, gate + '\n"failures" = "not worse than last by 0.01"') == 0
     told = capsys.readouterr().out
     assert "gate passed: wer not worse than last: wer is not worse: " in told
+    assert "gate passed: failures not worse than last by 0.01: " in told
     assert run(folder, gate, output="bad") == 1
     told = capsys.readouterr().out
     assert "gated #3 against gated #2: 40 items paired" in told
