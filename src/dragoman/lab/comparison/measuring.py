@@ -41,7 +41,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 def answer(question: Question, cluster: str | None) -> Compared:
     """Compare one figure; its p-values are corrected later, when all of them are known."""
     one, other = question.values
-    shared = [unit for unit in question.baseline.item_ids if unit in question.other.item_ids]
+    # In the order of their contents, so that the same rows draw the same lots in every version.
+    shared = sorted(unit for unit in question.baseline.item_ids if unit in question.other.item_ids)
     paired = [unit for unit in shared if unit in one.counts and unit in other.counts]
     clusters = _clusters(question, paired, cluster)
     better = question.higher_is_better
@@ -54,7 +55,7 @@ def answer(question: Question, cluster: str | None) -> Compared:
         clusters=clusters,
         higher_is_better=better is not False,
     )
-    change = _change(found, _mean(first), _mean(second), better)
+    change = _change(found, _mean(first), _mean(second))
     return Compared(
         **msgspec.structs.asdict(change),
         higher_is_better=better,
@@ -102,9 +103,7 @@ def _with_p(change: ChangeT, p_values: Iterator[float | None], better: bool | No
     return msgspec.structs.replace(change, p=p, finding=finding)
 
 
-def _change(
-    found: Difference, baseline: float | None, other: float | None, better: bool | None
-) -> Change:
+def _change(found: Difference, baseline: float | None, other: float | None) -> Change:
     # Texts may have the same scores one by one, and not together.
     equal = found.count > 0 and found.wins == found.losses == 0 and abs(found.delta) < _SAME
     return Change(
@@ -156,7 +155,7 @@ def _corpus(
     )
     totals = (score(sums.sum(axis=0).tolist()) for sums in (first, second))
     before, after = totals
-    return _change(found, before, after, better)
+    return _change(found, before, after)
 
 
 def _many(score: CorpusFunction) -> Callable[[Floats], Floats]:
