@@ -93,7 +93,7 @@ def run_command(
     """Run the experiment that a file describes, or resume it.
 
     The same name, file and dataset version mean the same experiment. If it is unfinished, it is
-    resumed; if it is finished, a new one (`NAME #2`) is made. Comments, the gate, the concurrency,
+    resumed; if it is finished, a new one (`NAME #2`) is made and compared with the last. Comments, the gate, the concurrency,
     the retries and the budget may change in between.
 
     The first Ctrl-C starts no more calls, lets the calls in flight finish and keeps every result;

@@ -59,8 +59,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     ties: int
     detectable: float | None
     """The smallest true difference that so many turns show in 80 of 100 experiments."""
-    error: float | None
-    """The standard error of the difference."""
+    standard_error: float | None
+    """Of the difference."""
     paired: int
     """How many turns have the figure in both runs. Repetitions of a turn are averaged."""
     units: int

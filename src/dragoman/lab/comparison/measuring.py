@@ -118,7 +118,7 @@ def _change(found: Difference, baseline: float | None, other: float | None) -> C
         losses=found.losses,
         ties=found.ties,
         detectable=_known(found.detectable),
-        error=_known(found.error),
+        standard_error=_known(found.error),
         paired=found.count,
         units=found.units,
         finding=Finding.EQUAL if equal else Finding.UNCLEAR,
