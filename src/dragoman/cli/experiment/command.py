@@ -93,8 +93,8 @@ def run_command(
     """Run the experiment that a file describes, or resume it.
 
     The same name, file and dataset version mean the same experiment. If it is unfinished, it is
-    resumed; if it is finished, a new one (`NAME #2`) is made and compared with the last. Comments, the gate, the concurrency,
-    the retries and the budget may change in between.
+    resumed; if it is finished, a new one (`NAME #2`) is made and compared with the last. Comments,
+    the gate, the concurrency, the retries and the budget may change in between.
 
     The first Ctrl-C starts no more calls, lets the calls in flight finish and keeps every result;
     a second one cancels those calls. Exit code 1 when the run or its [gate] failed, 2 when the
