@@ -66,6 +66,8 @@ def test_a_worse_system_fails_an_assertion_that_says_what_a_person_needs(
     assert f"over {COUNT} paired turns" in told
     [worst] = [row for row in bad.rows() if row.input["number"] == 7]
     assert f"Look first at item {worst.item_id}: wer was 0, is " in told
+    with pytest.raises(AssertionError, match=r"Look first at item i-\w+: exact was 1, is 0"):
+        found.assert_not_worse("exact")
     with pytest.raises(AssertionError, match=r"wer\.corpus is worse by more than 0\.01"):
         found.assert_not_worse("wer.corpus", margin=0.01)
     found.assert_not_worse("wer", margin=1.0)

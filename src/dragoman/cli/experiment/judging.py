@@ -21,7 +21,7 @@ from dragoman.cli.experiment.gate import (
 )
 from dragoman.cli.lab.client import LabClient
 from dragoman.errors import DragomanError, ExtraMissing, NotFound, SettingsError
-from dragoman.lab.comparison import Comparison, told_row
+from dragoman.lab.comparison import Comparison
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
@@ -99,15 +99,8 @@ async def _worst(
 ) -> str | None:
     """The row that a failed check is worst at, in words; None where there is none."""
     if isinstance(check, NotWorse):
-        if isinstance(comparisons[check.baseline], Unmet):
-            return None
-        try:
-            compared = await lab.compare(
-                [found.experiment_id], baseline=check.baseline, sort_by=check.score, limit=1
-            )
-        except DragomanError:
-            return None  # the verdict says already why it was not compared
-        return told_row(compared.rows[0], check.score) if compared.rows else None
+        compared = comparisons[check.baseline]
+        return None if isinstance(compared, Unmet) else compared.others[0].worst(check.figure)
     wanted, sort = _where_to_look(check)
     rows = await lab.results(found.experiment_id, wanted, sort=sort, most=1)
     if not rows and wanted is None:

@@ -15,6 +15,7 @@ from dragoman.lab.comparison import (
     Plot,
     RunLabel,
     Standing,
+    WorstTurn,
 )
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
@@ -117,6 +118,7 @@ __all__ = [
     "Turn",
     "UnicodeForm",
     "Unit",
+    "WorstTurn",
     "arun",
     "bleu",
     "cer",
