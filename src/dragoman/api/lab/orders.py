@@ -8,7 +8,8 @@ from typing import TypeVar
 import msgspec
 
 from dragoman.errors import InvalidFilter, InvalidMessage
-from dragoman.lab.filters import MAX_DEPTH
+from dragoman.lab.comparison import CompareAsk
+from dragoman.lab.filters import MAX_DEPTH, parse_filter
 from dragoman.lab.model import (
     Budget,
     EvaluatorSpec,
@@ -19,6 +20,8 @@ from dragoman.lab.model import (
 )
 from dragoman.lab.states import Mode
 from dragoman.live.protocol import decode_body
+
+_CURSOR_DIGITS = 15
 
 Order = TypeVar("Order", bound=msgspec.Struct)
 
@@ -135,6 +138,38 @@ class ResultsOrder(msgspec.Struct, forbid_unknown_fields=True):
     limit: int = 100
     columns: list[str] | None = None
     run_id: str | None = None
+
+
+class CompareOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Which runs to compare: experiments by name or id, or runs by id."""
+
+    others: list[str]
+    baseline: str | None = None
+    """Left out: the last finished run of the same experiment, before the first of the others."""
+    filter: JsonValue = None
+    """Which turns count, by the rows of the baseline."""
+    cluster: str | None = None
+    """A column whose values name what belongs together, such as a speaker or a document."""
+    sort_by: str | None = None
+    """The score whose biggest losses come first; left out: the first that was compared."""
+    limit: int = 20
+    cursor: str | None = None
+
+    def ask(self) -> CompareAsk:
+        cursor = self.cursor or "0"
+        if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < _CURSOR_DIGITS):
+            raise InvalidMessage(
+                "The cursor is not one of this comparison; take `next` from the page before."
+            )
+        return CompareAsk(
+            others=tuple(self.others),
+            baseline=self.baseline,
+            wanted=parse_filter(self.filter),
+            cluster=self.cluster,
+            sort_by=self.sort_by,
+            rows=self.limit,
+            skip=int(cursor),
+        )
 
 
 class TryOrder(msgspec.Struct, forbid_unknown_fields=True):

@@ -33,6 +33,7 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
+from dragoman.lab.comparison import Comparison
 from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
@@ -253,6 +254,11 @@ class LabClient:
     async def aggregates(self, experiment_id: str) -> Aggregates:
         """The aggregates over an experiment's rows."""
         return await self._ask(Aggregates, "GET", f"/experiments/{experiment_id}/aggregates")
+
+    async def compare(self, others: Sequence[str], **asked: Any) -> Comparison:
+        """Compare experiments with a baseline; without one, with the last finished run."""
+        order = {"others": list(others), **asked}
+        return await self._ask(Comparison, "POST", "/experiments/compare", json=order)
 
     async def export_results(
         self, experiment_id: str, wanted: str | None, format_: str, write: Callable[[bytes], object]

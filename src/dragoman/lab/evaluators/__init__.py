@@ -8,8 +8,10 @@ from dragoman.lab.evaluators.kinds import (
     EvaluatorKind,
     check_evaluator,
     check_evaluators,
+    corpus_function,
     corpus_score,
     fingerprints,
+    higher_is_better,
     open_evaluator,
     resolved_evaluators,
 )
@@ -25,9 +27,11 @@ __all__ = [
     "Score",
     "check_evaluator",
     "check_evaluators",
+    "corpus_function",
     "corpus_score",
     "differences",
     "fingerprints",
+    "higher_is_better",
     "open_evaluator",
     "resolved_evaluators",
 ]
