@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from dragoman.errors import InvalidFilter, InvalidMessage
+from dragoman.lab.estimates import Sample
 from dragoman.lab.model import (
     Budget,
     EvaluatorSpec,
@@ -20,6 +21,9 @@ from dragoman.lab.states import Mode
 from dragoman.live.protocol import decode_body
 
 Order = TypeVar("Order", bound=msgspec.Struct)
+
+MOST_TURNS = 10**12
+"""More items or turns than any dataset has: what is reckoned with them still fits."""
 
 
 class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
@@ -65,6 +69,32 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
         if self.retries is None:
             return asked
         return msgspec.structs.replace(asked, retries=self.retries)
+
+
+class SampleOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Some items of a dataset that the lab does not have, and what is known of the others."""
+
+    items: list[list[dict[str, JsonValue]]]
+    """The turns of each item."""
+    total_items: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)]
+    total_turns: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)]
+    schema: dict[str, JsonValue] = {}
+    """The JSON-schema of a turn; left out, the columns of the items are all there are."""
+
+    def sample(self) -> Sample:
+        """What the lab estimates from."""
+        columns: dict[str, JsonValue] = {
+            name: {} for turns in self.items for turn in turns for name in turn
+        }
+        items = tuple(tuple(turns) for turns in self.items)
+        schema = self.schema or {"type": "object", "properties": columns}
+        return Sample(items, self.total_items, self.total_turns, schema)
+
+
+class EstimateOrder(ExperimentOrder, forbid_unknown_fields=True):
+    """An experiment to estimate; with `sample` the dataset need not be in the lab."""
+
+    sample: SampleOrder | None = None
 
 
 class RunOrder(msgspec.Struct, forbid_unknown_fields=True):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import msgspec
@@ -12,6 +15,7 @@ import typer
 
 from dragoman.api import ExperimentView
 from dragoman.cli.app import FAILED, INTERRUPTED
+from dragoman.cli.experiment.estimating import agreed, can_ask, dry_run
 from dragoman.cli.experiment.experiment_file import (
     ExperimentFile,
     read_evaluators,
@@ -26,7 +30,14 @@ from dragoman.cli.experiment.summary import (
     print_verdicts,
 )
 from dragoman.cli.experiment.watching import Stopped, until_ended, watch_experiment
-from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
+from dragoman.cli.lab.access import (
+    DataDirOption,
+    TokenOption,
+    UrlOption,
+    Way,
+    command_settings,
+    with_lab,
+)
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.showing import JsonOption, console, print_json
 from dragoman.errors import (
@@ -82,6 +93,15 @@ def run_command(
             "--cache", help="Answer questions that the target was asked before as it did then."
         ),
     ] = False,
+    is_dry: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Try three items, store nothing, and estimate what a run takes."
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before a run of many items.")
+    ] = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
@@ -92,6 +112,10 @@ def run_command(
     resumed; if it is finished, a new one (`NAME #2`) is made. Comments, the gate, the concurrency,
     the retries and the budget may change in between.
 
+    On a terminal, before a new run of more items than the setting lab.ask_above_items, it tries
+    three of them, tells what the run will take, and asks. --dry-run does only that, and exits
+    with 1 when all three failed.
+
     The first Ctrl-C starts no more calls, lets the calls in flight finish and keeps every result;
     a second one cancels those calls. Exit code 1 when the run or its [gate] failed, 2 when the
     file cannot be used, 130 after Ctrl-C.
@@ -100,6 +124,8 @@ def run_command(
     if gate and not read.gate:
         typer.echo(f"error: {file} has no [gate], and --gate asks for one.", err=True)
         raise typer.Exit(FAILED)
+    if is_dry:
+        raise typer.Exit(_dry_run(read, url, data_dir, token))
     way = Way(url, data_dir, token, modules=file.parent, new=True)
     repeated = "" if repetitions is None else f" --repetitions {repetitions}"
     cached = " --cache" if cache else ""
@@ -108,6 +134,8 @@ def run_command(
 
     async def work(lab: LabClient) -> int:
         meant = await _meant(lab, read, new=new)
+        if not yes and meant.unfinished is None and (code := await _asked(lab, read, meant)):
+            return code
         # From here on a run is under way: Ctrl-C must stop it and say how to resume it.
         with interrupts() as interrupted:
             experiment_id = await _begin(lab, read, meant, new=new)
@@ -307,6 +335,48 @@ def clear_cache_command(
     with_lab(Way(url, data_dir, token), work)
 
 
+def _dry_run(
+    file: ExperimentFile, url: str | None, data_dir: Path | None, token: str | None
+) -> int:
+    with TemporaryDirectory(prefix="dragoman-dry-run-") as folder:
+        scratch = Path(folder)
+        way = Way(
+            url,
+            data_dir,
+            token,
+            modules=file.path.parent,
+            # A dataset of the lab is only in the lab; a file needs no lab of the user's.
+            scratch=None if file.dataset_file is None else scratch,
+        )
+
+        async def work(lab: LabClient) -> int:
+            with _faults_of(file):
+                return await dry_run(lab, file, scratch)
+
+        return with_lab(way, work)
+
+
+async def _asked(lab: LabClient, file: ExperimentFile, meant: Meant) -> int | None:
+    """Ask before a run of many items; the exit code if it is not to be started."""
+    most = command_settings().lab.ask_above_items
+    repetitions = file.described.run.repetitions or 1
+    if not most or meant.items * repetitions <= most or not can_ask():
+        return None
+    with _faults_of(file):
+        return await agreed(lab, file.order(meant.name, meant.version_id))
+
+
+@contextmanager
+def _faults_of(file: ExperimentFile) -> Iterator[None]:
+    """Say which file is at fault, when what it describes is refused."""
+    try:
+        yield
+    except (*_CANNOT_BE_USED, Forbidden) as error:
+        if isinstance(error, Forbidden) and "field" not in error.details:
+            raise  # the key is at fault, not the file
+        raise SettingsError(f"{file.path}: {error.message}") from error
+
+
 async def _all_succeeded(lab: LabClient, found: ExperimentView) -> bool:
     """Whether the experiment has ended and a retry would find no item to try."""
     if found.run_id is None or found.status not in ENDED or found.stats.success < found.items:
@@ -347,14 +417,11 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
 
 async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: bool) -> str:
     try:
-        made = await lab.submit(file.order(meant.name, meant.version_id))
+        with _faults_of(file):
+            made = await lab.submit(file.order(meant.name, meant.version_id))
     except NameTaken:
         # Another command began the same file at the same moment.
         return await _begin(lab, file, await _meant(lab, file, new=new), new=new)
-    except (*_CANNOT_BE_USED, Forbidden) as error:
-        if isinstance(error, Forbidden) and "field" not in error.details:
-            raise  # the key is at fault, not the file
-        raise SettingsError(f"{file.path}: {error.message}") from error
     typer.echo(f"Running {meant.name} ({made.experiment_id}).")
     return made.experiment_id
 

@@ -32,6 +32,7 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
+from dragoman.lab.estimates import Rehearsal, Sample
 from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
@@ -170,6 +171,12 @@ class LabClient:
     async def submit(self, order: Mapping[str, Any]) -> SubmittedView:
         """Make an experiment and start it."""
         return await self._ask(SubmittedView, "POST", "/experiments/submit", json=order)
+
+    async def estimate(self, order: Mapping[str, Any], sample: Sample | None = None) -> Rehearsal:
+        """Try three items of an experiment that is not made, and estimate what a run takes."""
+        given = {} if sample is None else {"sample": msgspec.to_builtins(sample)}
+        path = "/experiments/estimate"
+        return await self._ask(Rehearsal, "POST", path, json={**order, **given})
 
     async def start(
         self, experiment_id: str, mode: str, item_ids: Sequence[str] = ()

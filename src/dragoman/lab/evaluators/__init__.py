@@ -1,7 +1,7 @@
 """Evaluators: each gives a turn and its output a score."""
 
 from dragoman.lab.evaluators.composite import CompositeEvaluator
-from dragoman.lab.evaluators.evaluator import Evaluator, Score
+from dragoman.lab.evaluators.evaluator import CallsModels, Evaluator, Score
 from dragoman.lab.evaluators.fingerprints import Fingerprint, differences
 from dragoman.lab.evaluators.kinds import (
     EVALUATORS,
@@ -12,11 +12,13 @@ from dragoman.lab.evaluators.kinds import (
     fingerprints,
     open_evaluator,
     resolved_evaluators,
+    unpriced_evaluator,
 )
 from dragoman.lab.evaluators.processes import ProcessPool
 
 __all__ = [
     "EVALUATORS",
+    "CallsModels",
     "CompositeEvaluator",
     "Evaluator",
     "EvaluatorKind",
@@ -30,4 +32,5 @@ __all__ = [
     "fingerprints",
     "open_evaluator",
     "resolved_evaluators",
+    "unpriced_evaluator",
 ]

@@ -2,6 +2,7 @@
 
 from dragoman.ids import TenantId
 from dragoman.lab.audio import AudioFile
+from dragoman.lab.estimates import Estimate
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
     ContentId,
@@ -42,6 +43,7 @@ from dragoman.lab.running.describing import (
     wer,
 )
 from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
+from dragoman.lab.running.estimating import EstimateResult, aestimate, estimate
 from dragoman.lab.running.outcomes import Output, RateLimited, Score, TargetError
 from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
@@ -59,6 +61,8 @@ __all__ = [
     "ContentId",
     "Dataset",
     "DatasetFile",
+    "Estimate",
+    "EstimateResult",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",
@@ -89,6 +93,7 @@ __all__ = [
     "Turn",
     "UnicodeForm",
     "Unit",
+    "aestimate",
     "arun",
     "bleu",
     "cer",
@@ -96,6 +101,7 @@ __all__ = [
     "code",
     "composite",
     "contains",
+    "estimate",
     "evaluator",
     "exact",
     "http",
