@@ -395,7 +395,7 @@ def test_a_program_estimates_from_rows_a_file_and_a_name(folder: Path) -> None:
 
 
 def test_conversations_count_a_call_for_every_turn(folder: Path) -> None:
-    talk = {"turns": [{"said": "a"}, {"said": "b"}]}
+    talk: dict[str, Any] = {"turns": [{"said": "a"}, {"said": "b"}]}
     found = lab.estimate(dataset=[talk, talk], target=lambda said, history: said)
     assert (found.estimate.items, found.estimate.turns) == (2, 4)
     assert found.estimate.calls == Range(4, 4, 4)
