@@ -13,6 +13,7 @@ from benchmarks import fleet, ledger
 from benchmarks.cluster import run as cluster
 from benchmarks.full_job import run as full_job
 from benchmarks.lab import run as lab
+from benchmarks.mirror import run as mirror
 from benchmarks.sight import run as sight
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
@@ -23,6 +24,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "full_job": lambda chosen: full_job.run(
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
+    "mirror": lambda chosen: mirror.run(chosen.quick),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
 }
 

@@ -30,14 +30,15 @@ def require_extra(extra: str, wanted_by: str, modules: Iterable[str] | None = No
     those of the extra that it needs, where it does not need all.
     """
     for module in NEEDED_MODULES[extra] if modules is None else modules:
-        if not _is_installed(module):
+        if not is_installed(module):
             raise ExtraMissing(
                 f"{wanted_by} needs the Python package {module}, which is not installed; "
                 f"run `pip install 'dragoman[{extra}]'`."
             )
 
 
-def _is_installed(module: str) -> bool:
+def is_installed(module: str) -> bool:
+    """Whether a module could be imported; it is not imported."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:  # a package above it is missing

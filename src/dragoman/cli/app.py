@@ -51,6 +51,7 @@ COMMANDS = (
     Command(
         "experiment", "experiment", "app", "Run, list, show, score, retry and stop experiments."
     ),
+    Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Create, list and revoke API keys."),

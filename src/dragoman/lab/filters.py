@@ -1,8 +1,13 @@
-"""Filters over results: trees of conditions, checked before any database sees them."""
+"""Filters over results: trees of conditions, checked before any database sees them.
+
+A condition with a number looks at numbers, one with text looks at text: where a column holds both,
+a value of the other type counts as missing. A missing value matches only `is_null`, and neither a
+condition on it nor the opposite of that condition.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from itertools import islice
 from typing import Any
@@ -18,8 +23,19 @@ MAX_PARTS = 500
 MAX_VALUES = 10_000
 """Maximum values in all the lists of a filter together."""
 
+MAX_PATTERN_CHARACTERS = 1_000
+
 SCORE = "score."
 """The prefix of score fields; the evaluator's name follows."""
+LABEL, INPUT, OUTPUT, ANNOTATION = "label.", "input.", "output.", "annotation."
+TEXT = "text"
+"""Any text of the input or the output."""
+MEASURES = ("latency_ms", "tokens", "cost")
+"""What a target reports beside its output."""
+OWN_TEXTS = ("status", "item_id", "error_code")
+"""Fields of the turn itself that are text."""
+NAMED = (SCORE, LABEL, INPUT, OUTPUT, ANNOTATION)
+"""Prefixes of fields that the user's own names follow."""
 
 REPETITION = "repetition"
 """Which of an item's repetitions a row is, from 1."""
@@ -47,8 +63,12 @@ _NAMES_SHOWN = 10
 _WORDS = ("and", "or", "not")
 _WITHOUT_VALUE = frozenset({Op.IS_NULL, Op.NOT_NULL})
 _LISTS = frozenset({Op.IN, Op.NOT_IN})
+_SEARCHES = frozenset({Op.CONTAINS, Op.NOT_CONTAINS, Op.MATCHES})
 _SAME = frozenset({Op.EQUAL, Op.NOT_EQUAL}) | _LISTS | _WITHOUT_VALUE
 _ORDERED = _SAME | {Op.LESS, Op.AT_MOST, Op.MORE, Op.AT_LEAST}
+
+_NUMBER, _TEXT, _EITHER = "a number", "text", "a number, text, true or false"
+_WHOLE_NUMBER = "a whole number"
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -88,17 +108,6 @@ def parse_filter(tree: JsonValue | Mapping[str, JsonValue]) -> Filter:
     return EVERYTHING if tree is None else _Reader().read(tree, "filter", 1)
 
 
-def score_names(wanted: Filter) -> set[str]:
-    """The names of the scores that a filter looks at."""
-    match wanted:
-        case AllOf(parts) | OneOf(parts):
-            return {name for part in parts for name in score_names(part)}
-        case Not(part):
-            return score_names(part)
-        case Condition(field):
-            return {field.removeprefix(SCORE)} if field.startswith(SCORE) else set()
-
-
 class _Reader:
     """Reads a tree, and counts its parts."""
 
@@ -136,7 +145,7 @@ class _Reader:
         if unknown is not None:
             raise _refused(where, f"it has field, op and value; {unknown!r} is not one of them")
         field = tree["field"]
-        allowed, value_type, name = _kind(field, where)
+        allowed, taken = _kind(field, where)
         try:
             op = Op(str(tree.get("op", "")))
         except ValueError:
@@ -148,42 +157,169 @@ class _Reader:
             raise _refused(
                 f"{where}.op", f"{field} cannot be compared with `{op}`; use one of {offered}"
             )
-        return Condition(str(field), op, self._value(tree, op, value_type, name, where))
+        return Condition(str(field), op, self._value(tree, op, taken, where))
 
-    def _value(
-        self, tree: Mapping[str, JsonValue], op: Op, value_type: Any, name: str, where: str
-    ) -> JsonValue:
+    def _value(self, tree: Mapping[str, JsonValue], op: Op, taken: str, where: str) -> JsonValue:
         where = f"{where}.value"
         given = tree.get("value")
         if op in _WITHOUT_VALUE:
             if given is not None:
                 raise _refused(where, f"`{op}` takes no value")
             return None
-        if op in _LISTS:
-            value_type, name = list[value_type], f"a list; each of its values must be {name}"
-            self._values += len(given) if isinstance(given, list) else 0
-            if self._values > MAX_VALUES:
-                raise _refused(where, f"a filter lists at most {MAX_VALUES:,} values")
-        try:
-            checked: JsonValue = msgspec.convert(given, value_type)
-        except msgspec.ValidationError:
-            raise _refused(where, f"the value for {tree['field']} must be {name}") from None
+        if op in _SEARCHES:
+            taken = _TEXT
+        if op not in _LISTS:
+            return _checked(given, taken, op, where, f"the value for {tree['field']} must be")
+        wrong = f"the value for {tree['field']} must be a list; each of its values must be"
+        if not isinstance(given, list):
+            raise _refused(where, f"{wrong} {taken}")
+        self._values += len(given)
+        if self._values > MAX_VALUES:
+            raise _refused(where, f"a filter lists at most {MAX_VALUES:,} values")
+        checked: list[JsonValue] = [_checked(one, taken, op, where, wrong) for one in given]
+        if len({type(one) for one in checked}) > 1:
+            raise _refused(where, "a list has numbers or text, not both")
         return checked
 
 
-def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], Any, str]:
+def fields_of(wanted: Filter) -> Iterator[Condition]:
+    """Every condition of a filter."""
+    match wanted:
+        case AllOf(parts) | OneOf(parts):
+            for part in parts:
+                yield from fields_of(part)
+        case Not(part):
+            yield from fields_of(part)
+        case Condition():
+            yield wanted
+
+
+def looks_at_numbers(condition: Condition) -> bool | None:
+    """Whether it compares numbers (True) or text (False); None when it asks for either."""
+    if condition.field in (REPETITION, *MEASURES) or condition.field.startswith(SCORE):
+        return True
+    if condition.field == TEXT or condition.field in OWN_TEXTS or condition.field.startswith(LABEL):
+        return False
+    value = condition.value
+    if condition.op in _WITHOUT_VALUE:
+        return None
+    if isinstance(value, list):
+        # An empty list has no type; whatever is asked of it, only a missing value is left out.
+        return isinstance(value[0], float) if value else None
+    return isinstance(value, float)
+
+
+def passes(
+    wanted: Filter,
+    values: Callable[[str], tuple[float | None, str | None]],
+    texts: Callable[[], list[str]],
+    search: Callable[[str, str], bool],
+) -> bool | None:
+    """Whether a row passes: True, False, or None where a missing value leaves it open.
+
+    `values` gives a field as a number and as text, `texts` every text of the input and the output,
+    `search` whether a pattern is found in a text.
+    """
+    match wanted:
+        case AllOf(parts):
+            found = [passes(part, values, texts, search) for part in parts]
+            return False if False in found else None if None in found else True
+        case OneOf(parts):
+            found = [passes(part, values, texts, search) for part in parts]
+            return True if True in found else None if None in found else False
+        case Not(part):
+            inner = passes(part, values, texts, search)
+            return None if inner is None else not inner
+        case Condition(field, op, value):
+            if field == TEXT:
+                return _any_text(texts(), op, value, search)
+            number, text = values(field)
+            typed = looks_at_numbers(wanted)
+            held: float | str | None
+            if typed is None:
+                held = number if number is not None else text
+            else:
+                held = number if typed else text
+            if op in _WITHOUT_VALUE:
+                return (held is None) is (op is Op.IS_NULL)
+            return None if held is None else _holds(held, op, value, search)
+
+
+def _any_text(
+    texts: list[str], op: Op, value: JsonValue, search: Callable[[str, str], bool]
+) -> bool | None:
+    if op in _WITHOUT_VALUE:
+        return (not texts) is (op is Op.IS_NULL)
+    if not texts:
+        return None
+    if op is Op.NOT_CONTAINS:
+        return not any(str(value) in text for text in texts)
+    return any(_holds(text, op, value, search) for text in texts)
+
+
+def _holds(held: Any, op: Op, value: Any, search: Callable[[str, str], bool]) -> bool:
+    if op is Op.MATCHES:
+        return search(value, held)
+    return bool(_COMPARED[op](held, value))
+
+
+_COMPARED: Mapping[Op, Callable[[Any, Any], bool]] = {
+    Op.EQUAL: lambda held, value: held == value,
+    Op.NOT_EQUAL: lambda held, value: held != value,
+    Op.LESS: lambda held, value: held < value,
+    Op.AT_MOST: lambda held, value: held <= value,
+    Op.MORE: lambda held, value: held > value,
+    Op.AT_LEAST: lambda held, value: held >= value,
+    Op.IN: lambda held, value: held in value,
+    Op.NOT_IN: lambda held, value: held not in value,
+    Op.CONTAINS: lambda held, value: value in held,
+    Op.NOT_CONTAINS: lambda held, value: value not in held,
+}
+
+
+def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], str]:
     """The operators and the type of value that the field takes."""
-    if field in ("status", "error_code"):
-        return _SAME, str, "text"
+    if field in OWN_TEXTS:
+        return _SAME | _SEARCHES, _TEXT
     if field == REPETITION:
-        return _ORDERED, int, "a whole number"
-    if isinstance(field, str) and field.startswith(SCORE) and len(field) > len(SCORE):
-        return _ORDERED, float, "a number"
+        return _ORDERED, _WHOLE_NUMBER
+    if field in MEASURES:
+        return _ORDERED, _NUMBER
+    if field == TEXT:
+        return _SEARCHES | _WITHOUT_VALUE, _TEXT
+    prefix = isinstance(field, str) and next((p for p in NAMED if field.startswith(p)), None)
+    if isinstance(field, str) and prefix and len(field) > len(prefix):
+        if prefix == SCORE:
+            return _ORDERED, _NUMBER
+        if prefix == LABEL:
+            return _SAME | _SEARCHES, _TEXT
+        return _ORDERED | _SEARCHES, _EITHER
+    own = (*OWN_TEXTS, REPETITION, *MEASURES)
+    offered = ", ".join((*own, *(f"{prefix}NAME" for prefix in NAMED)))
     raise _refused(
         f"{where}.field",
-        f"results cannot be filtered by {field!r}; use status, error_code, repetition or "
-        "score.NAME",
+        f"results cannot be filtered by {field!r}; use {offered} or {TEXT}",
     )
+
+
+def _checked(given: JsonValue, taken: str, op: Op, where: str, wrong: str) -> float | str:
+    """The value as it is compared: a number, or text."""
+    if isinstance(given, bool) and taken is _EITHER:
+        return "true" if given else "false"
+    if isinstance(given, int | float) and not isinstance(given, bool) and taken is not _TEXT:
+        try:
+            number = float(given)
+        except OverflowError:
+            raise _refused(where, "the number is too large") from None
+        if taken is not _WHOLE_NUMBER or number.is_integer():
+            return number
+    if isinstance(given, str) and taken not in (_NUMBER, _WHOLE_NUMBER):
+        if "\x00" in given or any("\ud800" <= character <= "\udfff" for character in given):
+            raise _refused(where, "it holds a NUL character or half of a surrogate pair")
+        if op is Op.MATCHES and len(given) > MAX_PATTERN_CHARACTERS:
+            raise _refused(where, f"a pattern has at most {MAX_PATTERN_CHARACTERS:,} characters")
+        return given
+    raise _refused(where, f"{wrong} {taken}")
 
 
 def _refused(where: str, why: str) -> InvalidFilter:

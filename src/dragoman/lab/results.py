@@ -2,31 +2,83 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import TypeVar
+
+import msgspec
 
 from dragoman.errors import InvalidFilter, NotFound
 from dragoman.ids import TenantId
-from dragoman.lab.filters import EVERYTHING, SCORE, Filter, score_names
-from dragoman.lab.model import Experiment, ExperimentId, ItemKey, ResultRow, Run, RunId
-from dragoman.lab.repository import aggregates, experiments, ordering, repeating, results, runs
+from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, Op, fields_of
+from dragoman.lab.mirror import (
+    BadPattern,
+    Following,
+    Mirror,
+    MirrorAway,
+    Mirrored,
+    Places,
+    check_patterns,
+    columns_of,
+    grouped_aggregates,
+    result_places,
+    searcher,
+)
+from dragoman.lab.model import (
+    EvaluatorSpec,
+    Experiment,
+    ExperimentId,
+    ItemKey,
+    ResultRow,
+    Run,
+    RunId,
+)
+from dragoman.lab.repository import (
+    Numbers,
+    aggregates,
+    by_hand,
+    can_be_asked_in_sql,
+    experiments,
+    grouping,
+    is_answered_by_sql,
+    ordering,
+    repeating,
+    results,
+    runs,
+)
+from dragoman.observability import get_logger
 from dragoman.spelling import nearest
-from dragoman.store import Connection, Store
+from dragoman.store import Connection, Store, Work
 
 Aggregate = aggregates.Aggregate
 Aggregates = aggregates.Aggregates
 Bin = aggregates.Bin
 Cause = aggregates.Cause
 Failures = aggregates.Failures
+Group = aggregates.Group
+GroupedAggregates = aggregates.GroupedAggregates
+Outcomes = aggregates.Outcomes
 Repeated = repeating.Repeated
 Place = ordering.Place
 Sorting = ordering.Sorting
 
+Answer = TypeVar("Answer")
+
+ROWS_IN_A_PIECE = 1_000
+"""How many rows an export reads at a time."""
+
 
 class Results:
-    """Reads results for the tenant that an experiment belongs to."""
+    """Reads results for the tenant that an experiment belongs to.
 
-    def __init__(self, store: Store) -> None:
+    The columnar mirror answers where there is one and it is up to date; else the database does,
+    with the same answers. Results as a run left them are the database's alone.
+    """
+
+    def __init__(self, store: Store, following: Following | None = None) -> None:
         self._store = store
+        self._following = following
+        self._log = get_logger(__name__)
 
     async def page(
         self,
@@ -40,23 +92,29 @@ class Results:
         run_id: str | None = None,
     ) -> tuple[list[ResultRow], Place | None]:
         """Some rows, and where the next ones begin, if there are more."""
+        keys = ordering.keys_of(sorting)
+        asked = await self._asked_for(
+            tenant, experiment_id, run_id, wanted, [key.field for key in keys]
+        )
 
-        def read(connection: Connection) -> tuple[list[ResultRow], Place | None]:
-            found, run = _asked_for(connection, tenant, experiment_id, run_id)
-            sorted_by = {sort.field for sort in sorting if sort.field.startswith(SCORE)}
-            _check_scores(found, score_names(wanted) | {_score(field) for field in sorted_by})
-            return results.result_page(
-                connection,
-                found.experiment_id,
-                None if run is None else run.run_id,
-                wanted,
-                sorting,
-                after,
-                most,
-                _numbers(found, run),
-            )
+        def ask(mirror: Mirror) -> Places | tuple[list[ResultRow], Place | None]:
+            return result_places(mirror, asked.mirrored, wanted, sorting, after, most)
 
-        return await self._store.read(read)
+        def read(connection: Connection) -> Places | tuple[list[ResultRow], Place | None]:
+            which = (connection, asked.experiment_id, asked.run_id, wanted, sorting, after, most)
+            if can_be_asked_in_sql(wanted) and all(is_answered_by_sql(key.field) for key in keys):
+                return results.result_page(*which, asked.numbers)
+            return by_hand.result_page(*which, searcher(), asked.numbers)
+
+        page = await self._answer(asked, ask, read)
+        if not isinstance(page, Places):
+            return page
+        # The mirror finds the rows; the database, which has each in one place, shows them.
+        places = page.places
+        shown = await self._store.read(
+            lambda c: results.rows_at(c, asked.experiment_id, places, numbers=asked.numbers)
+        )
+        return shown, page.after
 
     async def of_items(
         self, experiment_id: ExperimentId, keys: Sequence[ItemKey]
@@ -79,64 +137,186 @@ class Results:
         *,
         wanted: Filter = EVERYTHING,
         run_id: str | None = None,
+        group_by: str | None = None,
     ) -> Aggregates:
-        """The aggregates of the rows; final when the experiment has ended."""
+        """The aggregates of the rows; final when the experiment has ended. Grouped, if asked.
+
+        `group_by` is a column of the input, or another field by its whole name.
+        """
+        field = None if group_by is None else grouping.field_to_group_by(group_by)
+        grouped_by = () if field is None else (field,)
+        asked = await self._asked_for(tenant, experiment_id, run_id, wanted, grouped_by)
+
+        def ask(mirror: Mirror) -> Aggregates:
+            return grouped_aggregates(mirror, asked.mirrored, wanted, field, asked.repetitions)
 
         def read(connection: Connection) -> Aggregates:
-            found, run = _asked_for(connection, tenant, experiment_id, run_id)
-            _check_scores(found, score_names(wanted))
-            of_run = None if run is None else run.evaluators
-            evaluators = found.spec.evaluators if of_run is None else of_run
-            return aggregates.aggregates_of(
-                connection,
-                found.experiment_id,
-                [evaluator.name for evaluator in evaluators],
-                run_id=None if run is None else run.run_id,
-                wanted=wanted,
-                numbers=_numbers(found, run),
-                repetitions=found.spec.repetitions,
-            )
+            return _aggregates_from_tables(connection, asked, wanted, field)
 
+        return await self._answer(asked, ask, read)
+
+    async def stream(
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        *,
+        wanted: Filter = EVERYTHING,
+        run_id: str | None = None,
+    ) -> AsyncIterator[list[ResultRow]]:
+        """Every row that passes, in the order of the dataset, a page at a time."""
+        after: Place | None = None
+        while True:
+            rows, after = await self.page(
+                tenant,
+                experiment_id,
+                wanted=wanted,
+                after=after,
+                most=ROWS_IN_A_PIECE,
+                run_id=run_id,
+            )
+            yield rows
+            if after is None:
+                return
+
+    async def columns(
+        self, tenant: TenantId, experiment_id: str, *, run_id: str | None = None
+    ) -> dict[str, bool]:
+        """The columns of inputs and outputs, each with whether it holds nothing but numbers."""
+        asked = await self._asked_for(tenant, experiment_id, run_id, EVERYTHING, ())
+        return await self._answer(
+            asked,
+            lambda mirror: columns_of(mirror, asked.experiment_id),
+            lambda connection: by_hand.columns_of(connection, asked.experiment_id, asked.run_id),
+        )
+
+    async def _answer(
+        self, asked: _Asked, ask: Callable[[Mirror], Answer], read: Work[Answer]
+    ) -> Answer:
+        """What the mirror says; what the database says where there is no mirror to ask."""
+        mirror = None
+        if self._following is not None and asked.run_id is None:
+            mirror = await self._following.up_to_date(asked.experiment_id)
+        if mirror is not None:
+            try:
+                return await asyncio.to_thread(ask, mirror)
+            except BadPattern as error:
+                raise InvalidFilter(error.message, details={"field": "matches"}) from error
+            except MirrorAway as error:
+                self._log.warning_limited(
+                    "lab_mirror_away", key="", every_seconds=60, reason=error.message
+                )
         return await self._store.read(read)
 
+    async def _asked_for(
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        run_id: str | None,
+        wanted: Filter,
+        other_fields: Sequence[str],
+    ) -> _Asked:
+        """The experiment or the run that is asked for, once the fields asked for are checked."""
+        asked = await self._store.read(lambda c: _found(c, tenant, experiment_id, run_id))
+        fields = {condition.field for condition in fields_of(wanted)} | set(other_fields)
+        _check_scores(asked, fields)
+        if any(condition.op is Op.MATCHES for condition in fields_of(wanted)):
+            await asyncio.to_thread(check_patterns, wanted)
+        return asked
 
-def _check_scores(experiment: Experiment, names: set[str]) -> None:
-    """Refuse a score that no evaluator of the experiment gives: it would silently match nothing."""
-    known = [evaluator.name for evaluator in experiment.spec.evaluators]
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What a question is about: an experiment as it stands, or as one of its runs left it."""
+
+    name: str
+    experiment_id: ExperimentId
+    run_id: RunId | None
+    evaluators: tuple[EvaluatorSpec, ...]
+    numbers: Numbers
+    """The numbers of the evaluators whose scores are shown; None: all that the rows have.
+
+    Only an experiment whose evaluators changed has scores of others in its rows.
+    """
+    mirrored: Mirrored
+    repetitions: int
+
+
+def _aggregates_from_tables(
+    connection: Connection, asked: _Asked, wanted: Filter, field: str | None
+) -> Aggregates:
+    experiment_id, run_id, numbers = asked.experiment_id, asked.run_id, asked.numbers
+
+    def of(wanted: Filter, only: grouping.Only | None) -> Aggregates:
+        return aggregates.aggregates_of(
+            connection,
+            experiment_id,
+            asked.evaluators,
+            run_id=run_id,
+            wanted=wanted,
+            only=only,
+            numbers=numbers,
+            repetitions=asked.repetitions,
+        )
+
+    which = (connection, experiment_id, run_id, wanted)
+    only = None
+    if not can_be_asked_in_sql(wanted):
+        only = grouping.among_turns(grouping.passing_turns(*which, searcher(), numbers))
+    whole = of(wanted, only)
+    if field is None:
+        return whole
+    every = grouping.groups_of(*which, field, searcher(), numbers)
+    groups = (
+        Group(value, len(turns), of(EVERYTHING, grouping.among_turns(turns)))
+        for value, turns in every[: grouping.MAX_GROUPS]
+    )
+    return aggregates.grouped(whole, groups, max(0, len(every) - grouping.MAX_GROUPS))
+
+
+def _check_scores(asked: _Asked, fields: set[str]) -> None:
+    """Refuse a score that no evaluator gives: it would silently match nothing."""
+    known = [evaluator.name for evaluator in asked.evaluators]
+    names = {
+        field.removeprefix(prefix)
+        for field in fields
+        for prefix in (SCORE, LABEL)
+        if field.startswith(prefix)
+    }
     for name in sorted(names.difference(known)):
         meant = nearest(name, known)
         hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known) or 'none'}."
         raise InvalidFilter(
-            f"No evaluator of {experiment.spec.name!r} gives a score {name!r}; {hint}",
+            f"No evaluator of {asked.name!r} gives a score {name!r}; {hint}",
             details={"field": f"{SCORE}{name}"},
         )
 
 
-def _score(field: str) -> str:
-    return field.removeprefix(SCORE)
-
-
-def _asked_for(
+def _found(
     connection: Connection, tenant: TenantId, experiment_id: str, run_id: str | None
-) -> tuple[Experiment, Run | None]:
+) -> _Asked:
     """The experiment, and the run of it that is asked for, if one is."""
     found = experiments.find_experiment(connection, experiment_id, tenant=tenant)
     if found is None:
         raise NotFound(
             f"No experiment has the id {experiment_id!r}; `dragoman experiment list` shows them."
         )
-    if run_id is None:
-        return found, None
-    run = runs.find_run(connection, RunId(run_id))
-    if run is None or run.experiment_id != found.experiment_id:
-        raise NotFound(f"Experiment {experiment_id} has no run {run_id!r}.")
-    return found, run
+    run = None
+    if run_id is not None:
+        run = runs.find_run(connection, RunId(run_id))
+        if run is None or run.experiment_id != found.experiment_id:
+            raise NotFound(f"Experiment {experiment_id} has no run {run_id!r}.")
+    spec = found.spec
+    of_run = None if run is None else run.evaluators
+    return _Asked(
+        spec.name,
+        found.experiment_id,
+        None if run is None else run.run_id,
+        spec.evaluators if of_run is None else of_run,
+        _numbers(found, run),
+        Mirrored(found.experiment_id, spec.evaluators, spec.numbers),
+        spec.repetitions,
+    )
 
 
-def _numbers(experiment: Experiment, run: Run | None) -> Collection[int] | None:
-    """The numbers of the evaluators whose scores are shown; None: all that the run has.
-
-    Only an experiment whose evaluators changed has scores of others in its rows.
-    """
+def _numbers(experiment: Experiment, run: Run | None) -> Numbers:
     is_changed = run is None and experiment.spec.evaluator_numbers
     return experiment.spec.evaluator_numbers if is_changed else None

@@ -173,6 +173,9 @@ class Metrics:
         self.lab_fenced_writes = make.counter(
             "lab_fenced_writes_total", "Writes refused because the item had been taken back."
         )
+        self.lab_mirror_lag = make.gauge(
+            "lab_mirror_lag_rows", "Items whose last change the columnar mirror does not have yet."
+        )
         self.lab_item = make.histogram("lab_item_seconds", "Time of an experiment item.", _WORK)
         self.lab_refill = make.histogram(
             "lab_refill_seconds", "From an item's end to the next one's start in its place.", _FAST

@@ -63,6 +63,17 @@ def database_url(url: str) -> str:
     return url
 
 
+def analytics_url(url: str) -> str:
+    """``duckdb:///file``, a ClickHouse server, or nothing."""
+    if not url:
+        return url
+    if _scheme_of(url, ("duckdb", "clickhouse", "clickhouses")) == "duckdb":
+        _check_file(url)
+    else:
+        _check_host(url)
+    return url
+
+
 def redis_url(url: str) -> str:
     """A Redis or Valkey server, over TCP, TLS (``rediss``) or a Unix socket."""
     if _scheme_of(url, REDIS_SCHEMES) == "unix":
@@ -139,6 +150,7 @@ def _or_empty(check: Callable[[str], str]) -> Callable[[str], str]:
 
 
 DatabaseUrl = Annotated[str, AfterValidator(database_url)]
+AnalyticsUrl = Annotated[str, AfterValidator(analytics_url)]
 RedisUrl = Annotated[str, AfterValidator(redis_url)]
 HttpUrlOrEmpty = Annotated[str, AfterValidator(_or_empty(http_url))]
 Origin = Annotated[str, AfterValidator(origin)]

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from dragoman.settings.forms import AnalyticsUrl
 from dragoman.settings.section import Count, CountOrZero, Milliseconds, Seconds, Section, Text
 
 Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -15,6 +16,13 @@ class LabSettings(Section):
     """How experiments are run and what they may use."""
 
     enabled: bool = Field(default=True, description="Run experiments on this server.")
+    analytics_url: AnalyticsUrl = Field(
+        default="duckdb:///{data_dir}/lab.duckdb",
+        description="Where the columnar copy of results is kept, which answers filters and "
+        "aggregates fast: a DuckDB file, or a server as in `clickhouse://user:password@host:8123/"
+        "database` (`clickhouses://` over TLS); `{data_dir}` stands for server.data_dir. Empty, or "
+        "by default without the extra `lab`: results are read from store.database_url.",
+    )
     item_concurrency: Count = Field(
         default=8, description="Items in progress at once in an experiment that sets no number."
     )

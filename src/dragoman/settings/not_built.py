@@ -55,10 +55,6 @@ NOT_BUILT: Mapping[str, NotBuilt] = {
         True, "a rule on which instance's nodes come first"
     ),
     "scheduler.canary.routes": NotBuilt([], "canary routes"),
-    "lab.analytics_url": NotBuilt(
-        "duckdb:///{data_dir}/lab.duckdb",
-        "a columnar copy of the results (they are read from store.database_url)",
-    ),
     "lab.queue_url": NotBuilt("", "workers outside the server"),
     "lab.retention_days": NotBuilt(0, "pruning of ended experiments"),
     "lab.tenant_weights": NotBuilt({}, "shares between tenants"),

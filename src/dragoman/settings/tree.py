@@ -132,8 +132,10 @@ def nearest(name: str, known: Collection[str]) -> str | None:
 
 
 def with_data_dir(settings: Settings) -> Settings:
-    """The same settings with ``{data_dir}`` filled in where the database's URL names it."""
+    """The same settings with ``{data_dir}`` filled in where the databases' URLs name it."""
     data_dir = str(settings.server.data_dir)
     url = settings.store.database_url.replace(DATA_DIR_PLACEHOLDER, data_dir)
     store = settings.store.model_copy(update={"database_url": url})
-    return settings.model_copy(update={"store": store})
+    url = settings.lab.analytics_url.replace(DATA_DIR_PLACEHOLDER, data_dir)
+    lab = settings.lab.model_copy(update={"analytics_url": url})
+    return settings.model_copy(update={"store": store, "lab": lab})

@@ -116,12 +116,13 @@ def lab_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 
 @pytest.fixture
-def open_lab(lab_url: str) -> OpenLab:
+def open_lab(lab_url: str, tmp_path: Path) -> OpenLab:
     """Opens a lab that may call this test's functions, and asks it for tenant acme."""
 
     @asynccontextmanager
     async def opened() -> AsyncIterator[Asker]:
-        settings = load_settings(None, {"store": {"database_url": lab_url}}).settings
+        flags = {"store": {"database_url": lab_url}, "server": {"data_dir": tmp_path}}
+        settings = load_settings(None, flags).settings
         metrics = Metrics()
         context = Context(python_allow=("tests.integration.lab_api.*",), http_allow=())
         async with (

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import statistics
 from typing import Any
 
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
 import pytest
 from tests.integration.lab_api.conftest import Asker, OpenLab
 
@@ -105,7 +108,8 @@ def test_filters_find_what_they_say(open_lab: OpenLab) -> None:
 
 
 def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
-    wrong = {"field": "latency_ms", "op": ">", "value": 3}
+    wrong = {"field": "latency", "op": ">", "value": 3}
+    deep = '{"not": ' * 1_000 + '{"field": "status", "op": "is_null"}' + "}" * 1_000
     unknown_score = {"field": "score.exactly", "op": "<", "value": 1}
 
     async def scenario() -> None:
@@ -119,6 +123,14 @@ def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
                 await lab.post(f"{path}/results", {"filter": {"not": unknown_score}}),
                 await lab.get(f"{path}/aggregates", filter=json.dumps({"or": [unknown_score]})),
                 await lab.post(f"{path}/results", {"filter": "status = fail"}),
+                await lab.ask("POST", f"{path}/results", content=f'{{"filter": {deep}}}'),
+                await lab.get(f"{path}/aggregates", filter=deep),
+                await lab.get(f"{path}/export", filter=json.dumps(wrong)),
+                await lab.post(f"{path}/results", {"filter": {**wrong, "field": "input."}}),
+                await lab.post(
+                    f"{path}/results",
+                    {"filter": {"field": "text", "op": "matches", "value": "(?"}},
+                ),
                 await lab.get(f"{path}/aggregates", filter="{"),
                 await lab.get(f"{path}/aggregates", filter='{"and": []}, "limit": 3'),
             ):
@@ -325,9 +337,58 @@ def test_aggregates_amount_to_what_the_rows_say(open_lab: OpenLab) -> None:
             assert sum(bin_["count"] for bin_ in exact["histogram"]) == 7
             assert found["latency_ms"]["count"] == 7
             assert "pass_rate" not in found["latency_ms"]
-            grouped = await lab.get(f"/experiments/{experiment_id}/aggregates", group_by="input.a")
-            assert grouped.status_code == 422
-            assert "not built yet" in grouped.json()["error"]["message"]
+            assert exact["outcomes"] == {
+                "scored": 7,
+                "target_failed": 1,
+                "unscored": 0,
+                "infrastructure": 0,
+            }
+
+    asyncio.run(scenario())
+
+
+def test_aggregates_come_by_the_values_of_a_column_too(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            path = f"/experiments/{experiment_id}/aggregates"
+            whole = (await lab.get(path)).json()
+            assert "groups" not in whole
+            found = (await lab.get(path, group_by="meant")).json()
+            assert found["scores"] == whole["scores"]
+            groups = found["groups"]
+            assert sum(group["rows"] for group in groups) == len(WORDS)
+            assert {group["value"] for group in groups} == {
+                row["input"]["meant"] for row in await rows_of(lab, experiment_id)
+            }
+            counts = [group["aggregates"]["scores"]["exact"]["count"] for group in groups]
+            assert sum(counts) == whole["scores"]["exact"]["count"]
+
+    asyncio.run(scenario())
+
+
+def test_results_can_be_taken_away_as_files(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            rows = await rows_of(lab, experiment_id)
+            path = f"/experiments/{experiment_id}/export"
+            lines = (await lab.get(path)).text.splitlines()
+            assert [json.loads(line) for line in lines] == rows
+            table = list(csv.DictReader(io.StringIO((await lab.get(path, format="csv")).text)))
+            assert [line["input.said"] for line in table] == said(rows)
+            first = rows[0]["scores"]["exact"]["score"]
+            assert float(table[0]["score.exact"]) == first
+            parquet = (await lab.get(path, format="parquet")).content
+            read = pq.read_table(io.BytesIO(parquet)).to_pylist()
+            assert [row["input.said"] for row in read] == said(rows)
+            assert read[0]["score.exact"] == first
+            some = {"field": "input.said", "op": "=", "value": "b"}
+            only = (await lab.get(path, filter=json.dumps(some))).text.splitlines()
+            assert [json.loads(line)["input"]["said"] for line in only] == ["b"]
+            refused = await lab.get(path, format="xlsx")
+            assert refused.status_code == 422
+            assert "csv, jsonl, parquet" in refused.json()["error"]["message"]
 
     asyncio.run(scenario())
 

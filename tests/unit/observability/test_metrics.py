@@ -38,6 +38,7 @@ COUNTERS = [
 ]
 
 GAUGES = [
+    "lab_mirror_lag_rows",
     "scheduler_event_loop_tasks",
     "lab_event_loop_tasks",
     "scheduler_stats_snapshot_age_seconds",

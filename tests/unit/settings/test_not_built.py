@@ -10,8 +10,6 @@ from dragoman.errors import SettingsError
 from dragoman.settings import load_settings
 
 ASKED = [
-    ("lab", "analytics_url", '"duckdb:////tmp/other.duckdb"', "columnar copy"),
-    ("lab", "analytics_url", '"clickhouse://127.0.0.1"', "columnar copy"),
     ("lab", "queue_url", '"redis://127.0.0.1:6379"', "workers outside the server"),
     ("lab", "queue_url", '"database"', "workers outside the server"),
     ("lab", "retention_days", "30", "pruning"),

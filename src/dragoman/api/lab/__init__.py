@@ -4,6 +4,7 @@ from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.child import READY
 from dragoman.api.lab.parts import all_parts, lab_parts
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
+from dragoman.api.lab.routes.mirror import MirrorView
 from dragoman.api.lab.serving import opened_desk, serve_lab
 from dragoman.api.lab.views import (
     DatasetView,
@@ -21,6 +22,7 @@ __all__ = [
     "DatasetView",
     "ExperimentView",
     "ImportedView",
+    "MirrorView",
     "RunView",
     "StartedView",
     "SubmittedView",

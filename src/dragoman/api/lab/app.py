@@ -17,6 +17,7 @@ from dragoman.api.lab.routes.cache import cache_router
 from dragoman.api.lab.routes.datasets import datasets_router
 from dragoman.api.lab.routes.experiments import experiments_router
 from dragoman.api.lab.routes.kinds import kinds_router
+from dragoman.api.lab.routes.mirror import mirror_router
 from dragoman.api.lab.routes.results import results_router
 from dragoman.api.middleware import Shield
 from dragoman.auth import Permission
@@ -36,6 +37,7 @@ def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIR
         experiments_router(PREFIX, of_experiments),
         results_router(PREFIX, of_experiments),
         kinds_router(PREFIX, of_experiments),
+        mirror_router(PREFIX, of_experiments),
         cache_router(PREFIX, of_experiments),
     ]
 

@@ -9,6 +9,7 @@ from fastapi import Depends, Request
 
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import ImportProgress, Library
+from dragoman.lab.mirror import Following
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
 from dragoman.lab.targets import Context
@@ -26,6 +27,8 @@ class LabDesk:
     """Imports under way that a caller gave an id, by tenant and id."""
     processes: ProcessPool
     """For evaluators that are only tried out."""
+    mirror: Following | None = None
+    """The columnar copy of results, where there is one."""
 
     @property
     def is_local(self) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 
 from dragoman.errors import InvalidFilter, InvalidMessage
 from dragoman.lab.estimates import Sample
+from dragoman.lab.filters import MAX_DEPTH
 from dragoman.lab.model import (
     Budget,
     EvaluatorSpec,
@@ -181,7 +182,12 @@ class TryOrder(msgspec.Struct, forbid_unknown_fields=True):
 
 def read_order(body: bytes, kind: type[Order]) -> Order:
     """The order in a body; one that does not have the form is refused by the field's name."""
-    return decode_body(body or b"{}", kind)
+    try:
+        return decode_body(body or b"{}", kind)
+    except InvalidMessage as error:
+        if kind is ResultsOrder and isinstance(error.__cause__, RecursionError):
+            raise _too_deep() from None  # nothing else of it can be deep
+        raise
 
 
 def read_filter(text: str | None) -> JsonValue:
@@ -190,11 +196,20 @@ def read_filter(text: str | None) -> JsonValue:
         return None
     try:
         tree: JsonValue = msgspec.json.decode(text)
-    except (msgspec.MsgspecError, RecursionError) as error:
+    except RecursionError:
+        raise _too_deep() from None
+    except msgspec.MsgspecError as error:
         raise InvalidFilter(
             f"`filter` is not valid JSON ({error}).", details={"field": "filter"}
         ) from None
     return tree
+
+
+def _too_deep() -> InvalidFilter:
+    return InvalidFilter(
+        f"`filter` does not fit: it is nested deeper than {MAX_DEPTH} levels.",
+        details={"field": "filter"},
+    )
 
 
 def evaluator_spec(given: dict[str, JsonValue], where: str = "evaluator") -> EvaluatorSpec:

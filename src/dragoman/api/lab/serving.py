@@ -11,10 +11,13 @@ from dataclasses import replace
 from dragoman.api.http import HttpServer
 from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.desk import LabDesk
-from dragoman.clock import SystemClock
+from dragoman.clock import Clock, SystemClock
+from dragoman.ids import new_id
 from dragoman.lab.audio import audio_folder_of
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
+from dragoman.lab.mirror import Following, forget_mirror, is_wanted
+from dragoman.lab.owners import new_owner
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
 from dragoman.lab.targets import Context
@@ -22,7 +25,7 @@ from dragoman.live.budget import Budget
 from dragoman.observability import Metrics, get_logger
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
-from dragoman.store import open_store
+from dragoman.store import Store, open_store
 
 ANSWER_SECONDS = 2
 """How long requests that are being answered may take once the lab stops."""
@@ -60,9 +63,19 @@ async def serve_lab(
 
 @asynccontextmanager
 async def opened_desk(
-    settings: Settings, context: Context, metrics: Metrics, *, embedded: bool
+    settings: Settings,
+    context: Context,
+    metrics: Metrics,
+    *,
+    embedded: bool,
+    mirrored: bool | None = None,
 ) -> AsyncIterator[LabDesk]:
-    """A lab at work on the database of the settings, which is up to date; stopped at the end."""
+    """A lab at work on the database of the settings, which is up to date; stopped at the end.
+
+    The lab inside a program or a command is soon over: the database answers it, unless it is
+    `mirrored` all the same.
+    """
+    mirrored = not embedded if mirrored is None else mirrored
     clock, randomness = SystemClock(), Randomness()
     audio_folder = audio_folder_of(settings.server.data_dir)
     context = replace(context, audio_folder=audio_folder)
@@ -70,6 +83,7 @@ async def opened_desk(
     try:
         async with (
             await open_store(settings.store.database_url) as store,
+            _followed(settings if mirrored else None, store, clock, randomness, metrics) as mirror,
             Lab(
                 store,
                 settings.lab,
@@ -89,12 +103,46 @@ async def opened_desk(
                     randomness.stream("datasets"),
                     audio_folder=audio_folder,
                 ),
-                results=Results(store),
+                results=Results(store, mirror),
                 context=context,
                 processes=processes,
+                mirror=mirror,
             )
     finally:
         await processes.close()
+
+
+@asynccontextmanager
+async def _followed(
+    settings: Settings | None,
+    store: Store,
+    clock: Clock,
+    randomness: Randomness,
+    metrics: Metrics,
+) -> AsyncIterator[Following | None]:
+    """The mirror of the settings, kept up to date; None where there is to be none."""
+    if settings is None:
+        yield None
+        return
+    random = randomness.stream("mirror")
+    owner = new_owner(random)
+    if not is_wanted(settings.lab.analytics_url):
+        await forget_mirror(store, owner)
+        yield None
+        return
+    following = Following(
+        store,
+        settings.lab.analytics_url,
+        owner=owner,
+        mirror_id=new_id(random, "m"),
+        clock=clock,
+        metrics=metrics,
+    )
+    await following.start()
+    try:
+        yield following
+    finally:
+        await following.stop()
 
 
 def _between_processes(settings: Settings) -> Settings:

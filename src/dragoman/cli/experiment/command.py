@@ -39,6 +39,7 @@ from dragoman.cli.lab.access import (
     with_lab,
 )
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.lab.files import written_to
 from dragoman.cli.showing import JsonOption, console, print_json
 from dragoman.errors import (
     DatasetEmpty,
@@ -195,6 +196,14 @@ def results_command(
             help='Which rows, as in \'{"field": "score.exact", "op": "<", "value": 1}\'.',
         ),
     ] = None,
+    sort: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FIELD",
+            help="Sort by this field, as in latency_ms or score.exact; with - before it, from "
+            "the largest down. May be repeated.",
+        ),
+    ] = None,
     limit: Annotated[
         int, typer.Option(min=1, metavar="N", help="Show at most this many rows.")
     ] = 100,
@@ -211,11 +220,45 @@ def results_command(
 
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
-        rows = await lab.results(found.experiment_id, tree, most=limit)
+        order = [_sorting(field) for field in sort or ()]
+        rows = await lab.results(found.experiment_id, tree, sort=order, most=limit)
         if as_json:
             print_json(rows)
         else:
             print_rows(rows)
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("export")
+def export_command(
+    experiment: IdArgument,
+    wanted: Annotated[
+        str | None,
+        typer.Option(
+            "--filter",
+            metavar="JSON",
+            help='Which rows, as in \'{"field": "score.exact", "op": "<", "value": 1}\'.',
+        ),
+    ] = None,
+    file_format: Annotated[
+        str, typer.Option("--format", metavar="F", help="csv, jsonl or parquet.")
+    ] = "jsonl",
+    out: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="File to write.  [default: standard output]")
+    ] = None,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Write the rows of an experiment to a file."""
+    if out is not None and out.exists():
+        raise typer.BadParameter(f"{out} exists already; name another file", param_hint="--out")
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.experiment(experiment)
+        with written_to(out) as write:
+            await lab.export_results(found.experiment_id, wanted, file_format, write)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -375,6 +418,11 @@ def _faults_of(file: ExperimentFile) -> Iterator[None]:
         if isinstance(error, Forbidden) and "field" not in error.details:
             raise  # the key is at fault, not the file
         raise SettingsError(f"{file.path}: {error.message}") from error
+
+
+def _sorting(field: str) -> dict[str, str]:
+    descending = field.startswith("-")
+    return {"field": field.removeprefix("-"), "order": "desc" if descending else "asc"}
 
 
 async def _all_succeeded(lab: LabClient, found: ExperimentView) -> bool:

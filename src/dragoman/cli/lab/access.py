@@ -68,6 +68,8 @@ class Way:
     """Whether to create a lab where there is none."""
     scratch: Path | None = None
     """A folder for a lab that is thrown away: used instead of the data folder, if no server is."""
+    mirrored: bool = False
+    """Whether a lab inside this program keeps the columnar mirror, as a server's does."""
 
     def __post_init__(self) -> None:
         if self.url is None:
@@ -129,7 +131,13 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
     async with AsyncExitStack() as stack:
         # Without a server, experiments run as the user, who may call what they like.
         desk = await stack.enter_async_context(
-            opened_desk(settings, Context(modules=modules), metrics, embedded=True)
+            opened_desk(
+                settings,
+                Context(modules=modules),
+                metrics,
+                embedded=True,
+                mirrored=way.mirrored,
+            )
         )
         http = await stack.enter_async_context(
             httpx.AsyncClient(

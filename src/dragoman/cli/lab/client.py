@@ -17,6 +17,7 @@ from dragoman.api import (
     DatasetView,
     ExperimentView,
     ImportedView,
+    MirrorView,
     RunView,
     StartedView,
     SubmittedView,
@@ -158,13 +159,7 @@ class LabClient:
         wanted = {"format": format_} | ({} if version is None else {"version": str(version)})
         if audio:
             wanted["audio"] = "true"
-        path = f"{_PREFIX}/datasets/{dataset_id}/export"
-        with self._answering():
-            async with self._http.stream("GET", path, params=wanted) as answer:
-                if answer.is_error:
-                    raise _refusal(answer.status_code, await answer.aread())
-                async for piece in answer.aiter_bytes():
-                    write(piece)
+        await self._download(f"/datasets/{dataset_id}/export", wanted, write)
 
     # --- experiments ----------------------------------------------------------------------------
 
@@ -237,14 +232,24 @@ class LabClient:
         return await self.find_experiment(name) or await self.show(name)
 
     async def results(
-        self, experiment_id: str, wanted: Any = None, *, most: int
+        self,
+        experiment_id: str,
+        wanted: Any = None,
+        *,
+        sort: Sequence[Mapping[str, str]] = (),
+        most: int,
     ) -> list[ResultRow]:
         """Rows of an experiment that pass the filter."""
         path = f"/experiments/{experiment_id}/results"
         rows: list[ResultRow] = []
         cursor: str | None = None
         while len(rows) < most:
-            order = {"filter": wanted, "cursor": cursor, "limit": min(most - len(rows), 1000)}
+            order = {
+                "filter": wanted,
+                "sort": list(sort),
+                "cursor": cursor,
+                "limit": min(most - len(rows), 1000),
+            }
             page = await self._ask(ListPage[ResultRow], "POST", path, json=order)
             rows += page.items
             cursor = page.next
@@ -255,6 +260,21 @@ class LabClient:
     async def aggregates(self, experiment_id: str) -> Aggregates:
         """The aggregates over an experiment's rows."""
         return await self._ask(Aggregates, "GET", f"/experiments/{experiment_id}/aggregates")
+
+    async def export_results(
+        self, experiment_id: str, wanted: str | None, format_: str, write: Callable[[bytes], object]
+    ) -> None:
+        """Write the rows of an experiment as a file, piece by piece."""
+        asked = {"format": format_} | ({} if wanted is None else {"filter": wanted})
+        await self._download(f"/experiments/{experiment_id}/export", asked, write)
+
+    # --- the mirror -----------------------------------------------------------------------------
+
+    async def mirror(self, *, rebuild: bool = False) -> MirrorView:
+        """The columnar copy of results as it stands; with `rebuild`, it is made anew from now."""
+        if rebuild:
+            return await self._ask(MirrorView, "POST", "/lab/mirror/rebuild")
+        return await self._ask(MirrorView, "GET", "/lab/mirror")
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -268,6 +288,16 @@ class LabClient:
             cursor = page.next
             if cursor is None:
                 return
+
+    async def _download(
+        self, path: str, params: Mapping[str, str], write: Callable[[bytes], object]
+    ) -> None:
+        with self._answering():
+            async with self._http.stream("GET", _PREFIX + path, params=params) as answer:
+                if answer.is_error:
+                    raise _refusal(answer.status_code, await answer.aread())
+                async for piece in answer.aiter_bytes():
+                    write(piece)
 
     async def _ask(self, kind: type[View], method: str, path: str, **request: Any) -> View:
         with self._answering():

@@ -3,14 +3,17 @@
 from dragoman.lab.repository import (
     aggregates,
     archiving,
+    by_hand,
     datasets,
     dispatching,
     ending,
     experiments,
     giving_up,
+    grouping,
     items,
     journal,
     leases,
+    mirroring,
     ordering,
     removing,
     repeating,
@@ -21,8 +24,27 @@ from dragoman.lab.repository import (
     showing,
     starting,
 )
+from dragoman.lab.repository.aggregates import (
+    FEW_VALUES,
+    NO_CODE,
+    Aggregates,
+    Cause,
+    Failures,
+    Group,
+    Outcomes,
+    Spread,
+    aggregate_of,
+    edges_of,
+    grouped,
+    ranks_of,
+    score_aggregate,
+    verdict_of,
+)
 from dragoman.lab.repository.archiving import Logged
+from dragoman.lab.repository.by_hand import typed
 from dragoman.lab.repository.dispatching import TakenBack
+from dragoman.lab.repository.fields import Numbers, can_be_asked_in_sql, is_answered_by_sql
+from dragoman.lab.repository.grouping import MAX_GROUPS
 from dragoman.lab.repository.items import Lease
 from dragoman.lab.repository.journal import (
     Entry,
@@ -32,41 +54,74 @@ from dragoman.lab.repository.journal import (
     TurnEntry,
 )
 from dragoman.lab.repository.leases import Held, Ousted
+from dragoman.lab.repository.mirroring import Copied
+from dragoman.lab.repository.ordering import Key, Place, Sorting, check_place, keys_of
 from dragoman.lab.repository.records import (
     evaluator_record_id,
     failure_record_id,
     target_record_id,
 )
+from dragoman.lab.repository.repeating import Repeated, Tried, told_by
+from dragoman.lab.repository.results import Judged, WholeTurn
 from dragoman.lab.repository.reusing import Leftovers
 from dragoman.lab.repository.starting import Selection
 from dragoman.lab.repository.statements import read_now_ms, storable
 
 __all__ = [
+    "FEW_VALUES",
+    "MAX_GROUPS",
+    "NO_CODE",
+    "Aggregates",
+    "Cause",
+    "Copied",
     "Entry",
+    "Failures",
+    "Group",
     "Held",
+    "Judged",
+    "Key",
     "Lease",
     "Leftovers",
     "Logged",
+    "Numbers",
     "Ousted",
+    "Outcomes",
     "OutputEntry",
+    "Place",
+    "Repeated",
     "ScoreEntry",
     "Selection",
+    "Sorting",
+    "Spread",
     "TakenBack",
+    "Tried",
     "TryEntry",
     "TurnEntry",
+    "WholeTurn",
+    "aggregate_of",
     "aggregates",
     "archiving",
+    "by_hand",
+    "can_be_asked_in_sql",
+    "check_place",
     "datasets",
     "dispatching",
+    "edges_of",
     "ending",
     "evaluator_record_id",
     "experiments",
     "failure_record_id",
     "giving_up",
+    "grouped",
+    "grouping",
+    "is_answered_by_sql",
     "items",
     "journal",
+    "keys_of",
     "leases",
+    "mirroring",
     "ordering",
+    "ranks_of",
     "read_now_ms",
     "removing",
     "repeating",
@@ -74,8 +129,12 @@ __all__ = [
     "results",
     "reusing",
     "runs",
+    "score_aggregate",
     "showing",
     "starting",
     "storable",
     "target_record_id",
+    "told_by",
+    "typed",
+    "verdict_of",
 ]

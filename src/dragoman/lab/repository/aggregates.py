@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -11,14 +12,11 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.filters import EVERYTHING, Filter
-from dragoman.lab.model import ExperimentId, RunId
-from dragoman.lab.repository.fields import (
-    MEASURES,
-    Numbers,
-    matches,
-    scores_of,
-    shown_turns,
-)
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, RunId
+from dragoman.lab.outcomes import Outcome, outcome_of_score
+from dragoman.lab.repository.certainty import corpus_of, interval_of_mean, interval_of_rate
+from dragoman.lab.repository.fields import Numbers, matches, scores_of, shown_turns
+from dragoman.lab.repository.records import statistics_of
 from dragoman.lab.repository.repeating import Repeated, repeated
 from dragoman.lab.repository.tables import evaluator_record, target_record
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
@@ -31,7 +29,10 @@ PASS, FAIL = "pass", "fail"
 NO_CODE = "INTERNAL_ERROR"
 """Stands for the code of a failure that has none."""
 
-_PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+PERCENTILES = {"p50": 0.50, "p90": 0.90, "p95": 0.95, "p99": 0.99}
+
+FEW_VALUES = 1_000
+"""Up to here an interval is made from the values themselves, above it from their sums."""
 
 
 class Bin(msgspec.Struct, frozen=True):
@@ -40,6 +41,15 @@ class Bin(msgspec.Struct, frozen=True):
     low: float
     high: float
     count: int
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """What became of the turns that have ended: the denominators of everything else."""
+
+    scored: int = 0
+    target_failed: int = 0
+    unscored: int = 0
+    infrastructure: int = 0
 
 
 class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -58,8 +68,14 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     p95: float | None
     p99: float | None
     histogram: tuple[Bin, ...]
+    ci95: tuple[float, float] | None = None
+    """Bounds of the mean; none where there are too few values, or without the extra `lab`."""
     pass_rate: float | msgspec.UnsetType | None = msgspec.UNSET
     """Of the turns that are labelled pass or fail; None where none is."""
+    pass_rate_ci95: tuple[float, float] | None = None
+    corpus: float | msgspec.UnsetType | None = msgspec.UNSET
+    """The score of all texts together, of evaluators that have one."""
+    outcomes: Outcomes | msgspec.UnsetType = msgspec.UNSET
     repetitions: Repeated | msgspec.UnsetType = msgspec.UNSET
     """Of a score, where items were tried several times."""
 
@@ -82,7 +98,7 @@ class Failures(msgspec.Struct, frozen=True):
     """The most frequent first."""
 
 
-class Aggregates(msgspec.Struct, frozen=True):
+class Aggregates(msgspec.Struct, frozen=True, omit_defaults=True):
     """Every score by its name, what the target took, and what failed."""
 
     scores: dict[str, Aggregate]
@@ -92,91 +108,288 @@ class Aggregates(msgspec.Struct, frozen=True):
     failures: Failures = Failures()
 
 
+class Group(msgspec.Struct, frozen=True):
+    """The aggregates of the rows that have one value in a column; None: those that have none."""
+
+    value: float | str | None
+    rows: int
+    aggregates: Aggregates
+
+
+class GroupedAggregates(Aggregates, frozen=True, omit_defaults=True):
+    """The same, and by the values of a column where one was asked for."""
+
+    groups: tuple[Group, ...] | msgspec.UnsetType = msgspec.UNSET
+    more_groups: int = 0
+    """How many values have no group here, because there are too many."""
+
+
+def grouped(whole: Aggregates, groups: Iterable[Group], more: int) -> GroupedAggregates:
+    """Aggregates with those of groups of the rows."""
+    return GroupedAggregates(
+        whole.scores,
+        whole.latency_ms,
+        whole.tokens,
+        whole.cost,
+        whole.failures,
+        tuple(groups),
+        more,
+    )
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """What a database found of one series of values; everything else follows from it."""
+
+    count: int = 0
+    mean: float | None = None
+    least: float | None = None
+    most: float | None = None
+    total: float = 0.0
+    squares: float = 0.0
+    """The squared distances from the mean, added up."""
+    ones: int = 0
+    """How many values are 1."""
+    zeros: int = 0
+    verdicts: int = 0
+    """How many values come with a label that says whether the turn passes."""
+    passing: int = 0
+    percentiles: Mapping[str, float] = {}
+    below: tuple[int, ...] = ()
+    """How many values lie below each inner edge of the histogram."""
+    values: Sequence[float] | None = None
+    """The values themselves, where there are few."""
+
+
+def aggregate_of(spread: Spread) -> Aggregate:
+    """The aggregate of a series of values."""
+    count = spread.count
+    stddev = math.sqrt(max(0.0, spread.squares) / (count - 1)) if count > 1 else None
+    return Aggregate(
+        count=count,
+        errors=0,
+        mean=spread.mean,
+        stddev=stddev,
+        min=spread.least,
+        max=spread.most,
+        total=spread.total,
+        histogram=_bins(spread),
+        ci95=interval_of_mean(
+            count,
+            spread.mean,
+            stddev,
+            ones=spread.ones,
+            is_rate=spread.ones + spread.zeros == count,
+            values=spread.values,
+        ),
+        p50=spread.percentiles.get("p50"),
+        p90=spread.percentiles.get("p90"),
+        p95=spread.percentiles.get("p95"),
+        p99=spread.percentiles.get("p99"),
+    )
+
+
+def score_aggregate(
+    spread: Spread,
+    evaluator: EvaluatorSpec,
+    outcomes: Outcomes,
+    sums: Sequence[float] | None,
+    told: Repeated | None,
+) -> Aggregate:
+    """The aggregate of one evaluator's scores."""
+    aggregate = aggregate_of(spread)
+    corpus = None if sums is None else corpus_of(evaluator, sums)
+    return msgspec.structs.replace(
+        aggregate,
+        errors=outcomes.target_failed + outcomes.unscored + outcomes.infrastructure,
+        pass_rate=spread.passing / spread.verdicts if spread.verdicts else None,
+        pass_rate_ci95=interval_of_rate(spread.passing, spread.verdicts),
+        corpus=msgspec.UNSET if corpus is None else corpus,
+        outcomes=outcomes,
+        repetitions=msgspec.UNSET if told is None else told,
+    )
+
+
+def edges_of(least: float, most: float) -> Sequence[float]:
+    """The edges of the histogram's bins."""
+    if least == most:
+        return [least, most]
+    return [*(least + (most - least) * number / BINS for number in range(BINS)), most]
+
+
+def _bins(spread: Spread) -> tuple[Bin, ...]:
+    if spread.least is None or spread.most is None:
+        return ()
+    edges = edges_of(spread.least, spread.most)
+    reached: list[int] = [0, *spread.below, spread.count]
+    return tuple(
+        Bin(low, high, reached[number + 1] - reached[number])
+        for number, (low, high) in enumerate(pairwise(edges))
+    )
+
+
+NO_VALUES = Spread()
+NOTHING = aggregate_of(NO_VALUES)
+"""The aggregate of no values."""
+
+
 def aggregates_of(
     connection: Connection,
     experiment_id: ExperimentId,
-    names: Sequence[str],
+    evaluators: Sequence[EvaluatorSpec],
     *,
     run_id: RunId | None = None,
     wanted: Filter = EVERYTHING,
+    only: Callable[[sa.Subquery], sa.ColumnElement[bool]] | None = None,
     numbers: Numbers = None,
     repetitions: int = 1,
 ) -> Aggregates:
     """The aggregates of an experiment as it stands, or of what one of its runs left.
 
-    `names` are those of its scores: one that no turn has is counted as missing everywhere.
+    `evaluators` are those of the experiment: a score that no turn has is counted as missing
+    everywhere. `only` says which rows count where the filter cannot be asked in SQL.
     """
     shown = shown_turns(experiment_id, run_id)
-    condition = matches(shown, wanted, numbers)
+    condition = matches(shown, wanted, numbers) if only is None else only(shown)
     ended = sa.and_(condition, shown.c.status.in_(sorted(ITEM_ENDED)))
     record = evaluator_record.c
+    scored = scores_of(shown, numbers)
     scores = (
-        sa.select(record.name, record.score.label("value"), record.label, record.error_code)
-        .select_from(scores_of(shown, numbers))
+        sa.select(record.name, record.score.label("value"), record.label)
+        .select_from(scored)
         .where(ended)
     )
-    found = _by_name(connection, scores.subquery("scored"), judged=True)
+    found = _by_name(connection, scores.subquery("scored"))
+    outcomes = _outcomes(connection, shown, scored, ended, [one.name for one in evaluators])
+    sums = _sums(connection, scored, ended)
+    told: Mapping[str, Repeated] = {}
     if repetitions > 1:
-        tries = (
-            sa.select(record.name, shown.c.item_id, shown.c.turn_no, record.score, record.label)
-            .select_from(scores_of(shown, numbers))
-            .where(ended, record.score.is_not(None))
-            .order_by(record.name, shown.c.item_id, shown.c.turn_no)
-        )
-        found = _with_repeated(connection, tries, found, repetitions)
-    number = connection.execute(
-        sa.select(
-            sa.func.count().label("turns"),
-            sa.func.count(_key(shown).distinct()).label("items"),
-        ).where(ended)
-    ).one()
+        told = _repeated(connection, shown, scored, ended, repetitions)
+    items = connection.execute(
+        sa.select(sa.func.count(_key(shown).distinct())).where(ended)
+    ).scalar_one()
     return Aggregates(
         scores={
-            name: _with_errors(found.get(name, (NO_SCORES, 0)), number.turns) for name in names
+            one.name: score_aggregate(
+                found.get(one.name, NO_VALUES),
+                one,
+                outcomes[one.name],
+                sums.get(one.name),
+                told.get(one.name),
+            )
+            for one in evaluators
         },
-        **{name: _measure(connection, shown, condition, name) for name in MEASURES},
-        failures=_failures(connection, shown, ended, number.items),
+        latency_ms=_measure(connection, shown, condition, "latency_ms"),
+        tokens=_measure(connection, shown, condition, "tokens"),
+        cost=_measure(connection, shown, condition, "cost"),
+        failures=_failures(connection, shown, ended, items),
     )
+
+
+def _outcomes(
+    connection: Connection,
+    shown: sa.Subquery,
+    scored: sa.FromClause,
+    ended: sa.ColumnElement[bool],
+    names: Sequence[str],
+) -> dict[str, Outcomes]:
+    """What became of the ended turns, under each evaluator."""
+    record = evaluator_record.c
+    answered = shown.c.target_record_id.is_not(None)
+    number = sa.func.count().label("number")
+    turns = {
+        (row.turn_code, bool(row.answered)): int(row.number)
+        for row in connection.execute(
+            sa.select(shown.c.error_code.label("turn_code"), answered.label("answered"), number)
+            .where(ended)
+            .group_by(shown.c.error_code, answered)
+        )
+    }
+    counts = {name: Counter[Outcome]() for name in names}
+    unjudged = {name: Counter(turns) for name in names}
+    judged = connection.execute(
+        sa.select(
+            record.name,
+            record.error_code.label("score_code"),
+            shown.c.error_code.label("turn_code"),
+            answered.label("answered"),
+            number,
+        )
+        .select_from(scored)
+        .where(ended)
+        .group_by(record.name, record.error_code, shown.c.error_code, answered)
+    )
+    for row in judged:
+        if row.name in counts:
+            outcome = outcome_of_score(
+                row.turn_code,
+                answered=bool(row.answered),
+                judged=True,
+                score_error_code=row.score_code,
+            )
+            counts[row.name][outcome] += row.number
+            unjudged[row.name][row.turn_code, bool(row.answered)] -= row.number
+    for name, left in unjudged.items():
+        for (turn_code, was_answered), turns_left in left.items():
+            outcome = outcome_of_score(turn_code, answered=was_answered, judged=False)
+            counts[name][outcome] += turns_left
+    return {
+        name: Outcomes(**{outcome.value: found[outcome] for outcome in Outcome})
+        for name, found in counts.items()
+    }
+
+
+def _sums(
+    connection: Connection, scored: sa.FromClause, ended: sa.ColumnElement[bool]
+) -> dict[str, list[float]]:
+    """The statistics of each score, added up over the turns that have it."""
+    record = evaluator_record.c
+    rows = connection.execute(
+        sa.select(record.name, record.statistics_json)
+        .select_from(scored)
+        .where(ended, record.statistics_json.is_not(None), record.error_code.is_(None))
+    )
+    sums: dict[str, list[float]] = {}
+    for row in rows:
+        statistics = statistics_of(row.statistics_json) or ()
+        so_far = sums.setdefault(row.name, [0.0] * len(statistics))
+        so_far += [0.0] * (len(statistics) - len(so_far))
+        for number, value in enumerate(statistics):
+            so_far[number] += value
+    return sums
+
+
+def _repeated(
+    connection: Connection,
+    shown: sa.Subquery,
+    scored: sa.FromClause,
+    ended: sa.ColumnElement[bool],
+    repetitions: int,
+) -> dict[str, Repeated]:
+    """What the repetitions of each turn tell, by score."""
+    record = evaluator_record.c
+    rows = connection.execute(
+        sa.select(record.name, shown.c.item_id, shown.c.turn_no, record.score, record.label)
+        .select_from(scored)
+        .where(ended, record.score.is_not(None))
+        .order_by(record.name, shown.c.item_id, shown.c.turn_no)
+    )
+    return {
+        name: repeated(
+            ((row.item_id, row.turn_no, row.score, verdict_of(row.label)) for row in group),
+            repetitions,
+        )
+        for name, group in groupby(rows, key=lambda row: row.name)
+    }
+
+
+def verdict_of(label: str | None) -> bool | None:
+    """Whether a turn passes; None where its evaluator does not decide that."""
+    return label == PASS if label in (PASS, FAIL) else None
 
 
 def _key(rows: sa.Subquery) -> sa.ColumnElement[str]:
     """An item's repetition as one value, which can be counted."""
     return rows.c.item_id + sa.literal("#") + sa.cast(rows.c.repetition, sa.String(10))
-
-
-def _with_repeated(
-    connection: Connection,
-    tries: sa.Select[Any],
-    found: dict[str, tuple[Aggregate, int]],
-    repetitions: int,
-) -> dict[str, tuple[Aggregate, int]]:
-    """The aggregates of scores, with what the repetitions of each turn tell."""
-    rows = connection.execute(tries)
-    told = {
-        name: repeated(
-            ((row.item_id, row.turn_no, row.score, _verdict(row.label)) for row in group),
-            repetitions,
-        )
-        for name, group in groupby(rows, key=lambda row: row.name)
-    }
-    return {
-        name: (
-            msgspec.structs.replace(aggregate, repetitions=told.get(name, msgspec.UNSET)),
-            judged,
-        )
-        for name, (aggregate, judged) in found.items()
-    }
-
-
-def _verdict(label: str | None) -> bool | None:
-    """Whether a turn passes; None where its evaluator does not decide that."""
-    return label == PASS if label in (PASS, FAIL) else None
-
-
-def _with_errors(found: tuple[Aggregate, int], turns: int) -> Aggregate:
-    """The aggregate of a score that this many turns have."""
-    aggregate, judged = found
-    return msgspec.structs.replace(aggregate, errors=turns - judged)
 
 
 def _failures(
@@ -227,27 +440,16 @@ def _measure(
             sa.literal(name, sa.String).label("name"),
             sa.cast(target_record.c[name], sa.Float).label("value"),
             sa.cast(sa.null(), sa.String).label("label"),
-            sa.cast(sa.null(), sa.String).label("error_code"),
         )
         .select_from(shown.join(target_record, target_record.c.id == shown.c.target_record_id))
         .where(condition)
     )
-    found = _by_name(connection, values.subquery("measured"), judged=False)
-    return found[name][0] if name in found else NOTHING
+    found = _by_name(connection, values.subquery("measured"))
+    return aggregate_of(found.get(name, NO_VALUES))
 
 
-NOTHING = Aggregate(0, 0, None, None, None, None, 0.0, None, None, None, None, ())
-NO_SCORES = msgspec.structs.replace(NOTHING, pass_rate=None)
-"""The aggregate of an evaluator that has judged nothing yet."""
-
-
-def _by_name(
-    connection: Connection, values: sa.Subquery, *, judged: bool
-) -> dict[str, tuple[Aggregate, int]]:
-    """The aggregate of each name, and how many rows have it without an error.
-
-    `values` has name, value, label and error_code.
-    """
+def _by_name(connection: Connection, values: sa.Subquery) -> dict[str, Spread]:
+    """What there is of each name; `values` has name, value and label."""
     scored = values.c.value.is_not(None)
     passing = sa.case((sa.and_(scored, values.c.label == PASS), 1), else_=0)
     verdict = sa.case((sa.and_(scored, values.c.label.in_((PASS, FAIL))), 1), else_=0)
@@ -255,11 +457,12 @@ def _by_name(
         sa.select(
             values.c.name,
             sa.func.count(values.c.value).label("found"),
-            (sa.func.count() - sa.func.count(values.c.error_code)).label("good"),
             sa.func.avg(values.c.value).label("mean"),
             sa.func.min(values.c.value).label("least"),
             sa.func.max(values.c.value).label("most"),
             sa.func.sum(values.c.value).label("total"),
+            sa.func.sum(sa.case((values.c.value == 1, 1), else_=0)).label("ones"),
+            sa.func.sum(sa.case((values.c.value == 0, 1), else_=0)).label("zeros"),
             sa.func.sum(passing).label("passing"),
             sa.func.sum(verdict).label("verdicts"),
         )
@@ -268,52 +471,19 @@ def _by_name(
     ).all()
     percentiles = _percentiles(connection, values, {row.name: row.found for row in totals})
     return {
-        row.name: (
-            _aggregate(connection, values, row, percentiles.get(row.name, {}), judged),
-            row.good,
-        )
-        for row in totals
+        row.name: _spread(connection, values, row, percentiles.get(row.name, {})) for row in totals
     }
 
 
-def _aggregate(
-    connection: Connection,
-    values: sa.Subquery,
-    row: sa.Row[Any],
-    percentiles: Mapping[str, float],
-    judged: bool,
-) -> Aggregate:
-    squares, bins = _spread(connection, values, row)
-    return Aggregate(
-        count=row.found,
-        errors=0,
-        mean=row.mean,
-        stddev=math.sqrt(squares / (row.found - 1)) if row.found > 1 else None,
-        min=row.least,
-        max=row.most,
-        total=row.total or 0.0,
-        histogram=bins,
-        pass_rate=_share(row.passing, row.verdicts) if judged else msgspec.UNSET,
-        p50=percentiles.get("p50"),
-        p90=percentiles.get("p90"),
-        p95=percentiles.get("p95"),
-        p99=percentiles.get("p99"),
-    )
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
+def ranks_of(count: int) -> dict[str, int]:
+    """Which value is which percentile, counted from 1: each is a value that occurred."""
+    return {name: math.ceil(share * count) for name, share in PERCENTILES.items()}
 
 
 def _percentiles(
     connection: Connection, values: sa.Subquery, counts: Mapping[str, int]
 ) -> dict[str, dict[str, float]]:
-    """By nearest rank: each is a value that occurred."""
-    ranks = {
-        name: {word: math.ceil(share * count) for word, share in _PERCENTILES.items()}
-        for name, count in counts.items()
-        if count
-    }
+    ranks = {name: ranks_of(count) for name, count in counts.items() if count}
     if not ranks:
         return {}
     place = sa.func.row_number().over(partition_by=values.c.name, order_by=values.c.value)
@@ -339,33 +509,40 @@ def _percentiles(
 
 
 def _spread(
-    connection: Connection, values: sa.Subquery, row: sa.Row[Any]
-) -> tuple[float, tuple[Bin, ...]]:
-    """The squared distances from the mean, added up, and the histogram."""
+    connection: Connection,
+    values: sa.Subquery,
+    row: sa.Row[Any],
+    percentiles: Mapping[str, float],
+) -> Spread:
     if not row.found:
-        return 0.0, ()
-    edges = _edges(row.least, row.most)
+        return NO_VALUES
+    edges = edges_of(row.least, row.most)
     distance = values.c.value - sa.literal(row.mean, sa.Float)
     below = [
         sa.func.sum(sa.case((values.c.value < sa.literal(edge, sa.Float), 1), else_=0))
         for edge in edges[1:-1]
     ]
+    of_this = (values.c.name == row.name, values.c.value.is_not(None))
     squares, *cumulative = tuple(
         connection.execute(
-            sa.select(sa.func.sum(distance * distance), *below).where(
-                values.c.name == row.name, values.c.value.is_not(None)
-            )
+            sa.select(sa.func.sum(distance * distance), *below).where(*of_this)
         ).one()
     )
-    reached: list[int] = [0, *cumulative, row.found]
-    bins = tuple(
-        Bin(low, high, reached[number + 1] - reached[number])
-        for number, (low, high) in enumerate(pairwise(edges))
+    few: list[float] | None = None
+    if row.found <= FEW_VALUES:
+        few = sorted(connection.execute(sa.select(values.c.value).where(*of_this)).scalars())
+    return Spread(
+        count=row.found,
+        mean=row.mean,
+        least=row.least,
+        most=row.most,
+        total=row.total or 0.0,
+        squares=squares,
+        ones=row.ones,
+        zeros=row.zeros,
+        verdicts=row.verdicts,
+        passing=row.passing,
+        percentiles=percentiles,
+        below=tuple(cumulative),
+        values=few,
     )
-    return squares, bins
-
-
-def _edges(least: float, most: float) -> Sequence[float]:
-    if least == most:
-        return [least, most]
-    return [*(least + (most - least) * number / BINS for number in range(BINS)), most]

@@ -6,9 +6,23 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.compiler import SQLCompiler
 
-from dragoman.errors import InvalidFilter
-from dragoman.lab.filters import REPETITION, SCORE, AllOf, Condition, Filter, Not, OneOf, Op
+from dragoman.lab.filters import (
+    LABEL,
+    MEASURES,
+    OWN_TEXTS,
+    REPETITION,
+    SCORE,
+    AllOf,
+    Condition,
+    Filter,
+    Not,
+    OneOf,
+    Op,
+    fields_of,
+)
 from dragoman.lab.model import ExperimentId, RunId
 from dragoman.lab.repository.tables import (
     dataset_item,
@@ -19,11 +33,6 @@ from dragoman.lab.repository.tables import (
     turn_run_log,
     turn_score,
 )
-
-OWN_FIELDS = ("item_id", "status", "error_code")
-"""Fields of the turn itself; all of them are text."""
-MEASURES = ("latency_ms", "tokens", "cost")
-"""What a target reports beside its output."""
 
 _SHOWN = ("item_id", "repetition", "turn_no", "run_id", "try_no", "status", "target_record_id")
 _SHOWN_ERRORS = ("error_code", "error_message")
@@ -67,30 +76,39 @@ def field_of(shown: sa.Subquery, field: str, numbers: Numbers = None) -> sa.Colu
             item.id == shown.c.item_id
         )
         return value.correlate(shown).scalar_subquery()
-    if field in OWN_FIELDS:
+    if field in OWN_TEXTS:
         return shown.c[field]
     if field == REPETITION:
-        return shown.c.repetition + 1
+        return sa.cast(shown.c.repetition + 1, sa.Float)
     if field in MEASURES:
         record = target_record.c
-        value = sa.select(record[field]).where(record.id == shown.c.target_record_id)
-    elif field.startswith(SCORE):
-        value = (
-            sa.select(evaluator_record.c.score)
-            .join(turn_score, turn_score.c.evaluator_record_id == evaluator_record.c.id)
-            .where(
-                _is_score_of(shown, numbers),
-                evaluator_record.c.name == field.removeprefix(SCORE),
-            )
-        )
+        # As filters and cursors have numbers: a database may refuse one where it has whole ones.
+        measured = sa.cast(record[field], sa.Float)
+        value = sa.select(measured).where(record.id == shown.c.target_record_id)
     else:
-        raise InvalidFilter(
-            f"Results cannot be sorted by {field!r}; use {', '.join((*OWN_FIELDS, REPETITION))}, "
-            f"{', '.join(MEASURES)} or score.NAME.",
-            details={"field": field},
+        prefix = next(one for one in (SCORE, LABEL) if field.startswith(one))
+        record = evaluator_record.c
+        value = (
+            sa.select(record.score if prefix == SCORE else record.label)
+            .join(turn_score, turn_score.c.evaluator_record_id == record.id)
+            .where(_is_score_of(shown, numbers), record.name == field.removeprefix(prefix))
         )
     # It needs its own aliases: the same tables may be joined around it.
     return value.correlate(shown).scalar_subquery()
+
+
+def is_answered_by_sql(field: str) -> bool:
+    """Whether the tables have the field as a column."""
+    own = (*OWN_TEXTS, REPETITION, *MEASURES)
+    return field in own or field.startswith((SCORE, LABEL))
+
+
+def can_be_asked_in_sql(wanted: Filter) -> bool:
+    """Whether databases can tell which rows pass the filter, and all say the same."""
+    return all(
+        is_answered_by_sql(condition.field) and condition.op is not Op.MATCHES
+        for condition in fields_of(wanted)
+    )
 
 
 def matches(shown: sa.Subquery, wanted: Filter, numbers: Numbers = None) -> sa.ColumnElement[bool]:
@@ -118,9 +136,31 @@ _OPERATORS: Mapping[Op, Any] = {
     # No value is in an empty list, and a missing value is neither in it nor not in it.
     Op.IN: lambda column, value: column.in_(value) if value else column != column,
     Op.NOT_IN: lambda column, value: column.not_in(value) if value else column == column,
+    Op.CONTAINS: lambda column, value: _position(column, value) > 0,
+    Op.NOT_CONTAINS: lambda column, value: _position(column, value) == 0,
     Op.IS_NULL: lambda column, value: column.is_(None),
     Op.NOT_NULL: lambda column, value: column.is_not(None),
 }
+
+
+class _position(sa.sql.functions.FunctionElement[int]):  # noqa: N801
+    """Where a text is found in another, from 1; 0 where it is not."""
+
+    type = sa.Integer()
+    inherit_cache = True
+
+    def __init__(self, column: sa.ColumnElement[Any], value: str) -> None:
+        super().__init__(column, sa.literal(value, sa.Text))
+
+
+@compiles(_position, "sqlite")
+def _position_on_sqlite(element: _position, compiler: SQLCompiler, **options: Any) -> str:
+    return f"instr({compiler.process(element.clauses, **options)})"
+
+
+@compiles(_position, "postgresql")
+def _position_on_postgresql(element: _position, compiler: SQLCompiler, **options: Any) -> str:
+    return f"strpos({compiler.process(element.clauses, **options)})"
 
 
 def is_meant(numbers: Numbers) -> sa.ColumnElement[bool]:

@@ -5,7 +5,8 @@ Computed from values as they come, without the libraries of the `lab` extra: eve
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from itertools import groupby
 from math import comb, fsum
 from operator import itemgetter
@@ -33,13 +34,50 @@ class Repeated(msgspec.Struct, frozen=True):
     """By k: the chance that all of k tries pass (pass^k)."""
 
 
+class Tried(msgspec.Struct, frozen=True):
+    """What the repetitions of many turns add up to."""
+
+    freedom: int
+    """Scores beyond the first of each turn."""
+    squares: float
+    """The squared distances of scores from the mean of their turn, added up."""
+    variance: float | None
+    """Of the means of turns; None where there is one turn, or none."""
+    share: float
+    """The mean over turns of 1 / the scores of each."""
+    verdicts: Mapping[tuple[int, int], int]
+    """By how many tries of a turn pass, of how many that are decided: how many turns are so."""
+
+
 def repeated(tries: Iterable[Try], repetitions: int) -> Repeated:
     """`tries` come sorted by item and turn; those without a score are left out."""
+    return told_by(_added_up(tries), repetitions)
+
+
+def told_by(tried: Tried, repetitions: int) -> Repeated:
+    """What follows from the sums."""
+    within = tried.squares / tried.freedom if tried.freedom else None
+    between = tried.variance
+    if between is not None and within is not None:
+        # The mean of few tries varies by chance too; that part is not the items'.
+        between = max(0.0, between - within * tried.share)
+    at_least_one, every_one = {}, {}
+    for k in _numbers_of_tries(repetitions):
+        enough = {of: turns for of, turns in tried.verdicts.items() if of[1] >= k}
+        total = sum(enough.values())
+        if total:
+            one = fsum((1 - comb(n - c, k) / comb(n, k)) * t for (c, n), t in enough.items())
+            every = fsum(comb(c, k) / comb(n, k) * t for (c, n), t in enough.items())
+            at_least_one[k], every_one[k] = one / total, every / total
+    return Repeated(repetitions, within, between, at_least_one, every_one)
+
+
+def _added_up(tries: Iterable[Try]) -> Tried:
     squares: list[float] = []
-    freedom = 0
     means: list[float] = []
     shares: list[float] = []
-    counts: list[tuple[int, int]] = []
+    freedom = 0
+    verdicts: Counter[tuple[int, int]] = Counter()
     for _, group in groupby(tries, key=itemgetter(0, 1)):
         of_turn = list(group)
         number = len(of_turn)
@@ -48,27 +86,14 @@ def repeated(tries: Iterable[Try], repetitions: int) -> Repeated:
         freedom += number - 1
         means.append(mean)
         shares.append(1 / number)
-        verdicts = [passes for _, _, _, passes in of_turn if passes is not None]
-        if verdicts:
-            counts.append((sum(verdicts), len(verdicts)))
-    within = fsum(squares) / freedom if freedom else None
-    at_least_one, every_one = {}, {}
-    for k in _numbers_of_tries(repetitions):
-        enough = [(passed, number) for passed, number in counts if number >= k]
-        if enough:
-            at_least_one[k] = fsum(1 - comb(n - c, k) / comb(n, k) for c, n in enough) / len(enough)
-            every_one[k] = fsum(comb(c, k) / comb(n, k) for c, n in enough) / len(enough)
-    return Repeated(repetitions, within, _between(means, shares, within), at_least_one, every_one)
-
-
-def _between(means: list[float], shares: list[float], within: float | None) -> float | None:
-    if len(means) < 2:
-        return None
-    middle = fsum(means) / len(means)
-    seen = fsum((mean - middle) ** 2 for mean in means) / (len(means) - 1)
-    # The mean of few tries varies by chance too; that part is not the items'.
-    chance = 0.0 if within is None else within * fsum(shares) / len(shares)
-    return max(0.0, seen - chance)
+        decided = [passes for _, _, _, passes in of_turn if passes is not None]
+        if decided:
+            verdicts[sum(decided), len(decided)] += 1
+    turns = len(means)
+    middle = fsum(means) / turns if turns else 0.0
+    variance = fsum((mean - middle) ** 2 for mean in means) / (turns - 1) if turns > 1 else None
+    share = fsum(shares) / turns if turns else 0.0
+    return Tried(freedom, fsum(squares), variance, share, verdicts)
 
 
 def _numbers_of_tries(repetitions: int) -> list[int]:

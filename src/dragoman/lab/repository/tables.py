@@ -371,3 +371,27 @@ pending_removal = sa.Table(
     sa.Column("id", short_text(_ID), primary_key=True),
 )
 """Experiments and dataset versions that users no longer see and whose rows are not all gone."""
+
+# --- what the columnar mirror lacks ---------------------------------------------------------------
+
+mirror_state = sa.Table(
+    "mirror_state",
+    metadata,
+    sa.Column("name", short_text(_STATE), primary_key=True),
+    _id("mirror_id"),
+    sa.Column("flush_no", sa.BigInteger, nullable=False),
+)
+"""Which mirror follows this database, and how often it was written to; without a row, none does."""
+
+mirror_change = sa.Table(
+    "mirror_change",
+    metadata,
+    sa.Column("experiment_id", short_text(_ID), primary_key=True),
+    sa.Column("item_id", short_text(_ID), primary_key=True),
+    sa.Column("change_no", sa.Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+"""Items that changed since the mirror was written to; triggers note them, in the transaction of the
+change. `change_no` grows when an item changes again while its last change is being copied. An empty
+item stands for an experiment that was deleted.
+"""

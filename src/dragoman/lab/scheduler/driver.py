@@ -235,7 +235,7 @@ class Driver:
             return aggregates.aggregates_of(
                 connection,
                 run.experiment_id,
-                [evaluator.name for evaluator in spec.evaluators],
+                spec.evaluators,
                 numbers=spec.evaluator_numbers or None,
                 repetitions=spec.repetitions,
             )

@@ -267,7 +267,7 @@ def children() -> set[str]:
 def test_without_pyarrow_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     import dragoman.extras
 
-    monkeypatch.setattr(dragoman.extras, "_is_installed", lambda module: module != "pyarrow")
+    monkeypatch.setattr(dragoman.extras, "is_installed", lambda module: module != "pyarrow")
     with pytest.raises(ExtraMissing, match=r"pyarrow.*pip install 'dragoman\[lab\]'"):
         DatasetReader(BytesIO(b""), Format.PARQUET)
 

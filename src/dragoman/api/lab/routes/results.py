@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.routing import APIRoute
+from starlette.responses import StreamingResponse
 
 from dragoman.api.lab.desk import Desk
 from dragoman.api.lab.orders import ResultsOrder, SortOrder, read_filter, read_order
@@ -15,9 +16,10 @@ from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.api.paging import MAX_LIMIT, decode_cursor, encode_cursor
 from dragoman.auth import Permission, Principal
 from dragoman.errors import InvalidMessage
+from dragoman.lab.exporting import FileFormat, file_format, written
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ResultRow
-from dragoman.lab.results import Aggregates, Place, Sorting
+from dragoman.lab.results import GroupedAggregates, Place, Sorting
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS))]
@@ -26,6 +28,11 @@ MAX_SORT_FIELDS = 10
 
 _ORDERS = {"asc": False, "desc": True}
 _ALWAYS = ("item_id", "turn")
+_MEDIA_TYPES = {
+    FileFormat.CSV: "text/csv",
+    FileFormat.JSONL: "application/x-ndjson",
+    FileFormat.PARQUET: "application/vnd.apache.parquet",
+}
 _COLUMNS = tuple(field.name for field in msgspec.structs.fields(ResultRow))
 _BODY = {
     "requestBody": {
@@ -77,7 +84,7 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         "/aggregates",
         summary="The aggregates of an experiment's rows, so far or final",
         response_class=Response,
-        responses={200: {"model": shown_as("Aggregates", Aggregates)}},
+        responses={200: {"model": shown_as("Aggregates", GroupedAggregates)}},
     )
     async def aggregates(
         experiment_id: str,
@@ -87,14 +94,58 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
             str | None, Query(alias="filter", description="A filter, as JSON.")
         ] = None,
         run_id: Annotated[str | None, Query(description="Results as this run left them.")] = None,
-        group_by: Annotated[str | None, Query(description="Not built yet; refused.")] = None,
+        group_by: Annotated[
+            str | None,
+            Query(description="A column of the input: the same for each of its values too."),
+        ] = None,
     ) -> Response:
-        if group_by is not None:
-            raise InvalidMessage("group_by is not built yet; leave it out.")
         found = await desk.results.aggregates(
-            caller.tenant, experiment_id, wanted=parse_filter(read_filter(wanted)), run_id=run_id
+            caller.tenant,
+            experiment_id,
+            wanted=parse_filter(read_filter(wanted)),
+            run_id=run_id,
+            group_by=group_by,
         )
         return answer(found)
+
+    @router.get(
+        "/export",
+        summary="An experiment's rows as a file",
+        response_class=Response,
+        responses={
+            200: {
+                "description": "The file, as it is read",
+                "content": {
+                    media: {"schema": {"type": "string"}} for media in _MEDIA_TYPES.values()
+                },
+            }
+        },
+    )
+    async def export(
+        experiment_id: str,
+        caller: Caller,
+        desk: Desk,
+        wanted: Annotated[
+            str | None, Query(alias="filter", description="A filter, as JSON.")
+        ] = None,
+        run_id: Annotated[str | None, Query(description="Results as this run left them.")] = None,
+        named: Annotated[
+            str, Query(alias="format", description="csv, jsonl or parquet.")
+        ] = FileFormat.JSONL.value,
+    ) -> Response:
+        as_file = file_format(named)
+        passing = parse_filter(read_filter(wanted))
+        # Whatever is wrong with the question is said before the first byte.
+        shown = await desk.lab.experiments.show(caller.tenant, experiment_id)
+        await desk.results.page(caller.tenant, experiment_id, wanted=passing, most=1, run_id=run_id)
+        columns = await desk.results.columns(caller.tenant, experiment_id, run_id=run_id)
+        rows = desk.results.stream(caller.tenant, experiment_id, wanted=passing, run_id=run_id)
+        scores = [one.name for one in shown.experiment.spec.evaluators]
+        return StreamingResponse(
+            written(rows, columns, scores, as_file),
+            media_type=_MEDIA_TYPES[as_file],
+            headers={"Content-Disposition": f'attachment; filename="{experiment_id}.{as_file}"'},
+        )
 
     return router
 

@@ -1,0 +1,1 @@
+"""The columnar mirror: how long its answers take on a million rows."""

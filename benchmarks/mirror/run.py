@@ -1,0 +1,151 @@
+"""Pages and aggregates over many rows of 1 kB, on a DuckDB mirror.
+
+Times are those of the lab's own code and the database, without HTTP, after one warm-up. CPU time is
+shown beside the clock's: on a busy machine the clock tells of the neighbours.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import duckdb
+from rich.table import Table
+
+from dragoman.lab.filters import EVERYTHING, parse_filter
+from dragoman.lab.mirror import (
+    Mirror,
+    Mirrored,
+    grouped_aggregates,
+    open_mirror,
+    result_places,
+)
+from dragoman.lab.mirror.batches import OUTCOME, PASSED, STATISTIC, Batch, Field, column_of
+from dragoman.lab.model import EvaluatorSpec, ExperimentId
+from dragoman.lab.results import Place, Sorting
+
+ROWS = 1_000_000
+QUICK_ROWS = 20_000
+REPEATS = 5
+STATISTICS = 18
+"""As many as chrF has."""
+EXPERIMENT = ExperimentId("e-1")
+EVALUATORS = (EvaluatorSpec("exact", "exact"), EvaluatorSpec("chrf", "chrf"))
+ASKED = Mirrored(EXPERIMENT, EVALUATORS, {"exact": 0, "chrf": 1})
+
+_FIELDS: list[tuple[Field, str]] = [
+    (("input.source", True), "source"),
+    (("input.domain", True), "['news', 'chat', 'law', 'health'][1 + n % 4]"),
+    (("output.text", True), "answer"),
+    # What evaluators said goes by their numbers.
+    (("score.0", False), "CAST(exact AS DOUBLE)"),
+    (("score.1", False), "chrf"),
+    ((f"{PASSED}0", False), "CAST(exact AS DOUBLE)"),
+    ((f"{OUTCOME}0", False), "CAST(0 AS DOUBLE)"),
+    ((f"{OUTCOME}1", False), "CAST(0 AS DOUBLE)"),
+    *(
+        ((f"{STATISTIC}{number}.1", False), f"CAST((n * {number + 7}) % 97 AS DOUBLE)")
+        for number in range(STATISTICS)
+    ),
+]
+
+
+def run(quick: bool) -> list[Table]:
+    """The tables of this benchmark."""
+    rows = QUICK_ROWS if quick else ROWS
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "lab.duckdb"
+        _fill(path, rows)
+        mirror = open_mirror(f"duckdb:///{path}")
+        try:
+            return [_questions(mirror, rows)]
+        finally:
+            mirror.close()
+
+
+def _fill(path: Path, rows: int) -> None:
+    """A mirror with so many rows, made by the database itself, which is quicker."""
+    mirror = open_mirror(f"duckdb:///{path}")
+    mirror.begin("m-1")
+    slots: dict[Field, int] = {}
+    for (field, is_text), _ in _FIELDS:
+        slots[field, is_text] = sum(1 for _, other in slots if other is is_text)
+    mirror.apply(Batch(1, slots={EXPERIMENT: slots}))
+    mirror.close()
+    named = [
+        (column_of(slots[field], is_text=field[1]), value, "VARCHAR" if field[1] else "DOUBLE")
+        for field, value in _FIELDS
+    ]
+    with duckdb.connect(str(path)) as connection:
+        for column, _, kind in named:
+            connection.execute(f"ALTER TABLE lab_turn ADD COLUMN {column} {kind}")
+        values = ", ".join(f"{value} AS {column}" for column, value, _ in named)
+        connection.execute(
+            f"""
+            INSERT INTO lab_turn BY NAME
+            SELECT '{EXPERIMENT}' AS experiment_id,
+                'i-0000000000' || lpad(to_hex(n), 10, '0') AS item_id,
+                0 AS repetition, 0 AS turn_no, n AS row_no,
+                'i-' || md5(CAST(n AS VARCHAR)) AS shown_id,
+                'success' AS status, latency AS latency_ms, n % 500 AS tokens, cost,
+                0 AS outcome, {values}
+            FROM (SELECT range AS n, random() * 2000 AS latency, random() AS cost,
+                random() * 100 AS chrf, CAST(random() < 0.7 AS INTEGER) AS exact,
+                substr(repeat(md5(CAST(range AS VARCHAR)), 13), 1, 400) AS source,
+                substr(repeat(md5(CAST(-range AS VARCHAR)), 13), 1, 400) AS answer
+                FROM range({rows}))
+            """
+        )
+
+
+def _questions(mirror: Mirror, rows: int) -> Table:
+    table = Table(
+        "question", "clock ms", "CPU ms", "hold", title=f"Mirror on DuckDB, {rows:,} rows of 1 kB"
+    )
+    low = parse_filter({"field": "score.chrf", "op": "<", "value": 30})
+    both = parse_filter(
+        {
+            "and": [
+                {"field": "input.domain", "op": "=", "value": "law"},
+                {"field": "latency_ms", "op": ">", "value": 100},
+                {"not": {"field": "score.exact", "op": "=", "value": 1}},
+            ]
+        }
+    )
+    slowest = [Sorting("latency_ms", descending=True)]
+    worst = [Sorting("score.chrf"), Sorting("cost", descending=True)]
+    deep = Place("i-0", 0, (1000.0,))
+
+    def page(wanted: Any, sorting: list[Sorting], after: Place | None = None) -> object:
+        # The rows themselves are then read from the database, by their keys.
+        return result_places(mirror, ASKED, wanted, sorting, after, 100)
+
+    def aggregates(wanted: Any) -> object:
+        return grouped_aggregates(mirror, ASKED, wanted, None)
+
+    asked: list[tuple[str, Callable[[], object], str]] = [
+        ("page: a score below, the slowest first", lambda: page(low, slowest), "50"),
+        ("page: three conditions, two sorts", lambda: page(both, worst), "50"),
+        ("page: in the middle of an order", lambda: page(low, slowest, deep), "50"),
+        ("all aggregates, every row", lambda: aggregates(EVERYTHING), "150"),
+        ("all aggregates, a score below", lambda: aggregates(low), "150"),
+    ]
+    for name, ask, hold in asked:
+        clock, cpu = _timed(ask)
+        table.add_row(name, f"{clock:.0f}", f"{cpu:.0f}", f"under {hold}")
+    return table
+
+
+def _timed(ask: Callable[[], object]) -> tuple[float, float]:
+    """The best of several, in milliseconds: by the clock, and of all cores together."""
+    ask()
+    best = (float("inf"), float("inf"))
+    for _ in range(REPEATS):
+        clock, cpu = time.perf_counter(), time.process_time()
+        ask()
+        taken = (time.perf_counter() - clock, time.process_time() - cpu)
+        best = (min(best[0], taken[0]), min(best[1], taken[1]))
+    return best[0] * 1000, best[1] * 1000

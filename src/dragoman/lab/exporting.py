@@ -1,0 +1,165 @@
+"""Results as files, written piece by piece: whatever their size, little of it is in memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import AsyncIterator, Mapping, Sequence
+from enum import StrEnum
+from importlib import import_module
+from typing import Any
+
+import msgspec
+
+from dragoman.errors import InvalidMessage
+from dragoman.extras import require_extra
+from dragoman.lab.filters import INPUT, LABEL, OUTPUT, SCORE
+from dragoman.lab.model import JsonValue, ResultRow
+
+_OWN = ("item_id", "turn", "run_id", "status")
+_MEASURES = ("latency_ms", "tokens", "cost")
+_ERRORS = ("error_code", "error_message")
+_INTEGERS = frozenset({"turn", "tokens"})
+_NUMBERS = frozenset({"latency_ms", "cost"})
+
+Cell = str | int | float | None
+
+
+class FileFormat(StrEnum):
+    """How results are written."""
+
+    CSV = "csv"
+    JSONL = "jsonl"
+    PARQUET = "parquet"
+
+
+def file_format(name: str) -> FileFormat:
+    """The format of that name."""
+    try:
+        found = FileFormat(name)
+    except ValueError:
+        raise InvalidMessage(
+            f"Results cannot be written as {name!r}; use {', '.join(FileFormat)}.",
+            details={"field": "format"},
+        ) from None
+    if found is FileFormat.PARQUET:
+        require_extra("lab", "An export as parquet")
+    return found
+
+
+def written(
+    pieces: AsyncIterator[list[ResultRow]],
+    columns: Mapping[str, bool],
+    scores: Sequence[str],
+    wanted: FileFormat,
+) -> AsyncIterator[bytes]:
+    """The file in pieces. `columns` are those of inputs and outputs: whether each is numeric."""
+    if wanted is FileFormat.JSONL:
+        return _jsonl(pieces)
+    if wanted is FileFormat.CSV:
+        return _csv(pieces, list(_types(columns, scores)))
+    return _parquet(pieces, _types(columns, scores))
+
+
+async def _jsonl(pieces: AsyncIterator[list[ResultRow]]) -> AsyncIterator[bytes]:
+    async for rows in pieces:
+        yield b"".join(msgspec.json.encode(row) + b"\n" for row in rows)
+
+
+async def _csv(
+    pieces: AsyncIterator[list[ResultRow]], names: Sequence[str]
+) -> AsyncIterator[bytes]:
+    yield _lines([names])
+    async for rows in pieces:
+        yield _lines([[_shown(cell) for cell in _cells(row, names)] for row in rows])
+
+
+async def _parquet(
+    pieces: AsyncIterator[list[ResultRow]], types: Mapping[str, type]
+) -> AsyncIterator[bytes]:
+    arrow = import_module("pyarrow")
+    parquet = import_module("pyarrow.parquet")
+    kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+    schema = arrow.schema([(name, kinds[kind]) for name, kind in types.items()])
+    written_so_far = _Pieces()
+    with parquet.ParquetWriter(written_so_far, schema) as writer:
+        async for rows in pieces:
+            cells = [_cells(row, list(types)) for row in rows]
+            arrays = [
+                arrow.array([row[number] for row in cells], kinds[kind])
+                for number, kind in enumerate(types.values())
+            ]
+            writer.write_table(arrow.table(arrays, schema=schema))
+            yield written_so_far.taken()
+    yield written_so_far.taken()
+
+
+class _Pieces(io.RawIOBase):
+    """A file that is taken away as it is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: list[bytes] = []
+        self._written = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self._waiting.append(bytes(data))
+        self._written += len(self._waiting[-1])
+        return len(self._waiting[-1])
+
+    def tell(self) -> int:
+        return self._written
+
+    def taken(self) -> bytes:
+        taken, self._waiting = b"".join(self._waiting), []
+        return taken
+
+
+def _types(columns: Mapping[str, bool], scores: Sequence[str]) -> dict[str, type]:
+    """Every column of the file, with its type."""
+    types: dict[str, type] = dict.fromkeys(_OWN, str)
+    types |= {field: float if is_number else str for field, is_number in columns.items()}
+    for name in scores:
+        types |= {f"{SCORE}{name}": float, f"{LABEL}{name}": str, f"reason.{name}": str}
+    types |= dict.fromkeys((*_MEASURES, *_ERRORS), str)
+    types |= dict.fromkeys(_INTEGERS, int) | dict.fromkeys(_NUMBERS, float)
+    return types
+
+
+def _cells(row: ResultRow, names: Sequence[str]) -> list[Cell]:
+    return [_cell(row, name) for name in names]
+
+
+def _cell(row: ResultRow, name: str) -> Cell:
+    if name.startswith(INPUT):
+        return _plain(row.input.get(name.removeprefix(INPUT)))
+    if name.startswith(OUTPUT):
+        return _plain(row.output.get(name.removeprefix(OUTPUT)))
+    part, dot, of = name.partition(".")
+    if dot:
+        cell = row.scores.get(of)
+        found: Cell = None if cell is None else getattr(cell, part)
+        return found
+    own: Cell = getattr(row, name)
+    return own
+
+
+def _plain(value: JsonValue) -> Cell:
+    if value is None or isinstance(value, str):
+        return value
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value
+    return msgspec.json.encode(value).decode()
+
+
+def _shown(cell: Cell) -> str:
+    return "" if cell is None else str(cell)
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> bytes:
+    text = io.StringIO(newline="")
+    csv.writer(text).writerows(rows)
+    return text.getvalue().encode()

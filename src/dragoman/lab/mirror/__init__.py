@@ -1,0 +1,29 @@
+"""The columnar read side: a copy of results that answers filters, sorts and aggregates fast.
+
+The database has the truth. A mirror can be thrown away and made anew at any time.
+"""
+
+from dragoman.lab.mirror.aggregating import grouped_aggregates
+from dragoman.lab.mirror.following import Following, forget_mirror
+from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway
+from dragoman.lab.mirror.opening import is_wanted, open_mirror
+from dragoman.lab.mirror.patterns import check_patterns, searcher
+from dragoman.lab.mirror.queries import Mirrored
+from dragoman.lab.mirror.reading import Places, columns_of, result_places
+
+__all__ = [
+    "BadPattern",
+    "Following",
+    "Mirror",
+    "MirrorAway",
+    "Mirrored",
+    "Places",
+    "check_patterns",
+    "columns_of",
+    "forget_mirror",
+    "grouped_aggregates",
+    "is_wanted",
+    "open_mirror",
+    "result_places",
+    "searcher",
+]

@@ -1,0 +1,74 @@
+"""The few pieces of SQL that columnar databases write differently."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Kind(StrEnum):
+    """The type of a bound value."""
+
+    TEXT = "text"
+    NUMBER = "number"
+    INTEGER = "integer"
+    TEXTS = "texts"
+    NUMBERS = "numbers"
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """How a database writes what differs. Fields with braces are patterns for `str.format`."""
+
+    name: str
+    parameter: dict[Kind, str]
+    """`number` is the place of the value, from 1."""
+    is_in: str
+    """`value` in the bound `list`; missing stays missing."""
+    contains: str
+    matches: str
+    quantiles: str
+    """The exact values at shares of all; a share lies between two ranks, never on one."""
+    no_number: str
+    no_text: str
+    turns: str
+    """The turns, of each its latest row."""
+
+
+DUCKDB = Dialect(
+    name="duckdb",
+    parameter={
+        Kind.TEXT: "${number}::VARCHAR",
+        Kind.NUMBER: "${number}::DOUBLE",
+        Kind.INTEGER: "${number}::BIGINT",
+        Kind.TEXTS: "${number}::VARCHAR[]",
+        Kind.NUMBERS: "${number}::DOUBLE[]",
+    },
+    is_in="({value} IN (SELECT unnest({list})))",
+    contains="contains({value}, {part})",
+    matches="regexp_matches({value}, {pattern})",
+    quantiles="quantile_disc({value}, [{shares}])",
+    no_number="CAST(NULL AS DOUBLE)",
+    no_text="CAST(NULL AS VARCHAR)",
+    turns="lab_turn",
+)
+
+CLICKHOUSE = Dialect(
+    name="clickhouse",
+    parameter={
+        Kind.TEXT: "{{p{number}:String}}",
+        Kind.NUMBER: "{{p{number}:Float64}}",
+        Kind.INTEGER: "{{p{number}:Int64}}",
+        Kind.TEXTS: "{{p{number}:Array(String)}}",
+        Kind.NUMBERS: "{{p{number}:Array(Float64)}}",
+    },
+    # Its IN takes a missing value for one that is not in the list.
+    is_in="if(isNull({value}), NULL, has({list}, assumeNotNull({value})))",
+    contains="(position({value}, {part}) > 0)",
+    # As in DuckDB, a dot does not match the end of a line.
+    matches="(match({value}, concat('(?-s)', {pattern})) = 1)",
+    quantiles="quantilesExact({shares})({value})",
+    no_number="CAST(NULL AS Nullable(Float64))",
+    no_text="CAST(NULL AS Nullable(String))",
+    turns="(SELECT * FROM lab_turn FINAL) AS turns",
+)

@@ -1,0 +1,243 @@
+"""The mirror in a DuckDB file, which one process owns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+import duckdb
+import pyarrow as pa  # type: ignore[import-untyped]
+
+from dragoman.lab.mirror.batches import Batch, ScoreRow, Slots, TurnRow, as_columns, column_of
+from dragoman.lab.mirror.dialects import DUCKDB
+from dragoman.lab.mirror.interface import Identity, Mirror, MirrorAway
+from dragoman.lab.mirror.queries import Query
+from dragoman.lab.model import ExperimentId
+from dragoman.observability import get_logger
+
+FORMAT = 1
+"""Raised when the tables change: a mirror of another format is copied anew."""
+
+MEMORY_LIMIT = "2GB"
+_LATE_ROWS = 10_000
+"""Up to here a page reads the long columns of its own rows only."""
+
+_TABLES = {
+    "lab_turn": {
+        "experiment_id": "VARCHAR",
+        "item_id": "VARCHAR",
+        "repetition": "INTEGER",
+        "turn_no": "INTEGER",
+        "row_no": "BIGINT",
+        "shown_id": "VARCHAR",
+        "status": "VARCHAR",
+        "error_code": "VARCHAR",
+        "error_message": "VARCHAR",
+        "latency_ms": "DOUBLE",
+        "tokens": "BIGINT",
+        "cost": "DOUBLE",
+        "outcome": "TINYINT",
+    },
+    "lab_score": {
+        "experiment_id": "VARCHAR",
+        "evaluator_no": "INTEGER",
+        "name": "VARCHAR",
+        "item_id": "VARCHAR",
+        "repetition": "INTEGER",
+        "turn_no": "INTEGER",
+        "row_no": "BIGINT",
+        "score": "DOUBLE",
+        "label": "VARCHAR",
+        "reason": "VARCHAR",
+        "error_code": "VARCHAR",
+        "error_message": "VARCHAR",
+        "statistics": "DOUBLE[]",
+    },
+    "lab_slot": {
+        "experiment_id": "VARCHAR",
+        "field": "VARCHAR",
+        "is_text": "BOOLEAN",
+        "slot": "INTEGER",
+    },
+    "lab_mirror": {
+        "format": "INTEGER",
+        "mirror_id": "VARCHAR",
+        "flush_no": "BIGINT",
+        "complete": "BOOLEAN",
+    },
+}
+_ARROW = {
+    "VARCHAR": pa.string(),
+    "TINYINT": pa.int8(),
+    "INTEGER": pa.int32(),
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "DOUBLE[]": pa.list_(pa.float64()),
+}
+
+_log = get_logger(__name__)
+
+
+class DuckDbMirror(Mirror):
+    """A file. What is in it can be copied again, so a damaged one is replaced."""
+
+    dialect = DUCKDB
+
+    def __init__(self, path: Path) -> None:
+        self._connection = _opened(path)
+        # A connection takes one call at a time, and refuses a second one.
+        self._opening = Lock()
+        rows = self._found("SELECT column_name FROM duckdb_columns() WHERE table_name = 'lab_turn'")
+        self._columns = {name for (name,) in rows}
+
+    def identity(self) -> Identity | None:
+        if not self._found("SELECT 1 FROM duckdb_tables() WHERE table_name = 'lab_mirror'"):
+            return None
+        rows = self._found("SELECT format, mirror_id, flush_no, complete FROM lab_mirror")
+        if not rows or rows[0][0] != FORMAT:
+            return None
+        return Identity(*rows[0][1:])
+
+    def begin(self, mirror_id: str) -> None:
+        with self._writing() as cursor:
+            for table, columns in _TABLES.items():
+                described = ", ".join(f"{name} {kind}" for name, kind in columns.items())
+                cursor.execute(f"CREATE OR REPLACE TABLE {table} ({described})")
+            cursor.execute("INSERT INTO lab_mirror VALUES ($1, $2, 0, false)", [FORMAT, mirror_id])
+        self._columns = set(_TABLES["lab_turn"])
+
+    def apply(self, batch: Batch) -> None:
+        numbers = sorted({slot for row in batch.turns for slot in row.numbers})
+        texts = sorted({slot for row in batch.turns for slot in row.texts})
+        added = {column_of(slot, is_text=False): "DOUBLE" for slot in numbers} | {
+            column_of(slot, is_text=True): "VARCHAR" for slot in texts
+        }
+        with self._writing() as cursor:
+            for name, kind in added.items():
+                if name not in self._columns:
+                    cursor.execute(f"ALTER TABLE lab_turn ADD COLUMN IF NOT EXISTS {name} {kind}")
+            for table in ("lab_turn", "lab_score"):
+                for experiment_id, item_ids in batch.items.items():
+                    cursor.execute(
+                        f"DELETE FROM {table} WHERE experiment_id = $1 AND item_id IN "
+                        "(SELECT unnest($2::VARCHAR[]))",
+                        [experiment_id, item_ids],
+                    )
+            for table in ("lab_turn", "lab_score", "lab_slot"):
+                for experiment_id in batch.deleted:
+                    cursor.execute(f"DELETE FROM {table} WHERE experiment_id = $1", [experiment_id])
+            for experiment_id, slots in batch.slots.items():
+                for (field, is_text), slot in slots.items():
+                    values = [experiment_id, field, is_text, slot]
+                    cursor.execute("INSERT INTO lab_slot VALUES ($1, $2, $3, $4)", values)
+            if batch.turns:
+                _insert(cursor, "lab_turn", _wide(batch, numbers, texts))
+            if batch.scores:
+                _insert(
+                    cursor, "lab_score", _table("lab_score", as_columns(batch.scores, ScoreRow))
+                )
+            cursor.execute("UPDATE lab_mirror SET flush_no = $1", [batch.flush_no])
+        self._columns |= added.keys()
+
+    def set_complete(self) -> None:
+        with self._writing() as cursor:
+            cursor.execute("UPDATE lab_mirror SET complete = true")
+
+    def slots(self, experiment_id: ExperimentId) -> Slots:
+        rows = self._found(
+            "SELECT field, is_text, slot FROM lab_slot WHERE experiment_id = $1 ORDER BY slot",
+            [experiment_id],
+        )
+        return Slots({(field, is_text): slot for field, is_text, slot in rows})
+
+    def ask(self, query: Query) -> list[tuple[Any, ...]]:
+        return self._found(query.text, [one.value for one in query.values])
+
+    def close(self) -> None:
+        with self._opening, _answering():
+            self._connection.close()
+
+    def _found(self, text: str, values: Sequence[object] = ()) -> list[tuple[Any, ...]]:
+        with _answering():
+            cursor = self._cursor()
+            try:
+                return cursor.execute(text, list(values)).fetchall()
+            finally:
+                cursor.close()
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        """A connection of its own: readers wait for no one."""
+        with self._opening:
+            return self._connection.cursor()
+
+    @contextmanager
+    def _writing(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        """One transaction: it happens whole or not at all, also when the process is killed."""
+        with _answering():
+            cursor = self._cursor()
+            cursor.begin()
+            try:
+                yield cursor
+                cursor.commit()
+            except BaseException:
+                cursor.rollback()
+                raise
+            finally:
+                cursor.close()
+
+
+def _opened(path: Path) -> duckdb.DuckDBPyConnection:
+    try:
+        return _connected(path)
+    except duckdb.Error as error:
+        if "lock" in str(error):
+            raise MirrorAway(
+                f"The mirror {path} is open in another process, which alone may use it."
+            ) from error
+        if not path.is_file():
+            raise MirrorAway(f"The mirror {path} cannot be made: {error}") from error
+        _log.warning("lab_mirror_damaged", path=str(path), error=str(error))
+    for one in (path, path.with_name(f"{path.name}.wal")):
+        one.unlink(missing_ok=True)
+    with _answering():
+        return _connected(path)
+
+
+def _connected(path: Path) -> duckdb.DuckDBPyConnection:
+    connection = duckdb.connect(str(path), config={"memory_limit": MEMORY_LIMIT})
+    connection.execute(f"SET late_materialization_max_rows = {_LATE_ROWS}")
+    return connection
+
+
+def _wide(batch: Batch, numbers: list[int], texts: list[int]) -> pa.Table:
+    table = _table("lab_turn", as_columns(batch.turns, TurnRow))
+    for slot in numbers:
+        values = pa.array([row.numbers.get(slot) for row in batch.turns], pa.float64())
+        table = table.append_column(column_of(slot, is_text=False), values)
+    for slot in texts:
+        values = pa.array([row.texts.get(slot) for row in batch.turns], pa.string())
+        table = table.append_column(column_of(slot, is_text=True), values)
+    return table
+
+
+def _table(name: str, columns: dict[str, list[Any]]) -> pa.Table:
+    kinds = _TABLES[name]
+    return pa.table({one: pa.array(values, _ARROW[kinds[one]]) for one, values in columns.items()})
+
+
+def _insert(cursor: duckdb.DuckDBPyConnection, table: str, rows: pa.Table) -> None:
+    cursor.register("added_rows", rows)
+    cursor.execute(f"INSERT INTO {table} BY NAME SELECT * FROM added_rows")
+    cursor.unregister("added_rows")
+
+
+@contextmanager
+def _answering() -> Iterator[None]:
+    """Raise MirrorAway when the database fails."""
+    try:
+        yield
+    except duckdb.Error as error:
+        raise MirrorAway(f"The mirror fails: {error}") from error
