@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from dragoman.lab.annotations import Annotations
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import ImportProgress, Library
 from dragoman.lab.mirror import Following
@@ -22,6 +23,7 @@ class LabDesk:
     lab: Lab
     library: Library
     results: Results
+    annotations: Annotations
     context: Context
     imports: dict[tuple[str, str], ImportProgress] = field(default_factory=dict)
     """Imports under way that a caller gave an id, by tenant and id."""

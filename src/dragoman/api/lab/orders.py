@@ -8,9 +8,11 @@ from typing import Annotated, TypeVar
 import msgspec
 
 from dragoman.errors import InvalidFilter, InvalidMessage
+from dragoman.lab.annotations import NewAnnotation
 from dragoman.lab.estimates import Sample
 from dragoman.lab.filters import MAX_DEPTH
 from dragoman.lab.model import (
+    Annotation,
     Budget,
     EvaluatorSpec,
     ExperimentSpec,
@@ -165,6 +167,45 @@ class ResultsOrder(msgspec.Struct, forbid_unknown_fields=True):
     limit: int = 100
     columns: list[str] | None = None
     run_id: str | None = None
+
+
+class AnnotationOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """What a person says of a row: a score, a label, a correction, or several of them."""
+
+    item_id: str
+    name: str
+    """What is judged, such as the name of the score that the person gives, too."""
+    score: float | None = None
+    label: str | None = None
+    correction: str | None = None
+    """What the output should have been."""
+    turn: int = 0
+    repetition: int = 1
+    annotator: str | None = None
+    """Who says it; the caller's key when it is left out."""
+
+    def annotation(self, caller: str) -> NewAnnotation:
+        """What the lab stores."""
+        who = caller if self.annotator is None else self.annotator
+        said = Annotation(self.name, who, self.score, self.label, self.correction)
+        return NewAnnotation(self.item_id, said, self.turn, self.repetition)
+
+
+class AnnotationsOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """What people say of many rows; all of it is stored, or nothing."""
+
+    annotations: list[AnnotationOrder]
+
+
+class _Form(msgspec.Struct):
+    annotations: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def read_annotations(body: bytes) -> tuple[list[AnnotationOrder], bool]:
+    """The annotations in a body, and whether it lists several."""
+    if read_order(body, _Form).annotations is msgspec.UNSET:
+        return [read_order(body, AnnotationOrder)], False
+    return read_order(body, AnnotationsOrder).annotations, True
 
 
 class TryOrder(msgspec.Struct, forbid_unknown_fields=True):

@@ -15,6 +15,11 @@ import typer
 
 from dragoman.api import ExperimentView
 from dragoman.cli.app import FAILED, INTERRUPTED
+from dragoman.cli.experiment.annotating import (
+    annotate_from,
+    annotate_row,
+    remove_annotation,
+)
 from dragoman.cli.experiment.estimating import agreed, can_ask, dry_run
 from dragoman.cli.experiment.experiment_file import (
     ExperimentFile,
@@ -24,6 +29,7 @@ from dragoman.cli.experiment.experiment_file import (
 from dragoman.cli.experiment.gate import Gate, judge
 from dragoman.cli.experiment.identity import Meant, find_meant
 from dragoman.cli.experiment.summary import (
+    print_annotations,
     print_experiments,
     print_rows,
     print_summary,
@@ -52,12 +58,13 @@ from dragoman.errors import (
     SchemaMismatch,
     SettingsError,
 )
+from dragoman.lab.annotations import this_user
 from dragoman.lab.running import Away, Interrupts, interrupts
 from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
     name="experiment",
-    help="Run, list, show, score, retry and stop experiments.",
+    help="Run, list, show, score, annotate, retry and stop experiments.",
     no_args_is_help=True,
 )
 
@@ -342,6 +349,100 @@ def score_command(
             return 0 if run.status == RunStatus.SUCCESS else FAILED
 
     raise typer.Exit(with_lab(way, work))
+
+
+@app.command("annotate")
+def annotate_command(
+    experiment: IdArgument,
+    item: Annotated[
+        str | None, typer.Argument(metavar="ITEM", help="The item's id, as `results` shows it.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="N", help="What is judged, such as the name of a judge's score."
+        ),
+    ] = None,
+    score: Annotated[float | None, typer.Option(metavar="X", help="A number.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="L", help="A word, such as pass.")] = None,
+    correction: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the output should have been.")
+    ] = None,
+    turn: Annotated[int, typer.Option(min=0, metavar="T", help="The turn, from 0.")] = 0,
+    repetition: Annotated[
+        int, typer.Option(min=1, metavar="R", help="The repetition, from 1.")
+    ] = 1,
+    annotator: Annotated[
+        str | None,
+        typer.Option(metavar="WHO", help="Who says it.  [default: the user's login name]"),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="A .jsonl or .csv file of annotations, with item_id, name, score, label, "
+            "correction, annotator, turn and repetition; only item_id has to be there.",
+        ),
+    ] = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove what was said under this name.")
+    ] = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Say what a person thinks of a row: a score, a label, a correction.
+
+    Said again under the same name, it is changed. `show` tells how far evaluators agree with it.
+    """
+    who = annotator or this_user()
+    said = {"score": score, "label": label, "correction": correction}
+    told = {key: value for key, value in said.items() if value is not None}
+    if (item is None) == (file is None):
+        raise typer.BadParameter("give an ITEM, or a --file of many", param_hint="ITEM")
+    if file is not None and (told or remove):
+        raise typer.BadParameter("what is said is in the file", param_hint="--file")
+    if file is None and name is None:
+        raise typer.BadParameter("it is needed", param_hint="--name")
+    if file is None and bool(told) is remove:
+        raise typer.BadParameter("give --score, --label or --correction, or --remove")
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.experiment(experiment)
+        if file is not None:
+            defaults = {"annotator": who} | ({} if name is None else {"name": name})
+            await annotate_from(lab, found.experiment_id, file, defaults)
+            return
+        row = {"item_id": item, "turn": turn, "repetition": repetition}
+        about = {**row, "name": name, "annotator": who}
+        if remove:
+            await remove_annotation(lab, found.experiment_id, about)
+        else:
+            await annotate_row(lab, found.experiment_id, {**about, **told})
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("annotations")
+def annotations_command(
+    experiment: IdArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """List what people said of the rows of an experiment."""
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.experiment(experiment)
+        listed = [one async for one in lab.annotations(found.experiment_id)]
+        if as_json:
+            print_json(listed)
+        else:
+            print_annotations(listed)
+
+    with_lab(Way(url, data_dir, token), work)
 
 
 @app.command("kill")

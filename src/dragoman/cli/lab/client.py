@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from dragoman.api import (
+    AnnotationView,
     DatasetView,
     ExperimentView,
     ImportedView,
@@ -33,6 +34,7 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
+from dragoman.lab.annotations import Put
 from dragoman.lab.estimates import Rehearsal, Sample
 from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
@@ -260,6 +262,22 @@ class LabClient:
     async def aggregates(self, experiment_id: str) -> Aggregates:
         """The aggregates over an experiment's rows."""
         return await self._ask(Aggregates, "GET", f"/experiments/{experiment_id}/aggregates")
+
+    async def annotate(self, experiment_id: str, given: Sequence[Mapping[str, Any]]) -> list[Put]:
+        """Store what people say of rows."""
+        path = f"/experiments/{experiment_id}/annotations"
+        body = {"annotations": list(given)}
+        found = await self._ask(dict[str, list[Put]], "POST", path, json=body)
+        return found["annotations"]
+
+    def annotations(self, experiment_id: str) -> AsyncIterator[AnnotationView]:
+        """Everything that people said of the rows of an experiment."""
+        return self._pages(AnnotationView, f"/experiments/{experiment_id}/annotations")
+
+    async def remove_annotation(self, experiment_id: str, annotation_id: str) -> None:
+        """Remove what a person said."""
+        path = f"/experiments/{experiment_id}/annotations/{_quoted(annotation_id)}"
+        await self._ask(Any, "DELETE", path)
 
     async def export_results(
         self, experiment_id: str, wanted: str | None, format_: str, write: Callable[[bytes], object]

@@ -2,6 +2,7 @@
 
 from dragoman.lab.repository import (
     aggregates,
+    annotating,
     archiving,
     by_hand,
     datasets,
@@ -100,6 +101,7 @@ __all__ = [
     "WholeTurn",
     "aggregate_of",
     "aggregates",
+    "annotating",
     "archiving",
     "by_hand",
     "can_be_asked_in_sql",

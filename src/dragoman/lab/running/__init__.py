@@ -5,6 +5,10 @@ from dragoman.lab.audio import AudioFile
 from dragoman.lab.estimates import Estimate
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
+    Agreement,
+    AnnotatedName,
+    Annotation,
+    Calibration,
     ContentId,
     EvaluatorSpec,
     ExperimentId,
@@ -54,9 +58,13 @@ from dragoman.lab.states import ItemStatus, RunStatus
 __all__ = [
     "Aggregate",
     "Aggregates",
+    "Agreement",
+    "AnnotatedName",
+    "Annotation",
     "AudioFile",
     "Away",
     "Bin",
+    "Calibration",
     "Cause",
     "ContentId",
     "Dataset",
