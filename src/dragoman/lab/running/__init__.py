@@ -21,7 +21,7 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Repeated
+from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Outcomes, Repeated
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -81,6 +81,7 @@ __all__ = [
     "ItemId",
     "ItemStatus",
     "JsonValue",
+    "Outcomes",
     "Output",
     "RateLimited",
     "Reached",
