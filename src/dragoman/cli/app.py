@@ -50,7 +50,10 @@ COMMANDS = (
     Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
     Command(
-        "experiment", "experiment", "app", "Run, list, show, score, retry and stop experiments."
+        "experiment",
+        "experiment",
+        "app",
+        "Run, list, show, compare, score, retry and stop experiments.",
     ),
     Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),

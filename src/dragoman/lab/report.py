@@ -24,6 +24,11 @@ def lines_of(reached: Aggregates, stats: Stats, duration_seconds: float | None) 
     ]
 
 
+def interval_of(score: Aggregate) -> str:
+    """The 95 % interval of a mean; empty where it is not known."""
+    return "" if score.ci95 is None else f"{score.ci95[0]:.4g} to {score.ci95[1]:.4g}"
+
+
 def shown_duration(seconds: float) -> str:
     """A length of time as people read it."""
     if seconds < _MINUTE_SECONDS:

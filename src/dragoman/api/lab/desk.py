@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from dragoman.lab.annotations import Annotations
+from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import ImportProgress, Library
 from dragoman.lab.mirror import Following
@@ -24,6 +25,7 @@ class LabDesk:
     library: Library
     results: Results
     annotations: Annotations
+    comparisons: Comparisons
     context: Context
     imports: dict[tuple[str, str], ImportProgress] = field(default_factory=dict)
     """Imports under way that a caller gave an id, by tenant and id."""

@@ -9,8 +9,9 @@ import msgspec
 
 from dragoman.errors import InvalidFilter, InvalidMessage
 from dragoman.lab.annotations import NewAnnotation
+from dragoman.lab.comparison import CompareAsk
 from dragoman.lab.estimates import Sample
-from dragoman.lab.filters import MAX_DEPTH
+from dragoman.lab.filters import MAX_DEPTH, parse_filter
 from dragoman.lab.model import (
     Annotation,
     Budget,
@@ -22,6 +23,8 @@ from dragoman.lab.model import (
 )
 from dragoman.lab.states import Mode
 from dragoman.live.protocol import decode_body
+
+_CURSOR_DIGITS = 15
 
 Order = TypeVar("Order", bound=msgspec.Struct)
 
@@ -206,6 +209,38 @@ def read_annotations(body: bytes) -> tuple[list[AnnotationOrder], bool]:
     if read_order(body, _Form).annotations is msgspec.UNSET:
         return [read_order(body, AnnotationOrder)], False
     return read_order(body, AnnotationsOrder).annotations, True
+
+
+class CompareOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Which runs to compare: experiments by name or id, or runs by id."""
+
+    others: list[str]
+    baseline: str | None = None
+    """Left out: the last finished run of the same experiment, before the first of the others."""
+    filter: JsonValue = None
+    """Which turns count, by the rows of the baseline."""
+    cluster: str | None = None
+    """A column whose values name what belongs together, such as a speaker or a document."""
+    sort_by: str | None = None
+    """The score whose biggest losses come first; left out: the first that was compared."""
+    limit: int = 20
+    cursor: str | None = None
+
+    def ask(self) -> CompareAsk:
+        cursor = self.cursor or "0"
+        if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < _CURSOR_DIGITS):
+            raise InvalidMessage(
+                "The cursor is not one of this comparison; take `next` from the page before."
+            )
+        return CompareAsk(
+            others=tuple(self.others),
+            baseline=self.baseline,
+            wanted=parse_filter(self.filter),
+            cluster=self.cluster,
+            sort_by=self.sort_by,
+            rows=self.limit,
+            skip=int(cursor),
+        )
 
 
 class TryOrder(msgspec.Struct, forbid_unknown_fields=True):

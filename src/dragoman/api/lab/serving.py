@@ -15,6 +15,7 @@ from dragoman.clock import Clock, SystemClock
 from dragoman.ids import new_id
 from dragoman.lab.annotations import Annotations
 from dragoman.lab.audio import audio_folder_of
+from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
 from dragoman.lab.mirror import Following, forget_mirror, is_wanted
@@ -106,6 +107,7 @@ async def opened_desk(
                 ),
                 results=Results(store, mirror),
                 annotations=Annotations(store, clock, randomness.stream("annotations")),
+                comparisons=Comparisons(store),
                 context=context,
                 processes=processes,
                 mirror=mirror,

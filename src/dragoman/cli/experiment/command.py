@@ -20,14 +20,16 @@ from dragoman.cli.experiment.annotating import (
     annotate_row,
     remove_annotation,
 )
+from dragoman.cli.experiment.comparing import compare_command, compare_with_last
 from dragoman.cli.experiment.estimating import agreed, can_ask, dry_run
 from dragoman.cli.experiment.experiment_file import (
     ExperimentFile,
     read_evaluators,
     read_experiment_file,
 )
-from dragoman.cli.experiment.gate import Gate, judge
+from dragoman.cli.experiment.gate import Gate
 from dragoman.cli.experiment.identity import Meant, find_meant
+from dragoman.cli.experiment.judging import check_baselines, judge_run
 from dragoman.cli.experiment.summary import (
     print_annotations,
     print_experiments,
@@ -64,9 +66,10 @@ from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
     name="experiment",
-    help="Run, list, show, score, annotate, retry and stop experiments.",
+    help="Run, list, show, compare, score, annotate, retry and stop experiments.",
     no_args_is_help=True,
 )
+app.command("compare")(compare_command)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id, or its name.")]
 
@@ -141,13 +144,16 @@ def run_command(
     again = f"dragoman experiment run {shlex.quote(str(file))}{options}"
 
     async def work(lab: LabClient) -> int:
+        await check_baselines(lab, read.gate, read.described.name, str(file))
         meant = await _meant(lab, read, new=new)
         if not yes and meant.unfinished is None and (code := await _asked(lab, read, meant)):
             return code
         # From here on a run is under way: Ctrl-C must stop it and say how to resume it.
         with interrupts() as interrupted:
             experiment_id = await _begin(lab, read, meant, new=new)
-            return await _see_through(lab, experiment_id, interrupted, read.gate, again)
+            return await _see_through(
+                lab, experiment_id, interrupted, read.gate, again, compares=True
+            )
 
     raise typer.Exit(with_lab(way, work))
 
@@ -576,7 +582,13 @@ async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new:
 
 
 async def _see_through(
-    lab: LabClient, experiment_id: str, interrupted: Interrupts, gate: Gate, again: str
+    lab: LabClient,
+    experiment_id: str,
+    interrupted: Interrupts,
+    gate: Gate,
+    again: str,
+    *,
+    compares: bool = False,
 ) -> int:
     """Watch the run to its end, print how it ended, and return the exit code."""
     try:
@@ -593,11 +605,13 @@ async def _see_through(
         return INTERRUPTED
     reached = await lab.aggregates(experiment_id)
     print_summary(found, reached)
-    verdicts = judge(gate, reached)
+    if compares:
+        await compare_with_last(lab, found)
+    verdicts = await judge_run(lab, gate, found, reached)
     print_verdicts(verdicts)
     if found.status == RunStatus.TERMINATED:
         _say_how_to_go_on(found, again)
-    passed = all(verdict.passed for verdict in verdicts)
+    passed = all(verdict.passed for verdict, _ in verdicts)
     return 0 if found.status == RunStatus.SUCCESS and passed else FAILED
 
 

@@ -11,10 +11,11 @@ from dragoman.api import AnnotationView, ExperimentView
 from dragoman.cli.experiment.gate import Verdict
 from dragoman.cli.showing import print_table
 from dragoman.lab.model import ResultRow
-from dragoman.lab.report import lines_of
+from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates
 
 _CELL_CHARACTERS = 60
+_COLUMNS = ("score", "count", "errors", "mean", "95 % interval", "stddev", "p50", "pass rate")
 
 
 def print_summary(found: ExperimentView, reached: Aggregates) -> None:
@@ -27,10 +28,12 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
     if found.reason:
         typer.echo(found.reason)
     if reached.scores:
+        # Only some evaluators score all texts together.
+        has_corpus = any(map(_corpus, reached.scores.values()))
         print_table(
-            ("score", "count", "errors", "mean", "stddev", "p50", "pass rate"),
+            [*_COLUMNS, "corpus"] if has_corpus else _COLUMNS,
             (
-                (name, score.count, score.errors, *map(_number, _figures(score)))
+                [*_cells(name, score), _corpus(score)] if has_corpus else _cells(name, score)
                 for name, score in reached.scores.items()
             ),
             empty="",
@@ -39,11 +42,15 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
         typer.echo(line)
 
 
-def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print which limits of the gate held and which did not."""
-    for verdict in verdicts:
-        word = "passed" if verdict.passed else "FAILED"
-        typer.secho(f"gate {word}: {verdict}", fg="green" if verdict.passed else "red")
+def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
+    """Print which checks of the gate held and which did not, with the rows to look at."""
+    for verdict, row in verdicts:
+        word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
+        if verdict.word == "inconclusive" and verdict.passed:
+            word, colour = "inconclusive", "yellow"
+        typer.secho(f"gate {word}: {verdict}", fg=colour)
+        if row is not None:
+            typer.echo(f"  look first at {row}")
 
 
 def print_experiments(experiments: Sequence[ExperimentView]) -> None:
@@ -106,9 +113,14 @@ def _items(found: ExperimentView) -> int:
     return stats.queueing + stats.processing + stats.success + stats.fail + stats.terminated
 
 
-def _figures(score: Aggregate) -> tuple[float | None, ...]:
+def _cells(name: str, score: Aggregate) -> list[object]:
     rate = score.pass_rate if isinstance(score.pass_rate, float) else None
-    return score.mean, score.stddev, score.p50, rate
+    spread = map(_number, (score.stddev, score.p50, rate))
+    return [name, score.count, score.errors, _number(score.mean), interval_of(score), *spread]
+
+
+def _corpus(score: Aggregate) -> str:
+    return _number(score.corpus if isinstance(score.corpus, float) else None)
 
 
 def _score(row: ResultRow, name: str) -> str:

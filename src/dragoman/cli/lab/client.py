@@ -35,6 +35,7 @@ from dragoman.errors import (
     NotFound,
 )
 from dragoman.lab.annotations import Put
+from dragoman.lab.comparison import Comparison
 from dragoman.lab.estimates import Rehearsal, Sample
 from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
@@ -278,6 +279,11 @@ class LabClient:
         """Remove what a person said."""
         path = f"/experiments/{experiment_id}/annotations/{_quoted(annotation_id)}"
         await self._ask(Any, "DELETE", path)
+
+    async def compare(self, others: Sequence[str], **asked: Any) -> Comparison:
+        """Compare experiments with a baseline; without one, with the last finished run."""
+        order = {"others": list(others), **asked}
+        return await self._ask(Comparison, "POST", "/experiments/compare", json=order)
 
     async def export_results(
         self, experiment_id: str, wanted: str | None, format_: str, write: Callable[[bytes], object]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -287,13 +288,27 @@ def corpus_score(spec: EvaluatorSpec, sums: Sequence[float]) -> float | None:
     `sums` are the statistics of any set of turns, added up column by column. Where the library of
     the score is not installed, as on a machine that only shows results, there is none either.
     """
-    kind = EVALUATORS.find(spec.kind)
-    if kind.corpus is None or len(sums) == 0:
+    score = corpus_function(spec)
+    if score is None or len(sums) == 0:
         return None
     try:
-        return kind.corpus(settings_of(kind.settings, spec.settings, "evaluator"), sums)
+        return score(sums)
     except ModuleNotFoundError:
         return None
+
+
+def corpus_function(spec: EvaluatorSpec) -> Callable[[Sequence[float]], float | None] | None:
+    """What gives the score of a corpus from such sums, for the many that a test asks for."""
+    kind = EVALUATORS.find(spec.kind)
+    if kind.corpus is None:
+        return None
+    return partial(kind.corpus, settings_of(kind.settings, spec.settings, "evaluator"))
+
+
+def higher_is_better(spec: EvaluatorSpec) -> bool | None:
+    """Whether a higher score is the better one; None where neither end is, or it is not known."""
+    kind = EVALUATORS.get(spec.kind)
+    return None if kind is None else kind.higher_is_better
 
 
 def fingerprints(evaluators: Sequence[EvaluatorSpec], context: Context) -> dict[str, Fingerprint]:

@@ -2,6 +2,20 @@
 
 from dragoman.ids import TenantId
 from dragoman.lab.audio import AudioFile
+from dragoman.lab.comparison import (
+    Change,
+    Compared,
+    ComparedAnswer,
+    ComparedRow,
+    ComparedRun,
+    Comparison,
+    Finding,
+    LeftOut,
+    Missing,
+    Plot,
+    RunLabel,
+    Standing,
+)
 from dragoman.lab.estimates import Estimate
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
@@ -22,6 +36,7 @@ from dragoman.lab.model import (
     Turn,
 )
 from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Outcomes, Repeated
+from dragoman.lab.running.comparing import compare
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -66,6 +81,12 @@ __all__ = [
     "Bin",
     "Calibration",
     "Cause",
+    "Change",
+    "Compared",
+    "ComparedAnswer",
+    "ComparedRow",
+    "ComparedRun",
+    "Comparison",
     "ContentId",
     "Dataset",
     "DatasetFile",
@@ -75,24 +96,30 @@ __all__ = [
     "EvaluatorSpec",
     "ExperimentId",
     "Failures",
+    "Finding",
     "Function",
     "Interrupted",
     "Interrupts",
     "ItemId",
     "ItemStatus",
     "JsonValue",
+    "LeftOut",
+    "Missing",
     "Outcomes",
     "Output",
+    "Plot",
     "RateLimited",
     "Reached",
     "Repeated",
     "ResultRow",
     "RunId",
+    "RunLabel",
     "RunResult",
     "RunStatus",
     "Score",
     "ScoreCell",
     "Smoothing",
+    "Standing",
     "Stats",
     "Summary",
     "TargetError",
@@ -108,6 +135,7 @@ __all__ = [
     "cer",
     "chrf",
     "code",
+    "compare",
     "composite",
     "contains",
     "estimate",

@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from html import escape
 from importlib import import_module
 from typing import Any, TypeVar
 
 import msgspec
 
 from dragoman.clock import SystemClock
-from dragoman.extras import require_extra
 from dragoman.ids import TenantId
 from dragoman.lab.annotations import Annotations, NewAnnotation, Put, this_user
+from dragoman.lab.comparison import Plot, data_frame, histograms
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import (
     AnnotatedName,
@@ -24,7 +25,7 @@ from dragoman.lab.model import (
     RunId,
     Stats,
 )
-from dragoman.lab.report import lines_of
+from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates, Place, Results
 from dragoman.lab.running.describing import Evaluator, Function
 from dragoman.lab.states import RunStatus
@@ -59,7 +60,9 @@ class Summary(msgspec.Struct, frozen=True):
         lines = [first, *([self.reason] if self.reason else [])]
         for name, score in self.scores.items():
             mean = "none" if score.mean is None else f"{score.mean:.4g}"
-            lines.append(f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors")
+            line = f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors"
+            sure = interval_of(score)
+            lines.append(f"{line}, 95 % interval {sure}" if sure else line)
         lines += lines_of(self.aggregates, stats, self.duration_seconds)
         return "\n".join(lines)
 
@@ -154,9 +157,24 @@ class RunResult:
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame: `input.NAME`, `output.NAME` and `score.NAME` columns."""
-        require_extra("lab", "result.to_pandas()", ["pandas"])
-        pandas = import_module("pandas")
-        return pandas.DataFrame([_flat(row) for row in self.rows()])
+        return data_frame([_flat(row) for row in self.rows()], "pandas")
+
+    def to_polars(self) -> Any:
+        """The same as a polars DataFrame, where polars is installed."""
+        return data_frame([_flat(row) for row in self.rows()], "polars")
+
+    def plot(self) -> Plot:
+        """How the values of each score are spread, as a picture that notebooks show."""
+        return histograms(
+            self.summary.name,
+            {
+                name: [(bin_.low, bin_.high, bin_.count) for bin_ in score.histogram]
+                for name, score in self.summary.scores.items()
+            },
+        )
+
+    def _repr_html_(self) -> str:
+        return html_of(self.summary)
 
     def _outside(self, work: Coroutine[Any, Any, Found]) -> Found:
         """Do it in a thread: the caller may be inside an event loop, as in a notebook."""
@@ -189,6 +207,36 @@ class RunResult:
                 if after is None:
                     break
         return rows
+
+
+def html_of(summary: Summary) -> str:
+    """A summary for notebooks: each score in a line, then the rest as text."""
+    stats = summary.stats
+    head = f"{summary.name}: {summary.status}, {stats.success} succeeded, {stats.fail} failed"
+    columns = ("score", "scored", "errors", "mean", "95 % interval", "stddev", "p50", "corpus")
+    cells = [
+        (
+            *(name, score.count, score.errors, score.mean, interval_of(score)),
+            *(score.stddev, score.p50, score.corpus if isinstance(score.corpus, float) else None),
+        )
+        for name, score in summary.scores.items()
+    ]
+    rows = "".join(
+        f"<tr>{''.join(f'<td>{escape(_shown(cell))}</td>' for cell in line)}</tr>" for line in cells
+    )
+    names = "".join(f"<th>{name}</th>" for name in columns)
+    rest = lines_of(summary.aggregates, stats, summary.duration_seconds)
+    told = [*([summary.reason] if summary.reason else []), *rest]
+    return (
+        f"<h4>{escape(head)}</h4><table><thead><tr>{names}</tr></thead><tbody>{rows}</tbody></table>"
+        f"<pre>{escape(chr(10).join(told))}</pre>"
+    )
+
+
+def _shown(cell: str | float | None) -> str:
+    if cell is None:
+        return ""
+    return cell if isinstance(cell, str) else f"{cell:.4g}"
 
 
 def _flat(row: ResultRow) -> dict[str, Any]:

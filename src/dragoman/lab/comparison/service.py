@@ -1,0 +1,410 @@
+"""Comparing runs that are in a store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from itertools import pairwise
+from types import ModuleType
+from typing import Any
+
+import msgspec
+
+from dragoman.errors import InvalidFilter, InvalidMessage, NotFound
+from dragoman.extras import require_extra
+from dragoman.ids import TenantId
+from dragoman.lab.comparison.compared import (
+    MEASURES,
+    Compared,
+    ComparedAnswer,
+    ComparedRow,
+    ComparedRun,
+    Comparison,
+    RunLabel,
+)
+from dragoman.lab.comparison.diffs import word_diff
+from dragoman.lab.comparison.finding import Contestant, find_contestant, find_last
+from dragoman.lab.comparison.reading import FAILURES, Seen, Unit, fingerprints_in, read_run
+from dragoman.lab.evaluators import (
+    EVALUATORS,
+    Fingerprint,
+    corpus_function,
+    differences,
+    higher_is_better,
+)
+from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, fields_of
+from dragoman.lab.mirror import check_patterns
+from dragoman.lab.model import EvaluatorSpec
+from dragoman.lab.repository import pairing
+from dragoman.spelling import nearest
+from dragoman.store import Connection, Store
+
+MAX_OTHERS = 20
+MAX_ROWS = 1_000
+
+
+class CompareAsk(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be compared."""
+
+    others: tuple[str, ...]
+    """Experiments by name or id, or runs by id."""
+    baseline: str | None = None
+    """None: the last finished run of the same experiment, before the first of the others."""
+    wanted: Filter = EVERYTHING
+    """Which turns, by the baseline's rows."""
+    cluster: str | None = None
+    """A column of the input whose values name what belongs together: a speaker, a document."""
+    sort_by: str | None = None
+    """The score, or measure, whose biggest losses come first; None: the first that both have."""
+    rows: int = 20
+    skip: int = 0
+
+
+class Comparisons:
+    """Compares the runs of a tenant."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def last_before(self, tenant: TenantId, named: str) -> RunLabel | None:
+        """The run that a comparison without a baseline would have as one; None: it is the first."""
+
+        def read(connection: Connection) -> RunLabel | None:
+            found = find_last(connection, tenant, find_contestant(connection, tenant, named))
+            return None if found is None else found.label
+
+        return await self._store.read(read)
+
+    async def compare(self, tenant: TenantId, ask: CompareAsk) -> Comparison:
+        """Compare runs with a baseline on the items that they share."""
+        require_extra("lab", "Comparing experiments", ["numpy", "scipy"])
+        from dragoman.lab.comparison import measuring  # here: it needs the extra `lab`
+
+        _check(ask)
+        await asyncio.to_thread(check_patterns, ask.wanted)
+        seen, prints = await self._store.read(lambda c: _read(c, tenant, ask))
+        # Not on the event loop: corpus scores are computed thousands of times.
+        found = await asyncio.to_thread(_compare, seen, prints, ask, measuring)
+        chosen, more = _worst_first(seen, found, ask)
+        rows = await self._store.read(lambda c: _rows(c, seen, found, chosen))
+        next_ = str(ask.skip + len(chosen)) if more else None
+        return msgspec.structs.replace(found, rows=rows, next=next_)
+
+
+def _check(ask: CompareAsk) -> None:
+    if not 1 <= len(ask.others) <= MAX_OTHERS:
+        raise InvalidMessage(
+            f"`others` names {len(ask.others)} runs; name from 1 to {MAX_OTHERS}.",
+            details={"field": "others"},
+        )
+    if not 0 <= ask.rows <= MAX_ROWS:
+        raise InvalidMessage(f"limit is {ask.rows}; it must be from 0 to {MAX_ROWS}.")
+
+
+# --- reading --------------------------------------------------------------------------------------
+
+Prints = dict[str, dict[str, Fingerprint] | None]
+"""The fingerprints of each run that gave scores."""
+
+
+def _read(connection: Connection, tenant: TenantId, ask: CompareAsk) -> tuple[list[Seen], Prints]:
+    """The baseline and the others, from one consistent view of the database."""
+    others = [find_contestant(connection, tenant, named) for named in ask.others]
+    if ask.baseline is not None:
+        baseline = find_contestant(connection, tenant, ask.baseline)
+    elif (last := find_last(connection, tenant, others[0])) is not None:
+        baseline = last
+    else:
+        raise NotFound(
+            f"{others[0].experiment.spec.name!r} has no finished run before this one to compare "
+            "with; name a baseline."
+        )
+    contestants = [baseline, *others]
+    named = [(one.experiment.experiment_id, one.run_id) for one in contestants]
+    if named[0] in named[1:]:
+        raise InvalidMessage(
+            f"{baseline.experiment.spec.name!r} is compared with itself; name two runs."
+        )
+    _check_scores(baseline, ask.wanted)
+    corpora = [spec.name for one in contestants for spec in one.evaluators if _has_corpus(spec)]
+    seen = [
+        read_run(
+            connection,
+            one,
+            with_statistics=corpora,
+            wanted=ask.wanted if one is baseline else EVERYTHING,
+            cluster=ask.cluster if one is baseline else None,
+        )
+        for one in contestants
+    ]
+    if ask.wanted != EVERYTHING:
+        for one in seen[1:]:
+            one.keep_only(seen[0])
+    if ask.cluster is not None and all(one is None for one in seen[0].clusters.values()):
+        raise InvalidMessage(
+            f"No item of {baseline.experiment.spec.name!r} has a column {ask.cluster!r} to name "
+            "clusters by.",
+            details={"field": "cluster"},
+        )
+    runs = {run_id for one in seen for of_score in one.scored_in.values() for run_id in of_score}
+    return seen, {run_id: fingerprints_in(connection, run_id) for run_id in sorted(runs)}
+
+
+def _has_corpus(spec: EvaluatorSpec) -> bool:
+    kind = EVALUATORS.get(spec.kind)
+    return kind is not None and kind.has_corpus
+
+
+def _check_scores(baseline: Contestant, wanted: Filter) -> None:
+    known = [one.name for one in baseline.evaluators]
+    names = {
+        condition.field.removeprefix(prefix)
+        for condition in fields_of(wanted)
+        for prefix in (SCORE, LABEL)
+        if condition.field.startswith(prefix)
+    }
+    for name in sorted(names.difference(known)):
+        meant = nearest(name, known)
+        hint = f"did you mean {meant!r}?" if meant else f"it has {', '.join(known) or 'none'}."
+        raise InvalidFilter(
+            f"No evaluator of {baseline.experiment.spec.name!r} gives a score {name!r}; {hint}",
+            details={"field": f"{SCORE}{name}"},
+        )
+
+
+# --- comparing ------------------------------------------------------------------------------------
+
+
+def _compare(
+    seen: Sequence[Seen], prints: Prints, ask: CompareAsk, measuring: ModuleType
+) -> Comparison:
+    baseline, *others = seen
+    refused = [_refused(baseline, other, prints) for other in others]
+    asked = [
+        (number, question)
+        for number, other in enumerate(others)
+        for question in _questions(baseline, other, refused[number], measuring)
+    ]
+    # One place corrects the p-values of all of them: they are asked at once.
+    answers = measuring.with_corrected(
+        [measuring.answer(question, ask.cluster) for _, question in asked]
+    )
+    answered = list(zip(asked, answers, strict=True))
+    runs = [
+        _compared_run(
+            baseline,
+            other,
+            refused[number],
+            [(question, found) for (of, question), found in answered if of == number],
+        )
+        for number, other in enumerate(others)
+    ]
+    return Comparison(
+        baseline=baseline.contestant.label,
+        others=tuple(runs),
+        questions=measuring.questions_in(answers),
+        cluster=ask.cluster,
+        sorted_by=_sorted_by(runs, ask.sort_by),
+    )
+
+
+def _compared_run(
+    baseline: Seen,
+    other: Seen,
+    refused: dict[str, list[str]],
+    answered: Sequence[tuple[Any, Compared]],
+) -> ComparedRun:
+    names = {one.name for one in other.contestant.evaluators}
+    known = {one.name for one in baseline.contestant.evaluators}
+    measured = {question.name: found for question, found in answered if not question.is_score}
+    return ComparedRun(
+        **msgspec.structs.asdict(other.contestant.label),
+        scores={question.name: found for question, found in answered if question.is_score},
+        latency_ms=measured.get("latency_ms"),
+        tokens=measured.get("tokens"),
+        cost=measured.get("cost"),
+        failures=measured.get(FAILURES),
+        refused=refused,
+        only_here=tuple(sorted(names - known)),
+        only_in_baseline=tuple(sorted(known - names)),
+    )
+
+
+def _questions(
+    baseline: Seen, other: Seen, refused: dict[str, list[str]], measuring: ModuleType
+) -> list[Any]:
+    """Everything that both runs have."""
+    questions = []
+    for spec in baseline.contestant.evaluators:
+        if spec.name in refused or spec.name not in other.scores:
+            continue
+        questions.append(
+            measuring.Question(
+                name=spec.name,
+                baseline=baseline,
+                other=other,
+                values=(baseline.scores[spec.name], other.scores[spec.name]),
+                higher_is_better=higher_is_better(spec),
+                corpus=corpus_function(spec) if _has_corpus(spec) else None,
+            )
+        )
+    for name in (*MEASURES, FAILURES):
+        values = (baseline.measures[name], other.measures[name])
+        if name == FAILURES and not any(any(one.sums.values()) for one in values):
+            continue
+        if all(one.counts for one in values):
+            questions.append(
+                measuring.Question(
+                    name=name,
+                    baseline=baseline,
+                    other=other,
+                    values=values,
+                    higher_is_better=False,
+                    is_score=False,
+                )
+            )
+    return questions
+
+
+def _refused(baseline: Seen, other: Seen, prints: Prints) -> dict[str, list[str]]:
+    """Scores that both have and that were not given alike, with what differs."""
+    found: dict[str, list[str]] = {}
+    for name in baseline.scores.keys() & other.scores.keys():
+        # The baseline's first, so that what differs is always told in that order.
+        ran = dict.fromkeys((*sorted(baseline.scored_in[name]), *sorted(other.scored_in[name])))
+        known = [(run_id, (prints[run_id] or {}).get(name)) for run_id in ran]
+        unknown = [run_id for run_id, print_ in known if print_ is None]
+        if unknown:
+            found[name] = [
+                f"{unknown[0]} does not tell how it scored, because it is from before that was kept"
+            ]
+            continue
+        for (_, one), (_, two) in pairwise(known):
+            assert one is not None
+            assert two is not None
+            if told := differences(one, two):
+                found[name] = told
+    return dict(sorted(found.items()))
+
+
+def _sorted_by(runs: Sequence[ComparedRun], asked: str | None) -> str | None:
+    known = list(dict.fromkeys(name for run in runs for name in run.figures()))
+    if asked is None:
+        return known[0] if known else None
+    if asked not in known:
+        meant = nearest(asked, known)
+        hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(known) or 'none'}."
+        raise InvalidMessage(
+            f"Rows cannot be sorted by {asked!r}, which was not compared; {hint}",
+            details={"field": "sort_by"},
+        )
+    return asked
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _gains(
+    seen: Sequence[Seen], name: str, lower_is_better: Sequence[bool | None], unit: Unit
+) -> list[float | None]:
+    """By how much a turn of each other run is better than the baseline's."""
+    baseline, *others = seen
+    before = _value(baseline, name, unit)
+    gains: list[float | None] = []
+    for other, lower in zip(others, lower_is_better, strict=True):
+        after = _value(other, name, unit)
+        if lower is None or before is None or after is None:
+            gains.append(None)
+        else:
+            gains.append(before - after if lower else after - before)
+    return gains
+
+
+def _lower_is_better(found: Comparison) -> list[bool | None]:
+    """Of what rows are sorted by, in each run; None where it was not compared."""
+    compared = [run.figures().get(found.sorted_by or "") for run in found.others]
+    return [None if one is None else one.higher_is_better is False for one in compared]
+
+
+def _value(seen: Seen, name: str, unit: Unit) -> float | None:
+    series = seen.scores.get(name) or seen.measures.get(name)
+    return None if series is None else series.value(unit)
+
+
+def _worst_first(
+    seen: Sequence[Seen], found: Comparison, ask: CompareAsk
+) -> tuple[list[Unit], bool]:
+    """The turns of a page, the biggest loss first, and whether there are more."""
+    baseline, *others = seen
+    name, lower = found.sorted_by or "", _lower_is_better(found)
+    placed = []
+    for unit in baseline.item_ids if ask.rows else ():
+        if any(unit in other.item_ids for other in others):
+            known = [gain for gain in _gains(seen, name, lower, unit) if gain is not None]
+            placed.append((not known, min(known, default=0.0), unit))
+    placed.sort()
+    page = [unit for _, _, unit in placed[ask.skip : ask.skip + ask.rows]]
+    return page, ask.skip + len(page) < len(placed)
+
+
+def _rows(
+    connection: Connection, seen: Sequence[Seen], found: Comparison, units: Sequence[Unit]
+) -> tuple[ComparedRow, ...]:
+    """These turns in every run, side by side."""
+    said = [
+        pairing.said_in(
+            connection,
+            one.contestant.experiment.experiment_id,
+            one.contestant.run_id,
+            sorted({one.item_ids[unit] for unit in units if unit in one.item_ids}),
+        )
+        for one in seen
+    ]
+    name, lower = found.sorted_by or "", _lower_is_better(found)
+    rows = []
+    for unit in units:
+        texts = [
+            of_run.get((one.item_ids[unit], unit[1])) if unit in one.item_ids else None
+            for one, of_run in zip(seen, said, strict=True)
+        ]
+        first = texts[0]
+        gains = _gains(seen, name, lower, unit)
+        rows.append(
+            ComparedRow(
+                item_id=unit[0],
+                turn=unit[1],
+                input={} if first is None else first.input,
+                baseline=_answer(seen[0], unit, first, None, None),
+                others=tuple(
+                    None if unit not in one.item_ids else _answer(one, unit, text, first, gain)
+                    for one, text, gain in zip(seen[1:], texts[1:], gains, strict=True)
+                ),
+            )
+        )
+    return tuple(rows)
+
+
+def _answer(
+    seen: Seen,
+    unit: Unit,
+    said: pairing.Said | None,
+    before: pairing.Said | None,
+    gain: float | None,
+) -> ComparedAnswer:
+    one, other = _text(before), _text(said)
+    return ComparedAnswer(
+        output={} if said is None else said.output,
+        scores={name: series.value(unit) for name, series in seen.scores.items()},
+        latency_ms=seen.measures["latency_ms"].value(unit),
+        tokens=seen.measures["tokens"].value(unit),
+        cost=seen.measures["cost"].value(unit),
+        error_code=seen.errors.get(unit),
+        gain=gain,
+        diff=None if one is None or other is None else word_diff(one, other),
+    )
+
+
+def _text(said: pairing.Said | None) -> str | None:
+    """The main output, if it is a text."""
+    main = None if said is None or said.main is None else said.output.get(said.main)
+    return main if isinstance(main, str) else None
