@@ -228,7 +228,7 @@ def test_what_is_taken_back_calibrates_no_judge(
             assert told(capsys, *said, "--remove", "--data-dir", "data") == "removed\n"
         few = calibration_of(result)
         assert few.rows == 9
-        assert "not calibrated, 10 rows are needed" in told(
+        assert "not calibrated, which takes 10 rows" in told(
             capsys, "show", "first", "--data-dir", "data"
         )
 
@@ -247,3 +247,96 @@ def test_a_program_annotates_rows_and_items(folder: Path) -> None:
         result.annotate("i-none", name="n", score=1)
     with pytest.raises(InvalidMessage, match="neither a score"):
         result.annotate(row, name="n")
+
+
+GATED = """
+name = "gated"
+[dataset]
+file = "cases.jsonl"
+[target]
+kind = "recorded"
+output = "said"
+[[evaluators]]
+kind = "llm_judge"
+name = "good"
+url = "{url}"
+model = "rubric-judge"
+rubric = "Is it good?"
+pass_from = 3
+[gate]
+"good.mean" = ">= 2"
+{more}
+"""
+
+
+def test_a_gate_on_a_judge_warns_until_people_have_measured_it(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with OpenAiServer() as server:
+
+        def gated(more: str, code: int) -> str:
+            (folder / "gated.toml").write_text(GATED.format(url=server.url, more=more))
+            capsys.readouterr()
+            assert main(["experiment", "run", "gated.toml"]) == code
+            return capsys.readouterr().out
+
+        assert "gate warning: judge good calibrated: not calibrated; annotate" in gated("", 0)
+        said = gated("require_calibrated = true", 1)
+        assert "gate FAILED: judge good calibrated: not calibrated" in said
+        assert "gate passed: good.mean >= 2" in said
+        rows = json.loads(told(capsys, "results", "gated", "--json"))
+        labels = [
+            {
+                "item_id": row["item_id"],
+                "name": "good",
+                # Wrong once, so that the agreement is not perfect.
+                "label": "fail" if number == 1 else row["scores"]["good"]["label"],
+            }
+            for number, row in enumerate(rows)
+        ]
+        (folder / "people.jsonl").write_text("".join(json.dumps(row) + "\n" for row in labels))
+        told(capsys, "annotate", "gated", "--file", "people.jsonl")
+        # Another experiment, the same judge.
+        said = gated("require_calibrated = true", 0)
+        assert "gate passed: judge good calibrated: agreement with people (good): kappa" in said
+        assert "gate FAILED: judge good" in gated("require_calibrated = 0.99", 1)
+        assert "good is given by a judge: agreement with people (good): kappa" in told(
+            capsys, "compare", "gated", "gated #2"
+        )
+        first, second = "gated", "gated #2"
+        compared = lab.compare(first, second, data_dir=".dragoman")
+        compared.assert_not_worse("good", require_calibrated=0.5)
+        with pytest.raises(AssertionError, match="given by a judge"):
+            compared.assert_not_worse("good", require_calibrated=0.99)
+        (folder / "other.toml").write_text(
+            GATED.format(url=server.url, more="").replace("Is it good?", "Rate it.")
+        )
+        for _ in range(2):
+            assert main(["experiment", "run", "other.toml", "--new"]) == 0
+    names = [one["name"] for one in json.loads(told(capsys, "list", "--json"))]
+    compared = lab.compare(names[1], names[0], data_dir=".dragoman")
+    with pytest.warns(UserWarning, match="not calibrated; annotate at least 10"):
+        compared.assert_not_worse("good")
+
+
+@pytest.mark.parametrize(
+    ("more", "word"),
+    [
+        ('require_calibrated = "yes"', "write true, or the agreement"),
+        ("require_calibrated = 2", "write true, or the agreement"),
+        ("require_calibrated = 0", "write true, or the agreement"),
+        ("require_calibratd = true", "did you mean require_calibrated?"),
+    ],
+)
+def test_a_gate_that_cannot_be_read_is_refused_before_anything_runs(
+    folder: Path, more: str, word: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "gated.toml").write_text(GATED.format(url="http://127.0.0.1:9/v1", more=more))
+    assert word in told(capsys, "run", "gated.toml", code=2)
+
+
+def test_a_gate_without_judges_cannot_require_them_to_be_calibrated(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "exp.toml").write_text(f"{EXPERIMENT}[gate]\nrequire_calibrated = true\n")
+    assert "has no judge to hold to it" in told(capsys, "run", "exp.toml", code=2)

@@ -143,6 +143,14 @@ def test_the_lab_of_a_demo_has_run_the_two_samples_on_one_dataset(tmp_path: Path
         eventually(both_succeeded, "both samples have run")
         found = demo.get("/api/v1/experiments").json()["items"]
         assert [one["stats"]["success"] for one in found] == [120, 120]
+        # What the demo prints compares one with the other.
+        assert demo.process.stdout is not None
+        line = next(line for line in demo.process.stdout if " compare " in line)
+        compared = subprocess.run(
+            shlex.split(line), check=True, capture_output=True, text=True, env=environment()
+        )
+        assert "120 items paired" in compared.stdout
+        assert "better" in compared.stdout
     # On the same folder, they are there already.
     with ServerProcess(tmp_path / "data", *options, command=DEMO, lab=True) as demo:
         eventually(lambda: demo.get("/readyz").status_code == 200, "it is ready")

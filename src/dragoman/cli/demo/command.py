@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -107,8 +108,12 @@ def _introduce(server: Server) -> None:
     typer.echo(
         f'  {_this_program()} say --text "Good morning" --from en --to es --url {server.url}'
     )
-    first = sample_files()[0].described.name
-    typer.echo(f'  {_this_program()} experiment show "{first}" --url {server.url}')
+    first, second = (file.described.name for file in sample_files())
+    typer.echo(f'  {_this_program()} experiment show "{second}" --url {server.url}')
+    if find_spec("scipy") is not None:  # a bare installation compares nothing
+        typer.echo(
+            f'  {_this_program()} experiment compare "{first}" "{second}" --url {server.url}'
+        )
     typer.echo(f"Every route: {server.url}/docs. Press Ctrl-C to stop.")
 
 

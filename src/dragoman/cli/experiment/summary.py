@@ -46,8 +46,8 @@ def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
     """Print which checks of the gate held and which did not, with the rows to look at."""
     for verdict, row in verdicts:
         word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
-        if verdict.word == "inconclusive" and verdict.passed:
-            word, colour = "inconclusive", "yellow"
+        if verdict.word in ("inconclusive", "warning") and verdict.passed:
+            word, colour = verdict.word, "yellow"
         typer.secho(f"gate {word}: {verdict}", fg=colour)
         if row is not None:
             typer.echo(f"  look first at {row}")

@@ -9,6 +9,7 @@ from dragoman.lab.annotations.annotations import (
     this_user,
 )
 from dragoman.lab.annotations.calibration import (
+    JUDGE_KIND,
     LEAST_ROWS,
     Calibrator,
     calibrations_of,
@@ -16,8 +17,10 @@ from dragoman.lab.annotations.calibration import (
     is_judge,
     judged_rows,
 )
+from dragoman.lab.annotations.words import agreement_told, annotated_told, calibration_told
 
 __all__ = [
+    "JUDGE_KIND",
     "LEAST_ROWS",
     "MAX_AT_ONCE",
     "Annotations",
@@ -26,6 +29,9 @@ __all__ = [
     "NewAnnotation",
     "Put",
     "agreement_of",
+    "agreement_told",
+    "annotated_told",
+    "calibration_told",
     "calibrations_of",
     "is_calibrated",
     "is_judge",

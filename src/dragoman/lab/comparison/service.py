@@ -13,6 +13,7 @@ import msgspec
 from dragoman.errors import InvalidFilter, InvalidMessage, NotFound
 from dragoman.extras import require_extra
 from dragoman.ids import TenantId
+from dragoman.lab.annotations import calibrations_of
 from dragoman.lab.comparison.compared import (
     MEASURES,
     Compared,
@@ -34,7 +35,7 @@ from dragoman.lab.evaluators import (
 )
 from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, fields_of
 from dragoman.lab.mirror import check_patterns
-from dragoman.lab.model import EvaluatorSpec
+from dragoman.lab.model import Calibration, EvaluatorSpec
 from dragoman.lab.repository import pairing
 from dragoman.spelling import nearest
 from dragoman.store import Connection, Store
@@ -85,10 +86,34 @@ class Comparisons:
         seen, prints = await self._store.read(lambda c: _read(c, tenant, ask))
         # Not on the event loop: corpus scores are computed thousands of times.
         found = await asyncio.to_thread(_compare, seen, prints, ask, measuring)
+        found = await self._with_calibrations(tenant, seen, found)
         chosen, more = _worst_first(seen, found, ask)
         rows = await self._store.read(lambda c: _rows(c, seen, found, chosen))
         next_ = str(ask.skip + len(chosen)) if more else None
         return msgspec.structs.replace(found, rows=rows, next=next_)
+
+    async def _with_calibrations(
+        self, tenant: TenantId, seen: Sequence[Seen], found: Comparison
+    ) -> Comparison:
+        """The comparison with how far the judges of each run agree with people."""
+
+        def read(connection: Connection) -> list[dict[str, Calibration | None]]:
+            return [
+                calibrations_of(
+                    connection,
+                    tenant,
+                    one.contestant.run_id or one.contestant.experiment.run_id,
+                    one.contestant.evaluators,
+                )
+                for one in seen[1:]
+            ]
+
+        known = await self._store.read(read)
+        others = tuple(
+            msgspec.structs.replace(run, calibrations=judges)
+            for run, judges in zip(found.others, known, strict=True)
+        )
+        return msgspec.structs.replace(found, others=others)
 
 
 def _check(ask: CompareAsk) -> None:
