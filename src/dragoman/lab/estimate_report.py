@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dragoman.lab.estimates.figures import TARGET, Estimate, Part, Range
+from dragoman.lab.estimates import TARGET, Estimate, Part, Range
 from dragoman.lab.report import shown_duration
 
 
