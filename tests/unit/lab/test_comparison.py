@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.lab.comparison import histograms
-from dragoman.lab.comparison.diffs import MAX_WORDS, word_diff
+from dragoman.lab.comparison.diffs import Differ, word_diff
 from dragoman.lab.comparison.markdown import escaped
 from dragoman.lab.comparison.numbers import chance, figure, signed
 
@@ -34,7 +34,12 @@ def test_a_diff_is_by_words_and_by_characters_where_there_are_no_spaces() -> Non
 
 
 def test_texts_that_are_too_long_are_not_compared() -> None:
-    assert word_diff("a " * MAX_WORDS, "b") is None
+    assert word_diff("a " * 1_000, "b " * 1_000) is None
+    differ = Differ(most=2_000)
+    long = "a b " * 10
+    assert differ.diff(long, long) is not None
+    assert differ.diff(long, long) is None
+    assert differ.diff("a", "b") == (("removed", "a"), ("added", "b"))
 
 
 @given(st.text(max_size=80))

@@ -605,9 +605,8 @@ async def _see_through(
         return INTERRUPTED
     reached = await lab.aggregates(experiment_id)
     print_summary(found, reached)
-    if compares:
-        await compare_with_last(lab, found)
-    verdicts = await judge_run(lab, gate, found, reached)
+    last = await compare_with_last(lab, found) if compares else None
+    verdicts = await judge_run(lab, gate, found, reached, last)
     print_verdicts(verdicts)
     if found.status == RunStatus.TERMINATED:
         _say_how_to_go_on(found, again)

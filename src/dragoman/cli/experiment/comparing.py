@@ -12,7 +12,7 @@ from dragoman.api import ExperimentView
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.showing import JsonOption, print_json
-from dragoman.errors import ExtraMissing, InvalidFilter, NotFound, SettingsError
+from dragoman.errors import DragomanError, InvalidFilter, NotFound, SettingsError
 from dragoman.lab.comparison import Comparison, comparison_lines
 from dragoman.lab.states import RunStatus
 
@@ -109,16 +109,18 @@ def write_report(found: Comparison, path: Path) -> None:
     typer.echo(f"Wrote {path} and {picture}.", err=True)
 
 
-async def compare_with_last(lab: LabClient, found: ExperimentView) -> None:
+async def compare_with_last(lab: LabClient, found: ExperimentView) -> Comparison | None:
     """Print how a run that has ended differs from the last finished one, if there is one."""
     if found.status != RunStatus.SUCCESS:
-        return
+        return None
     try:
         compared = await lab.compare([found.experiment_id], limit=ROWS)
     except NotFound:
-        return  # the first of its name
-    except ExtraMissing as error:
+        return None  # the first of its name
+    except DragomanError as error:
+        # The run itself is as good as it was.
         typer.echo(f"It was not compared with the run before it. {error.message}", err=True)
-        return
+        return None
     typer.echo()
     typer.echo("\n".join(comparison_lines(compared, ROWS)))
+    return compared

@@ -52,11 +52,21 @@ async def check_baselines(lab: LabClient, gate: Gate, own_name: str, where: str)
 
 
 async def judge_run(
-    lab: LabClient, gate: Gate, found: ExperimentView, reached: Aggregates
+    lab: LabClient,
+    gate: Gate,
+    found: ExperimentView,
+    reached: Aggregates,
+    last: Comparison | None = None,
 ) -> list[tuple[Verdict, str | None]]:
-    """A verdict for each check of the gate; with one that fails, the row to look at first."""
+    """A verdict for each check of the gate; with one that fails, the row to look at first.
+
+    `last` is the comparison with the last finished run, where it was made already.
+    """
     comparisons = {
-        baseline: await _comparison(lab, found, baseline) for baseline in baselines_of(gate)
+        baseline: last
+        if last is not None and baseline is None
+        else await _comparison(lab, found, baseline)
+        for baseline in baselines_of(gate)
     }
     verdicts = judge(gate, reached, comparisons)
     return [

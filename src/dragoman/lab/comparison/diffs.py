@@ -8,19 +8,36 @@ from typing import Literal
 
 Piece = tuple[Literal["same", "removed", "added"], str]
 
-MAX_WORDS = 2_000
-"""Longer texts are not compared: the time grows with the square of the number of words."""
+MAX_WORK = 1_000_000
+"""Texts whose numbers of words have a larger product are not compared: it takes as long."""
 
 _NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 """Scripts that are written without spaces, of which each character counts as a word."""
 _WORDS = re.compile(rf"\s+|[{_NO_SPACES}]|[^\W{_NO_SPACES}]+|[^\w\s]")
 
 
+class Differ:
+    """Compares the texts of a page, as long as all of them together are not too much work."""
+
+    def __init__(self, most: int = 20 * MAX_WORK) -> None:
+        self._left = most
+
+    def diff(self, before: str, after: str) -> tuple[Piece, ...] | None:
+        """The pieces that stay, go and come; None where it would take too long."""
+        one, other = _WORDS.findall(before), _WORDS.findall(after)
+        work = len(one) * len(other)
+        if work > min(MAX_WORK, self._left):
+            return None
+        self._left -= work
+        return _pieces(one, other)
+
+
 def word_diff(before: str, after: str) -> tuple[Piece, ...] | None:
-    """The pieces that stay, go and come; None of texts that are too long to compare."""
-    one, other = _WORDS.findall(before), _WORDS.findall(after)
-    if max(len(one), len(other)) > MAX_WORDS:
-        return None
+    """The pieces of two texts alone."""
+    return Differ().diff(before, after)
+
+
+def _pieces(one: list[str], other: list[str]) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     matcher = SequenceMatcher(None, one, other, autojunk=False)
     for tag, start, end, other_start, other_end in matcher.get_opcodes():

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from dragoman.errors import InvalidMessage
 from dragoman.lab.comparison.compared import MEASURES
 from dragoman.lab.comparison.finding import Contestant
 from dragoman.lab.evaluators import Fingerprint
@@ -23,6 +24,9 @@ Unit = pairing.Unit
 
 UNFINISHED = "unfinished"
 FAILURES = "failures"
+
+MAX_TURNS = 250_000
+"""A comparison holds about 2 kB for each turn of each run."""
 
 _ENDED = frozenset(status.value for status in ITEM_ENDED)
 
@@ -78,12 +82,6 @@ class Seen:
         """Whether an item has several turns, which are then not independent of each other."""
         return any(turn for _, turn in self.item_ids)
 
-    def keep_only(self, chosen: Seen) -> None:
-        """Forget the turns that another run does not have."""
-        self.item_ids = {
-            unit: item_id for unit, item_id in self.item_ids.items() if unit in chosen.item_ids
-        }
-
 
 def read_run(
     connection: Connection,
@@ -91,11 +89,12 @@ def read_run(
     *,
     with_statistics: Collection[str],
     wanted: Filter = EVERYTHING,
+    only: Collection[Unit] | None = None,
     cluster: str | None = None,
 ) -> Seen:
-    """Read one run; with a filter, only the turns that pass it in this run."""
+    """Read one run: `only` some turns, or with a filter those that pass it in this run."""
     which = (contestant.experiment.experiment_id, contestant.run_id)
-    passing: set[Unit] | None = None
+    passing = only
     if wanted != EVERYTHING:
         passing = pairing.units_that_pass(
             connection, *which, wanted, contestant.numbers, searcher()
@@ -106,6 +105,11 @@ def read_run(
         if passing is None or turn.unit in passing:
             turns[turn.place] = turn
             _add_turn(seen, turn)
+            if len(turns) > MAX_TURNS:
+                raise InvalidMessage(
+                    f"{contestant.label.name!r} has more than {MAX_TURNS:,} turns, repetitions "
+                    "included, which is the most that is compared at once; use a filter."
+                )
     names = [one.name for one in contestant.evaluators]
     seen.scores = {name: Series() for name in names}
     judged: dict[str, set[pairing.Place]] = {name: set() for name in names}

@@ -17,15 +17,12 @@ from dragoman.lab.annotations import calibrations_of
 from dragoman.lab.comparison.compared import (
     MEASURES,
     Compared,
-    ComparedAnswer,
-    ComparedRow,
     ComparedRun,
     Comparison,
-    RunLabel,
 )
-from dragoman.lab.comparison.diffs import word_diff
 from dragoman.lab.comparison.finding import Contestant, find_contestant, find_last
-from dragoman.lab.comparison.reading import FAILURES, Seen, Unit, fingerprints_in, read_run
+from dragoman.lab.comparison.reading import FAILURES, Seen, fingerprints_in, read_run
+from dragoman.lab.comparison.side_by_side import rows_of, said_of, worst_first
 from dragoman.lab.evaluators import (
     EVALUATORS,
     Fingerprint,
@@ -36,7 +33,6 @@ from dragoman.lab.evaluators import (
 from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, fields_of
 from dragoman.lab.mirror import check_patterns
 from dragoman.lab.model import Calibration, EvaluatorSpec
-from dragoman.lab.repository import pairing
 from dragoman.spelling import nearest
 from dragoman.store import Connection, Store
 
@@ -67,15 +63,6 @@ class Comparisons:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def last_before(self, tenant: TenantId, named: str) -> RunLabel | None:
-        """The run that a comparison without a baseline would have as one; None: it is the first."""
-
-        def read(connection: Connection) -> RunLabel | None:
-            found = find_last(connection, tenant, find_contestant(connection, tenant, named))
-            return None if found is None else found.label
-
-        return await self._store.read(read)
-
     async def compare(self, tenant: TenantId, ask: CompareAsk) -> Comparison:
         """Compare runs with a baseline on the items that they share."""
         require_extra("lab", "Comparing experiments", ["numpy", "scipy"])
@@ -87,8 +74,9 @@ class Comparisons:
         # Not on the event loop: corpus scores are computed thousands of times.
         found = await asyncio.to_thread(_compare, seen, prints, ask, measuring)
         found = await self._with_calibrations(tenant, seen, found)
-        chosen, more = _worst_first(seen, found, ask)
-        rows = await self._store.read(lambda c: _rows(c, seen, found, chosen))
+        chosen, more = await asyncio.to_thread(worst_first, seen, found, ask.skip, ask.rows)
+        said = await self._store.read(lambda c: said_of(c, seen, chosen))
+        rows = await asyncio.to_thread(rows_of, seen, said, found, chosen)
         next_ = str(ask.skip + len(chosen)) if more else None
         return msgspec.structs.replace(found, rows=rows, next=next_)
 
@@ -152,19 +140,12 @@ def _read(connection: Connection, tenant: TenantId, ask: CompareAsk) -> tuple[li
         )
     _check_scores(baseline, ask.wanted)
     corpora = [spec.name for one in contestants for spec in one.evaluators if _has_corpus(spec)]
-    seen = [
-        read_run(
-            connection,
-            one,
-            with_statistics=corpora,
-            wanted=ask.wanted if one is baseline else EVERYTHING,
-            cluster=ask.cluster if one is baseline else None,
-        )
-        for one in contestants
-    ]
-    if ask.wanted != EVERYTHING:
-        for one in seen[1:]:
-            one.keep_only(seen[0])
+    first = read_run(
+        connection, baseline, with_statistics=corpora, wanted=ask.wanted, cluster=ask.cluster
+    )
+    only = None if ask.wanted == EVERYTHING else first.item_ids.keys()
+    rest = [read_run(connection, one, with_statistics=corpora, only=only) for one in others]
+    seen = [first, *rest]
     if ask.cluster is not None and all(one is None for one in seen[0].clusters.values()):
         raise InvalidMessage(
             f"No item of {baseline.experiment.spec.name!r} has a column {ask.cluster!r} to name "
@@ -324,112 +305,3 @@ def _sorted_by(runs: Sequence[ComparedRun], asked: str | None) -> str | None:
             details={"field": "sort_by"},
         )
     return asked
-
-
-# --- rows -----------------------------------------------------------------------------------------
-
-
-def _gains(
-    seen: Sequence[Seen], name: str, lower_is_better: Sequence[bool | None], unit: Unit
-) -> list[float | None]:
-    """By how much a turn of each other run is better than the baseline's."""
-    baseline, *others = seen
-    before = _value(baseline, name, unit)
-    gains: list[float | None] = []
-    for other, lower in zip(others, lower_is_better, strict=True):
-        after = _value(other, name, unit)
-        if lower is None or before is None or after is None:
-            gains.append(None)
-        else:
-            gains.append(before - after if lower else after - before)
-    return gains
-
-
-def _lower_is_better(found: Comparison) -> list[bool | None]:
-    """Of what rows are sorted by, in each run; None where it was not compared."""
-    compared = [run.figures().get(found.sorted_by or "") for run in found.others]
-    return [None if one is None else one.higher_is_better is False for one in compared]
-
-
-def _value(seen: Seen, name: str, unit: Unit) -> float | None:
-    series = seen.scores.get(name) or seen.measures.get(name)
-    return None if series is None else series.value(unit)
-
-
-def _worst_first(
-    seen: Sequence[Seen], found: Comparison, ask: CompareAsk
-) -> tuple[list[Unit], bool]:
-    """The turns of a page, the biggest loss first, and whether there are more."""
-    baseline, *others = seen
-    name, lower = found.sorted_by or "", _lower_is_better(found)
-    placed = []
-    for unit in baseline.item_ids if ask.rows else ():
-        if any(unit in other.item_ids for other in others):
-            known = [gain for gain in _gains(seen, name, lower, unit) if gain is not None]
-            placed.append((not known, min(known, default=0.0), unit))
-    placed.sort()
-    page = [unit for _, _, unit in placed[ask.skip : ask.skip + ask.rows]]
-    return page, ask.skip + len(page) < len(placed)
-
-
-def _rows(
-    connection: Connection, seen: Sequence[Seen], found: Comparison, units: Sequence[Unit]
-) -> tuple[ComparedRow, ...]:
-    """These turns in every run, side by side."""
-    said = [
-        pairing.said_in(
-            connection,
-            one.contestant.experiment.experiment_id,
-            one.contestant.run_id,
-            sorted({one.item_ids[unit] for unit in units if unit in one.item_ids}),
-        )
-        for one in seen
-    ]
-    name, lower = found.sorted_by or "", _lower_is_better(found)
-    rows = []
-    for unit in units:
-        texts = [
-            of_run.get((one.item_ids[unit], unit[1])) if unit in one.item_ids else None
-            for one, of_run in zip(seen, said, strict=True)
-        ]
-        first = texts[0]
-        gains = _gains(seen, name, lower, unit)
-        rows.append(
-            ComparedRow(
-                item_id=unit[0],
-                turn=unit[1],
-                input={} if first is None else first.input,
-                baseline=_answer(seen[0], unit, first, None, None),
-                others=tuple(
-                    None if unit not in one.item_ids else _answer(one, unit, text, first, gain)
-                    for one, text, gain in zip(seen[1:], texts[1:], gains, strict=True)
-                ),
-            )
-        )
-    return tuple(rows)
-
-
-def _answer(
-    seen: Seen,
-    unit: Unit,
-    said: pairing.Said | None,
-    before: pairing.Said | None,
-    gain: float | None,
-) -> ComparedAnswer:
-    one, other = _text(before), _text(said)
-    return ComparedAnswer(
-        output={} if said is None else said.output,
-        scores={name: series.value(unit) for name, series in seen.scores.items()},
-        latency_ms=seen.measures["latency_ms"].value(unit),
-        tokens=seen.measures["tokens"].value(unit),
-        cost=seen.measures["cost"].value(unit),
-        error_code=seen.errors.get(unit),
-        gain=gain,
-        diff=None if one is None or other is None else word_diff(one, other),
-    )
-
-
-def _text(said: pairing.Said | None) -> str | None:
-    """The main output, if it is a text."""
-    main = None if said is None or said.main is None else said.output.get(said.main)
-    return main if isinstance(main, str) else None
