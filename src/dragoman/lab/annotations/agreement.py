@@ -29,7 +29,7 @@ def agreement_of(rows: Sequence[Judged], evaluators: Sequence[str]) -> dict[str,
 
     Empty without the extra `lab`, which computes agreement.
     """
-    if find_spec("scipy") is None:
+    if not rows or find_spec("scipy") is None:  # importing it takes a second
         return {}
     statistics = import_module("dragoman.lab.statistics")
     names = sorted({one.name for row in rows for one in row.annotations})
