@@ -207,6 +207,15 @@ def test_rows_are_filtered_by_what_people_said_and_exported_with_it(open_lab: Op
             assert await found("fix", "contains", "b!") == [items[2]]
             assert await found("quality", "is_null") == items[2:]
             assert await found("unheard of", "not_null") == []
+            again = {"item_id": items[2], "name": "fix", "annotator": "ann", "correction": "c!"}
+            for correction in ("d!", "c!"):
+                await lab.post(path, {**again, "correction": correction})
+            assert await found("fix", "contains", "c!") == [items[2]], "what was said last counts"
+            assert await found("fix", "contains", "b!") == []
+            listed = (await lab.get(path)).json()["items"]
+            [mine] = [one for one in listed if one["correction"] == "c!"]
+            await lab.ask("DELETE", f"{path}/{mine['annotation_id']}")
+            assert await found("fix", "contains", "b!") == [items[2]]
             exported = await lab.get(f"/experiments/{experiment_id}/export", format="csv")
             table = list(csv.DictReader(io.StringIO(exported.text)))
             assert [row["annotation.quality.score"] for row in table] == ["1.0", "5.0", "", "", ""]

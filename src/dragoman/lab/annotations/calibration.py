@@ -119,11 +119,21 @@ class Calibrator:
             return (hashes, new) if _figures(kept) != _figures(new) else None
 
         changed = await self._store.read(compare)
-        if changed is None:
-            return
-        await self._store.write(
-            lambda c: annotating.store_calibrations(c, tenant, experiment.experiment_id, *changed)
-        )
+        if changed is not None:
+            await self._store.write(lambda c: _store(c, tenant, experiment.experiment_id, *changed))
+
+
+def _store(
+    connection: Connection,
+    tenant: TenantId,
+    experiment_id: ExperimentId,
+    fingerprints: Sequence[str],
+    found: Sequence[Calibration],
+) -> None:
+    # Locked, because two people may annotate at once, and each has all judges measured.
+    locked = experiments.find_experiment(connection, experiment_id, tenant=tenant, lock=True)
+    if locked is not None:
+        annotating.store_calibrations(connection, tenant, experiment_id, fingerprints, found)
 
 
 def calibrations_of(
