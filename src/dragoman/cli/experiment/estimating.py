@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 
 import typer
 
-from dragoman.cli.app import DONE, FAILED, INTERRUPTED
+from dragoman.cli.app import DONE, FAILED
 from dragoman.cli.experiment.experiment_file import ExperimentFile
 from dragoman.cli.experiment.identity import dataset_file_of, named_version
 from dragoman.cli.experiment.summary import print_rows
@@ -24,6 +23,7 @@ from dragoman.lab.estimates import Rehearsal, Sample
 from dragoman.lab.library import DatasetFile, opened_table, sample_of
 
 _YES = ("y", "yes")
+_NOTHING = "Nothing was started."
 
 
 async def dry_run(lab: LabClient, file: ExperimentFile, scratch: Path) -> int:
@@ -56,26 +56,31 @@ async def agreed(lab: LabClient, order: dict[str, Any]) -> int | None:
     if found.estimate.calls.likely == 0:
         return None
     _print_estimate(found)
-    code = _answer(f"{question(found.estimate)} [y/N] ")
-    if code is not None:
-        typer.echo("Nothing was started.", err=True)
-    return code
-
-
-def _answer(text: str) -> int | None:
-    """Ask until the line is typed; the exit code unless it is yes."""
-    # Ctrl-C has to reach the question: the event loop would keep it until the answer.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    typer.echo(f"{question(found.estimate)} [y/N] ", nl=False)
     try:
-        return None if input(text).strip().lower() in _YES else FAILED
-    except EOFError:
-        typer.echo("")
-        return FAILED
-    except KeyboardInterrupt:
-        typer.echo("")
-        return INTERRUPTED
+        is_wanted = (await _typed_line()).strip().lower() in _YES
+    except asyncio.CancelledError:  # Ctrl-C, which ends the command
+        typer.echo(f"\n{_NOTHING}", err=True)
+        raise
+    if is_wanted:
+        return None
+    typer.echo(_NOTHING, err=True)
+    return FAILED
+
+
+async def _typed_line() -> str:
+    """What is typed next; empty at the end of the input.
+
+    Not with `input()`: a Ctrl-C between its question and its reading waits for the next line.
+    """
+    loop = asyncio.get_running_loop()
+    is_there = asyncio.Event()
+    loop.add_reader(sys.stdin.fileno(), is_there.set)
+    try:
+        await is_there.wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        loop.remove_reader(sys.stdin.fileno())
+    return sys.stdin.readline()  # a terminal hands over whole lines
 
 
 def can_ask() -> bool:
