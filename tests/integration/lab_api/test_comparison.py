@@ -167,6 +167,7 @@ def test_items_pair_by_their_content_across_versions(open_lab: OpenLab) -> None:
             chrf = found["others"][0]["scores"]["chrf"]
             assert chrf["paired"] == 6
             assert (chrf["delta"], chrf["p"]) == (0.0, 1.0)
+            assert found["questions"] == 0
             assert chrf["finding"] == "equal"
             assert chrf["left_out"]["only_in_baseline"] == 2
             assert chrf["left_out"]["only_in_other"] == 1

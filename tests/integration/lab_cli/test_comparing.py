@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sqlite3
 import warnings
 import xml.etree.ElementTree as ET
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,7 +21,9 @@ from dragoman.errors import ExtraMissing, InvalidMessage
 from dragoman.lab.samples import EXPERIMENTS, samples_folder
 
 COUNT = 24
-ROWS = [{"number": n, "meant": "a b c d", "pair": n // 2} for n in range(COUNT)]
+ROWS: list[dict[str, lab.JsonValue]] = [
+    {"number": n, "meant": "a b c d", "pair": n // 2} for n in range(COUNT)
+]
 
 
 def perfect(meant: str) -> str:
@@ -116,6 +122,38 @@ def test_an_evaluator_whose_function_changed_is_not_compared(tmp_path: Path) -> 
     assert "source" in " ".join(found.others[0].refused["length"])
     with pytest.raises(InvalidMessage, match="length was not compared, because it was not scored"):
         found.assert_not_worse("length")
+
+
+def test_scores_of_another_version_of_a_library_are_not_compared(tmp_path: Path) -> None:
+    first, second = run(perfect, tmp_path), run(forgetful, tmp_path)
+    assert set(lab.compare(first, second).others[0].scores) == {"wer", "exact", "length_ratio"}
+    file = urlsplit(first.database_url).path
+
+    def kept_as(change: Callable[[dict[str, Any]], dict[str, Any] | None]) -> None:
+        with sqlite3.connect(file) as database:
+            (text,) = database.execute(
+                "SELECT fingerprints_json FROM run_log WHERE id = ?", [first.run_id]
+            ).fetchone()
+            changed = change(json.loads(text))
+            database.execute(
+                "UPDATE run_log SET fingerprints_json = ? WHERE id = ?",
+                [None if changed is None else json.dumps(changed), first.run_id],
+            )
+        database.close()
+
+    def older(prints: dict[str, Any]) -> dict[str, Any]:
+        prints["wer"]["parts"]["libraries"]["jiwer"] = "0.1"
+        prints["wer"]["hash"] = "another"
+        return prints
+
+    kept_as(older)
+    [compared] = lab.compare(first, second).others
+    assert compared.refused["wer"][0].startswith("libraries.jiwer is 0.1 in one and ")
+    assert set(compared.scores) == {"exact", "length_ratio"}
+    kept_as(lambda prints: None)
+    [compared] = lab.compare(first, second).others
+    assert compared.scores == {}
+    assert f"{first.run_id} does not tell how it scored" in compared.refused["exact"][0]
 
 
 def test_one_result_alone_is_compared_with_the_last(tmp_path: Path) -> None:

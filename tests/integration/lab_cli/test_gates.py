@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,21 @@ def run(folder: Path, gate: str, *, output: str = "good", name: str = "gated") -
 def test_a_failing_gate_exits_with_1_and_names_the_worst_row(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(folder, '"wer.mean" = "<= 0.1"\n"wer.p95" = "<= 0.3"', output="bad") == 1
+    gate = [
+        '"wer.mean" = "<= 0.1"',
+        '"wer.p95" = "<= 0.3"',
+        '"wer.ci95.high" = "<= 0.35"',
+        '"wer.ci95.low" = ">= 0.2"',
+        '"wer.corpus" = "<= 0.28"',
+        '"wer.outcomes.scored" = "= 40"',
+        '"exact.pass_rate_ci95.high" = "<= 0.1"',
+        '"failures.items" = "= 0"',
+    ]
+    assert run(folder, "\n".join(gate), output="bad") == 1
     told = capsys.readouterr().out
     assert "gate FAILED: wer.mean <= 0.1: it is " in told
-    assert "gate passed: wer.p95 <= 0.3" in told
+    assert told.count("gate FAILED: ") == 1
+    assert told.count("gate passed: ") == len(gate)
     assert main(["experiment", "results", "gated", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     [worst] = [row for row in rows if row["output"]["output"] == "nothing of the kind"]
@@ -72,9 +84,10 @@ def test_a_run_that_is_worse_than_the_last_fails_and_names_the_biggest_loss(
     assert run(folder, gate) == 0
     told = capsys.readouterr().out
     assert "gate inconclusive: wer not worse than last: there is no finished run before" in told
-    assert run(folder, gate) == 0
+    assert run(folder, gate + '\n"failures" = "not worse than last by 0.01"') == 0
     told = capsys.readouterr().out
     assert "gate passed: wer not worse than last: wer is not worse: " in told
+    assert "gate passed: failures not worse than last by 0.01: " in told
     assert run(folder, gate, output="bad") == 1
     told = capsys.readouterr().out
     assert "gated #3 against gated #2: 40 items paired" in told
@@ -124,3 +137,38 @@ def test_a_gate_whose_evaluator_changed_fails_by_what_differs(
     assert main(["experiment", "run", "exp.toml"]) == 1
     told = capsys.readouterr().out
     assert "settings.ignore_case is false in one and true in the other" in told
+
+
+ANSWER = """
+import time
+
+def answer(meant):
+    if meant.endswith(" 3"):
+        raise ValueError("three is too many")
+    if meant.endswith(" 5"):
+        time.sleep(0.2)
+    return meant
+"""
+
+
+def test_gates_on_latency_and_on_failures_name_their_rows_too(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    module = f"answers_{folder.name.replace('-', '_')}"
+    (folder / f"{module}.py").write_text(ANSWER)
+    text = EXPERIMENT.format(name="slow", output="", gate='"latency_ms.max" = "< 100"')
+    recorded = 'kind = "recorded"\noutput = ""'
+    python = f'kind = "python"\nfunction = "{module}:answer"'
+    text = text.replace(recorded, python).replace("[gate]", "[run]\nretries = 0\n[gate]")
+    (folder / "exp.toml").write_text(text)
+    assert main(["experiment", "run", "exp.toml"]) == 1
+    told = capsys.readouterr().out
+    assert main(["experiment", "results", "slow", "--json"]) == 0
+    rows = {row["input"]["meant"]: row for row in json.loads(capsys.readouterr().out)}
+    slow, failed = rows["one two three 5"], rows["one two three 3"]
+    assert "gate FAILED: latency_ms.max < 100: it is " in told
+    assert f"  look first at item {slow['item_id']}: latency_ms " in told
+    assert "gate FAILED: max_failed <= 0: it is 0.025" in told
+    assert f"  look first at item {failed['item_id']}: TARGET_ERROR, " in told
+    assert "three is too many" in told

@@ -28,6 +28,12 @@ before = gc.get_stats()[2]["collections"]
 import dragoman.cli.lab_child
 print("searches:", gc.get_stats()[2]["collections"] - before, "enabled:", gc.isenabled())
 """
+SERVERS = """
+import sys
+import dragoman.cli.serve, dragoman.cli.lab_child
+heavy = {"duckdb", "numpy", "pandas", "pyarrow", "sacrebleu", "scipy"}
+print("imported:", sorted(heavy & sys.modules.keys()))
+"""
 
 
 def last_line(program: str, folder: Path) -> str:
@@ -43,6 +49,10 @@ def test_a_command_starts_without_a_search_of_everything(tmp_path: Path) -> None
 
 def test_the_lab_process_starts_without_a_search_of_everything(tmp_path: Path) -> None:
     assert last_line(LAB_CHILD, tmp_path) == "searches: 0 enabled: True"
+
+
+def test_no_server_imports_what_only_some_experiments_need(tmp_path: Path) -> None:
+    assert last_line(SERVERS, tmp_path) == "imported: []"
 
 
 def test_a_program_that_calls_the_command_keeps_its_own_collector(

@@ -120,8 +120,8 @@ def run_command(
     """Run the experiment that a file describes, or resume it.
 
     The same name, file and dataset version mean the same experiment. If it is unfinished, it is
-    resumed; if it is finished, a new one (`NAME #2`) is made. Comments, the gate, the concurrency,
-    the retries and the budget may change in between.
+    resumed; if it is finished, a new one (`NAME #2`) is made and compared with the last. Comments,
+    the gate, the concurrency, the retries and the budget may change in between.
 
     On a terminal, before a new run of more items than the setting lab.ask_above_items, it tries
     three of them, tells what the run will take, and asks. --dry-run does only that, and exits

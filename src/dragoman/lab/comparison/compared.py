@@ -60,8 +60,8 @@ class Change(msgspec.Struct, frozen=True, kw_only=True):
     ties: int
     detectable: float | None
     """The smallest true difference that so many turns show in 80 of 100 experiments."""
-    error: float | None
-    """The standard error of the difference."""
+    standard_error: float | None
+    """Of the difference."""
     paired: int
     """How many turns have the figure in both runs. Repetitions of a turn are averaged."""
     units: int
@@ -124,7 +124,7 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     tokens: Compared | None = None
     cost: Compared | None = None
     failures: Compared | None = None
-    """The share of turns at which the target failed; absent where it never did in either run."""
+    """The share of turns at which the target failed."""
     refused: dict[str, list[str]] = {}
     """Scores that do not compare, each with what differs between the evaluators."""
     only_here: tuple[str, ...] = ()
@@ -138,6 +138,14 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
         measured = {name: getattr(self, name) for name in (*MEASURES, "failures")}
         known = {name: found for name, found in measured.items() if found is not None}
         return {**self.scores, **{name: known[name] for name in known if name not in self.scores}}
+
+    def told_figures(self) -> dict[str, Compared]:
+        """The same without failures that never happened, which people need not read."""
+        return {
+            name: found
+            for name, found in self.figures().items()
+            if found is not self.failures or found.baseline or found.other
+        }
 
     def figure(self, name: str) -> tuple[Change, bool | None]:
         """One figure by name, `NAME.corpus` for that of the corpus; and which end is better."""
@@ -330,6 +338,8 @@ def told_row(row: ComparedRow, metric: str | None) -> str:
     worst = min(known, key=lambda one: one.gain or 0.0, default=None)
     if worst is None:
         return where
+    if metric == "failures":
+        return f"{where}: {worst.error_code or 'no failure'}"
     before, after = _value(row.baseline, metric), _value(worst, metric)
     return f"{where}: {metric} was {before}, is {after}"
 
@@ -350,7 +360,7 @@ def _lines(comparison: Comparison) -> Iterator[Mapping[str, Any]]:
     told = ("baseline", "other", "delta", "p", "p_alone", "effect_size")
     counted = ("wins", "losses", "ties", "detectable", "paired", "units")
     for run in comparison.others:
-        for name, found in run.figures().items():
+        for name, found in run.told_figures().items():
             for figure, change in ((name, found), (f"{name}{CORPUS}", found.corpus)):
                 if change is None:
                     continue

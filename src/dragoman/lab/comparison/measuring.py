@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -20,6 +20,8 @@ SEED = 20_260_401
 """The same rows give the same interval and the same p, whenever they are compared."""
 
 ChangeT = TypeVar("ChangeT", bound=Change)
+_SAME = 1e-12
+
 CorpusFunction = Callable[[Sequence[float]], float | None]
 
 
@@ -39,7 +41,8 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
 def answer(question: Question, cluster: str | None) -> Compared:
     """Compare one figure; its p-values are corrected later, when all of them are known."""
     one, other = question.values
-    shared = [unit for unit in question.baseline.item_ids if unit in question.other.item_ids]
+    # In the order of their contents, so that the same rows draw the same lots in every version.
+    shared = sorted(unit for unit in question.baseline.item_ids if unit in question.other.item_ids)
     paired = [unit for unit in shared if unit in one.counts and unit in other.counts]
     clusters = _clusters(question, paired, cluster)
     better = question.higher_is_better
@@ -52,7 +55,7 @@ def answer(question: Question, cluster: str | None) -> Compared:
         clusters=clusters,
         higher_is_better=better is not False,
     )
-    change = _change(found, _mean(first), _mean(second), better)
+    change = _change(found, _mean(first), _mean(second))
     return Compared(
         **msgspec.structs.asdict(change),
         higher_is_better=better,
@@ -64,28 +67,34 @@ def answer(question: Question, cluster: str | None) -> Compared:
 
 def with_corrected(found: Sequence[Compared]) -> list[Compared]:
     """The same with p-values corrected for each other, and what the differences then amount to."""
-    every = [change for one in found for change in (one, one.corpus) if change is not None]
-    p_values = iter(holm([change.p_alone for change in every]))
+    p_values = iter(holm([change.p_alone for change in _asked(found)]))
     corrected = []
     for one in found:
-        own = _with_p(one, next(p_values), one.higher_is_better)
+        own = _with_p(one, p_values, one.higher_is_better)
         corpus = one.corpus
         if corpus is not None:
-            corpus = _with_p(corpus, next(p_values), one.higher_is_better)
+            corpus = _with_p(corpus, p_values, one.higher_is_better)
         corrected.append(msgspec.structs.replace(own, corpus=corpus))
     return corrected
 
 
 def questions_in(found: Sequence[Compared]) -> int:
     """How many p-values there are."""
-    return sum(
-        change is not None and change.p_alone is not None
-        for one in found
-        for change in (one, one.corpus)
-    )
+    return sum(change.p_alone is not None for change in _asked(found))
 
 
-def _with_p(change: ChangeT, p: float | None, better: bool | None) -> ChangeT:
+def _asked(found: Sequence[Compared]) -> list[Change]:
+    """The differences that could be significant.
+
+    Where every turn is the same in both runs, no test can ever find a difference, so it makes no
+    false alarm more likely.
+    """
+    every = (change for one in found for change in (one, one.corpus) if change is not None)
+    return [change for change in every if change.finding is not Finding.EQUAL]
+
+
+def _with_p(change: ChangeT, p_values: Iterator[float | None], better: bool | None) -> ChangeT:
+    p = change.p_alone if change.finding is Finding.EQUAL else next(p_values)
     finding = change.finding
     if p is not None and p < ALPHA and change.delta:
         finding = Finding.DIFFERENT
@@ -94,10 +103,9 @@ def _with_p(change: ChangeT, p: float | None, better: bool | None) -> ChangeT:
     return msgspec.structs.replace(change, p=p, finding=finding)
 
 
-def _change(
-    found: Difference, baseline: float | None, other: float | None, better: bool | None
-) -> Change:
-    equal = found.count > 0 and found.wins == found.losses == 0
+def _change(found: Difference, baseline: float | None, other: float | None) -> Change:
+    # Texts may have the same scores one by one, and not together.
+    equal = found.count > 0 and found.wins == found.losses == 0 and abs(found.delta) < _SAME
     return Change(
         baseline=baseline,
         other=other,
@@ -110,7 +118,7 @@ def _change(
         losses=found.losses,
         ties=found.ties,
         detectable=_known(found.detectable),
-        error=_known(found.error),
+        standard_error=_known(found.error),
         paired=found.count,
         units=found.units,
         finding=Finding.EQUAL if equal else Finding.UNCLEAR,
@@ -147,7 +155,7 @@ def _corpus(
     )
     totals = (score(sums.sum(axis=0).tolist()) for sums in (first, second))
     before, after = totals
-    return _change(found, before, after, better)
+    return _change(found, before, after)
 
 
 def _many(score: CorpusFunction) -> Callable[[Floats], Floats]:

@@ -40,7 +40,7 @@ def forest_plot(comparison: Comparison) -> Plot:
     lines: list[tuple[str, Change | None, bool | None]] = []
     for run in comparison.others:
         lines.append((run.name, None, None))
-        for name, found in run.figures().items():
+        for name, found in run.told_figures().items():
             lines.append((name, found, found.higher_is_better))
             if found.corpus is not None:
                 lines.append((f"{name} of the corpus", found.corpus, found.higher_is_better))

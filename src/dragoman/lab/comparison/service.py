@@ -256,8 +256,6 @@ def _questions(
         )
     for name in (*MEASURES, FAILURES):
         values = (baseline.measures[name], other.measures[name])
-        if name == FAILURES and not any(any(one.sums.values()) for one in values):
-            continue
         if all(one.counts for one in values):
             questions.append(
                 measuring.Question(
@@ -294,9 +292,12 @@ def _refused(baseline: Seen, other: Seen, prints: Prints) -> dict[str, list[str]
 
 
 def _sorted_by(runs: Sequence[ComparedRun], asked: str | None) -> str | None:
-    known = list(dict.fromkeys(name for run in runs for name in run.figures()))
+    figures = [figure for run in runs for figure in run.figures().items()]
+    known = list(dict.fromkeys(name for name, _ in figures))
     if asked is None:
-        return known[0] if known else None
+        # A score without a better end has no losses.
+        sided = [name for name, found in figures if found.higher_is_better is not None]
+        return next(iter([*sided, *known]), None)
     if asked not in known:
         meant = nearest(asked, known)
         hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(known) or 'none'}."

@@ -129,5 +129,5 @@ def _difference(change: Change, p: float | None) -> Difference:
         losses=change.losses,
         ties=change.ties,
         detectable=change.detectable,
-        error=change.error,
+        error=change.standard_error,
     )

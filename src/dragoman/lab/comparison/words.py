@@ -28,7 +28,7 @@ COLUMNS = (
 _ENDED = frozenset(status.value for status in ENDED)
 _REASONS = {
     "target_failed": "failed by the target",
-    "unscored": "not scored",
+    "unscored": "without a value",
     "infrastructure": "lost to the infrastructure",
     "unfinished": "not finished",
 }
@@ -49,13 +49,13 @@ def lines_of(comparison: Comparison, rows: int = ROWS_SHOWN) -> list[str]:
 
 def title_of(comparison: Comparison, run: ComparedRun) -> str:
     """What is compared with what, and over how many items."""
-    paired = max((one.paired for one in run.figures().values()), default=0)
+    paired = max((one.paired for one in run.told_figures().values()), default=0)
     return f"{run.name} against {comparison.baseline.name}: {paired:,} items paired"
 
 
 def cells_of(run: ComparedRun) -> Iterator[tuple[str, ...]]:
     """The lines of the table, in the order of `COLUMNS`."""
-    for name, found in run.figures().items():
+    for name, found in run.told_figures().items():
         yield _cells(name, found)
         if found.corpus is not None:
             yield _cells(f"{name} of the corpus", found.corpus)
@@ -85,7 +85,7 @@ def notes_of(comparison: Comparison, run: ComparedRun) -> list[str]:
         if one.status not in _ENDED
     ]
     notes += _what_can_be_told(run.scores)
-    for reasons, told in _grouped(run.figures()).items():
+    for reasons, told in _grouped(run.told_figures()).items():
         notes.append(f"Left out of {', '.join(told)}: {reasons}.")
     notes += [f"{name} was not compared: {'; '.join(why)}." for name, why in run.refused.items()]
     notes += [
