@@ -18,6 +18,7 @@ import pytest
 from dragoman import lab
 from dragoman.cli import main
 from dragoman.errors import ExtraMissing, InvalidMessage
+from dragoman.lab.repository.pairing import ITEMS_AT_ONCE
 from dragoman.lab.samples import EXPERIMENTS, samples_folder
 
 COUNT = 24
@@ -65,6 +66,8 @@ def test_a_worse_system_fails_an_assertion_that_says_what_a_person_needs(
     assert f"over {COUNT} paired turns" in told
     [worst] = [row for row in bad.rows() if row.input["number"] == 7]
     assert f"Look first at item {worst.item_id}: wer was 0, is " in told
+    with pytest.raises(AssertionError, match=r"Look first at item i-\w+: exact was 1, is 0"):
+        found.assert_not_worse("exact")
     with pytest.raises(AssertionError, match=r"wer\.corpus is worse by more than 0\.01"):
         found.assert_not_worse("wer.corpus", margin=0.01)
     found.assert_not_worse("wer", margin=1.0)
@@ -161,6 +164,30 @@ def test_one_result_alone_is_compared_with_the_last(tmp_path: Path) -> None:
     second = run(forgetful, tmp_path, name="same")
     found = lab.compare(second)
     assert (found.baseline.name, found.others[0].name) == ("same", "same #2")
+
+
+def test_more_items_than_are_read_at_once_are_compared_whole(tmp_path: Path) -> None:
+    count = 2 * ITEMS_AT_ONCE + 7
+    rows: list[dict[str, lab.JsonValue]] = [
+        {"meant": str(n), "one": str(n), "other": str(n) if n % 4 else "wrong"}
+        for n in range(count)
+    ]
+    results = [
+        lab.run(
+            dataset=rows,
+            target=lab.recorded(output=column),
+            evaluators=[lab.exact(reference="meant")],
+            name=column,
+            concurrency=100,
+            data_dir=tmp_path,
+        )
+        for column in ("one", "other")
+    ]
+    exact = lab.compare(*results).others[0].scores["exact"]
+    assert exact.paired == count
+    assert (exact.wins, exact.losses) == (0, len(range(0, count, 4)))
+    assert exact.left_out == lab.LeftOut()
+    assert exact.ties == count - exact.losses
 
 
 def test_a_comparison_is_a_table_a_picture_and_a_page(

@@ -22,7 +22,7 @@ from dragoman.cli.experiment.gate import (
 )
 from dragoman.cli.lab.client import LabClient
 from dragoman.errors import DragomanError, ExtraMissing, NotFound, SettingsError
-from dragoman.lab.comparison import Comparison, told_row
+from dragoman.lab.comparison import Comparison
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
@@ -102,15 +102,8 @@ async def _worst(
     if isinstance(check, Calibrated):
         return None  # no row is at fault: people have not looked at enough of them
     if isinstance(check, NotWorse):
-        if isinstance(comparisons[check.baseline], Unmet):
-            return None
-        try:
-            compared = await lab.compare(
-                [found.experiment_id], baseline=check.baseline, sort_by=check.score, limit=1
-            )
-        except DragomanError:
-            return None  # the verdict says already why it was not compared
-        return told_row(compared.rows[0], check.score) if compared.rows else None
+        compared = comparisons[check.baseline]
+        return None if isinstance(compared, Unmet) else compared.others[0].worst(check.figure)
     wanted, sort = _where_to_look(check)
     rows = await lab.results(found.experiment_id, wanted, sort=sort, most=1)
     if not rows and wanted is None:

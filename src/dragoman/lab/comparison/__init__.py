@@ -14,7 +14,7 @@ from dragoman.lab.comparison.compared import (
     LeftOut,
     Missing,
     RunLabel,
-    told_row,
+    WorstTurn,
 )
 from dragoman.lab.comparison.plotting import Plot, histograms
 from dragoman.lab.comparison.service import CompareAsk, Comparisons
@@ -37,10 +37,10 @@ __all__ = [
     "Plot",
     "RunLabel",
     "Standing",
+    "WorstTurn",
     "comparison_lines",
     "corrected",
     "data_frame",
     "histograms",
     "judge_not_worse",
-    "told_row",
 ]

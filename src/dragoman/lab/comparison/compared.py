@@ -91,6 +91,20 @@ class LeftOut(msgspec.Struct, frozen=True):
     other: Missing = Missing()
 
 
+class WorstTurn(msgspec.Struct, frozen=True):
+    """The turn that lost the most."""
+
+    item_id: str
+    turn: int
+    baseline: float
+    other: float
+
+    def told(self, name: str) -> str:
+        """The turn in a few words; `name` is the score's."""
+        where = f"item {self.item_id}" + (f", turn {self.turn}" if self.turn else "")
+        return f"{where}: {name} was {self.baseline:.4g}, is {self.other:.4g}"
+
+
 class Compared(Change, frozen=True, kw_only=True):
     """One score, or one thing that targets report, in two runs."""
 
@@ -98,6 +112,8 @@ class Compared(Change, frozen=True, kw_only=True):
     left_out: LeftOut
     in_words: str
     """What so many turns can tell, in a sentence."""
+    worst: WorstTurn | None = None
+    """Where the other run lost the most; None where it lost nowhere."""
     corpus: Change | None = None
     """The same of the score of all texts together, of evaluators that have one."""
 
@@ -159,6 +175,13 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
                 raise InvalidMessage(f"{name.removesuffix(CORPUS)} has no corpus score.")
             return of_corpus.corpus, of_corpus.higher_is_better
         raise self._not_compared(name.removesuffix(CORPUS) if name not in self.refused else name)
+
+    def worst(self, name: str) -> str | None:
+        """The turn that lost the most in a figure, in a few words; None where it lost nowhere."""
+        figures = self.figures()
+        plain = name if name in figures else name.removesuffix(CORPUS).removesuffix(".mean")
+        found = figures.get(plain)
+        return None if found is None or found.worst is None else found.worst.told(plain)
 
     def _not_compared(self, name: str) -> InvalidMessage:
         if name in self.refused:
@@ -276,7 +299,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         judged = self.judge(metric, margin=margin, alpha=alpha, higher_is_better=higher_is_better)
         failed = [one for one in judged if one.fails(on_inconclusive)]
         if failed:
-            raise AssertionError("\n".join([*map(str, failed), *self._look_first(metric)]))
+            raise AssertionError("\n".join([*map(str, failed), *self._look_first(metric, failed)]))
         for one in judged:
             if one.is_inconclusive:
                 warnings.warn(str(one), stacklevel=2)
@@ -292,11 +315,11 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
             and not is_calibrated(found := run.calibrations[score], least)
         ]
 
-    def _look_first(self, metric: str) -> list[str]:
-        """The row with the biggest loss, if it is about this figure."""
-        if not self.rows or self.sorted_by != metric.removesuffix(CORPUS).removesuffix(".mean"):
-            return []
-        return [f"Look first at {told_row(self.rows[0], self.sorted_by)}."]
+    def _look_first(self, metric: str, failed: list[Standing]) -> list[str]:
+        """The rows with the biggest losses of the runs that failed."""
+        names = {one.run for one in failed}
+        worst = [run.worst(metric) for run in self.others if run.name in names]
+        return [f"Look first at {told}." for told in dict.fromkeys(worst) if told is not None]
 
     def to_pandas(self) -> Any:
         """What was compared as a pandas DataFrame, a line for each run and figure."""

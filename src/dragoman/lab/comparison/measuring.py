@@ -9,7 +9,7 @@ from typing import TypeVar
 import msgspec
 import numpy as np
 
-from dragoman.lab.comparison.compared import Change, Compared, Finding, LeftOut, Missing
+from dragoman.lab.comparison.compared import Change, Compared, Finding, LeftOut, Missing, WorstTurn
 from dragoman.lab.comparison.numbers import rounded
 from dragoman.lab.comparison.reading import Seen, Series, Unit
 from dragoman.lab.comparison.verdicts import ALPHA
@@ -60,9 +60,22 @@ def answer(question: Question, cluster: str | None) -> Compared:
         **msgspec.structs.asdict(change),
         higher_is_better=better,
         left_out=_left_out(question, shared),
+        worst=_worst(paired, first, second, better),
         in_words=_in_words(question.name, change, clusters is not None),
         corpus=_corpus(question, paired, clusters, (first, second)),
     )
+
+
+def _worst(
+    paired: Sequence[Unit], first: Floats, second: Floats, better: bool | None
+) -> WorstTurn | None:
+    if better is None or not paired:
+        return None
+    gains = second - first if better else first - second
+    place = int(np.argmin(gains))
+    if gains[place] >= 0:
+        return None
+    return WorstTurn(*paired[place], float(first[place]), float(second[place]))
 
 
 def with_corrected(found: Sequence[Compared]) -> list[Compared]:

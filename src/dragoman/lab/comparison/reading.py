@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import partial
 
 import msgspec
 
@@ -18,15 +20,15 @@ from dragoman.lab.model import JsonValue, RunId
 from dragoman.lab.outcomes import Outcome, outcome_of, outcome_of_score
 from dragoman.lab.repository import pairing, runs
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
-from dragoman.store import Connection
+from dragoman.store import Connection, Store
 
 Unit = pairing.Unit
 
 UNFINISHED = "unfinished"
 FAILURES = "failures"
 
-MAX_TURNS = 250_000
-"""A comparison holds about 2 kB for each turn of each run."""
+MAX_TURNS = 500_000
+"""Of all runs together: a comparison holds about 2 kB for each."""
 
 _ENDED = frozenset(status.value for status in ITEM_ENDED)
 
@@ -83,60 +85,80 @@ class Seen:
         return any(turn for _, turn in self.item_ids)
 
 
-def read_run(
-    connection: Connection,
+class Reader:
+    """Adds up a run that is read page by page."""
+
+    def __init__(self, contestant: Contestant, passing: Collection[Unit] | None) -> None:
+        """`passing` are the turns that count; None: all of them."""
+        names = [one.name for one in contestant.evaluators]
+        self.seen = Seen(contestant, scores={name: Series() for name in names})
+        self.seen.reasons = {name: {} for name in names}
+        self.turns = 0
+        """How many repetitions of turns there are."""
+        self._passing = passing
+
+    def add(self, page: pairing.PageTaken) -> None:
+        seen, passing = self.seen, self._passing
+        turns = {turn.place: turn for turn in page.turns if passing is None or turn.unit in passing}
+        self.turns += len(turns)
+        for turn in turns.values():
+            _add_turn(seen, turn)
+        judged: set[tuple[str, pairing.Place]] = set()
+        for score in page.scores:
+            of = turns.get(score.place)
+            if of is not None and score.name in seen.scores and of.status in _ENDED:
+                judged.add((score.name, score.place))
+                _add_score(seen, of, score)
+        for name, reasons in seen.reasons.items():
+            for place, turn in turns.items():
+                if (name, place) not in judged:
+                    reasons.setdefault(turn.unit, _why_not_judged(turn))
+
+
+async def read_run(
+    store: Store,
     contestant: Contestant,
     *,
     with_statistics: Collection[str],
+    most: int,
     wanted: Filter = EVERYTHING,
     only: Collection[Unit] | None = None,
     cluster: str | None = None,
-) -> Seen:
-    """Read one run: `only` some turns, or with a filter those that pass it in this run."""
+) -> Reader:
+    """Read one run: `only` some turns, or with a filter those that pass it in this run.
+
+    It is read and added up page by page, so that no one waits for a whole run; more than `most`
+    turns are refused.
+    """
     which = (contestant.experiment.experiment_id, contestant.run_id)
+    numbers = contestant.numbers
     passing = only
     if wanted != EVERYTHING:
-        passing = pairing.units_that_pass(
-            connection, *which, wanted, contestant.numbers, searcher()
+        passing = await store.read(
+            lambda c: pairing.units_that_pass(c, *which, wanted, numbers, searcher())
         )
-    seen = Seen(contestant)
-    turns: dict[pairing.Place, pairing.TurnTaken] = {}
-    for turn in pairing.turns_taken(connection, *which, cluster):
-        if passing is None or turn.unit in passing:
-            turns[turn.place] = turn
-            _add_turn(seen, turn)
-            if len(turns) > MAX_TURNS:
-                raise InvalidMessage(
-                    f"{contestant.label.name!r} has more than {MAX_TURNS:,} turns, repetitions "
-                    "included, which is the most that is compared at once; use a filter."
-                )
-    names = [one.name for one in contestant.evaluators]
-    seen.scores = {name: Series() for name in names}
-    judged: dict[str, set[pairing.Place]] = {name: set() for name in names}
-    for score in pairing.scores_taken(
-        connection, *which, contestant.numbers, sorted(with_statistics)
-    ):
-        of = turns.get(score.place)
-        if of is None or score.name not in judged or of.status not in _ENDED:
-            continue
-        judged[score.name].add(score.place)
-        seen.scored_in[score.name].add(score.run_id)
-        if score.score is not None:
-            seen.scores[score.name].add(of.unit, score.score, score.statistics)
-        else:
-            why = outcome_of_score(
-                of.error_code,
-                answered=of.answered,
-                judged=True,
-                score_error_code=score.error_code or _NO_SCORE,
+    reader = Reader(contestant, passing)
+    after: str | None = ""
+    while after is not None:
+        page = await store.read(
+            partial(
+                pairing.page_taken,
+                experiment_id=which[0],
+                run_id=which[1],
+                numbers=numbers,
+                after=after,
+                with_statistics=sorted(with_statistics),
+                cluster=cluster,
             )
-            seen.reasons.setdefault(score.name, {})[of.unit] = why
-    for name in names:
-        reasons = seen.reasons.setdefault(name, {})
-        for place, turn in turns.items():
-            if place not in judged[name]:
-                reasons.setdefault(turn.unit, _why_not_judged(turn))
-    return seen
+        )
+        await asyncio.to_thread(reader.add, page)
+        if reader.turns > most:
+            raise InvalidMessage(
+                f"The runs have more than {MAX_TURNS:,} turns, repetitions included, which is the "
+                "most that is compared at once; use a filter, or compare fewer runs."
+            )
+        after = page.after
+    return reader
 
 
 _NO_SCORE = "EVALUATOR_ERROR"
@@ -161,6 +183,19 @@ def _add_turn(seen: Seen, turn: pairing.TurnTaken) -> None:
         seen.measures[FAILURES].add(unit, 0.0)
     elif outcome is Outcome.TARGET_FAILED:
         seen.measures[FAILURES].add(unit, 1.0)
+
+
+def _add_score(seen: Seen, turn: pairing.TurnTaken, score: pairing.ScoreTaken) -> None:
+    seen.scored_in[score.name].add(score.run_id)
+    if score.score is not None:
+        seen.scores[score.name].add(turn.unit, score.score, score.statistics)
+        return
+    seen.reasons[score.name][turn.unit] = outcome_of_score(
+        turn.error_code,
+        answered=turn.answered,
+        judged=True,
+        score_error_code=score.error_code or _NO_SCORE,
+    )
 
 
 def _why_not_judged(turn: pairing.TurnTaken) -> str:

@@ -21,7 +21,7 @@ from dragoman.lab.comparison.compared import (
     Comparison,
 )
 from dragoman.lab.comparison.finding import Contestant, find_contestant, find_last
-from dragoman.lab.comparison.reading import FAILURES, Seen, fingerprints_in, read_run
+from dragoman.lab.comparison.reading import FAILURES, MAX_TURNS, Seen, fingerprints_in, read_run
 from dragoman.lab.comparison.side_by_side import rows_of, said_of, worst_first
 from dragoman.lab.evaluators import (
     EVALUATORS,
@@ -38,6 +38,8 @@ from dragoman.store import Connection, Store
 
 MAX_OTHERS = 20
 MAX_ROWS = 1_000
+AT_ONCE = 2
+"""How many comparisons are made at a time; each may hold much and compute for seconds."""
 
 
 class CompareAsk(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +64,7 @@ class Comparisons:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._places = asyncio.Semaphore(AT_ONCE)
 
     async def compare(self, tenant: TenantId, ask: CompareAsk) -> Comparison:
         """Compare runs with a baseline on the items that they share."""
@@ -70,7 +73,15 @@ class Comparisons:
 
         _check(ask)
         await asyncio.to_thread(check_patterns, ask.wanted)
-        seen, prints = await self._store.read(lambda c: _read(c, tenant, ask))
+        async with self._places:
+            return await self._compare(tenant, ask, measuring)
+
+    async def _compare(
+        self, tenant: TenantId, ask: CompareAsk, measuring: ModuleType
+    ) -> Comparison:
+        contestants = await self._store.read(lambda c: _find(c, tenant, ask))
+        seen = await _read(self._store, contestants, ask)
+        prints = await self._store.read(lambda c: _prints(c, seen))
         # Not on the event loop: corpus scores are computed thousands of times.
         found = await asyncio.to_thread(_compare, seen, prints, ask, measuring)
         found = await self._with_calibrations(tenant, seen, found)
@@ -120,8 +131,8 @@ Prints = dict[str, dict[str, Fingerprint] | None]
 """The fingerprints of each run that gave scores."""
 
 
-def _read(connection: Connection, tenant: TenantId, ask: CompareAsk) -> tuple[list[Seen], Prints]:
-    """The baseline and the others, from one consistent view of the database."""
+def _find(connection: Connection, tenant: TenantId, ask: CompareAsk) -> list[Contestant]:
+    """The baseline, and the others."""
     others = [find_contestant(connection, tenant, named) for named in ask.others]
     if ask.baseline is not None:
         baseline = find_contestant(connection, tenant, ask.baseline)
@@ -132,28 +143,45 @@ def _read(connection: Connection, tenant: TenantId, ask: CompareAsk) -> tuple[li
             f"{others[0].experiment.spec.name!r} has no finished run before this one to compare "
             "with; name a baseline."
         )
-    contestants = [baseline, *others]
-    named = [(one.experiment.experiment_id, one.run_id) for one in contestants]
+    named = [(one.experiment.experiment_id, one.run_id) for one in (baseline, *others)]
     if named[0] in named[1:]:
         raise InvalidMessage(
             f"{baseline.experiment.spec.name!r} is compared with itself; name two runs."
         )
     _check_scores(baseline, ask.wanted)
-    corpora = [spec.name for one in contestants for spec in one.evaluators if _has_corpus(spec)]
-    first = read_run(
-        connection, baseline, with_statistics=corpora, wanted=ask.wanted, cluster=ask.cluster
+    return [baseline, *others]
+
+
+async def _read(store: Store, contestants: Sequence[Contestant], ask: CompareAsk) -> list[Seen]:
+    """Every run; with a filter, only the turns that pass it in the baseline."""
+    baseline, *others = contestants
+    corpora = {spec.name for one in contestants for spec in one.evaluators if _has_corpus(spec)}
+    first = await read_run(
+        store,
+        baseline,
+        with_statistics=corpora,
+        most=MAX_TURNS,
+        wanted=ask.wanted,
+        cluster=ask.cluster,
     )
-    only = None if ask.wanted == EVERYTHING else first.item_ids.keys()
-    rest = [read_run(connection, one, with_statistics=corpora, only=only) for one in others]
-    seen = [first, *rest]
-    if ask.cluster is not None and all(one is None for one in seen[0].clusters.values()):
+    seen, left = [first.seen], MAX_TURNS - first.turns
+    only = None if ask.wanted == EVERYTHING else first.seen.item_ids.keys()
+    for one in others:
+        read = await read_run(store, one, with_statistics=corpora, most=left, only=only)
+        left -= read.turns
+        seen.append(read.seen)
+    if ask.cluster is not None and all(one is None for one in first.seen.clusters.values()):
         raise InvalidMessage(
             f"No item of {baseline.experiment.spec.name!r} has a column {ask.cluster!r} to name "
             "clusters by.",
             details={"field": "cluster"},
         )
+    return seen
+
+
+def _prints(connection: Connection, seen: Sequence[Seen]) -> Prints:
     runs = {run_id for one in seen for of_score in one.scored_in.values() for run_id in of_score}
-    return seen, {run_id: fingerprints_in(connection, run_id) for run_id in sorted(runs)}
+    return {run_id: fingerprints_in(connection, run_id) for run_id in sorted(runs)}
 
 
 def _has_corpus(spec: EvaluatorSpec) -> bool:

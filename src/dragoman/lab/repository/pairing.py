@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -40,6 +40,8 @@ Place = tuple[str, int, int]
 """One repetition of a turn in one run: the item's row, the turn, the repetition."""
 
 
+ITEMS_AT_ONCE = 1_000
+
 _PLACE = ("item_id", "turn_no", "repetition")
 
 
@@ -73,6 +75,16 @@ class ScoreTaken(msgspec.Struct, frozen=True):
     """The run in which it was scored; later runs of the experiment may have reused it."""
 
 
+class PageTaken(msgspec.Struct, frozen=True):
+    """Some items of a run: every repetition of their turns, and every score of these."""
+
+    turns: Sequence[TurnTaken]
+    scores: Sequence[ScoreTaken]
+    """With the statistics of the scores that were asked for with them."""
+    after: str | None
+    """Where the next page begins; None when this is the last."""
+
+
 class Said(msgspec.Struct, frozen=True):
     """What went into a turn, and what came out in its first repetition that has an output."""
 
@@ -81,17 +93,45 @@ class Said(msgspec.Struct, frozen=True):
     main: str | None
 
 
-def turns_taken(
+def page_taken(
     connection: Connection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
+    numbers: Numbers,
+    *,
+    after: str,
+    with_statistics: Sequence[str] = (),
     cluster: str | None = None,
-) -> Iterator[TurnTaken]:
-    """Every turn of an experiment as it stands, or as one of its runs left it.
+) -> PageTaken:
+    """The turns of some items with their scores, as the experiment stands or as a run left it.
 
     `cluster` is a column of the input, whose value comes with each turn.
     """
     shown = shown_turns(experiment_id, run_id)
+    items = (
+        sa.select(shown.c.item_id)
+        .where(shown.c.item_id > after)
+        .distinct()
+        .order_by(shown.c.item_id)
+        .limit(ITEMS_AT_ONCE)
+    )
+    ids = connection.execute(items).scalars().all()
+    if not ids:
+        return PageTaken((), (), None)
+    on_page = sa.and_(shown.c.item_id > after, shown.c.item_id <= ids[-1])
+    return PageTaken(
+        _turns(connection, shown, on_page, cluster),
+        _scores(connection, shown, on_page, numbers, with_statistics),
+        ids[-1] if len(ids) == ITEMS_AT_ONCE else None,
+    )
+
+
+def _turns(
+    connection: Connection,
+    shown: sa.Subquery,
+    on_page: sa.ColumnElement[bool],
+    cluster: str | None,
+) -> list[TurnTaken]:
     taken = target_record.c
     rows = connection.execute(
         sa.select(
@@ -102,13 +142,11 @@ def turns_taken(
             *(() if cluster is None else (dataset_item.c.turns_json,)),
         )
         .select_from(_with_outputs(shown))
+        .where(on_page)
         .order_by(shown.c.item_id, shown.c.turn_no, shown.c.repetition)
     )
-    for row in rows:
-        value: JsonValue = None
-        if cluster is not None:
-            value = turns_of(row.turns_json)[row.turn_no].get(cluster)
-        yield TurnTaken(
+    return [
+        TurnTaken(
             place=(row.item_id, row.turn_no, row.repetition),
             unit=(row.content_id or row.item_id, row.turn_no),
             status=row.status,
@@ -117,19 +155,19 @@ def turns_taken(
             latency_ms=row.latency_ms,
             tokens=row.tokens,
             cost=row.cost,
-            cluster=value,
+            cluster=None if cluster is None else turns_of(row.turns_json)[row.turn_no].get(cluster),
         )
+        for row in rows
+    ]
 
 
-def scores_taken(
+def _scores(
     connection: Connection,
-    experiment_id: ExperimentId,
-    run_id: RunId | None,
+    shown: sa.Subquery,
+    on_page: sa.ColumnElement[bool],
     numbers: Numbers,
     with_statistics: Sequence[str],
-) -> Iterator[ScoreTaken]:
-    """Every score of those turns; with the statistics of the scores that are named."""
-    shown = shown_turns(experiment_id, run_id)
+) -> list[ScoreTaken]:
     record = evaluator_record.c
     wanted = sa.case((record.name.in_(list(with_statistics)), record.statistics_json))
     rows = connection.execute(
@@ -137,10 +175,12 @@ def scores_taken(
             *(shown.c[name] for name in _PLACE),
             *(record.name, record.score, record.error_code),
             *(wanted.label("statistics"), record.run_id),
-        ).select_from(scores_of(shown, numbers))
+        )
+        .select_from(scores_of(shown, numbers))
+        .where(on_page)
     )
-    for row in rows:
-        yield ScoreTaken(
+    return [
+        ScoreTaken(
             place=(row.item_id, row.turn_no, row.repetition),
             name=row.name,
             score=row.score,
@@ -148,6 +188,8 @@ def scores_taken(
             statistics=statistics_of(row.statistics),
             run_id=row.run_id,
         )
+        for row in rows
+    ]
 
 
 def units_that_pass(

@@ -15,6 +15,7 @@ from dragoman.lab.comparison import (
     Plot,
     RunLabel,
     Standing,
+    WorstTurn,
 )
 from dragoman.lab.estimates import Estimate
 from dragoman.lab.library import DatasetFile
@@ -129,6 +130,7 @@ __all__ = [
     "Turn",
     "UnicodeForm",
     "Unit",
+    "WorstTurn",
     "aestimate",
     "arun",
     "bleu",
