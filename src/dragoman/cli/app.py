@@ -41,7 +41,7 @@ COMMANDS = (
         "demo",
         "demo",
         "demo",
-        "Run a server with a fleet, traffic and an experiment.",
+        "Run a server with a fleet, traffic and two experiments.",
     ),
     Command("node", "node", "node", "Join a scheduler's fleet and run jobs until stopped."),
     Command("say", "say", "say", "Send one utterance and print its translations."),

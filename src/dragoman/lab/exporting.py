@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.errors import InvalidMessage
 from dragoman.extras import require_extra
-from dragoman.lab.filters import INPUT, LABEL, OUTPUT, SCORE
+from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import JsonValue, ResultRow
 
 _OWN = ("item_id", "turn", "run_id", "status")
@@ -21,6 +21,8 @@ _MEASURES = ("latency_ms", "tokens", "cost")
 _ERRORS = ("error_code", "error_message")
 _INTEGERS = frozenset({"turn", "tokens"})
 _NUMBERS = frozenset({"latency_ms", "cost"})
+
+_SAID: Mapping[str, type] = {"score": float, "label": str, "correction": str, "annotator": str}
 
 Cell = str | int | float | None
 
@@ -52,13 +54,17 @@ def written(
     columns: Mapping[str, bool],
     scores: Sequence[str],
     wanted: FileFormat,
+    people: Sequence[str] = (),
 ) -> AsyncIterator[bytes]:
-    """The file in pieces. `columns` are those of inputs and outputs: whether each is numeric."""
+    """The file in pieces. `columns` are those of inputs and outputs: whether each is numeric.
+
+    `people` are the names under which people judged rows; a table has what was said last.
+    """
     if wanted is FileFormat.JSONL:
         return _jsonl(pieces)
     if wanted is FileFormat.CSV:
-        return _csv(pieces, list(_types(columns, scores)))
-    return _parquet(pieces, _types(columns, scores))
+        return _csv(pieces, list(_types(columns, scores, people)))
+    return _parquet(pieces, _types(columns, scores, people))
 
 
 async def _jsonl(pieces: AsyncIterator[list[ResultRow]]) -> AsyncIterator[bytes]:
@@ -118,12 +124,16 @@ class _Pieces(io.RawIOBase):
         return taken
 
 
-def _types(columns: Mapping[str, bool], scores: Sequence[str]) -> dict[str, type]:
+def _types(
+    columns: Mapping[str, bool], scores: Sequence[str], people: Sequence[str]
+) -> dict[str, type]:
     """Every column of the file, with its type."""
     types: dict[str, type] = dict.fromkeys(_OWN, str)
     types |= {field: float if is_number else str for field, is_number in columns.items()}
     for name in scores:
         types |= {f"{SCORE}{name}": float, f"{LABEL}{name}": str, f"reason.{name}": str}
+    for name in people:
+        types |= {f"{ANNOTATION}{name}.{part}": kind for part, kind in _SAID.items()}
     types |= dict.fromkeys((*_MEASURES, *_ERRORS), str)
     types |= dict.fromkeys(_INTEGERS, int) | dict.fromkeys(_NUMBERS, float)
     return types
@@ -138,6 +148,10 @@ def _cell(row: ResultRow, name: str) -> Cell:
         return _plain(row.input.get(name.removeprefix(INPUT)))
     if name.startswith(OUTPUT):
         return _plain(row.output.get(name.removeprefix(OUTPUT)))
+    if name.startswith(ANNOTATION):
+        of, _, part = name.removeprefix(ANNOTATION).rpartition(".")
+        said: Cell = getattr(row.annotated.get(of), part, None)
+        return said
     part, dot, of = name.partition(".")
     if dot:
         cell = row.scores.get(of)

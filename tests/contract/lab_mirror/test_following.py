@@ -115,8 +115,9 @@ async def test_an_annotation_is_a_change_of_its_row(database_url: str, mirror_ur
         await ready(following, experiment_id)
         statement = (
             "INSERT INTO annotation (id, tenant, experiment_id, item_id, turn_no, name, score, "
-            "author, created_at_ms) SELECT 'a-new', tenant, experiment_id, item_id, 0, 'new', 5, "
-            "'ann', 1 FROM turn_result WHERE experiment_id = :e LIMIT 1"
+            "author, created_at_ms, target_record_id) SELECT 'a-new', tenant, experiment_id, "
+            "item_id, 0, 'new', 5, 'ann', 1, coalesce(target_record_id, '') FROM turn_result "
+            "WHERE experiment_id = :e AND turn_no = 0 LIMIT 1"
         )
         await at.store.write(lambda c: c.execute(sa.text(statement), {"e": experiment_id}).rowcount)
         mirror = await ready(following, experiment_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.cli.experiment.gate import NotWorse, Unmet, Verdict, judge, read_gate
+from dragoman.cli.experiment.gate import Calibrated, NotWorse, Unmet, Verdict, judge, read_gate
 from dragoman.errors import SettingsError
 from dragoman.lab.comparison import Compared, ComparedRun, Comparison, Finding, LeftOut, RunLabel
 from dragoman.lab.repository.aggregates import NOTHING
@@ -255,3 +255,35 @@ def test_the_first_run_has_no_last_one_to_be_compared_with() -> None:
     assert (verdict.word, verdict.passed) == ("inconclusive", True)
     [verdict] = judged({"chrf": "not worse than last", "on_inconclusive": "fail"}, first)
     assert not verdict.passed
+
+
+@pytest.mark.parametrize(
+    ("gate", "judges"),
+    [
+        ({}, []),
+        ({"exact.mean": ">= 0"}, []),
+        ({"good.mean": ">= 0"}, ["good"]),
+        ({"good": "not worse than last"}, ["good"]),
+        ({"all.mean": ">= 0"}, ["good", "fluent"]),
+        ({"failures.share": "<= 1"}, []),
+    ],
+)
+def test_judges_that_a_gate_relies_on_are_looked_at(
+    gate: dict[str, str], judges: list[str]
+) -> None:
+    kinds = {
+        "exact": "exact",
+        "good": "llm_judge",
+        "fluent": "llm_judge",
+        "all": "composite",
+    }
+    checks = read_gate(gate, list(kinds), "exp.toml", kinds)
+    assert [check.score for check in checks if isinstance(check, Calibrated)] == judges
+    required = read_gate({**gate, "require_calibrated": 0.4}, list(kinds), "exp.toml", kinds)
+    assert [check for check in required if isinstance(check, Calibrated)] == [
+        Calibrated("good", required=True, least=0.4),
+        Calibrated("fluent", required=True, least=0.4),
+    ]
+    asked = [check for check in checks if isinstance(check, Calibrated)]
+    for verdict in judge(tuple(asked), REACHED):
+        assert (verdict.word, verdict.passed) == ("warning", True)

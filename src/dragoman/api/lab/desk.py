@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from dragoman.lab.annotations import Annotations
 from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import ImportProgress, Library
@@ -23,6 +24,7 @@ class LabDesk:
     lab: Lab
     library: Library
     results: Results
+    annotations: Annotations
     comparisons: Comparisons
     context: Context
     imports: dict[tuple[str, str], ImportProgress] = field(default_factory=dict)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 import msgspec
 
 from dragoman.errors import InvalidMessage, SettingsError
+from dragoman.lab.annotations import JUDGE_KIND, calibration_told, is_calibrated
 from dragoman.lab.comparison import Comparison, corrected, judge_not_worse
 from dragoman.lab.evaluators import EVALUATORS
 from dragoman.lab.results import Aggregates
@@ -21,7 +22,8 @@ from dragoman.spelling import nearest
 
 MAX_FAILED = "max_failed"
 ON_INCONCLUSIVE = "on_inconclusive"
-OPTIONS = (MAX_FAILED, ON_INCONCLUSIVE)
+REQUIRE_CALIBRATED = "require_calibrated"
+OPTIONS = (MAX_FAILED, ON_INCONCLUSIVE, REQUIRE_CALIBRATED)
 """Keys of a gate that are no checks themselves."""
 
 QUANTITIES = (
@@ -116,7 +118,20 @@ class NotWorse(msgspec.Struct, frozen=True):
         return f"{self.figure} not worse than {baseline}{by}"
 
 
-Check = Bar | MaxFailed | NotWorse
+class Calibrated(msgspec.Struct, frozen=True):
+    """A judge that the gate relies on, which should have been measured against people."""
+
+    score: str
+    required: bool = False
+    least: float | None = None
+    """The agreement that it must have reached, from 0 to 1."""
+
+    def __str__(self) -> str:
+        reached = "" if self.least is None else f" with an agreement >= {self.least:g}"
+        return f"judge {self.score} calibrated{reached}"
+
+
+Check = Bar | MaxFailed | NotWorse | Calibrated
 
 Gate = tuple[Check, ...]
 """What must hold; empty when the file has no gate."""
@@ -126,7 +141,7 @@ class Verdict(msgspec.Struct, frozen=True):
     """Whether a check held, and why."""
 
     check: Check
-    word: Literal["pass", "fail", "inconclusive"]
+    word: Literal["pass", "fail", "inconclusive", "warning"]
     told: str
     passed: bool
     """Whether the gate passes with it: what is inconclusive fails only where the gate says so."""
@@ -166,8 +181,35 @@ def read_gate(
     lines = _flat(written)
     max_failed = _max_failed(lines.pop(MAX_FAILED, 0.0), where)
     on_inconclusive = _on_inconclusive(lines.pop(ON_INCONCLUSIVE, "pass"), where)
+    required = lines.pop(REQUIRE_CALIBRATED, None)
     reader = _Reader(scores, where, kinds or {}, on_inconclusive)
-    return (*(reader.check(key, text) for key, text in lines.items()), max_failed)
+    checks = [reader.check(key, text) for key, text in lines.items()]
+    return (*checks, *_judges(checks, kinds or {}, required, where), max_failed)
+
+
+def _judges(
+    checks: Sequence[Check], kinds: Mapping[str, str], required: Any, where: str
+) -> list[Calibrated]:
+    """The judges that the checks rely on; of a gate that requires it, every judge of the file."""
+    judges = [name for name, kind in kinds.items() if kind == JUDGE_KIND]
+    if required is None or required is False:
+        named = {check.score for check in checks if isinstance(check, Bar | NotWorse)}
+        # Which scores a composite combines is not in the gate: it may be any of them.
+        combined = any(kinds.get(name) == "composite" for name in named)
+        return [Calibrated(name) for name in judges if combined or name in named]
+    is_number = isinstance(required, int | float) and not isinstance(required, bool)
+    if required is not True and not (is_number and 0 < required <= 1):
+        raise SettingsError(
+            f"{where}: the gate {REQUIRE_CALIBRATED} = {required!r} cannot be read; write true, or "
+            "the agreement that judges must have reached, above 0 and up to 1."
+        )
+    if not judges:
+        raise SettingsError(
+            f"{where}: the gate {REQUIRE_CALIBRATED} has no judge to hold to it; the file has no "
+            f"evaluator of kind {JUDGE_KIND}."
+        )
+    least = float(required) if is_number else None
+    return [Calibrated(name, required=True, least=least) for name in judges]
 
 
 def _flat(written: Mapping[str, Any], before: str = "") -> dict[str, Any]:
@@ -333,9 +375,23 @@ def judge(
     for place, check in enumerate(gate):
         if isinstance(check, NotWorse):
             verdicts.append(_compared(check, found[check.baseline], p_values.get(place)))
+        elif isinstance(check, Calibrated):
+            verdicts.append(_measured(check, reached))
         else:
             verdicts.append(_limited(check, reached))
     return verdicts
+
+
+def _measured(check: Calibrated, reached: Aggregates) -> Verdict:
+    """Whether a judge was measured; what is not required is a warning."""
+    score = reached.scores.get(check.score)
+    found = None if score is None or score.calibration is msgspec.UNSET else score.calibration
+    told = calibration_told(found)
+    if is_calibrated(found, check.least):
+        return Verdict(check, "pass", told, passed=True)
+    if check.required:
+        return Verdict(check, "fail", told, passed=False)
+    return Verdict(check, "warning", told, passed=True)
 
 
 def _limited(check: Bar | MaxFailed, reached: Aggregates) -> Verdict:

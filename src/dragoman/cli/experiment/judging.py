@@ -11,6 +11,7 @@ from dragoman.cli.experiment.gate import (
     FAILURES,
     MEASURES,
     Bar,
+    Calibrated,
     Check,
     Gate,
     NotWorse,
@@ -98,6 +99,8 @@ async def _worst(
     comparisons: Mapping[str | None, Comparison | Unmet],
 ) -> str | None:
     """The row that a failed check is worst at, in words; None where there is none."""
+    if isinstance(check, Calibrated):
+        return None  # no row is at fault: people have not looked at enough of them
     if isinstance(check, NotWorse):
         compared = comparisons[check.baseline]
         return None if isinstance(compared, Unmet) else compared.others[0].worst(check.figure)

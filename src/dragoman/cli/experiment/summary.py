@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import typer
 
-from dragoman.api import ExperimentView
+from dragoman.api import AnnotationView, ExperimentView
 from dragoman.cli.experiment.gate import Verdict
 from dragoman.cli.showing import print_table
 from dragoman.lab.model import ResultRow
@@ -46,8 +46,8 @@ def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
     """Print which checks of the gate held and which did not, with the rows to look at."""
     for verdict, row in verdicts:
         word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
-        if verdict.word == "inconclusive" and verdict.passed:
-            word, colour = "inconclusive", "yellow"
+        if verdict.word in ("inconclusive", "warning") and verdict.passed:
+            word, colour = verdict.word, "yellow"
         typer.secho(f"gate {word}: {verdict}", fg=colour)
         if row is not None:
             typer.echo(f"  look first at {row}")
@@ -92,6 +92,22 @@ def print_rows(rows: Sequence[ResultRow]) -> None:
     )
 
 
+def print_annotations(annotations: Sequence[AnnotationView]) -> None:
+    """Print one line for each annotation."""
+    print_table(
+        ("item_id", "repetition", "turn", "name", "annotator", "score", "label", "correction", ""),
+        (
+            (
+                *(one.item_id, one.repetition, one.turn, one.name, one.annotator),
+                *(_number(one.score), one.label or "", _shortened(one.correction or "")),
+                "of an earlier output" if one.outdated else "",
+            )
+            for one in annotations
+        ),
+        empty="No row is annotated; `dragoman experiment annotate` says what a person thinks.",
+    )
+
+
 def _items(found: ExperimentView) -> int:
     stats = found.stats
     return stats.queueing + stats.processing + stats.success + stats.fail + stats.terminated
@@ -122,6 +138,10 @@ def _duration_seconds(found: ExperimentView) -> float | None:
 
 def _cell(values: object) -> str:
     text = ", ".join(f"{name}={value}" for name, value in dict(values).items())  # type: ignore[call-overload]
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"
 
 

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 
 from dragoman.errors import InvalidMessage
+from dragoman.lab.annotations import calibration_told, is_calibrated
 from dragoman.lab.comparison.verdicts import ALPHA, Standing, corrected, judge_not_worse
-from dragoman.lab.model import Turn
+from dragoman.lab.model import Calibration, Turn
 from dragoman.spelling import nearest
 
 if TYPE_CHECKING:
@@ -145,6 +146,8 @@ class ComparedRun(msgspec.Struct, frozen=True, kw_only=True):
     only_here: tuple[str, ...] = ()
     """Scores that the baseline does not have."""
     only_in_baseline: tuple[str, ...] = ()
+    calibrations: dict[str, Calibration | None] = {}
+    """Of the scores that a judge gave: how far it agreed with people; None: not measured."""
 
     def figures(self) -> dict[str, Compared]:
         """Everything that was compared, by its name; a score goes before a measure so called."""
@@ -279,13 +282,20 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         alpha: float = ALPHA,
         on_inconclusive: Literal["pass", "fail"] = "pass",
         higher_is_better: bool | None = None,
+        require_calibrated: bool | float = False,
     ) -> None:
         """Raise AssertionError when a run is worse than the baseline.
 
         Without a margin: significantly worse. With one: worse by more than the margin. Where the
         items are too few to tell, it warns and says how many would do, or raises too if asked.
+        A score of a judge that was not measured against people warns as well, or raises with
+        `require_calibrated`, which may be the agreement that the judge must have reached.
         """
         __tracebackhide__ = True
+        for told in self._uncalibrated(metric, require_calibrated):
+            if require_calibrated:
+                raise AssertionError(told)
+            warnings.warn(told, stacklevel=2)
         judged = self.judge(metric, margin=margin, alpha=alpha, higher_is_better=higher_is_better)
         failed = [one for one in judged if one.fails(on_inconclusive)]
         if failed:
@@ -293,6 +303,17 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         for one in judged:
             if one.is_inconclusive:
                 warnings.warn(str(one), stacklevel=2)
+
+    def _uncalibrated(self, metric: str, required: bool | float) -> list[str]:
+        """What is wrong with the judges that gave this score, a sentence each."""
+        score = metric.removesuffix(CORPUS).removesuffix(".mean")
+        least = None if isinstance(required, bool) else float(required)
+        return [
+            f"{score} of {run.name} is given by a judge: {calibration_told(found)}."
+            for run in self.others
+            if score in run.calibrations
+            and not is_calibrated(found := run.calibrations[score], least)
+        ]
 
     def _look_first(self, metric: str, failed: list[Standing]) -> list[str]:
         """The rows with the biggest losses of the runs that failed."""

@@ -13,6 +13,7 @@ import msgspec
 from dragoman.errors import InvalidFilter, InvalidMessage, NotFound
 from dragoman.extras import require_extra
 from dragoman.ids import TenantId
+from dragoman.lab.annotations import calibrations_of
 from dragoman.lab.comparison.compared import (
     MEASURES,
     Compared,
@@ -31,7 +32,7 @@ from dragoman.lab.evaluators import (
 )
 from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, fields_of
 from dragoman.lab.mirror import check_patterns
-from dragoman.lab.model import EvaluatorSpec
+from dragoman.lab.model import Calibration, EvaluatorSpec
 from dragoman.spelling import nearest
 from dragoman.store import Connection, Store
 
@@ -83,11 +84,35 @@ class Comparisons:
         prints = await self._store.read(lambda c: _prints(c, seen))
         # Not on the event loop: corpus scores are computed thousands of times.
         found = await asyncio.to_thread(_compare, seen, prints, ask, measuring)
+        found = await self._with_calibrations(tenant, seen, found)
         chosen, more = await asyncio.to_thread(worst_first, seen, found, ask.skip, ask.rows)
         said = await self._store.read(lambda c: said_of(c, seen, chosen))
         rows = await asyncio.to_thread(rows_of, seen, said, found, chosen)
         next_ = str(ask.skip + len(chosen)) if more else None
         return msgspec.structs.replace(found, rows=rows, next=next_)
+
+    async def _with_calibrations(
+        self, tenant: TenantId, seen: Sequence[Seen], found: Comparison
+    ) -> Comparison:
+        """The comparison with how far the judges of each run agree with people."""
+
+        def read(connection: Connection) -> list[dict[str, Calibration | None]]:
+            return [
+                calibrations_of(
+                    connection,
+                    tenant,
+                    one.contestant.run_id or one.contestant.experiment.run_id,
+                    one.contestant.evaluators,
+                )
+                for one in seen[1:]
+            ]
+
+        known = await self._store.read(read)
+        others = tuple(
+            msgspec.structs.replace(run, calibrations=judges)
+            for run, judges in zip(found.others, known, strict=True)
+        )
+        return msgspec.structs.replace(found, others=others)
 
 
 def _check(ask: CompareAsk) -> None:

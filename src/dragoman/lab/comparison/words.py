@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from dragoman.lab.annotations import calibration_told
 from dragoman.lab.comparison.compared import (
     Change,
     Compared,
@@ -87,6 +88,11 @@ def notes_of(comparison: Comparison, run: ComparedRun) -> list[str]:
     for reasons, told in _grouped(run.told_figures()).items():
         notes.append(f"Left out of {', '.join(told)}: {reasons}.")
     notes += [f"{name} was not compared: {'; '.join(why)}." for name, why in run.refused.items()]
+    notes += [
+        f"{name} is given by a judge: {calibration_told(run.calibrations[name])}."
+        for name in run.scores
+        if name in run.calibrations
+    ]
     for names, where in ((run.only_here, run.name), (run.only_in_baseline, "the baseline")):
         if names:
             notes.append(f"Only {where} has {', '.join(names)}.")

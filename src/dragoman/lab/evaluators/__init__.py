@@ -1,7 +1,7 @@
 """Evaluators: each gives a turn and its output a score."""
 
 from dragoman.lab.evaluators.composite import CompositeEvaluator
-from dragoman.lab.evaluators.evaluator import Evaluator, Score
+from dragoman.lab.evaluators.evaluator import CallsModels, Evaluator, Score
 from dragoman.lab.evaluators.fingerprints import Fingerprint, differences
 from dragoman.lab.evaluators.kinds import (
     EVALUATORS,
@@ -14,11 +14,13 @@ from dragoman.lab.evaluators.kinds import (
     higher_is_better,
     open_evaluator,
     resolved_evaluators,
+    unpriced_evaluator,
 )
 from dragoman.lab.evaluators.processes import ProcessPool
 
 __all__ = [
     "EVALUATORS",
+    "CallsModels",
     "CompositeEvaluator",
     "Evaluator",
     "EvaluatorKind",
@@ -34,4 +36,5 @@ __all__ = [
     "higher_is_better",
     "open_evaluator",
     "resolved_evaluators",
+    "unpriced_evaluator",
 ]

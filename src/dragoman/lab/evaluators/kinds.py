@@ -41,6 +41,10 @@ def _no_libraries(settings: Any) -> tuple[str, ...]:
     return ()
 
 
+def _free(settings: Any) -> str | None:
+    return None
+
+
 def _no_parts(settings: Any, context: Context) -> Mapping[str, JsonValue]:
     return {}
 
@@ -65,6 +69,8 @@ class EvaluatorKind(Generic[SettingsT]):
     were written, a function's source, a prompt."""
     revision: int = 1
     """Changes with a change of this kind's own code that changes scores."""
+    unpriced: Callable[[SettingsT], str | None] = _free
+    """Why the cost of its calls cannot be known, and what to do; None where it can be."""
 
     @property
     def has_corpus(self) -> bool:
@@ -158,7 +164,11 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
             higher_is_better=None,
         ),
         "llm_judge": EvaluatorKind(
-            judge.Settings, judge.JudgeEvaluator, judge.check, parts=judge.parts
+            judge.Settings,
+            judge.JudgeEvaluator,
+            judge.check,
+            parts=judge.parts,
+            unpriced=judge.unpriced,
         ),
         "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check),
         "composite": EvaluatorKind(
@@ -251,6 +261,12 @@ def _with_default(spec: EvaluatorSpec, key: str, value: JsonValue) -> EvaluatorS
     if spec.settings.get(key) is not None:
         return spec
     return msgspec.structs.replace(spec, settings={**spec.settings, key: value})
+
+
+def unpriced_evaluator(spec: EvaluatorSpec) -> str | None:
+    """Why the cost of an evaluator's calls cannot be known, and what to do; None where it can."""
+    kind = EVALUATORS.find(spec.kind)
+    return kind.unpriced(settings_of(kind.settings, spec.settings, "evaluator"))
 
 
 # --- while a run lasts, and after it --------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from dragoman.lab.repository import (
     aggregates,
+    annotating,
     archiving,
     by_hand,
     datasets,
@@ -101,6 +102,7 @@ __all__ = [
     "WholeTurn",
     "aggregate_of",
     "aggregates",
+    "annotating",
     "archiving",
     "by_hand",
     "can_be_asked_in_sql",

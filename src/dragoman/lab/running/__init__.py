@@ -17,8 +17,13 @@ from dragoman.lab.comparison import (
     Standing,
     WorstTurn,
 )
+from dragoman.lab.estimates import Estimate
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
+    Agreement,
+    AnnotatedName,
+    Annotation,
+    Calibration,
     ContentId,
     EvaluatorSpec,
     ExperimentId,
@@ -58,6 +63,7 @@ from dragoman.lab.running.describing import (
     wer,
 )
 from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
+from dragoman.lab.running.estimating import EstimateResult, aestimate, estimate
 from dragoman.lab.running.outcomes import Output, RateLimited, Score, TargetError
 from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
@@ -68,9 +74,13 @@ from dragoman.lab.states import ItemStatus, RunStatus
 __all__ = [
     "Aggregate",
     "Aggregates",
+    "Agreement",
+    "AnnotatedName",
+    "Annotation",
     "AudioFile",
     "Away",
     "Bin",
+    "Calibration",
     "Cause",
     "Change",
     "Compared",
@@ -81,6 +91,8 @@ __all__ = [
     "ContentId",
     "Dataset",
     "DatasetFile",
+    "Estimate",
+    "EstimateResult",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",
@@ -119,6 +131,7 @@ __all__ = [
     "UnicodeForm",
     "Unit",
     "WorstTurn",
+    "aestimate",
     "arun",
     "bleu",
     "cer",
@@ -127,6 +140,7 @@ __all__ = [
     "compare",
     "composite",
     "contains",
+    "estimate",
     "evaluator",
     "exact",
     "http",

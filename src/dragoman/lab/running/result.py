@@ -3,25 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from importlib import import_module
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
+from dragoman.clock import SystemClock
 from dragoman.ids import TenantId
+from dragoman.lab.annotations import Annotations, NewAnnotation, Put, this_user
 from dragoman.lab.comparison import Plot, data_frame, histograms
 from dragoman.lab.filters import parse_filter
-from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId, Stats
+from dragoman.lab.model import (
+    AnnotatedName,
+    Annotation,
+    ExperimentId,
+    JsonValue,
+    ResultRow,
+    RunId,
+    Stats,
+)
 from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates, Place, Results
 from dragoman.lab.running.describing import Evaluator, Function
 from dragoman.lab.states import RunStatus
+from dragoman.randomness import Randomness
 from dragoman.store import open_store
 
 _ROWS_AT_ONCE = 1000
+
+Found = TypeVar("Found")
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -93,9 +106,7 @@ class RunResult:
         limit: int | None = None,
     ) -> list[ResultRow]:
         """The rows, one a turn, in the order of the dataset; of a filter, those that pass it."""
-        # In a thread of its own: the caller may be inside an event loop, as in a notebook.
-        with ThreadPoolExecutor(1) as thread:
-            return thread.submit(asyncio.run, self._read(filter, limit)).result()
+        return self._outside(self._read(filter, limit))
 
     def score(
         self, evaluators: Sequence[Evaluator | Function], *, progress: bool | None = None
@@ -109,6 +120,40 @@ class RunResult:
         scoring = import_module("dragoman.lab.running.embedded")
         scored: RunResult = scoring.score_stored(self, evaluators, progress)
         return scored
+
+    def annotate(
+        self,
+        row: ResultRow | str,
+        *,
+        name: str,
+        score: float | None = None,
+        label: str | None = None,
+        correction: str | None = None,
+        turn: int = 0,
+        repetition: int = 1,
+        annotator: str | None = None,
+    ) -> str:
+        """Say what a person thinks of a row, and return the id of the annotation.
+
+        `row` is one of `rows()`, or the id of an item, whose `turn` and `repetition` then count.
+        Said again by the same annotator under the same name, it is changed. The annotator is the
+        user of the program, if no other is named.
+        """
+        said = Annotation(name, annotator or this_user(), score, label, correction)
+        if isinstance(row, ResultRow):
+            given = NewAnnotation(row.item_id, said, row.turn, row.repetition)
+        else:
+            given = NewAnnotation(row, said, turn, repetition)
+        return self._outside(self._annotate(given)).annotation_id
+
+    def aggregates(self) -> Aggregates:
+        """The aggregates as they stand now, with what people said since the run ended."""
+        return self._outside(self._aggregates())
+
+    def agreement(self) -> dict[str, AnnotatedName]:
+        """How far people agree with each other and evaluators with them, by what was judged."""
+        found = self.aggregates().annotations
+        return {} if isinstance(found, msgspec.UnsetType) else found
 
     def to_pandas(self) -> Any:
         """The rows as a pandas DataFrame: `input.NAME`, `output.NAME` and `score.NAME` columns."""
@@ -130,6 +175,21 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         return html_of(self.summary)
+
+    def _outside(self, work: Coroutine[Any, Any, Found]) -> Found:
+        """Do it in a thread: the caller may be inside an event loop, as in a notebook."""
+        with ThreadPoolExecutor(1) as thread:
+            return thread.submit(asyncio.run, work).result()
+
+    async def _annotate(self, given: NewAnnotation) -> Put:
+        async with await open_store(self._database_url) as store:
+            annotations = Annotations(store, SystemClock(), Randomness().stream("annotations"))
+            [put] = await annotations.put(self._tenant, self.experiment_id, [given])
+            return put
+
+    async def _aggregates(self) -> Aggregates:
+        async with await open_store(self._database_url) as store:
+            return await Results(store).aggregates(self._tenant, self.experiment_id)
 
     async def _read(
         self, tree: Mapping[str, JsonValue] | None, limit: int | None
@@ -187,6 +247,10 @@ def _flat(row: ResultRow) -> dict[str, Any]:
         **{f"input.{name}": value for name, value in row.input.items()},
         **{f"output.{name}": value for name, value in row.output.items()},
         **{f"score.{name}": cell.score for name, cell in row.scores.items()},
+        **{
+            f"annotation.{name}": said.text if said.score is None else said.score
+            for name, said in row.annotated.items()
+        },
         "error_code": row.error_code,
         "error_message": row.error_message,
     }
