@@ -33,7 +33,9 @@ REPEATS = 5
 STATISTICS = 18
 """As many as chrF has."""
 EXPERIMENT = ExperimentId("e-1")
-EVALUATORS = (EvaluatorSpec("exact", "exact"), EvaluatorSpec("chrf", "chrf"))
+EVALUATORS = tuple(
+    EvaluatorSpec(kind, kind, settings={"reference": "reference"}) for kind in ("exact", "chrf")
+)
 ASKED = Mirrored(EXPERIMENT, EVALUATORS, {"exact": 0, "chrf": 1})
 
 _FIELDS: list[tuple[Field, str]] = [

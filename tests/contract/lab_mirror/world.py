@@ -97,6 +97,14 @@ def in_a_loop(test: Callable[Test, Coroutine[Any, Any, None]]) -> Callable[Test,
     return run
 
 
+class Scored(msgspec.Struct):
+    """A turn, what came out, and of each evaluator the score and its statistics."""
+
+    turn: Mapping[str, JsonValue]
+    output: Mapping[str, JsonValue]
+    scores: Sequence[tuple[float | None, Sequence[float] | None]]
+
+
 class World:
     """A database with experiments that no run made."""
 
@@ -306,24 +314,20 @@ class World:
         )
 
     async def add_scored(
-        self,
-        experiment_id: ExperimentId,
-        turn: Mapping[str, JsonValue],
-        output: Mapping[str, JsonValue],
-        names: Sequence[str],
-        scores: Sequence[tuple[float | None, Sequence[float] | None]],
+        self, experiment_id: ExperimentId, names: Sequence[str], scored: Sequence[Scored]
     ) -> None:
-        """One item of one turn that succeeded, with its scores and their statistics, in order."""
-        self._number += 1
-        key = ItemKey(ItemId(f"i-{self._number:06d}"))
+        """Items of one turn that succeeded, each with its scores in order."""
 
         def add(connection: Connection) -> None:
-            self._insert_item(connection, key.item_id, [turn])
-            record = self._insert_output(connection, key, 0, output)
-            self._insert_turn(connection, experiment_id, key, 0, "success", record, None)
-            for number, (name, (score, kept)) in enumerate(zip(names, scores, strict=True)):
-                values = {"name": name, "score": score, "statistics_json": _listed(kept)}
-                self._insert_score(connection, key, 0, number, values)
+            for one in scored:
+                self._number += 1
+                key = ItemKey(ItemId(f"i-{self._number:06d}"))
+                self._insert_item(connection, key.item_id, [one.turn])
+                record = self._insert_output(connection, key, 0, one.output)
+                self._insert_turn(connection, experiment_id, key, 0, "success", record, None)
+                for number, (name, (score, kept)) in enumerate(zip(names, one.scores, strict=True)):
+                    values = {"name": name, "score": score, "statistics_json": _listed(kept)}
+                    self._insert_score(connection, key, 0, number, values)
 
         await self.store.write(add)
 

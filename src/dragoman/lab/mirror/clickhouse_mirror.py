@@ -15,7 +15,7 @@ import msgspec
 
 from dragoman.lab.mirror.batches import Batch, Slots, column_of
 from dragoman.lab.mirror.dialects import CLICKHOUSE, Kind
-from dragoman.lab.mirror.interface import BadPattern, Identity, Mirror, MirrorAway
+from dragoman.lab.mirror.interface import BadPattern, Identity, Mirror, MirrorAway, Reader
 from dragoman.lab.mirror.queries import Query, Value
 from dragoman.lab.model import ExperimentId
 
@@ -65,6 +65,7 @@ class ClickHouseMirror(Mirror):
     """Tables in a database of a ClickHouse server."""
 
     dialect = CLICKHOUSE
+    has_snapshots = False
 
     def __init__(self, url: str) -> None:
         """``clickhouse://user:password@host:8123/database``; ``clickhouses://`` is over TLS."""
@@ -80,6 +81,10 @@ class ClickHouseMirror(Mirror):
             timeout=ANSWER_SECONDS,
         )
         self._columns: set[str] | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        yield self
 
     def identity(self) -> Identity | None:
         if not self._rows("EXISTS TABLE lab_mirror")[0][0]:

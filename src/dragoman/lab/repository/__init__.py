@@ -38,6 +38,7 @@ from dragoman.lab.repository.aggregates import (
     grouped,
     ranks_of,
     score_aggregate,
+    spread_of,
     verdict_of,
 )
 from dragoman.lab.repository.archiving import Logged
@@ -131,6 +132,7 @@ __all__ = [
     "runs",
     "score_aggregate",
     "showing",
+    "spread_of",
     "starting",
     "storable",
     "target_record_id",
