@@ -20,10 +20,10 @@ from tests.contract.lab_mirror.world import (
     every_row,
     followed,
     in_a_loop,
+    plain,
     random_filter,
     random_sort,
     ready,
-    rounded,
     world,
 )
 from tests.unit.lab.scoring.texts import LANGUAGES
@@ -291,7 +291,3 @@ async def test_an_evaluator_that_takes_a_name_over_leaves_the_former_scores_behi
             found = [plain(await one.aggregates(TENANT, experiment_id)) for one in both]
             assert found[0] == found[1]
             assert found[0]["scores"]["chrf"]["count"] > 0
-
-
-def plain(found: object) -> Any:
-    return rounded(msgspec.to_builtins(found))

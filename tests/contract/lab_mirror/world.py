@@ -507,6 +507,11 @@ def rounded(value: Any) -> Any:
     return value
 
 
+def plain(found: object) -> Any:
+    """Aggregates as they can be compared."""
+    return rounded(msgspec.to_builtins(found))
+
+
 # --- what a mirror holds --------------------------------------------------------------------------
 
 Contents = dict[tuple[str, int, int], dict[str, Any]]
@@ -563,3 +568,24 @@ def _by_turn(rows: list[dict[str, Any]]) -> Contents:
         assert key not in found, "one wide row a turn"
         found[key] = {name: value for name, value in row.items() if value is not None}
     return found
+
+
+async def agree(store: Store, following: Following, experiment_id: ExperimentId) -> None:
+    """The mirror has what the database has."""
+    mirror = await ready(following, experiment_id)
+    assert contents_of(mirror, experiment_id) == await contents_wanted(store, experiment_id)
+    rows = await every_row(Results(store), experiment_id)
+    assert rows == await every_row(Results(store, following), experiment_id)
+    scores = sum(len(row.scores) for row in rows)
+    turns = mirror.dialect.turns
+    query = mirror_query(
+        mirror,
+        f"SELECT count(*) FROM lab_score WHERE row_no IN (SELECT row_no FROM {turns} "
+        f"WHERE experiment_id = '{experiment_id}')",
+    )
+    assert query == [(scores,)], "one long row for each score of a wide row"
+
+
+def mirror_query(mirror: Any, text: str) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = mirror.ask(Query(text, ()))
+    return rows

@@ -67,6 +67,8 @@ class Following:
         self._rows_numbered = 0
         self._flushes: tuple[int, ...] = ()
         """The number of the last flush, and of one that is being crossed out."""
+        self._left_to_copy: int | None = None
+        """Items that a copy of everything has not reached; None while there is no such copy."""
         self._opened = 0
         self._changes: Counter[ExperimentId] = Counter()
         """Counted when a write of an experiment begins and again when it ends: odd meanwhile."""
@@ -134,7 +136,15 @@ class Following:
 
     async def lag_rows(self) -> int:
         """Items whose last change the mirror does not have yet."""
-        return await self._store.read(mirroring.count_changes)
+
+        def count(connection: Connection) -> int:
+            if self._left_to_copy is not None:
+                return self._left_to_copy
+            if mirroring.state(connection) is None:  # no change is noted: there is no copy yet
+                return mirroring.count_items(connection)
+            return mirroring.count_changes(connection)
+
+        return await self._store.read(count)
 
     async def _catch_up_soon(self) -> bool:
         waiting = self._ask()
@@ -222,7 +232,7 @@ class Following:
         # A crash between the two writes of a flush leaves the mirror one ahead, and its changes
         # noted. Anything else is a database that was restored, or an old copy of the mirror.
         is_one_ahead = found.flush_no == noted.flush_no + 1
-        return is_one_ahead and await self.lag_rows() > 0
+        return is_one_ahead and await self._store.read(mirroring.count_changes) > 0
 
     async def _copy_everything(self, mirror: Mirror, held: Held) -> None:
         self._rebuild_wanted = False
@@ -230,6 +240,7 @@ class Following:
         self._opened += 1
         self._changes.clear()
         self._flushes = (0,)
+        self._left_to_copy = await self._store.read(mirroring.count_items)
         await self._in_thread(mirror.begin, self._new_id)
         await self._store.write(lambda c: mirroring.begin_following(c, held, self._new_id))
         flush_no, after = 0, ""
@@ -241,7 +252,10 @@ class Following:
                 await self._add(mirror, batch, found, items)
                 batch.items.clear()  # there is nothing to replace yet
                 await self._write(mirror, held, batch, ())
+                self._left_to_copy = max(0, self._left_to_copy - len(items))
+                self._metrics.lab_mirror_lag.set(self._left_to_copy)
         await self._in_thread(mirror.set_complete)
+        self._left_to_copy = None
         self._log.info("lab_mirror_copied", batches=flush_no)
 
     async def _flush(self, mirror: Mirror, held: Held, changes: Sequence[mirroring.Change]) -> None:
