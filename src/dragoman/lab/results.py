@@ -20,6 +20,7 @@ from dragoman.lab.mirror import (
     Mirrored,
     Places,
     Stamp,
+    TooSlow,
     check_patterns,
     columns_of,
     grouped_aggregates,
@@ -223,6 +224,8 @@ class Results:
                 answer = await asyncio.to_thread(ask, mirror)
             except BadPattern as error:
                 raise InvalidFilter(error.message, details={"field": "matches"}) from error
+            except TooSlow as error:
+                raise InvalidFilter(error.message, details={"field": "filter"}) from error
             except MirrorAway as error:
                 self._log.warning_limited(
                     "lab_mirror_away", key="", every_seconds=60, reason=error.message

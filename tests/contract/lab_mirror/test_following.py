@@ -30,7 +30,14 @@ from tests.servers.clickhouse import ClickHouseProcess
 
 from dragoman.errors import InvalidFilter
 from dragoman.lab.filters import Condition, Op, parse_filter
-from dragoman.lab.mirror import MirrorAway, open_mirror, result_places
+from dragoman.lab.mirror import (
+    MirrorAway,
+    TooSlow,
+    clickhouse_mirror,
+    duckdb_mirror,
+    open_mirror,
+    result_places,
+)
 from dragoman.lab.model import ExperimentId
 from dragoman.lab.repository import mirroring
 from dragoman.lab.results import GroupedAggregates, Outcomes, Results
@@ -362,6 +369,23 @@ async def test_fifty_levels_are_asked_and_ten_thousand_values_too(
         assert (
             await every_row(Results(at.store, following), experiment_id, wanted=wanted) == expected
         )
+
+
+@in_a_loop
+async def test_a_question_that_takes_too_long_is_stopped_and_the_mirror_stays(
+    database_url: str, mirror_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb_mirror, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(clickhouse_mirror, "_LIMIT", "SETTINGS max_execution_time = 1")
+    many = {"duckdb": "range(1000000000)", "clickhouse": "numbers(100000000000)"}
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(3)
+        mirror = await ready(following, experiment_id)
+        source = many[mirror.dialect.name]
+        endless = f"SELECT count(*) FROM {source} AS a, {source} AS b"
+        with pytest.raises(TooSlow, match="seconds; use a filter that looks at less"):
+            await asyncio.to_thread(mirror_query, mirror, endless)
+        await agree(at.store, following, experiment_id)
 
 
 def test_a_mirror_of_another_process_is_not_opened(tmp_path: Path) -> None:

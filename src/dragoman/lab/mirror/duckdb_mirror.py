@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from typing import Any
 
 import duckdb
@@ -13,7 +13,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from dragoman.lab.mirror.batches import Batch, ScoreRow, Slots, TurnRow, as_columns, column_of
 from dragoman.lab.mirror.dialects import DUCKDB
-from dragoman.lab.mirror.interface import Identity, Mirror, MirrorAway, Reader
+from dragoman.lab.mirror.interface import (
+    ANSWER_SECONDS,
+    Identity,
+    Mirror,
+    MirrorAway,
+    Reader,
+    too_slow,
+)
 from dragoman.lab.mirror.queries import Query
 from dragoman.lab.model import ExperimentId
 from dragoman.observability import get_logger
@@ -215,7 +222,15 @@ class _Snapshot:
         return Slots({(field, is_text): slot for field, is_text, slot in rows})
 
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
-        return self._cursor.execute(query.text, [one.value for one in query.values]).fetchall()
+        # Of a transaction that is interrupted nothing is left to ask.
+        stopping = Timer(ANSWER_SECONDS, self._cursor.interrupt)
+        stopping.start()
+        try:
+            return self._cursor.execute(query.text, [one.value for one in query.values]).fetchall()
+        except duckdb.InterruptException:
+            raise too_slow() from None
+        finally:
+            stopping.cancel()
 
 
 def _opened(path: Path) -> duckdb.DuckDBPyConnection:

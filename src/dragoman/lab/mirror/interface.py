@@ -29,6 +29,23 @@ class BadPattern(DragomanError):
     status = 422
 
 
+class TooSlow(DragomanError):
+    """Raised when an answer takes longer than a question may keep the mirror busy."""
+
+    code = "INVALID_FILTER"
+    status = 422
+
+
+ANSWER_SECONDS = 30.0
+"""How long a question may take; one that takes longer looks at too much."""
+
+
+def too_slow() -> TooSlow:
+    return TooSlow(
+        f"The answer takes longer than {ANSWER_SECONDS:g} seconds; use a filter that looks at less."
+    )
+
+
 class Identity(msgspec.Struct, frozen=True):
     """Which copy this is, and how far it got."""
 
