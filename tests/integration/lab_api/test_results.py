@@ -406,6 +406,9 @@ def test_results_can_be_taken_away_as_files(open_lab: OpenLab) -> None:
             read = pq.read_table(io.BytesIO(parquet)).to_pylist()
             assert [row["input.said"] for row in read] == said(rows)
             assert read[0]["score.exact"] == first
+            for line, row in zip(table, rows, strict=True):
+                assert (line["repetition"], line["cached"]) == (str(row["repetition"]), "false")
+            assert {(row["repetition"], row["cached"]) for row in read} == {(1, False)}
             some = {"field": "input.said", "op": "=", "value": "b"}
             only = (await lab.get(path, filter=json.dumps(some))).text.splitlines()
             assert [json.loads(line)["input"]["said"] for line in only] == ["b"]
