@@ -24,7 +24,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "full_job": lambda chosen: full_job.run(
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
-    "mirror": lambda chosen: mirror.run(chosen.quick),
+    "mirror": lambda chosen: mirror.run(chosen.quick, chosen.peers),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
 }
 
@@ -39,7 +39,7 @@ def main() -> None:
         "--peers",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="full_job, lab: install peers under .bench and measure them too (default: yes)",
+        help="full_job, lab, mirror: install peers under .bench and measure them (default: yes)",
     )
     parser.add_argument("--ray", action="store_true", help="full_job: and Ray, which is large")
     parser.add_argument(
