@@ -3,6 +3,7 @@
 pytest test_translation.py
 """
 
+from collections.abc import Callable
 from pathlib import Path
 
 from dragoman import lab
@@ -33,3 +34,15 @@ def test_three_of_four_sentences_are_translated_exactly(tmp_path: Path) -> None:
     wrong = result.rows({"field": "score.exact", "op": "<", "value": 1})
     assert mean is not None
     assert mean >= 0.75, [row.input for row in wrong]
+
+
+def test_the_translator_is_not_worse_than_last_time(
+    held_to_last: Callable[..., lab.RunResult],
+) -> None:
+    """`held_to_last` is in conftest.py; it keeps every run, and compares with the one before."""
+    held_to_last(
+        "wer",
+        dataset=SENTENCES,
+        target=translate,
+        evaluators=[lab.wer(reference="spanish")],
+    )

@@ -97,11 +97,16 @@ def test_the_experiment_passes_its_gate(folder: Path) -> None:
 def test_the_gate_in_a_test_suite_passes(folder: Path) -> None:
     printed = run(BIN / "pytest", "test_translation.py", folder=folder / "pytest_gate")
 
-    assert "1 passed" in printed
+    assert "2 passed" in printed
 
 
 def test_the_gate_in_a_test_suite_fails_when_the_translator_gets_worse(folder: Path) -> None:
     gate = folder / "pytest_gate" / "test_translation.py"
+    # More of the same, so that chance cannot explain the loss.
+    few = gate.read_text().replace("SENTENCES = [", "FEW = [")
+    many = 'SENTENCES = [{**row, "number": n} for n in range(4) for row in FEW]'
+    gate.write_text(few.replace("\n\n\ndef translate(", f"\n{many}\n\n\ndef translate("))
+    run(BIN / "pytest", gate.name, folder=gate.parent)
     gate.write_text(gate.read_text().replace('"hello": "hola", ', ""))
 
     done = subprocess.run(
@@ -116,3 +121,5 @@ def test_the_gate_in_a_test_suite_fails_when_the_translator_gets_worse(folder: P
 
     assert done.returncode == 1
     assert "hello friend" in done.stdout
+    assert "wer is significantly worse: " in done.stdout
+    assert "Look first at item " in done.stdout

@@ -4,5 +4,13 @@ from tests.servers.postgres import PostgresProcess
 from tests.servers.programs import require_program
 from tests.servers.redis_cluster import RedisCluster
 from tests.servers.redis_process import PATIENT_MS, RedisProcess
+from tests.servers.sqlite import fresh_sqlite
 
-__all__ = ["PATIENT_MS", "PostgresProcess", "RedisCluster", "RedisProcess", "require_program"]
+__all__ = [
+    "PATIENT_MS",
+    "PostgresProcess",
+    "RedisCluster",
+    "RedisProcess",
+    "fresh_sqlite",
+    "require_program",
+]

@@ -4,6 +4,7 @@ from dragoman.api.app import create_app
 from dragoman.api.lab import (
     PRINCIPAL_HEADER,
     READY,
+    AnnotationView,
     DatasetView,
     ExperimentView,
     ImportedView,
@@ -32,6 +33,7 @@ __all__ = [
     "PRINCIPAL_HEADER",
     "READY",
     "TRANSITIONS",
+    "AnnotationView",
     "Assemble",
     "DatasetView",
     "ExperimentView",

@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.cli.importing import keep_what_was_imported, no_search_for_cycles
 from dragoman.errors import DragomanError, SettingsError
 from dragoman.version import __version__
 
@@ -40,7 +41,7 @@ COMMANDS = (
         "demo",
         "demo",
         "demo",
-        "Run a server with a fleet, traffic and an experiment.",
+        "Run a server with a fleet, traffic and two experiments.",
     ),
     Command("node", "node", "node", "Join a scheduler's fleet and run jobs until stopped."),
     Command("say", "say", "say", "Send one utterance and print its translations."),
@@ -49,7 +50,10 @@ COMMANDS = (
     Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
     Command(
-        "experiment", "experiment", "app", "Run, list, show, score, retry and stop experiments."
+        "experiment",
+        "experiment",
+        "app",
+        "Run, list, show, compare, score, retry and stop experiments.",
     ),
     Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
@@ -68,7 +72,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Removed from the environment: it is not a setting, and unknown settings are refused.
     wants_traceback = bool(os.environ.pop(TRACEBACK_VARIABLE, ""))
     try:
-        code = _run(sys.argv[1:] if arguments is None else arguments, wants_traceback)
+        if arguments is None:
+            code = _run(sys.argv[1:], wants_traceback, is_the_process=True)
+        else:
+            code = _run(arguments, wants_traceback, is_the_process=False)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader of the pipe has closed it. Flushing the rest must not fail a second time.
@@ -77,9 +84,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
-def _run(arguments: Sequence[str], wants_traceback: bool) -> int:
+def _run(arguments: Sequence[str], wants_traceback: bool, *, is_the_process: bool) -> int:
     try:
-        typer.main.get_command(command_line(arguments)).main(list(arguments), prog_name="dragoman")
+        with no_search_for_cycles():
+            command = typer.main.get_command(command_line(arguments))
+            if is_the_process:
+                keep_what_was_imported()
+        command.main(list(arguments), prog_name="dragoman")
     except SystemExit as exit_:
         return exit_.code if isinstance(exit_.code, int) else DONE
     except BrokenPipeError:

@@ -16,12 +16,15 @@ import threading
 import time
 from collections.abc import Callable
 
-import uvloop
+from dragoman.cli.importing import no_search_for_cycles
 
-from dragoman.api import READY, serve_lab
-from dragoman.collector import calm_collector
-from dragoman.observability import configure_logging
-from dragoman.settings import Settings
+with no_search_for_cycles():
+    import uvloop
+
+    from dragoman.api import READY, serve_lab
+    from dragoman.collector import calm_collector
+    from dragoman.observability import configure_logging
+    from dragoman.settings import Settings
 
 GOODBYE_SECONDS = 5.0
 """How long an orderly end may take; the next process takes up what is not done by then."""

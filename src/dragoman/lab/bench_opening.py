@@ -7,6 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from random import Random
 
+import msgspec
+
 from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import Experiment, ExperimentSpec, Turn
@@ -16,6 +18,9 @@ from dragoman.lab.targets import Context, Output, PastTurn, Target, WithAudio, o
 from dragoman.lab.worker import Bench, Limits
 from dragoman.settings import LabSettings
 from dragoman.store import Store
+
+REHEARSAL_SECONDS = 240.0
+"""How long an item that is only tried may take at most: a person waits for it."""
 
 
 class Uncalled:
@@ -77,21 +82,44 @@ class BenchMaker:
         spec = experiment.spec
         answers = TenantAnswers(self._store, experiment.tenant, self._context.clock)
         context = replace(self._context.at(spec.modules), answers=answers)
-        target = Uncalled() if mode is Mode.SCORE else await self._open_target(spec, context)
+        target: Target = Uncalled()
+        if mode is not Mode.SCORE:
+            target = self._open_target(spec, context, await self._audio_columns(spec))
+        return self._bench(experiment, target, context, limits_of(experiment, self._settings))
+
+    def open_rehearsal(self, experiment: Experiment, audio_columns: Sequence[str]) -> LabBench:
+        """A bench for items that are only tried: once, and with no answer kept or found.
+
+        The experiment and its dataset need not be stored.
+        """
+        context = self._context.at(experiment.spec.modules)
+        limits = limits_of(experiment, self._settings)
+        seconds = limits.item_timeout_seconds or REHEARSAL_SECONDS
+        limits = msgspec.structs.replace(
+            limits, retries=0, item_timeout_seconds=min(seconds, REHEARSAL_SECONDS)
+        )
+        target = self._open_target(experiment.spec, context, audio_columns)
+        return self._bench(experiment, target, context, limits)
+
+    def _bench(
+        self, experiment: Experiment, target: Target, context: Context, limits: Limits
+    ) -> LabBench:
+        spec = experiment.spec
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
         bench = Bench(
             target,
             evaluators,
-            limits_of(experiment, self._settings),
+            limits,
             clock=context.clock,
             random=self._random,
             mapping=spec.mapping,
         )
         return LabBench(bench, target, evaluators, self._settings)
 
-    async def _open_target(self, spec: ExperimentSpec, context: Context) -> Target:
+    def _open_target(
+        self, spec: ExperimentSpec, context: Context, columns: Sequence[str]
+    ) -> Target:
         target = open_target(spec.target, context, cache=spec.cache)
-        columns = await self._audio_columns(spec)
         if columns and context.audio_folder is not None:
             named = {name for name, own in spec.mapping.items() if own in columns}
             target = WithAudio(target, {*columns, *named}, context.audio_folder)

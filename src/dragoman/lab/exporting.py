@@ -13,7 +13,7 @@ import msgspec
 
 from dragoman.errors import InvalidMessage
 from dragoman.extras import require_extra
-from dragoman.lab.filters import INPUT, LABEL, OUTPUT, SCORE
+from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import JsonValue, ResultRow
 
 _FIRST: dict[str, type] = {
@@ -32,6 +32,10 @@ _LAST: dict[str, type] = {
     "error_code": str,
     "error_message": str,
 }
+
+_SAID: dict[str, type] = {"score": float, "label": str, "correction": str, "annotator": str}
+
+_ROWS_IN_A_GROUP = 10_000
 
 Cell = str | int | float | bool | None
 
@@ -63,13 +67,17 @@ def written(
     columns: Mapping[str, bool],
     scores: Sequence[str],
     wanted: FileFormat,
+    people: Sequence[str] = (),
 ) -> AsyncIterator[bytes]:
-    """The file in pieces. `columns` are those of inputs and outputs: whether each is numeric."""
+    """The file in pieces. `columns` are those of inputs and outputs: whether each is numeric.
+
+    `people` are the names under which people judged rows; a table has what was said last.
+    """
     if wanted is FileFormat.JSONL:
         return _jsonl(pieces)
     if wanted is FileFormat.CSV:
-        return _csv(pieces, _types(columns, scores))
-    return _parquet(pieces, _types(columns, scores))
+        return _csv(pieces, _types(columns, scores, people))
+    return _parquet(pieces, _types(columns, scores, people))
 
 
 async def _jsonl(pieces: AsyncIterator[list[ResultRow]]) -> AsyncIterator[bytes]:
@@ -99,8 +107,7 @@ async def _parquet(
     schema = arrow.schema([(name, kinds[kind]) for name, kind in types.items()])
     written_so_far = _Pieces()
     with parquet.ParquetWriter(written_so_far, schema) as writer:
-        async for rows in pieces:
-            cells = [_cells(row, types) for row in rows]
+        async for cells in _many(pieces, types):
             arrays = [
                 arrow.array([row[number] for row in cells], kinds[kind])
                 for number, kind in enumerate(types.values())
@@ -108,6 +115,20 @@ async def _parquet(
             writer.write_table(arrow.table(arrays, schema=schema))
             yield written_so_far.taken()
     yield written_so_far.taken()
+
+
+async def _many(
+    pieces: AsyncIterator[list[ResultRow]], types: Mapping[str, type]
+) -> AsyncIterator[list[list[Cell]]]:
+    """Rows in larger pieces: the end of a Parquet file describes each, and is kept until then."""
+    cells: list[list[Cell]] = []
+    async for rows in pieces:
+        cells += [_cells(row, types) for row in rows]
+        if len(cells) >= _ROWS_IN_A_GROUP:
+            yield cells
+            cells = []
+    if cells:
+        yield cells
 
 
 class _Pieces(io.RawIOBase):
@@ -134,12 +155,16 @@ class _Pieces(io.RawIOBase):
         return taken
 
 
-def _types(columns: Mapping[str, bool], scores: Sequence[str]) -> dict[str, type]:
+def _types(
+    columns: Mapping[str, bool], scores: Sequence[str], people: Sequence[str]
+) -> dict[str, type]:
     """Every column of the file, with its type."""
     types = dict(_FIRST)
     types |= {field: float if is_number else str for field, is_number in columns.items()}
     for name in scores:
         types |= {f"{SCORE}{name}": float, f"{LABEL}{name}": str, f"reason.{name}": str}
+    for name in people:
+        types |= {f"{ANNOTATION}{name}.{part}": kind for part, kind in _SAID.items()}
     return types | _LAST
 
 
@@ -163,6 +188,10 @@ def _cell(row: ResultRow, name: str) -> Cell:
         return _plain(row.input.get(name.removeprefix(INPUT)))
     if name.startswith(OUTPUT):
         return _plain(row.output.get(name.removeprefix(OUTPUT)))
+    if name.startswith(ANNOTATION):
+        of, _, part = name.removeprefix(ANNOTATION).rpartition(".")
+        said: Cell = getattr(row.annotated.get(of), part, None)
+        return said
     part, dot, of = name.partition(".")
     if dot:
         cell = row.scores.get(of)

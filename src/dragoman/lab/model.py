@@ -264,6 +264,86 @@ class ResultRow(msgspec.Struct, frozen=True):
     cached: bool = False
     """Whether the output is the answer to the same question of an earlier call."""
     first_token_ms: float | None = None
+    annotations: tuple[Annotation, ...] = ()
+    """What people said of this output, in the order of names, each name's latest last."""
+
+    @property
+    def annotated(self) -> dict[str, Annotation]:
+        """What was said last under each name."""
+        return {one.name: one for one in self.annotations}
+
+
+class Annotation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a person said of an output: a score, a label, a correction, or several of them."""
+
+    name: str
+    annotator: str
+    score: float | None = None
+    label: str | None = None
+    correction: str | None = None
+
+    @property
+    def text(self) -> str | None:
+        """What filters compare as text: the label, or else the correction."""
+        return self.correction if self.label is None else self.label
+
+
+class Agreement(msgspec.Struct, frozen=True):
+    """How far an evaluator agrees with people, on the rows that both judged.
+
+    Where several people judged a row, the label of most of them counts, and the mean of their
+    scores. A figure is None where it cannot be computed, as when all labels are the same.
+    """
+
+    rows: int
+    """Rows on which a label or a score could be compared."""
+    same_label: float | None
+    """The share of labels that are the same."""
+    kappa: float | None
+    """Cohen's kappa of the labels: agreement beyond chance."""
+    pearson: float | None
+    spearman: float | None
+    """Correlations of the scores."""
+    alpha: float | None
+    """Krippendorff's alpha of all people and the evaluator, where there are several people."""
+
+
+class AnnotatedName(msgspec.Struct, frozen=True):
+    """What people said under one name, and how far they and the evaluators agree."""
+
+    rows: int
+    annotations: int
+    annotators: int
+    alpha: float | None
+    """Krippendorff's alpha of the people; None where no two of them judged the same row."""
+    evaluators: dict[str, Agreement]
+    """By the names of scores; those that cannot be compared are left out."""
+
+
+class Calibration(msgspec.Struct, frozen=True):
+    """How far a judge agreed with people when it was measured."""
+
+    annotation: str
+    """The name under which people judged."""
+    rows: int
+    same_label: float | None
+    kappa: float | None
+    pearson: float | None
+    spearman: float | None
+    alpha: float | None
+    model: str
+    prompt: str
+    """The hash of the words that the judge is asked in."""
+    fingerprint: str
+    """What identifies the judge: model, settings and prompt together."""
+    experiment_id: ExperimentId
+    """Where people judged its scores."""
+    measured_at_ms: int
+
+    @property
+    def agreement(self) -> float | None:
+        """The one figure for people and gates: kappa of labels, else Spearman's correlation."""
+        return self.spearman if self.kappa is None else self.kappa
 
 
 class ScoreCell(msgspec.Struct, frozen=True):

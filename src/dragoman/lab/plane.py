@@ -10,6 +10,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.audio import audio_columns
 from dragoman.lab.bench_opening import BenchMaker
 from dragoman.lab.cleaning import Cleaner
+from dragoman.lab.estimates import Estimates
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
@@ -31,8 +32,8 @@ class Lab:
     """Experiments on one database: the server's lab, or the one inside a program.
 
     ``async with Lab(store, settings.lab, clock, randomness, metrics) as lab`` starts and stops it;
-    ``lab.experiments`` is what users ask, ``lab.feed`` tells what happens. The caller closes the
-    store.
+    ``lab.experiments`` is what users ask, ``lab.estimates`` what a run will take, ``lab.feed``
+    tells what happens. The caller closes the store.
     """
 
     def __init__(
@@ -87,17 +88,19 @@ class Lab:
             cannot_open=self.experiments.cannot_open,
             end=self.experiments.end_run,
         )
+        benches = BenchMaker(
+            store,
+            settings,
+            context,
+            self._processes,
+            randomness.stream("bench"),
+            self._audio_columns,
+        )
+        self.estimates = Estimates(store, self.experiments, benches, clock)
         self._worker = Worker(
             store,
             queue,
-            BenchMaker(
-                store,
-                settings,
-                context,
-                self._processes,
-                randomness.stream("bench"),
-                self._audio_columns,
-            ).open,
+            benches.open,
             Terms(
                 capacity=settings.max_item_concurrency,
                 lease_ms=round(settings.lease_seconds * 1000),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import Stats
+from dragoman.lab.people_report import people_lines
 from dragoman.lab.results import Aggregate, Aggregates, Repeated
 
 MOST_CAUSES = 3
@@ -14,8 +15,18 @@ _HOUR_SECONDS = 3600
 
 
 def lines_of(reached: Aggregates, stats: Stats, duration_seconds: float | None) -> list[str]:
-    """What repetitions tell, duration, latency, tokens and cost, and why items failed."""
-    return [*_repeated(reached), *_taken(reached, stats, duration_seconds), *_failed(reached)]
+    """What repetitions and people tell, what it took, and why items failed."""
+    return [
+        *_repeated(reached),
+        *people_lines(reached),
+        *_taken(reached, stats, duration_seconds),
+        *_failed(reached),
+    ]
+
+
+def interval_of(score: Aggregate) -> str:
+    """The 95 % interval of a mean; empty where it is not known."""
+    return "" if score.ci95 is None else f"{score.ci95[0]:.4g} to {score.ci95[1]:.4g}"
 
 
 def shown_duration(seconds: float) -> str:

@@ -9,8 +9,17 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from dragoman.clock import SystemClock
 from dragoman.errors import InvalidFilter, NotFound
 from dragoman.ids import TenantId
+from dragoman.lab.annotations import (
+    Calibrator,
+    Judged,
+    agreement_of,
+    calibrations_of,
+    is_judge,
+    judged_rows,
+)
 from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, Op, fields_of
 from dragoman.lab.mirror import (
     BadPattern,
@@ -86,6 +95,7 @@ class Results:
         self._store = store
         self._following = following
         self._recent = _Recent()
+        self._calibrator = Calibrator(store, SystemClock())
         self._log = get_logger(__name__)
 
     async def page(
@@ -162,7 +172,43 @@ class Results:
             return _aggregates_from_tables(connection, asked, wanted, field)
 
         question = repr((asked.mirrored, asked.repetitions, wanted, field))
-        return await self._answer(asked, ask, read, question)
+        found = await self._answer(asked, ask, read, question)
+        return await self._with_people(tenant, asked, wanted, found)
+
+    async def _with_people(
+        self, tenant: TenantId, asked: _Asked, wanted: Filter, found: Aggregates
+    ) -> Aggregates:
+        """The aggregates with what people said of the rows, and how far judges agree with them.
+
+        People judge few rows, so the database tells these, also where the mirror tells the rest.
+        """
+
+        def judged(connection: Connection) -> tuple[list[Judged], list[Judged]]:
+            rows = judged_rows(connection, asked.experiment_id, asked.numbers, asked.run_id)
+            search = searcher()
+            passing = [one for turn, one in rows if by_hand.turn_passes(turn, wanted, search)]
+            return [one for _, one in rows], passing
+
+        names = [one.name for one in asked.evaluators]
+        everything, passing = await self._store.read(judged)
+        people = await asyncio.to_thread(agreement_of, passing, names)
+        if everything and asked.run_id is None and any(map(is_judge, asked.evaluators)):
+            measured = people
+            if len(passing) < len(everything):
+                measured = await asyncio.to_thread(agreement_of, everything, names)
+            await self._calibrator.keep(tenant, asked.experiment, measured)
+        known = await self._store.read(
+            lambda c: calibrations_of(c, tenant, asked.scored_by, asked.evaluators)
+        )
+        scores = {
+            name: msgspec.structs.replace(score, calibration=known[name])
+            if name in known
+            else score
+            for name, score in found.scores.items()
+        }
+        return msgspec.structs.replace(
+            found, scores=scores, annotations=people if everything else msgspec.UNSET
+        )
 
     async def stream(
         self,
@@ -288,6 +334,12 @@ class _Asked(msgspec.Struct, frozen=True):
     """
     mirrored: Mirrored
     repetitions: int
+    experiment: Experiment
+
+    @property
+    def scored_by(self) -> RunId | None:
+        """The run that started last with these evaluators."""
+        return self.experiment.run_id if self.run_id is None else self.run_id
 
 
 def _aggregates_from_tables(
@@ -364,6 +416,7 @@ def _found(
         _numbers(found, run),
         Mirrored(found.experiment_id, spec.evaluators, spec.numbers),
         spec.repetitions,
+        found,
     )
 
 

@@ -71,6 +71,12 @@ class LabSettings(Section):
         "each with the host that may receive it, such as `OPENAI_API_KEY@api.openai.com`; empty: "
         "none.",
     )
+    ask_above_items: CountOrZero = Field(
+        default=1000,
+        description="Items of a run, each repetition for itself, above which `dragoman experiment "
+        "run` estimates what the run takes and asks before it starts, if it is on a terminal; 0: "
+        "never.",
+    )
     cache_days: CountOrZero = Field(
         default=30,
         description="How long the answer cache keeps an answer, in days; 0: until it is too large.",

@@ -159,9 +159,6 @@ class World:
             for turn_no in range(len(turns)):
                 key = ItemKey(ItemId(item_id), repetition)
                 self._add_turn(connection, experiment_id, key, turn_no)
-        for turn_no in range(len(turns)):
-            if random.random() < 0.3:
-                self._annotate(connection, experiment_id, item_id, turn_no)
         return item_id
 
     def _columns(self) -> dict[str, JsonValue]:
@@ -181,6 +178,9 @@ class World:
         if status == "success" or (status == "fail" and random.random() < 0.5):
             record = self._insert_output(connection, key, turn_no, self._columns())
         self._insert_turn(connection, experiment_id, key, turn_no, status, record, code)
+        for annotator in ("ann", "bob"):
+            if random.random() < 0.3:
+                self._annotate(connection, experiment_id, key, turn_no, record, annotator)
         if record is not None:
             for number, name in enumerate(NAMES):
                 if random.random() < 0.8:
@@ -295,23 +295,53 @@ class World:
         )
 
     def _annotate(
-        self, connection: Connection, experiment_id: ExperimentId, item_id: str, turn_no: int
+        self,
+        connection: Connection,
+        experiment_id: ExperimentId,
+        key: ItemKey,
+        turn_no: int,
+        record: str | None,
+        annotator: str,
     ) -> None:
+        """What a person says of a turn's output; some of it is about an output before that."""
+        random = self.random
+        is_outdated = random.random() < 0.2
         connection.execute(
             sa.insert(annotation),
             {
-                "id": f"a-{item_id}-{turn_no}",
+                "id": f"a-{key.item_id}-{key.repetition}-{turn_no}-{annotator}",
                 "tenant": TENANT,
                 "experiment_id": experiment_id,
-                "item_id": item_id,
+                "item_id": key.item_id,
+                "repetition": key.repetition,
                 "turn_no": turn_no,
-                "name": self.random.choice(("good", "bad")),
-                "score": self.random.choice((None, *NUMBERS)),
-                "label": self.random.choice((None, *TEXTS)),
-                "author": "ann",
-                "created_at_ms": 0,
+                "target_record_id": "t-before" if is_outdated else record or "",
+                "name": random.choice(("good", "bad", "a.b")),
+                "score": random.choice((None, *NUMBERS)),
+                "label": random.choice((None, "pass", "fail", *TEXTS)),
+                "correction": random.choice((None, *TEXTS)),
+                "author": annotator,
+                "created_at_ms": random.randrange(3),
             },
         )
+
+    async def change_annotations(self, experiment_id: ExperimentId) -> None:
+        """Let people change some of what they said, and take some of it back."""
+        random = self.random
+
+        def change(connection: Connection) -> None:
+            of = annotation.c
+            rows = connection.execute(sa.select(of.id).where(of.experiment_id == experiment_id))
+            for annotation_id in rows.scalars().all():
+                chance = random.random()
+                if chance < 0.2:
+                    connection.execute(sa.delete(annotation).where(of.id == annotation_id))
+                elif chance < 0.5:
+                    said = {"score": random.choice(NUMBERS), "label": random.choice(TEXTS)}
+                    changed = sa.update(annotation).where(of.id == annotation_id)
+                    connection.execute(changed.values(created_at_ms=9, **said))
+
+        await self.store.write(change)
 
     async def add_scored(
         self, experiment_id: ExperimentId, names: Sequence[str], scored: Sequence[Scored]
@@ -451,7 +481,8 @@ def random_condition(random: Random) -> dict[str, Any]:
         'input.q"uote',
         "input.none",
     )
-    either += ("output.n", "output.source", "annotation.good", "annotation.none")
+    either += ("output.n", "output.source", "annotation.none")
+    either += ("annotation.good", "annotation.bad", "annotation.a.b")
     field = random.choice((*texts, *numbers, *either, *either, "text"))
     if random.random() < 0.15:
         return {"field": field, "op": random.choice(("is_null", "not_null"))}

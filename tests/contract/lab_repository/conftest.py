@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 from tests.contract.lab_repository.bench import Bench
-from tests.servers import PostgresProcess
+from tests.servers import PostgresProcess, fresh_sqlite
 
-from dragoman.store import open_store, upgrade
+from dragoman.store import open_store
 
 
 @pytest.fixture(params=("sqlite", "postgresql"))
@@ -20,8 +20,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         server: PostgresProcess = request.getfixturevalue("postgres_server")
         url = server.fresh_database()
     else:
-        url = f"sqlite:///{tmp_path}/dragoman.db"
-        upgrade(url)
+        url = fresh_sqlite(tmp_path)
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url))
         yield Bench(runner, store)

@@ -7,12 +7,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.servers import PostgresProcess
+from tests.servers import PostgresProcess, fresh_sqlite
 
 from dragoman.auth import KeyStore
 from dragoman.clock import ManualClock
 from dragoman.randomness import Randomness
-from dragoman.store import open_store, upgrade
+from dragoman.store import open_store
 
 OpenKeys = Callable[[], AbstractAsyncContextManager[KeyStore]]
 
@@ -27,9 +27,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         server: PostgresProcess = request.getfixturevalue("postgres_server")
         return server.fresh_database()
-    url = f"sqlite:///{tmp_path}/dragoman.db"
-    upgrade(url)
-    return url
+    return fresh_sqlite(tmp_path)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.servers import PostgresProcess
+from tests.servers import PostgresProcess, fresh_sqlite
 
 from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, opened_desk
 from dragoman.auth import Principal, Role
@@ -20,7 +20,6 @@ from dragoman.ids import KeyId, TenantId
 from dragoman.lab.targets import Context
 from dragoman.observability import Metrics
 from dragoman.settings import load_settings
-from dragoman.store import upgrade
 
 PATIENCE_SECONDS = 60.0
 ENDED = ("success", "failed", "terminated")
@@ -110,9 +109,7 @@ def lab_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         server: PostgresProcess = request.getfixturevalue("postgres_server")
         return server.fresh_database()
-    url = f"sqlite:///{tmp_path}/dragoman.db"
-    upgrade(url)
-    return url
+    return fresh_sqlite(tmp_path)
 
 
 @pytest.fixture

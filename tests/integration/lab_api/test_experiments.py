@@ -62,6 +62,14 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"colour": "red"}, "INVALID_MESSAGE", "colour"),
     ({"budget": {"token": 100}}, "INVALID_MESSAGE", "token"),
     ({"budget": {"tokens": 100}}, "INVALID_MESSAGE", "not built yet"),
+    (
+        {
+            "budget": {"cost": 1},
+            "target": {"kind": "openai", "url": "https://example.org", "model": "m", "prompt": "x"},
+        },
+        "INVALID_MESSAGE",
+        "the model 'm' has no price",
+    ),
     ({"cron": "* * * * *"}, "INVALID_MESSAGE", "not built yet"),
     ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "composite"),
     ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),

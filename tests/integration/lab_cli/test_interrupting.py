@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import re
-import select
 import shlex
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.integration.lab_cli.terminal import on_a_terminal
 from tests.integration.serve.server_process import (
     DRAGOMAN,
     PATIENCE_SECONDS,
@@ -192,55 +189,6 @@ def test_a_program_that_was_killed_goes_on_where_it_was(folder: Path) -> None:
     assert process.returncode == 0, errors
     assert "Resuming waiting" in errors
     assert "waiting: success, 6 succeeded" in told
-
-
-class Terminal:
-    """A command on a terminal of its own."""
-
-    def __init__(self, folder: Path, command: list[str]) -> None:
-        self._terminal, end = pty.openpty()
-        self.process = subprocess.Popen(
-            command,
-            cwd=folder,
-            stdin=end,
-            stdout=end,
-            stderr=end,
-            env=environment(PYTHONPATH=str(folder), TERM="xterm", COLUMNS="120"),
-            start_new_session=True,
-        )
-        os.close(end)
-        self.seen = ""
-
-    def until(self, reached: Callable[[str], object], what: str) -> None:
-        """Read what is shown until it has come so far."""
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
-        while not reached(self.seen):
-            assert time.monotonic() < give_up_at, f"{what}: {self.seen[-2000:]!r}"
-            if not self._read():
-                assert reached(self.seen), f"{what}: {self.seen[-2000:]!r}"
-
-    def _read(self) -> bool:
-        ready, _, _ = select.select([self._terminal], [], [], 0.1)
-        try:
-            new = os.read(self._terminal, 65536) if ready else b" "
-        except OSError:  # the other side is closed
-            return False
-        self.seen += new.decode(errors="replace").replace("\x1b", "<") if ready else ""
-        return bool(new)
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._terminal)
-
-
-@contextmanager
-def on_a_terminal(folder: Path, command: list[str]) -> Iterator[Terminal]:
-    terminal = Terminal(folder, command)
-    try:
-        yield terminal
-    finally:
-        terminal.close()
 
 
 def elapsed(seen: str) -> set[str]:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.servers import PostgresProcess
-
-from dragoman.store import upgrade
+from tests.servers import PostgresProcess, fresh_sqlite
 
 KINDS = ("sqlite", "postgresql")
 
@@ -18,22 +16,16 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "postgresql":
         server: PostgresProcess = request.getfixturevalue("postgres_server")
         return server.fresh_database()
-    return _sqlite(tmp_path)
+    return fresh_sqlite(tmp_path)
 
 
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """A SQLite file that has Dragoman's schema and nothing in it."""
-    return _sqlite(tmp_path)
+    return fresh_sqlite(tmp_path)
 
 
 @pytest.fixture
 def calls(tmp_path: Path) -> str:
     """The file in which targets and evaluators write down their calls."""
     return str(tmp_path / "calls")
-
-
-def _sqlite(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/dragoman.db"
-    upgrade(url)
-    return url

@@ -31,6 +31,10 @@ from dragoman.lab.experiments import StartAsk
 from dragoman.lab.model import Budget, EvaluatorSpec, ItemId, TargetSpec, VersionId
 from dragoman.lab.states import Mode
 
+URL = "http://127.0.0.1:9/v1"
+MODEL: dict[str, Any] = {"url": URL, "model": "m", "prompt": "{{key}}"}
+JUDGE: dict[str, Any] = {"url": URL, "model": "m", "rubric": "Is it good?"}
+
 REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
     ("no name", {"name": "  "}, InvalidMessage, "name"),
     ("a denied word", {"name": "my Secret plan"}, DeniedWord, "secret"),
@@ -45,6 +49,45 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
     ("no time", {"time_limit_seconds": 0.0}, InvalidMessage, "time_limit_seconds"),
     ("a budget of tokens", {"budget": Budget(tokens=1)}, InvalidMessage, "budget.*not built yet"),
     ("a budget of cost", {"budget": Budget(cost=0.5)}, InvalidMessage, "budget.*not built yet"),
+    (
+        "a budget of cost and a model without a price",
+        {"budget": Budget(cost=0.5), "target": TargetSpec("openai", MODEL)},
+        InvalidMessage,
+        r"cost of the target cannot be counted: the model 'm' has no price; give `target.price`",
+    ),
+    (
+        "a budget of cost and a voice",
+        {
+            "budget": Budget(cost=0.5),
+            "target": TargetSpec("openai", {**MODEL, "api": "speech", "price": {"input": 1}}),
+        },
+        InvalidMessage,
+        "cost of the target cannot be counted: .* reports no tokens",
+    ),
+    (
+        "a budget of cost and an answer without one",
+        {"budget": Budget(cost=0.5), "target": TargetSpec("http", {"url": URL, "output": "$"})},
+        InvalidMessage,
+        "cost of the target cannot be counted: `target.cost` is missing; give the JSONPath",
+    ),
+    (
+        "a budget of cost and a judge without a price",
+        {
+            "budget": Budget(cost=0.5),
+            "evaluators": (EvaluatorSpec("llm_judge", "fluent", settings=JUDGE),),
+        },
+        InvalidMessage,
+        "cost of the score 'fluent' cannot be counted: .*give `evaluator.price`",
+    ),
+    (
+        "a budget of cost and models that have a price",
+        {
+            "budget": Budget(cost=0.5),
+            "target": TargetSpec("openai", {**MODEL, "price": {"input": 0, "output": 0}}),
+        },
+        InvalidMessage,
+        "budget.*not built yet",
+    ),
     ("a clock", {"cron": "* * * * *"}, InvalidMessage, "cron.*not built yet"),
     ("a name over two lines", {"name": "one\ntwo"}, InvalidMessage, "printable"),
     ("a nameless evaluator", {"evaluators": (EvaluatorSpec("exact", ""),)}, InvalidMessage, "''"),

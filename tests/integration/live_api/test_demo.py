@@ -21,6 +21,7 @@ from tests.integration.serve.server_process import (
 
 from dragoman.api import live_parts, running_server
 from dragoman.cli.demo.fleet import LANGUAGES, running_fleet
+from dragoman.cli.demo.sample import sample_files
 from dragoman.cli.demo.status import status_line
 from dragoman.cli.demo.traffic import Traffic, running_traffic
 from dragoman.randomness import Randomness
@@ -126,6 +127,35 @@ def test_live_traffic_flows_by_itself(tmp_path: Path) -> None:
 
         eventually(some_succeeded, "five utterances are translated")
         caller.close()
+
+
+def test_the_lab_of_a_demo_has_run_the_two_samples_on_one_dataset(tmp_path: Path) -> None:
+    options = ("--nodes", "1", "--traffic", "0")
+    names = {file.described.name for file in sample_files()}
+    with ServerProcess(tmp_path / "data", *options, command=DEMO, lab=True) as demo:
+
+        def both_succeeded() -> bool:
+            found = demo.get("/api/v1/experiments").json()["items"]
+            ended = {one["name"] for one in found if one["status"] == "success"}
+            versions = {one["dataset_version_id"] for one in found}
+            return ended == names and len(versions) == 1
+
+        eventually(both_succeeded, "both samples have run")
+        found = demo.get("/api/v1/experiments").json()["items"]
+        assert [one["stats"]["success"] for one in found] == [120, 120]
+        # What the demo prints compares one with the other.
+        assert demo.process.stdout is not None
+        line = next(line for line in demo.process.stdout if " compare " in line)
+        compared = subprocess.run(
+            shlex.split(line), check=True, capture_output=True, text=True, env=environment()
+        )
+        assert "120 items paired" in compared.stdout
+        assert "better" in compared.stdout
+    # On the same folder, they are there already.
+    with ServerProcess(tmp_path / "data", *options, command=DEMO, lab=True) as demo:
+        eventually(lambda: demo.get("/readyz").status_code == 200, "it is ready")
+        found = demo.get("/api/v1/experiments").json()["items"]
+        assert {one["name"] for one in found} == names
 
 
 def test_a_node_of_ones_own_joins_the_demo(tmp_path: Path) -> None:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.servers import PostgresProcess
-
-from dragoman.store import upgrade
+from tests.servers import PostgresProcess, fresh_sqlite
 
 KINDS = ("sqlite", "postgresql")
 
@@ -25,7 +23,7 @@ def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of each kind that has Dragoman's schema and nothing in it."""
     if request.param == "sqlite":
-        return _fresh_file(tmp_path)
+        return fresh_sqlite(tmp_path)
     server: PostgresProcess = request.getfixturevalue("postgres_server")
     return server.fresh_database()
 
@@ -33,7 +31,7 @@ def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def sqlite_url(tmp_path: Path) -> str:
     """A SQLite file that has Dragoman's schema and nothing in it."""
-    return _fresh_file(tmp_path)
+    return fresh_sqlite(tmp_path)
 
 
 @pytest.fixture
@@ -46,9 +44,3 @@ def postgres_url(postgres_server: PostgresProcess) -> str:
 def empty_postgres_url(postgres_server: PostgresProcess) -> str:
     """A PostgreSQL database with nothing in it."""
     return postgres_server.empty_database()
-
-
-def _fresh_file(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/dragoman.db"
-    upgrade(url)
-    return url

@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.cli.experiment.gate import judge, read_gate
+from dragoman.cli.experiment.gate import Calibrated, NotWorse, Unmet, Verdict, judge, read_gate
 from dragoman.errors import SettingsError
+from dragoman.lab.comparison import Compared, ComparedRun, Comparison, Finding, LeftOut, RunLabel
 from dragoman.lab.repository.aggregates import NOTHING
 from dragoman.lab.results import Aggregates, Failures
 
@@ -15,7 +16,7 @@ REACHED = Aggregates(
         "exact": msgspec.structs.replace(NOTHING, count=10, errors=1, mean=0.8, pass_rate=0.75),
         "a.b": msgspec.structs.replace(NOTHING, count=0),
     },
-    latency_ms=NOTHING,
+    latency_ms=msgspec.structs.replace(NOTHING, count=10, p95=120.0, mean=60.0),
     tokens=NOTHING,
     cost=NOTHING,
 )
@@ -36,7 +37,15 @@ SCORES = ("exact", "a.b", "nothing")
         ("exact.errors", "!= 1", False),
         ("exact.pass_rate", ">= 0.75", True),
         ("a.b.count", "< 1", True),
+        ("latency_ms.p95", "<= 120", True),
+        ("latency_ms.mean", "< 60", False),
+        ("cost.total", "<= 0", True),
+        ("failures.items", "<= 0", True),
+        ("failures.share", "> 0", False),
         # What is not there never holds.
+        ("exact.corpus", "< 1", False),
+        ("exact.repetitions.within", "< 1", False),
+        ("tokens.p50", "< 1", False),
         ("a.b.mean", "< 1", False),
         ("a.b.pass_rate", "< 1", False),
         ("nothing.count", ">= 0", False),
@@ -82,7 +91,25 @@ def test_a_gate_may_be_written_without_quotation_marks() -> None:
     ("key", "limit"),
     [
         ("exact", ">= 1"),
-        ("exact.p50", ">= 1"),
+        ("exact.p55", ">= 1"),
+        ("exact.ci95", ">= 1"),
+        ("exact.repetitions.pass_at_k.0", ">= 1"),
+        ("latency_ms.corpus", ">= 1"),
+        ("failures.mean", "<= 1"),
+        ("failures", "<= 1"),
+        ("exact", "not worse"),
+        ("exact", "not worse than yesterday"),
+        ("exact", "not worse than last by 0"),
+        ("exact", "not worse than last by -1"),
+        ("exact", "not worse than ''"),
+        ("exact.p50", "not worse than last"),
+        ("latency_ms.corpus", "not worse than last"),
+        ("exact.corpus", "not worse than last"),
+        ("exact.corpus", ">= 1"),
+        ("ratio", "not worse than last"),
+        ("on_inconclusive", "warn"),
+        ("on_inconclusiv", "fail"),
+        ("require_calibrated", True),
         (".mean", ">= 1"),
         ("exact.mean", "high"),
         # Known before anything is run, and paid for.
@@ -96,4 +123,167 @@ def test_a_gate_may_be_written_without_quotation_marks() -> None:
 )
 def test_a_gate_that_makes_no_sense_is_refused(key: str, limit: object) -> None:
     with pytest.raises(SettingsError, match=r"exp\.toml.*gate"):
-        read_gate({key: limit}, SCORES, "exp.toml")
+        read_gate({key: limit}, [*SCORES, "ratio"], "exp.toml", KINDS)
+
+
+KINDS = {"exact": "exact", "ratio": "length_ratio"}
+
+
+# --- compared with another run -------------------------------------------------------------------
+
+
+def change(delta: float, error: float, p: float, *, higher: bool | None = True) -> Compared:
+    return Compared(
+        baseline=50.0,
+        other=50.0 + delta,
+        delta=delta,
+        ci95=(delta - 2 * error, delta + 2 * error),
+        p=1.0,
+        p_alone=p,
+        effect_size=None,
+        wins=0,
+        losses=0,
+        ties=0,
+        detectable=None,
+        standard_error=error,
+        paired=200,
+        units=200,
+        finding=Finding.UNCLEAR,
+        higher_is_better=higher,
+        left_out=LeftOut(),
+        in_words="",
+    )
+
+
+def comparison(**scores: Compared) -> Comparison:
+    run = ComparedRun(
+        experiment_id="e-2",
+        name="new",
+        status="success",
+        run_id=None,
+        scores=scores,
+        refused={"bleu": ["libraries.sacrebleu is 2.4 in one and 2.5 in the other"]},
+    )
+    return Comparison(
+        baseline=RunLabel("e-1", "old", "success", None), others=(run,), questions=len(scores)
+    )
+
+
+def judged(written: dict[str, object], found: Comparison | Unmet) -> list[Verdict]:
+    gate = read_gate(written, ("chrf", "bleu", "wer"), "exp.toml")
+    baselines: set[str | None] = {one.baseline for one in gate if isinstance(one, NotWorse)}
+    return judge(gate, REACHED, dict.fromkeys(baselines, found))[:-1]
+
+
+def test_a_baseline_is_named_in_quotation_marks_or_the_last() -> None:
+    gate = read_gate(
+        {
+            "exact": "not worse than 'apertium en-es' by 0.5",
+            "a.b": 'not worse than "it\'s"',
+            "nothing": "not worse than  last",
+            "latency_ms": "not worse than 'last' by 1e1",
+        },
+        SCORES,
+        "exp.toml",
+    )
+    assert gate[:-1] == (
+        NotWorse("exact", "exact", "apertium en-es", 0.5),
+        NotWorse("a.b", "a.b", "it's"),
+        NotWorse("nothing", "nothing", None),
+        NotWorse("latency_ms", "latency_ms", "last", 10.0),
+    )
+
+
+@pytest.mark.parametrize(
+    ("delta", "error", "p", "limit", "word"),
+    [
+        (-0.2, 0.1, 0.05, "not worse than last by 0.5", "pass"),
+        (-0.4, 0.1, 0.0001, "not worse than last by 0.5", "inconclusive"),
+        (-1.0, 0.1, 0.0001, "not worse than last by 0.5", "fail"),
+        (-0.2, 0.1, 0.06, "not worse than last", "pass"),
+        (-0.2, 0.1, 0.04, "not worse than last", "fail"),
+        (0.2, 0.1, 0.04, "not worse than last", "pass"),
+    ],
+)
+def test_not_worse_passes_fails_or_cannot_be_told(
+    delta: float, error: float, p: float, limit: str, word: str
+) -> None:
+    [verdict] = judged({"chrf": limit}, comparison(chrf=change(delta, error, p)))
+    assert verdict.word == word
+    assert verdict.passed is (word != "fail")
+    mirrored = comparison(wer=change(-delta, error, p, higher=False))
+    assert judged({"wer": limit}, mirrored)[0].word == word
+
+
+def test_what_cannot_be_told_says_how_many_more_items_would_do_and_fails_if_asked() -> None:
+    found = comparison(chrf=change(-0.4, 0.1, 0.0001))
+    limit = "not worse than 'old' by 0.5"
+    [verdict] = judged({"chrf": limit, "on_inconclusive": "fail"}, found)
+    assert (verdict.word, verdict.passed) == ("inconclusive", False)
+    assert "more would decide" in str(verdict)
+    [verdict] = judged({"chrf": limit}, found)
+    assert verdict.passed
+
+
+def test_checks_that_ask_for_significance_are_corrected_for_each_other() -> None:
+    found = comparison(
+        chrf=change(-0.2, 0.1, 0.04),
+        bleu=change(-0.2, 0.1, 0.9),
+        wer=change(-0.2, 0.1, 0.9, higher=False),
+    )
+    alone = judged({"chrf": "not worse than last"}, found)
+    assert [one.word for one in alone] == ["fail"]
+    both = judged({"chrf": "not worse than last", "wer": "not worse than last"}, found)
+    assert [one.word for one in both] == ["pass", "pass"]
+
+
+def test_a_check_that_cannot_be_made_fails_with_the_reason() -> None:
+    [verdict] = judged({"bleu": "not worse than last"}, comparison(chrf=change(0, 0.1, 1)))
+    assert not verdict.passed
+    assert "libraries.sacrebleu is 2.4 in one" in str(verdict)
+    [verdict] = judged({"wer": "not worse than last"}, comparison(chrf=change(0, 0.1, 1)))
+    assert not verdict.passed
+    unpaired = msgspec.structs.replace(change(0, 0.1, 1), paired=0, delta=None)
+    [verdict] = judged({"chrf": "not worse than last"}, comparison(chrf=unpaired))
+    assert not verdict.passed
+    assert "no item has it in both" in str(verdict)
+
+
+def test_the_first_run_has_no_last_one_to_be_compared_with() -> None:
+    first = Unmet("inconclusive", "there is no finished run before this one")
+    [verdict] = judged({"chrf": "not worse than last"}, first)
+    assert (verdict.word, verdict.passed) == ("inconclusive", True)
+    [verdict] = judged({"chrf": "not worse than last", "on_inconclusive": "fail"}, first)
+    assert not verdict.passed
+
+
+@pytest.mark.parametrize(
+    ("gate", "judges"),
+    [
+        ({}, []),
+        ({"exact.mean": ">= 0"}, []),
+        ({"good.mean": ">= 0"}, ["good"]),
+        ({"good": "not worse than last"}, ["good"]),
+        ({"all.mean": ">= 0"}, ["good", "fluent"]),
+        ({"failures.share": "<= 1"}, []),
+    ],
+)
+def test_judges_that_a_gate_relies_on_are_looked_at(
+    gate: dict[str, str], judges: list[str]
+) -> None:
+    kinds = {
+        "exact": "exact",
+        "good": "llm_judge",
+        "fluent": "llm_judge",
+        "all": "composite",
+    }
+    checks = read_gate(gate, list(kinds), "exp.toml", kinds)
+    assert [check.score for check in checks if isinstance(check, Calibrated)] == judges
+    required = read_gate({**gate, "require_calibrated": 0.4}, list(kinds), "exp.toml", kinds)
+    assert [check for check in required if isinstance(check, Calibrated)] == [
+        Calibrated("good", required=True, least=0.4),
+        Calibrated("fluent", required=True, least=0.4),
+    ]
+    asked = [check for check in checks if isinstance(check, Calibrated)]
+    for verdict in judge(tuple(asked), REACHED):
+        assert (verdict.word, verdict.passed) == ("warning", True)

@@ -7,6 +7,7 @@ from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
 from dragoman.api.lab.routes.mirror import MirrorView
 from dragoman.api.lab.serving import opened_desk, serve_lab
 from dragoman.api.lab.views import (
+    AnnotationView,
     DatasetView,
     ExperimentView,
     ImportedView,
@@ -19,6 +20,7 @@ from dragoman.api.lab.views import (
 __all__ = [
     "PRINCIPAL_HEADER",
     "READY",
+    "AnnotationView",
     "DatasetView",
     "ExperimentView",
     "ImportedView",

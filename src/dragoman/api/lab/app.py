@@ -13,7 +13,9 @@ from dragoman.api.app import ANSWERS
 from dragoman.api.lab.desk import LabDesk
 from dragoman.api.lab.exposition import METRICS_PATH
 from dragoman.api.lab.pushing import push_experiment
+from dragoman.api.lab.routes.annotations import annotations_router
 from dragoman.api.lab.routes.cache import cache_router
+from dragoman.api.lab.routes.comparison import comparison_router
 from dragoman.api.lab.routes.datasets import datasets_router
 from dragoman.api.lab.routes.experiments import experiments_router
 from dragoman.api.lab.routes.kinds import kinds_router
@@ -36,6 +38,8 @@ def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIR
         # Before those of one experiment, whose ids could be anything.
         experiments_router(PREFIX, of_experiments),
         results_router(PREFIX, of_experiments),
+        annotations_router(PREFIX, of_experiments),
+        comparison_router(PREFIX, of_experiments),
         kinds_router(PREFIX, of_experiments),
         mirror_router(PREFIX, of_experiments),
         cache_router(PREFIX, of_experiments),

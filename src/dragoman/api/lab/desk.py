@@ -7,6 +7,8 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from dragoman.lab.annotations import Annotations
+from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import ImportProgress, Library
 from dragoman.lab.mirror import Following
@@ -22,6 +24,8 @@ class LabDesk:
     lab: Lab
     library: Library
     results: Results
+    annotations: Annotations
+    comparisons: Comparisons
     context: Context
     imports: dict[tuple[str, str], ImportProgress] = field(default_factory=dict)
     """Imports under way that a caller gave an id, by tenant and id."""

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
 from dragoman.errors import InvalidFilter, InvalidMessage
-from dragoman.lab.filters import MAX_DEPTH
+from dragoman.lab.annotations import NewAnnotation
+from dragoman.lab.comparison import CompareAsk
+from dragoman.lab.estimates import Sample
+from dragoman.lab.filters import MAX_DEPTH, parse_filter
 from dragoman.lab.model import (
+    Annotation,
     Budget,
     EvaluatorSpec,
     ExperimentSpec,
@@ -20,7 +24,12 @@ from dragoman.lab.model import (
 from dragoman.lab.states import Mode
 from dragoman.live.protocol import decode_body
 
+_CURSOR_DIGITS = 15
+
 Order = TypeVar("Order", bound=msgspec.Struct)
+
+MOST_TURNS = 10**12
+"""More items or turns than any dataset has: what is reckoned with them still fits."""
 
 
 class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
@@ -66,6 +75,32 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
         if self.retries is None:
             return asked
         return msgspec.structs.replace(asked, retries=self.retries)
+
+
+class SampleOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Some items of a dataset that the lab does not have, and what is known of the others."""
+
+    items: list[list[dict[str, JsonValue]]]
+    """The turns of each item."""
+    total_items: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)]
+    total_turns: Annotated[int, msgspec.Meta(ge=1, le=MOST_TURNS)]
+    schema: dict[str, JsonValue] = {}
+    """The JSON-schema of a turn; left out, the columns of the items are all there are."""
+
+    def sample(self) -> Sample:
+        """What the lab estimates from."""
+        columns: dict[str, JsonValue] = {
+            name: {} for turns in self.items for turn in turns for name in turn
+        }
+        items = tuple(tuple(turns) for turns in self.items)
+        schema = self.schema or {"type": "object", "properties": columns}
+        return Sample(items, self.total_items, self.total_turns, schema)
+
+
+class EstimateOrder(ExperimentOrder, forbid_unknown_fields=True):
+    """An experiment to estimate; with `sample` the dataset need not be in the lab."""
+
+    sample: SampleOrder | None = None
 
 
 class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
@@ -135,6 +170,77 @@ class ResultsOrder(msgspec.Struct, forbid_unknown_fields=True):
     limit: int = 100
     columns: list[str] | None = None
     run_id: str | None = None
+
+
+class AnnotationOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """What a person says of a row: a score, a label, a correction, or several of them."""
+
+    item_id: str
+    name: str
+    """What is judged, such as the name of the score that the person gives, too."""
+    score: float | None = None
+    label: str | None = None
+    correction: str | None = None
+    """What the output should have been."""
+    turn: int = 0
+    repetition: int = 1
+    annotator: str | None = None
+    """Who says it; the caller's key when it is left out."""
+
+    def annotation(self, caller: str) -> NewAnnotation:
+        """What the lab stores."""
+        who = caller if self.annotator is None else self.annotator
+        said = Annotation(self.name, who, self.score, self.label, self.correction)
+        return NewAnnotation(self.item_id, said, self.turn, self.repetition)
+
+
+class AnnotationsOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """What people say of many rows; all of it is stored, or nothing."""
+
+    annotations: list[AnnotationOrder]
+
+
+class _Form(msgspec.Struct):
+    annotations: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+def read_annotations(body: bytes) -> tuple[list[AnnotationOrder], bool]:
+    """The annotations in a body, and whether it lists several."""
+    if read_order(body, _Form).annotations is msgspec.UNSET:
+        return [read_order(body, AnnotationOrder)], False
+    return read_order(body, AnnotationsOrder).annotations, True
+
+
+class CompareOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Which runs to compare: experiments by name or id, or runs by id."""
+
+    others: list[str]
+    baseline: str | None = None
+    """Left out: the last finished run of the same experiment, before the first of the others."""
+    filter: JsonValue = None
+    """Which turns count, by the rows of the baseline."""
+    cluster: str | None = None
+    """A column whose values name what belongs together, such as a speaker or a document."""
+    sort_by: str | None = None
+    """The score whose biggest losses come first; left out: the first that was compared."""
+    limit: int = 20
+    cursor: str | None = None
+
+    def ask(self) -> CompareAsk:
+        cursor = self.cursor or "0"
+        if not (cursor.isascii() and cursor.isdecimal() and len(cursor) < _CURSOR_DIGITS):
+            raise InvalidMessage(
+                "The cursor is not one of this comparison; take `next` from the page before."
+            )
+        return CompareAsk(
+            others=tuple(self.others),
+            baseline=self.baseline,
+            wanted=parse_filter(self.filter),
+            cluster=self.cluster,
+            sort_by=self.sort_by,
+            rows=self.limit,
+            skip=int(cursor),
+        )
 
 
 class TryOrder(msgspec.Struct, forbid_unknown_fields=True):

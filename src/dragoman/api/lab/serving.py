@@ -13,7 +13,9 @@ from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.desk import LabDesk
 from dragoman.clock import Clock, SystemClock
 from dragoman.ids import new_id
+from dragoman.lab.annotations import Annotations
 from dragoman.lab.audio import audio_folder_of
+from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
 from dragoman.lab.mirror import Following, forget_mirror, is_wanted
@@ -104,6 +106,8 @@ async def opened_desk(
                     audio_folder=audio_folder,
                 ),
                 results=Results(store, mirror),
+                annotations=Annotations(store, clock, randomness.stream("annotations")),
+                comparisons=Comparisons(store),
                 context=context,
                 processes=processes,
                 mirror=mirror,

@@ -21,6 +21,7 @@ from dragoman.lab.model import (
     Turn,
 )
 from dragoman.lab.openai_client import KEY_IN_SETTINGS
+from dragoman.lab.repository import annotating
 
 
 class ImportedView(msgspec.Struct, frozen=True):
@@ -104,6 +105,23 @@ class ExperimentView(msgspec.Struct, frozen=True):
     items: int
     progress: float
     eta_seconds: float | None
+
+
+class AnnotationView(msgspec.Struct, frozen=True):
+    """What a person said of a row."""
+
+    annotation_id: str
+    item_id: str
+    repetition: int
+    turn: int
+    name: str
+    annotator: str
+    score: float | None
+    label: str | None
+    correction: str | None
+    at: str
+    outdated: bool
+    """Whether the row has another output now than the one that the person judged."""
 
 
 class RunView(msgspec.Struct, frozen=True):
@@ -261,3 +279,8 @@ def _evaluator(spec: EvaluatorSpec) -> dict[str, Any]:
 def _shown(settings: dict[str, JsonValue]) -> dict[str, Any]:
     """The settings without the key of a server, which is no other user's business."""
     return {name: "***" if name == KEY_IN_SETTINGS else v for name, v in settings.items()}
+
+
+def view_annotation(one: annotating.StoredAnnotation) -> AnnotationView:
+    told = msgspec.structs.asdict(one)
+    return AnnotationView(at=rfc3339(told.pop("at_ms")), **told)

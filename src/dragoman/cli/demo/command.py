@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
@@ -16,7 +17,7 @@ import typer
 
 from dragoman.api import Server
 from dragoman.cli.demo.fleet import LANGUAGES, running_fleet
-from dragoman.cli.demo.sample import NAME, running_sample
+from dragoman.cli.demo.sample import running_samples, sample_files
 from dragoman.cli.demo.status import show_status
 from dragoman.cli.demo.traffic import running_traffic
 from dragoman.cli.serve import announce, run_until_stopped
@@ -56,7 +57,7 @@ def demo(
         str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
     ] = "error",
 ) -> None:
-    """Run a server with a fleet, traffic and an experiment.
+    """Run a server with a fleet, traffic and two experiments.
 
     It listens on this machine only, needs no keys, and deletes its data when it ends.
     """
@@ -71,7 +72,7 @@ def demo(
         async with (
             running_fleet(socket_url, nodes, services.randomness) as fleet,
             running_traffic(socket_url, traffic, spoken, random) as talk,
-            running_sample(server.url),
+            running_samples(server.url),
         ):
             status = asyncio.create_task(show_status(fleet, talk))
             try:
@@ -107,7 +108,12 @@ def _introduce(server: Server) -> None:
     typer.echo(
         f'  {_this_program()} say --text "Good morning" --from en --to es --url {server.url}'
     )
-    typer.echo(f'  {_this_program()} experiment show "{NAME}" --url {server.url}')
+    first, second = (file.described.name for file in sample_files())
+    typer.echo(f'  {_this_program()} experiment show "{second}" --url {server.url}')
+    if find_spec("scipy") is not None:  # a bare installation compares nothing
+        typer.echo(
+            f'  {_this_program()} experiment compare "{first}" "{second}" --url {server.url}'
+        )
     typer.echo(f"Every route: {server.url}/docs. Press Ctrl-C to stop.")
 
 

@@ -1,35 +1,39 @@
-"""A sample experiment, so that a demo's lab has something to show."""
+"""The sample experiments, so that a demo's lab has something to show and to compare."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import httpx
-import msgspec
 
+from dragoman.cli.experiment.experiment_file import ExperimentFile, read_experiment_file
+from dragoman.cli.experiment.identity import dataset_file_of
+from dragoman.cli.lab.client import LabClient
+from dragoman.errors import DragomanError, ExtraMissing, NameTaken
+from dragoman.lab.samples import EXPERIMENTS, samples_folder
 from dragoman.observability import get_logger
 
-NAME = "sample: short phrases"
+_FILES = EXPERIMENTS[:2]
+"""Two systems on one dataset, to be compared."""
 
-_PHRASES: tuple[Mapping[str, str], ...] = (
-    {"source": "Good morning", "reference": "Buenos días", "said": "Buenos días"},
-    {"source": "Thank you", "reference": "Gracias", "said": "Muchas gracias"},
-    {"source": "See you tomorrow", "reference": "Hasta mañana", "said": "Hasta mañana"},
-    {"source": "Where is the station?", "reference": "¿Dónde está la estación?", "said": "Allí"},
-    {"source": "Good night", "reference": "Buenas noches", "said": "Buenas noches"},
-)
-"""Phrases with the recorded output of a model: the sample needs no model."""
+_NEEDS_NO_LIBRARY = "exact"
 
 _PATIENCE_SECONDS = 30.0
 
 _log = get_logger(__name__)
 
 
+def sample_files() -> list[ExperimentFile]:
+    """The experiments that a demo runs; their names are those of the lab."""
+    return [read_experiment_file(samples_folder() / name) for name in _FILES]
+
+
 @asynccontextmanager
-async def running_sample(url: str) -> AsyncIterator[None]:
-    """Have the server's lab run the sample; if that fails, the demo goes on without it."""
+async def running_samples(url: str) -> AsyncIterator[None]:
+    """Have the server's lab run the samples; if that fails, the demo goes on without them."""
     submitting = asyncio.create_task(_submit(url))
     try:
         yield
@@ -39,32 +43,29 @@ async def running_sample(url: str) -> AsyncIterator[None]:
 
 
 async def _submit(url: str) -> None:
-    lines = b"".join(msgspec.json.encode(phrase) + b"\n" for phrase in _PHRASES)
     try:
+        files = await asyncio.to_thread(sample_files)
         async with httpx.AsyncClient(base_url=url, timeout=_PATIENCE_SECONDS) as http:
-            imported = await http.post(
-                "/api/v1/datasets",
-                data={"name": NAME},
-                files={"file": ("phrases.jsonl", lines)},
-            )
-            if imported.status_code == httpx.codes.CONFLICT:
-                # An earlier demo on the same folder has imported it.
-                return
-            imported.raise_for_status()
-            submitted = await http.post("/api/v1/experiments/submit", json=_order(imported.json()))
-            submitted.raise_for_status()
-    except httpx.HTTPError as error:
-        _log.warning("sample_not_run", error=error)
+            lab = LabClient(http)
+            for file in files:
+                await _run(lab, file)
+    except (DragomanError, OSError) as error:
+        _log.warning("samples_not_run", error=error)
 
 
-def _order(imported: Mapping[str, object]) -> dict[str, object]:
-    return {
-        "name": NAME,
-        "description": "A model's recorded translations of five phrases, compared with references.",
-        "dataset_version_id": imported["version_id"],
-        "target": {"kind": "recorded", "output": "said"},
-        "evaluators": [
-            {"kind": "exact", "reference": "reference"},
-            {"kind": "contains", "reference": "reference", "ignore_case": True},
-        ],
-    }
+async def _run(lab: LabClient, file: ExperimentFile) -> None:
+    dataset = dataset_file_of(file)
+    assert dataset is not None, "a sample brings its data"
+    imported = await lab.import_dataset(dataset, str(file.described.dataset.file))
+    order = file.order(file.described.name, imported.version_id)
+    try:
+        await _submit_order(lab, order)
+    except ExtraMissing:
+        # A bare installation scores what needs no library.
+        kept = [one for one in order["evaluators"] if one["kind"] == _NEEDS_NO_LIBRARY]
+        await _submit_order(lab, {**order, "evaluators": kept})
+
+
+async def _submit_order(lab: LabClient, order: dict[str, Any]) -> None:
+    with suppress(NameTaken):  # an earlier demo on the same folder ran it
+        await lab.submit(order)

@@ -217,6 +217,9 @@ def _written(dataset: Path, folder: Path, columns: Columns, target: Sequence[str
     ]
     if columns.reference:
         lines.append('# "exact.mean" = ">= 0.5"           # uncomment, and choose a limit')
+        lines.append(
+            '# "exact" = "not worse than last"   # than the last finished run of this name'
+        )
     if columns.groups:
         named = ", ".join(columns.groups)
         lines += ["", f"# Results can be grouped by {_comment(named)}."]

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Annotated
 
 import msgspec
@@ -12,21 +15,37 @@ import typer
 
 from dragoman.api import ExperimentView
 from dragoman.cli.app import FAILED, INTERRUPTED
+from dragoman.cli.experiment.annotating import (
+    annotate_from,
+    annotate_row,
+    remove_annotation,
+)
+from dragoman.cli.experiment.comparing import compare_command, compare_with_last
+from dragoman.cli.experiment.estimating import agreed, can_ask, dry_run
 from dragoman.cli.experiment.experiment_file import (
     ExperimentFile,
     read_evaluators,
     read_experiment_file,
 )
-from dragoman.cli.experiment.gate import Gate, judge
+from dragoman.cli.experiment.gate import Gate
 from dragoman.cli.experiment.identity import Meant, find_meant
+from dragoman.cli.experiment.judging import check_baselines, judge_run
 from dragoman.cli.experiment.summary import (
+    print_annotations,
     print_experiments,
     print_rows,
     print_summary,
     print_verdicts,
 )
 from dragoman.cli.experiment.watching import Stopped, until_ended, watch_experiment
-from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
+from dragoman.cli.lab.access import (
+    DataDirOption,
+    TokenOption,
+    UrlOption,
+    Way,
+    command_settings,
+    with_lab,
+)
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.lab.files import written_to
 from dragoman.cli.showing import JsonOption, console, print_json
@@ -41,14 +60,16 @@ from dragoman.errors import (
     SchemaMismatch,
     SettingsError,
 )
+from dragoman.lab.annotations import this_user
 from dragoman.lab.running import Away, Interrupts, interrupts
 from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
     name="experiment",
-    help="Run, list, show, score, retry and stop experiments.",
+    help="Run, list, show, compare, score, annotate, retry and stop experiments.",
     no_args_is_help=True,
 )
+app.command("compare")(compare_command)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id, or its name.")]
 
@@ -83,6 +104,15 @@ def run_command(
             "--cache", help="Answer questions that the target was asked before as it did then."
         ),
     ] = False,
+    is_dry: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run", help="Try three items, store nothing, and estimate what a run takes."
+        ),
+    ] = False,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Do not ask before a run of many items.")
+    ] = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
@@ -90,8 +120,12 @@ def run_command(
     """Run the experiment that a file describes, or resume it.
 
     The same name, file and dataset version mean the same experiment. If it is unfinished, it is
-    resumed; if it is finished, a new one (`NAME #2`) is made. Comments, the gate, the concurrency,
-    the retries and the budget may change in between.
+    resumed; if it is finished, a new one (`NAME #2`) is made and compared with the last. Comments,
+    the gate, the concurrency, the retries and the budget may change in between.
+
+    On a terminal, before a new run of more items than the setting lab.ask_above_items, it tries
+    three of them, tells what the run will take, and asks. --dry-run does only that, and exits
+    with 1 when all three failed.
 
     The first Ctrl-C starts no more calls, lets the calls in flight finish and keeps every result;
     a second one cancels those calls. Exit code 1 when the run or its [gate] failed, 2 when the
@@ -101,6 +135,8 @@ def run_command(
     if gate and not read.gate:
         typer.echo(f"error: {file} has no [gate], and --gate asks for one.", err=True)
         raise typer.Exit(FAILED)
+    if is_dry:
+        raise typer.Exit(_dry_run(read, url, data_dir, token))
     way = Way(url, data_dir, token, modules=file.parent, new=True)
     repeated = "" if repetitions is None else f" --repetitions {repetitions}"
     cached = " --cache" if cache else ""
@@ -108,11 +144,16 @@ def run_command(
     again = f"dragoman experiment run {shlex.quote(str(file))}{options}"
 
     async def work(lab: LabClient) -> int:
+        await check_baselines(lab, read.gate, read.described.name, str(file))
         meant = await _meant(lab, read, new=new)
+        if not yes and meant.unfinished is None and (code := await _asked(lab, read, meant)):
+            return code
         # From here on a run is under way: Ctrl-C must stop it and say how to resume it.
         with interrupts() as interrupted:
             experiment_id = await _begin(lab, read, meant, new=new)
-            return await _see_through(lab, experiment_id, interrupted, read.gate, again)
+            return await _see_through(
+                lab, experiment_id, interrupted, read.gate, again, compares=True
+            )
 
     raise typer.Exit(with_lab(way, work))
 
@@ -316,6 +357,100 @@ def score_command(
     raise typer.Exit(with_lab(way, work))
 
 
+@app.command("annotate")
+def annotate_command(
+    experiment: IdArgument,
+    item: Annotated[
+        str | None, typer.Argument(metavar="ITEM", help="The item's id, as `results` shows it.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(
+            "--name", metavar="N", help="What is judged, such as the name of a judge's score."
+        ),
+    ] = None,
+    score: Annotated[float | None, typer.Option(metavar="X", help="A number.")] = None,
+    label: Annotated[str | None, typer.Option(metavar="L", help="A word, such as pass.")] = None,
+    correction: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="What the output should have been.")
+    ] = None,
+    turn: Annotated[int, typer.Option(min=0, metavar="T", help="The turn, from 0.")] = 0,
+    repetition: Annotated[
+        int, typer.Option(min=1, metavar="R", help="The repetition, from 1.")
+    ] = 1,
+    annotator: Annotated[
+        str | None,
+        typer.Option(metavar="WHO", help="Who says it.  [default: the user's login name]"),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="A .jsonl or .csv file of annotations, with item_id, name, score, label, "
+            "correction, annotator, turn and repetition; only item_id has to be there.",
+        ),
+    ] = None,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Remove what was said under this name.")
+    ] = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Say what a person thinks of a row: a score, a label, a correction.
+
+    Said again under the same name, it is changed. `show` tells how far evaluators agree with it.
+    """
+    who = annotator or this_user()
+    said = {"score": score, "label": label, "correction": correction}
+    told = {key: value for key, value in said.items() if value is not None}
+    if (item is None) == (file is None):
+        raise typer.BadParameter("give an ITEM, or a --file of many", param_hint="ITEM")
+    if file is not None and (told or remove):
+        raise typer.BadParameter("what is said is in the file", param_hint="--file")
+    if file is None and name is None:
+        raise typer.BadParameter("it is needed", param_hint="--name")
+    if file is None and bool(told) is remove:
+        raise typer.BadParameter("give --score, --label or --correction, or --remove")
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.experiment(experiment)
+        if file is not None:
+            defaults = {"annotator": who} | ({} if name is None else {"name": name})
+            await annotate_from(lab, found.experiment_id, file, defaults)
+            return
+        row = {"item_id": item, "turn": turn, "repetition": repetition}
+        about = {**row, "name": name, "annotator": who}
+        if remove:
+            await remove_annotation(lab, found.experiment_id, about)
+        else:
+            await annotate_row(lab, found.experiment_id, {**about, **told})
+
+    with_lab(Way(url, data_dir, token), work)
+
+
+@app.command("annotations")
+def annotations_command(
+    experiment: IdArgument,
+    as_json: JsonOption = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """List what people said of the rows of an experiment."""
+
+    async def work(lab: LabClient) -> None:
+        found = await lab.experiment(experiment)
+        listed = [one async for one in lab.annotations(found.experiment_id)]
+        if as_json:
+            print_json(listed)
+        else:
+            print_annotations(listed)
+
+    with_lab(Way(url, data_dir, token), work)
+
+
 @app.command("kill")
 def kill_command(
     experiment: IdArgument,
@@ -348,6 +483,48 @@ def clear_cache_command(
         typer.echo(f"{removed:,} cached answers were removed.")
 
     with_lab(Way(url, data_dir, token), work)
+
+
+def _dry_run(
+    file: ExperimentFile, url: str | None, data_dir: Path | None, token: str | None
+) -> int:
+    with TemporaryDirectory(prefix="dragoman-dry-run-") as folder:
+        scratch = Path(folder)
+        way = Way(
+            url,
+            data_dir,
+            token,
+            modules=file.path.parent,
+            # A dataset of the lab is only in the lab; a file needs no lab of the user's.
+            scratch=None if file.dataset_file is None else scratch,
+        )
+
+        async def work(lab: LabClient) -> int:
+            with _faults_of(file):
+                return await dry_run(lab, file, scratch)
+
+        return with_lab(way, work)
+
+
+async def _asked(lab: LabClient, file: ExperimentFile, meant: Meant) -> int | None:
+    """Ask before a run of many items; the exit code if it is not to be started."""
+    most = command_settings().lab.ask_above_items
+    repetitions = file.described.run.repetitions or 1
+    if not most or meant.items * repetitions <= most or not can_ask():
+        return None
+    with _faults_of(file):
+        return await agreed(lab, file.order(meant.name, meant.version_id))
+
+
+@contextmanager
+def _faults_of(file: ExperimentFile) -> Iterator[None]:
+    """Say which file is at fault, when what it describes is refused."""
+    try:
+        yield
+    except (*_CANNOT_BE_USED, Forbidden) as error:
+        if isinstance(error, Forbidden) and "field" not in error.details:
+            raise  # the key is at fault, not the file
+        raise SettingsError(f"{file.path}: {error.message}") from error
 
 
 def _sorting(field: str) -> dict[str, str]:
@@ -395,20 +572,23 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
 
 async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: bool) -> str:
     try:
-        made = await lab.submit(file.order(meant.name, meant.version_id))
+        with _faults_of(file):
+            made = await lab.submit(file.order(meant.name, meant.version_id))
     except NameTaken:
         # Another command began the same file at the same moment.
         return await _begin(lab, file, await _meant(lab, file, new=new), new=new)
-    except (*_CANNOT_BE_USED, Forbidden) as error:
-        if isinstance(error, Forbidden) and "field" not in error.details:
-            raise  # the key is at fault, not the file
-        raise SettingsError(f"{file.path}: {error.message}") from error
     typer.echo(f"Running {meant.name} ({made.experiment_id}).")
     return made.experiment_id
 
 
 async def _see_through(
-    lab: LabClient, experiment_id: str, interrupted: Interrupts, gate: Gate, again: str
+    lab: LabClient,
+    experiment_id: str,
+    interrupted: Interrupts,
+    gate: Gate,
+    again: str,
+    *,
+    compares: bool = False,
 ) -> int:
     """Watch the run to its end, print how it ended, and return the exit code."""
     try:
@@ -425,11 +605,12 @@ async def _see_through(
         return INTERRUPTED
     reached = await lab.aggregates(experiment_id)
     print_summary(found, reached)
-    verdicts = judge(gate, reached)
+    last = await compare_with_last(lab, found) if compares else None
+    verdicts = await judge_run(lab, gate, found, reached, last)
     print_verdicts(verdicts)
     if found.status == RunStatus.TERMINATED:
         _say_how_to_go_on(found, again)
-    passed = all(verdict.passed for verdict in verdicts)
+    passed = all(verdict.passed for verdict, _ in verdicts)
     return 0 if found.status == RunStatus.SUCCESS and passed else FAILED
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dragoman.api import ExperimentView
-from dragoman.cli.experiment.gate import MAX_FAILED, Gate, read_gate
+from dragoman.cli.experiment.gate import OPTIONS, Gate, read_gate
 from dragoman.errors import SettingsError
 from dragoman.lab.evaluators import EVALUATORS
 from dragoman.lab.model import DEFAULT_RETRIES, Budget, EvaluatorSpec
@@ -139,7 +139,7 @@ def read_experiment_file(
     found = ExperimentFile(
         path=path,
         described=described,
-        gate=read_gate(described.gate, _score_names(described), str(path)),
+        gate=read_gate(described.gate, list(kinds := _score_kinds(described)), str(path), kinds),
         mark=_mark(described),
     )
     if found.dataset_file is not None and not found.dataset_file.is_file():
@@ -244,7 +244,7 @@ _EVALUATOR_KEYS = tuple(name for name in EvaluatorSpec.__struct_fields__ if name
 
 def _unknown(key: str, table: str, known: Sequence[str]) -> str:
     places = {name: _TABLES[name].__struct_fields__ for name in _TABLES}
-    places |= {"gate": (MAX_FAILED,), "evaluators": _EVALUATOR_KEYS}
+    places |= {"gate": OPTIONS, "evaluators": _EVALUATOR_KEYS}
     for place, keys in places.items():
         if place != table and key in keys:
             return f"{_shown(table)} has no key {key!r}; it belongs to {_shown(place)}."
@@ -289,6 +289,9 @@ def _mark(described: Description) -> str:
     return f"sha256:{hashlib.sha256(content.encode()).hexdigest()}"
 
 
-def _score_names(described: Description) -> list[str]:
-    """The names of the evaluators' scores; an evaluator without a name uses its kind."""
-    return [str(one.get("name") or one.get("kind", "")) for one in described.evaluators]
+def _score_kinds(described: Description) -> dict[str, str]:
+    """The kinds of the evaluators by the names of their scores; without a name it is the kind."""
+    return {
+        str(one.get("name") or one.get("kind", "")): str(one.get("kind", ""))
+        for one in described.evaluators
+    }

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import msgspec
 from rich.console import Console
 
-from dragoman.api import ExperimentView
+from dragoman.api import ExperimentView, VersionView
 from dragoman.cli.experiment.experiment_file import ExperimentFile
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.lab.import_progress import told_on
@@ -20,6 +22,8 @@ class Meant(msgspec.Struct, frozen=True):
     """The experiment and the dataset version that a file means."""
 
     version_id: str
+    items: int
+    """How many items the version has."""
     name: str
     """What a new experiment would be called."""
     unfinished: ExperimentView | None
@@ -28,7 +32,7 @@ class Meant(msgspec.Struct, frozen=True):
 
 async def find_meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:
     """Find the experiment: the same name, file and dataset version mean the same one."""
-    version_id = await _version(lab, file)
+    version_id, items = await _version(lab, file)
     name = file.described.name
     latest: ExperimentView | None = None
     number = 1
@@ -41,39 +45,48 @@ async def find_meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Mean
         and file.mark in latest.description
     )
     if latest is None or new or not same or latest.status in _FINISHED:
-        return Meant(version_id, name, None)
-    return Meant(version_id, name, latest)
+        return Meant(version_id, items, name, None)
+    return Meant(version_id, items, name, latest)
 
 
-async def _version(lab: LabClient, file: ExperimentFile) -> str:
-    """The dataset version that the file means, imported if the lab does not have it."""
-    cases = file.dataset_file
+def dataset_file_of(file: ExperimentFile) -> DatasetFile | None:
+    """The file of the dataset; None when the experiment file names a dataset of the lab."""
+    cases, part = file.dataset_file, file.described.dataset
     if cases is None:
-        return await _named_version(lab, file)
-    # Sent each time: the lab compares the content and stores it once.
-    part = file.described.dataset
-    wanted = DatasetFile(
+        return None
+    return DatasetFile(
         cases,
         format=part.format,
         schema=None if part.schema is None else file.path.parent / part.schema,
         audio=tuple(part.audio),
         copy=part.copy,
     )
+
+
+async def _version(lab: LabClient, file: ExperimentFile) -> tuple[str, int]:
+    """The dataset version that the file means, imported if the lab does not have it."""
+    wanted = dataset_file_of(file)
+    if wanted is None:
+        named = await named_version(lab, file)
+        return named.version_id, named.items
+    # Sent each time: the lab compares the content and stores it once.
     with told_on(Console(stderr=True)) as tell:
-        return (await lab.import_dataset(wanted, cases.name, tell)).version_id
+        found = await lab.import_dataset(wanted, Path(wanted.path).name, tell)
+        return found.version_id, found.items
 
 
-async def _named_version(lab: LabClient, file: ExperimentFile) -> str:
+async def named_version(lab: LabClient, file: ExperimentFile) -> VersionView:
+    """The version of a dataset of the lab that the file names."""
     wanted = file.described.dataset
     try:
         found = await lab.dataset(wanted.name or "")
     except NotFound as error:
         raise SettingsError(f"{file.path}: {error.message}") from None
     if wanted.version is None:
-        return found.latest.version_id
+        return found.latest
     for version in await lab.versions(found.dataset_id):
         if version.version == wanted.version:
-            return version.version_id
+            return version
     raise SettingsError(
         f"{file.path}: the dataset {wanted.name!r} has no version {wanted.version}; its latest is "
         f"{found.latest.version}."

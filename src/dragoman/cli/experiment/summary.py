@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 
 import typer
 
-from dragoman.api import ExperimentView
+from dragoman.api import AnnotationView, ExperimentView
 from dragoman.cli.experiment.gate import Verdict
 from dragoman.cli.showing import print_table
 from dragoman.lab.model import ResultRow
-from dragoman.lab.report import lines_of
+from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates
 
 _CELL_CHARACTERS = 60
+_COLUMNS = ("score", "count", "errors", "mean", "95 % interval", "stddev", "p50", "pass rate")
 
 
 def print_summary(found: ExperimentView, reached: Aggregates) -> None:
@@ -27,10 +28,12 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
     if found.reason:
         typer.echo(found.reason)
     if reached.scores:
+        # Only some evaluators score all texts together.
+        has_corpus = any(map(_corpus, reached.scores.values()))
         print_table(
-            ("score", "count", "errors", "mean", "stddev", "p50", "pass rate"),
+            [*_COLUMNS, "corpus"] if has_corpus else _COLUMNS,
             (
-                (name, score.count, score.errors, *map(_number, _figures(score)))
+                [*_cells(name, score), _corpus(score)] if has_corpus else _cells(name, score)
                 for name, score in reached.scores.items()
             ),
             empty="",
@@ -39,11 +42,15 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
         typer.echo(line)
 
 
-def print_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Print which limits of the gate held and which did not."""
-    for verdict in verdicts:
-        word = "passed" if verdict.passed else "FAILED"
-        typer.secho(f"gate {word}: {verdict}", fg="green" if verdict.passed else "red")
+def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
+    """Print which checks of the gate held and which did not, with the rows to look at."""
+    for verdict, row in verdicts:
+        word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
+        if verdict.word in ("inconclusive", "warning") and verdict.passed:
+            word, colour = verdict.word, "yellow"
+        typer.secho(f"gate {word}: {verdict}", fg=colour)
+        if row is not None:
+            typer.echo(f"  look first at {row}")
 
 
 def print_experiments(experiments: Sequence[ExperimentView]) -> None:
@@ -85,14 +92,35 @@ def print_rows(rows: Sequence[ResultRow]) -> None:
     )
 
 
+def print_annotations(annotations: Sequence[AnnotationView]) -> None:
+    """Print one line for each annotation."""
+    print_table(
+        ("item_id", "repetition", "turn", "name", "annotator", "score", "label", "correction", ""),
+        (
+            (
+                *(one.item_id, one.repetition, one.turn, one.name, one.annotator),
+                *(_number(one.score), one.label or "", _shortened(one.correction or "")),
+                "of an earlier output" if one.outdated else "",
+            )
+            for one in annotations
+        ),
+        empty="No row is annotated; `dragoman experiment annotate` says what a person thinks.",
+    )
+
+
 def _items(found: ExperimentView) -> int:
     stats = found.stats
     return stats.queueing + stats.processing + stats.success + stats.fail + stats.terminated
 
 
-def _figures(score: Aggregate) -> tuple[float | None, ...]:
+def _cells(name: str, score: Aggregate) -> list[object]:
     rate = score.pass_rate if isinstance(score.pass_rate, float) else None
-    return score.mean, score.stddev, score.p50, rate
+    spread = map(_number, (score.stddev, score.p50, rate))
+    return [name, score.count, score.errors, _number(score.mean), interval_of(score), *spread]
+
+
+def _corpus(score: Aggregate) -> str:
+    return _number(score.corpus if isinstance(score.corpus, float) else None)
 
 
 def _score(row: ResultRow, name: str) -> str:
@@ -110,6 +138,10 @@ def _duration_seconds(found: ExperimentView) -> float | None:
 
 def _cell(values: object) -> str:
     text = ", ".join(f"{name}={value}" for name, value in dict(values).items())  # type: ignore[call-overload]
+    return _shortened(text)
+
+
+def _shortened(text: str) -> str:
     return text if len(text) <= _CELL_CHARACTERS else f"{text[: _CELL_CHARACTERS - 1]}…"
 
 

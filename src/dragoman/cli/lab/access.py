@@ -66,6 +66,8 @@ class Way:
     """Where the user's functions are looked for, besides the current folder."""
     new: bool = False
     """Whether to create a lab where there is none."""
+    scratch: Path | None = None
+    """A folder for a lab that is thrown away: used instead of the data folder, if no server is."""
     mirrored: bool = False
     """Whether a lab inside this program keeps the columnar mirror, as a server's does."""
 
@@ -106,8 +108,7 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         async with _server(way.url, way.token) as client:
             yield client
         return
-    environ = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
-    settings = load_settings(None, {"server": {"data_dir": way.data_dir}}, environ).settings
+    settings = _settings(way.data_dir)
 
     async def find() -> str | None:
         running = await asyncio.to_thread(find_server, settings.server.data_dir)
@@ -118,7 +119,9 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         async with _server(url, way.token, find) as client:
             yield client
         return
-    if not way.new:
+    if way.scratch is not None:
+        settings = _settings(way.scratch, "sqlite:///{data_dir}/dragoman.db")
+    elif not way.new:
         await asyncio.to_thread(_check_lab, settings)
     # As with `python -m`: the user's functions are in these folders, not beside this program.
     modules = str(way.modules.absolute())
@@ -145,6 +148,17 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
             )
         )
         yield LabClient(http, resume=partial(_resume, desk.lab))
+
+
+def command_settings() -> Settings:
+    """The settings of commands, which come from the environment and the file that it names."""
+    return _settings(None)
+
+
+def _settings(data_dir: Path | None, database_url: str | None = None) -> Settings:
+    environ = {name: value for name, value in os.environ.items() if name != TOKEN_VARIABLE}
+    flags = {"server": {"data_dir": data_dir}, "store": {"database_url": database_url}}
+    return load_settings(None, flags, environ).settings
 
 
 async def _resume(lab: Lab, experiment_id: str, run_id: str) -> str | None:

@@ -14,6 +14,7 @@ import httpx
 import msgspec
 
 from dragoman.api import (
+    AnnotationView,
     DatasetView,
     ExperimentView,
     ImportedView,
@@ -33,6 +34,9 @@ from dragoman.errors import (
     NameTaken,
     NotFound,
 )
+from dragoman.lab.annotations import Put
+from dragoman.lab.comparison import Comparison
+from dragoman.lab.estimates import Rehearsal, Sample
 from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
 from dragoman.lab.results import Aggregates
@@ -166,6 +170,12 @@ class LabClient:
         """Make an experiment and start it."""
         return await self._ask(SubmittedView, "POST", "/experiments/submit", json=order)
 
+    async def estimate(self, order: Mapping[str, Any], sample: Sample | None = None) -> Rehearsal:
+        """Try three items of an experiment that is not made, and estimate what a run takes."""
+        given = {} if sample is None else {"sample": msgspec.to_builtins(sample)}
+        path = "/experiments/estimate"
+        return await self._ask(Rehearsal, "POST", path, json={**order, **given})
+
     async def start(
         self, experiment_id: str, mode: str, item_ids: Sequence[str] = ()
     ) -> StartedView:
@@ -253,6 +263,27 @@ class LabClient:
     async def aggregates(self, experiment_id: str) -> Aggregates:
         """The aggregates over an experiment's rows."""
         return await self._ask(Aggregates, "GET", f"/experiments/{experiment_id}/aggregates")
+
+    async def annotate(self, experiment_id: str, given: Sequence[Mapping[str, Any]]) -> list[Put]:
+        """Store what people say of rows."""
+        path = f"/experiments/{experiment_id}/annotations"
+        body = {"annotations": list(given)}
+        found = await self._ask(dict[str, list[Put]], "POST", path, json=body)
+        return found["annotations"]
+
+    def annotations(self, experiment_id: str) -> AsyncIterator[AnnotationView]:
+        """Everything that people said of the rows of an experiment."""
+        return self._pages(AnnotationView, f"/experiments/{experiment_id}/annotations")
+
+    async def remove_annotation(self, experiment_id: str, annotation_id: str) -> None:
+        """Remove what a person said."""
+        path = f"/experiments/{experiment_id}/annotations/{_quoted(annotation_id)}"
+        await self._ask(Any, "DELETE", path)
+
+    async def compare(self, others: Sequence[str], **asked: Any) -> Comparison:
+        """Compare experiments with a baseline; without one, with the last finished run."""
+        order = {"others": list(others), **asked}
+        return await self._ask(Comparison, "POST", "/experiments/compare", json=order)
 
     async def export_results(
         self, experiment_id: str, wanted: str | None, format_: str, write: Callable[[bytes], object]

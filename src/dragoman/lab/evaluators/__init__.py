@@ -1,22 +1,26 @@
 """Evaluators: each gives a turn and its output a score."""
 
 from dragoman.lab.evaluators.composite import CompositeEvaluator
-from dragoman.lab.evaluators.evaluator import Evaluator, Score
+from dragoman.lab.evaluators.evaluator import CallsModels, Evaluator, Score
 from dragoman.lab.evaluators.fingerprints import Fingerprint, differences
 from dragoman.lab.evaluators.kinds import (
     EVALUATORS,
     EvaluatorKind,
     check_evaluator,
     check_evaluators,
+    corpus_function,
     corpus_score,
     fingerprints,
+    higher_is_better,
     open_evaluator,
     resolved_evaluators,
+    unpriced_evaluator,
 )
 from dragoman.lab.evaluators.processes import ProcessPool
 
 __all__ = [
     "EVALUATORS",
+    "CallsModels",
     "CompositeEvaluator",
     "Evaluator",
     "EvaluatorKind",
@@ -25,9 +29,12 @@ __all__ = [
     "Score",
     "check_evaluator",
     "check_evaluators",
+    "corpus_function",
     "corpus_score",
     "differences",
     "fingerprints",
+    "higher_is_better",
     "open_evaluator",
     "resolved_evaluators",
+    "unpriced_evaluator",
 ]

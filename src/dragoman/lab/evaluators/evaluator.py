@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import msgspec
 
@@ -54,6 +54,14 @@ class Evaluator(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+@runtime_checkable
+class CallsModels(Protocol):
+    """An evaluator that calls a model, and counts how often."""
+
+    calls: int
+    """The calls so far, of every output that it judged."""
 
 
 def verdict(passed: bool, reason: str | None = None) -> Score:

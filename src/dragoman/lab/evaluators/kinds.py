@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -40,6 +41,10 @@ def _no_libraries(settings: Any) -> tuple[str, ...]:
     return ()
 
 
+def _free(settings: Any) -> str | None:
+    return None
+
+
 def _no_parts(settings: Any, context: Context) -> Mapping[str, JsonValue]:
     return {}
 
@@ -64,6 +69,8 @@ class EvaluatorKind(Generic[SettingsT]):
     were written, a function's source, a prompt."""
     revision: int = 1
     """Changes with a change of this kind's own code that changes scores."""
+    unpriced: Callable[[SettingsT], str | None] = _free
+    """Why the cost of its calls cannot be known, and what to do; None where it can be."""
 
     @property
     def has_corpus(self) -> bool:
@@ -157,7 +164,11 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
             higher_is_better=None,
         ),
         "llm_judge": EvaluatorKind(
-            judge.Settings, judge.JudgeEvaluator, judge.check, parts=judge.parts
+            judge.Settings,
+            judge.JudgeEvaluator,
+            judge.check,
+            parts=judge.parts,
+            unpriced=judge.unpriced,
         ),
         "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check),
         "composite": EvaluatorKind(
@@ -252,6 +263,12 @@ def _with_default(spec: EvaluatorSpec, key: str, value: JsonValue) -> EvaluatorS
     return msgspec.structs.replace(spec, settings={**spec.settings, key: value})
 
 
+def unpriced_evaluator(spec: EvaluatorSpec) -> str | None:
+    """Why the cost of an evaluator's calls cannot be known, and what to do; None where it can."""
+    kind = EVALUATORS.find(spec.kind)
+    return kind.unpriced(settings_of(kind.settings, spec.settings, "evaluator"))
+
+
 # --- while a run lasts, and after it --------------------------------------------------------------
 
 
@@ -271,13 +288,27 @@ def corpus_score(spec: EvaluatorSpec, sums: Sequence[float]) -> float | None:
     `sums` are the statistics of any set of turns, added up column by column. Where the library of
     the score is not installed, as on a machine that only shows results, there is none either.
     """
-    kind = EVALUATORS.find(spec.kind)
-    if kind.corpus is None or len(sums) == 0:
+    score = corpus_function(spec)
+    if score is None or len(sums) == 0:
         return None
     try:
-        return kind.corpus(settings_of(kind.settings, spec.settings, "evaluator"), sums)
+        return score(sums)
     except ModuleNotFoundError:
         return None
+
+
+def corpus_function(spec: EvaluatorSpec) -> Callable[[Sequence[float]], float | None] | None:
+    """What gives the score of a corpus from such sums, for the many that a test asks for."""
+    kind = EVALUATORS.find(spec.kind)
+    if kind.corpus is None:
+        return None
+    return partial(kind.corpus, settings_of(kind.settings, spec.settings, "evaluator"))
+
+
+def higher_is_better(spec: EvaluatorSpec) -> bool | None:
+    """Whether a higher score is the better one; None where neither end is, or it is not known."""
+    kind = EVALUATORS.get(spec.kind)
+    return None if kind is None else kind.higher_is_better
 
 
 def fingerprints(evaluators: Sequence[EvaluatorSpec], context: Context) -> dict[str, Fingerprint]:

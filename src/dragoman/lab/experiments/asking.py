@@ -17,10 +17,10 @@ from dragoman.errors import (
     SchemaMismatch,
 )
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
-from dragoman.lab.evaluators import check_evaluators
+from dragoman.lab.evaluators import check_evaluators, unpriced_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
 from dragoman.lab.names import check_name
-from dragoman.lab.targets import Context, check_target
+from dragoman.lab.targets import Context, check_target, unpriced_target
 from dragoman.settings import LabSettings
 
 MAX_RETRIES = 100
@@ -41,6 +41,7 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
         seconds = getattr(spec, name)
         if seconds is not None and not 0 < seconds < float("inf"):
             raise InvalidMessage(f"{name} is {seconds}; give a number of seconds above 0.")
+    _check_priced(spec)
     _check_built(spec)
     if spec.dataset_version_id is None:
         raise InvalidMessage("dataset_version_id is missing; import a dataset first.")
@@ -60,6 +61,28 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
         check_name(name, "an evaluator")
         if names[name] > 1:
             raise InvalidMessage(f"Two evaluators are called {name!r}; give one another name.")
+
+
+def unpriced_target_and_scores(spec: ExperimentSpec) -> tuple[str | None, dict[str, str]]:
+    """Why the cost of the target cannot be known, and the cost of scores, by their names."""
+    found = {one.name: unpriced_evaluator(one) for one in spec.evaluators}
+    scores = {name: why for name, why in found.items() if why is not None}
+    return unpriced_target(spec.target), scores
+
+
+def _check_priced(spec: ExperimentSpec) -> None:
+    """Refuse a limit on the cost of an experiment whose cost could not be counted."""
+    if spec.budget.cost is None:
+        return
+    target, scores = unpriced_target_and_scores(spec)
+    named = [("the target", target), *((f"the score {n!r}", why) for n, why in scores.items())]
+    for what, why in named:
+        if why is not None:
+            raise InvalidMessage(
+                f"The experiment has a budget of cost {spec.budget.cost:g}, but the cost of {what} "
+                f"cannot be counted: {why}.",
+                details={"field": "budget.cost"},
+            )
 
 
 def _check_built(spec: ExperimentSpec) -> None:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import IntegrityError
 
 from dragoman.clock import Clock
 from dragoman.errors import (
+    DatasetEmpty,
     DragomanError,
     ExperimentNotRunning,
     ExperimentRunning,
@@ -98,6 +99,31 @@ class Experiments(Reading):
         started = await self._insert(made, self._starting(made, ask))
         self._on_started(started.run_id)
         return made, started
+
+    async def proposed(
+        self, tenant: TenantId, spec: ExperimentSpec, given: DatasetVersion | None = None
+    ) -> tuple[Experiment, DatasetVersion]:
+        """An experiment as it would be made, and its dataset; checked, and not stored.
+
+        Its name may be taken, as that of an experiment that is run again. `given` is a dataset
+        that is not stored either.
+        """
+        if given is not None:
+            spec = msgspec.structs.replace(spec, dataset_version_id=given.version_id)
+        check_form(spec, self._settings)
+        spec = self._resolved(spec)
+
+        def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
+            spent = experiments.spent_by(connection, tenant)
+            version_id = spec.dataset_version_id or ""
+            return spent, given or datasets.find_version(connection, tenant, version_id)
+
+        spent, version = await self._store.read(look)
+        check_balance(spent, self._settings)
+        check_columns(spec, version, self._context)
+        if version is None or version.items == 0:
+            raise DatasetEmpty("The dataset has no items; give a file that has some.")
+        return self._new(tenant, spec), version
 
     async def start(self, tenant: TenantId, experiment_id: str, ask: StartAsk = SUBMIT) -> Started:
         """Start a run; retry_items joins a run that is under way."""
@@ -271,12 +297,7 @@ class Experiments(Reading):
 
     async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         check_form(spec, self._settings)
-        spec = msgspec.structs.replace(
-            spec,
-            # The folder of a program's functions, kept so that a later process can import them.
-            modules=spec.modules or self._context.modules,
-            evaluators=resolved_evaluators(spec.evaluators, spec.target),
-        )
+        spec = self._resolved(spec)
         version_id = spec.dataset_version_id or ""
 
         def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
@@ -288,6 +309,18 @@ class Experiments(Reading):
         spent, version = await self._store.read(look)
         check_balance(spent, self._settings)
         check_columns(spec, version, self._context)
+        return self._new(tenant, spec)
+
+    def _resolved(self, spec: ExperimentSpec) -> ExperimentSpec:
+        """The experiment with what it takes from where it is made."""
+        return msgspec.structs.replace(
+            spec,
+            # The folder of a program's functions, kept so that a later process can import them.
+            modules=spec.modules or self._context.modules,
+            evaluators=resolved_evaluators(spec.evaluators, spec.target),
+        )
+
+    def _new(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         return Experiment(
             experiment_id=ExperimentId(new_id(self._random, "e")),
             tenant=tenant,

@@ -11,6 +11,7 @@ from dragoman.lab.library.library import (
     Library,
     StoredAudio,
 )
+from dragoman.lab.library.sampling import sample_of
 
 __all__ = [
     "AudioSource",
@@ -25,4 +26,5 @@ __all__ = [
     "difference",
     "exported",
     "opened_table",
+    "sample_of",
 ]

@@ -135,8 +135,8 @@ def _turn_row(copied: Copied, turn: WholeTurn, row_no: int, slots: Slots) -> Tur
     for prefix, values in ((INPUT, row.input), (OUTPUT, row.output)):
         for name, value in values.items():
             put(prefix + name, *typed(value))
-    for name, noted in turn.annotations.items():
-        put(ANNOTATION + name, noted.score, noted.label)
+    for name, said in row.annotated.items():
+        put(ANNOTATION + name, said.score, said.text)
     outcome = None
     if row.status in ITEM_ENDED:  # what is not over counts nowhere yet
         outcome = _outcome(turn, judged=False)

@@ -29,6 +29,9 @@ FORMAT = 1
 """Raised when the tables change: a mirror of another format is copied anew."""
 
 MEMORY_LIMIT = "2GB"
+_CHECKPOINT_THRESHOLD = "1MB"
+"""Of changes that are not in the file yet. Until then DuckDB keeps them in memory, removed rows
+too, and a lab with little to do would grow for an hour."""
 _LATE_ROWS = 10_000
 """Up to here a page reads the long columns of its own rows only."""
 
@@ -251,7 +254,11 @@ def _opened(path: Path) -> duckdb.DuckDBPyConnection:
 
 
 def _connected(path: Path) -> duckdb.DuckDBPyConnection:
-    connection = duckdb.connect(str(path), config={"memory_limit": MEMORY_LIMIT})
+    config: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": MEMORY_LIMIT,
+        "checkpoint_threshold": _CHECKPOINT_THRESHOLD,
+    }
+    connection = duckdb.connect(str(path), config=config)
     connection.execute(f"SET late_materialization_max_rows = {_LATE_ROWS}")
     return connection
 

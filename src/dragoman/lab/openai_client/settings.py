@@ -32,6 +32,15 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """Without a price the cost is not known."""
     timeout_seconds: _Positive = 120.0
 
+    def unpriced(self, where: str) -> str | None:
+        """Why the cost of a call cannot be known, and what to do; None where it can be."""
+        if self.price is not None:
+            return None
+        return (
+            f"the model {self.model!r} has no price; give `{where}.price` what a million tokens "
+            "cost, such as {input = 0.15, output = 0.6}, or 0 for both if they cost nothing"
+        )
+
     def cost(self, input_tokens: int | None, output_tokens: int | None) -> float | None:
         """What so many tokens cost; None when the price or the tokens are not known."""
         if self.price is None or (input_tokens is None and output_tokens is None):

@@ -2,6 +2,7 @@
 
 from dragoman.lab.repository import (
     aggregates,
+    annotating,
     archiving,
     by_hand,
     datasets,
@@ -15,6 +16,7 @@ from dragoman.lab.repository import (
     leases,
     mirroring,
     ordering,
+    pairing,
     removing,
     repeating,
     response_cache,
@@ -101,6 +103,7 @@ __all__ = [
     "WholeTurn",
     "aggregate_of",
     "aggregates",
+    "annotating",
     "archiving",
     "by_hand",
     "can_be_asked_in_sql",
@@ -122,6 +125,7 @@ __all__ = [
     "leases",
     "mirroring",
     "ordering",
+    "pairing",
     "ranks_of",
     "read_now_ms",
     "removing",

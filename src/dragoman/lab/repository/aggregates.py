@@ -13,7 +13,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.filters import EVERYTHING, Filter
-from dragoman.lab.model import EvaluatorSpec, ExperimentId, RunId
+from dragoman.lab.model import AnnotatedName, Calibration, EvaluatorSpec, ExperimentId, RunId
 from dragoman.lab.outcomes import Outcome, outcome_of_score
 from dragoman.lab.repository.certainty import corpus_of, interval_of_mean, interval_of_rate
 from dragoman.lab.repository.fields import Numbers, matches, scores_of, shown_turns
@@ -79,6 +79,8 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     outcomes: Outcomes | msgspec.UnsetType = msgspec.UNSET
     repetitions: Repeated | msgspec.UnsetType = msgspec.UNSET
     """Of a score, where items were tried several times."""
+    calibration: Calibration | msgspec.UnsetType | None = msgspec.UNSET
+    """Of a judge: how far it agreed with people; None while that was not measured."""
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -107,6 +109,8 @@ class Aggregates(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: Aggregate
     cost: Aggregate
     failures: Failures = Failures()
+    annotations: dict[str, AnnotatedName] | msgspec.UnsetType = msgspec.UNSET
+    """What people said of the rows, by name, and how far evaluators agree with them."""
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -133,6 +137,7 @@ def grouped(whole: Aggregates, groups: Iterable[Group], more: int) -> GroupedAgg
         whole.tokens,
         whole.cost,
         whole.failures,
+        whole.annotations,
         tuple(groups),
         more,
     )

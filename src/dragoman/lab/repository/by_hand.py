@@ -59,8 +59,8 @@ def value_of(turn: WholeTurn, field: str) -> tuple[float | None, str | None]:
     if field.startswith(OUTPUT):
         return typed(row.output.get(field.removeprefix(OUTPUT)))
     if field.startswith(ANNOTATION):
-        noted = turn.annotations.get(field.removeprefix(ANNOTATION))
-        return (None, None) if noted is None else (noted.score, noted.label)
+        said = row.annotated.get(field.removeprefix(ANNOTATION))
+        return (None, None) if said is None else (said.score, said.text)
     own = getattr(row, field)
     return (None, str(own)) if isinstance(own, str) else (own, None)
 

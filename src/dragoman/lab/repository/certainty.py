@@ -23,11 +23,13 @@ def interval_of_mean(
     values: Sequence[float] | None,
 ) -> tuple[float, float] | None:
     """The bounds of a mean, from its values where there are few, else from their sums."""
-    statistics = _statistics()
-    if statistics is None or mean is None or count < 2 or stddev is None:
+    if mean is None or count < 2 or stddev is None:
         return None
     if is_rate:
         return interval_of_rate(ones, count)
+    statistics = _statistics()
+    if statistics is None:
+        return None
     if values is not None:
         numpy = import_module("numpy")
         rng = numpy.random.default_rng(SEED)

@@ -262,6 +262,29 @@ def items_of(
     return [Item(ItemId(row.id), turns_of(row.turns_json), row.content_id) for row in rows]
 
 
+def item_at(connection: Connection, version_id: VersionId, position: int) -> Item | None:
+    """The item of a version at a place, from 0; None past the last."""
+    row = connection.execute(
+        sa.select(dataset_item.c.id)
+        .where(dataset_item.c.version_id == version_id)
+        .order_by(dataset_item.c.id)
+        .offset(position)
+        .limit(1)
+    ).first()
+    if row is None:
+        return None
+    found = connection.execute(sa.select(dataset_item).where(dataset_item.c.id == row.id)).one()
+    return Item(ItemId(found.id), turns_of(found.turns_json), found.content_id)
+
+
+def turns_in(connection: Connection, version_id: VersionId) -> int:
+    """How many turns the items of a version have together."""
+    total = sa.select(sa.func.sum(dataset_item.c.turn_count)).where(
+        dataset_item.c.version_id == version_id
+    )
+    return int(connection.execute(total).scalar() or 0)
+
+
 def contents_of(
     connection: Connection, version_id: VersionId, *, after: str = "", most: int
 ) -> list[ContentId]:

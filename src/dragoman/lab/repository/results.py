@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from dragoman.lab.filters import MEASURES, Filter
 from dragoman.lab.model import (
+    Annotation,
     ContentId,
     ExperimentId,
     ItemId,
@@ -18,13 +19,13 @@ from dragoman.lab.model import (
     RunId,
     ScoreCell,
 )
+from dragoman.lab.repository import annotating
 from dragoman.lab.repository.fields import Numbers, is_meant, matches, shown_turns
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.ordering import Ordered, Place, Sorting
 from dragoman.lab.repository.records import statistics_of
 from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list
 from dragoman.lab.repository.tables import (
-    annotation,
     dataset_item,
     evaluator_record,
     target_record,
@@ -37,13 +38,6 @@ Cell = tuple[str, str, int, int, int]
 """Which try of which turn a score belongs to: run, item, repetition, turn, try."""
 
 ITEMS_AT_ONCE = 1_000
-
-
-class Annotated(msgspec.Struct, frozen=True):
-    """The latest judgement of a person under one name."""
-
-    score: float | None
-    label: str | None
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -61,7 +55,6 @@ class WholeTurn(msgspec.Struct, frozen=True):
     row: ResultRow
     judged: Mapping[int, Judged]
     """By the numbers of the evaluators."""
-    annotations: Mapping[str, Annotated]
     answered: bool
     """Whether the target gave an output."""
 
@@ -84,7 +77,8 @@ def result_page(
     rows = connection.execute(_with_values(page).order_by(*ordered.order(page))).all()
     there_are_more = len(rows) > most
     rows = rows[:most]
-    return _rows(connection, rows, numbers), ordered.place_of(rows[-1]) if there_are_more else None
+    shown_rows = _rows(connection, experiment_id, rows, numbers)
+    return shown_rows, ordered.place_of(rows[-1]) if there_are_more else None
 
 
 def rows_of_items(
@@ -97,7 +91,7 @@ def rows_of_items(
 ) -> list[ResultRow]:
     """Every turn of these repetitions, as they stand; with the `statistics` of scores if asked."""
     rows = _of_keys(connection, experiment_id, None, keys)
-    return _rows(connection, rows, numbers, statistics=statistics)
+    return _rows(connection, experiment_id, rows, numbers, statistics=statistics)
 
 
 def rows_at(
@@ -114,7 +108,8 @@ def rows_at(
         for row in _of_keys(connection, experiment_id, run_id, keys)
     }
     wanted = [(place.item_id, place.repetition, place.turn_no) for place in places]
-    return _rows(connection, [found[turn] for turn in wanted if turn in found], numbers)
+    rows = [found[turn] for turn in wanted if turn in found]
+    return _rows(connection, experiment_id, rows, numbers)
 
 
 def _of_keys(
@@ -148,13 +143,16 @@ def whole_turns(
         {"item_ids": as_list(item_ids)},
     ).all()
     judged = _judged(connection, rows, numbers, statistics=True)
-    people = _annotations(connection, experiment_id, {row.item_id for row in rows})
+    people = annotating.of_items(connection, experiment_id, {row.item_id for row in rows})
     return [
         WholeTurn(
             ItemKey(ItemId(row.item_id), row.repetition),
-            _row(row, {one.name: one.cell for one in judged.get(_cell(row), {}).values()}),
+            _row(
+                row,
+                {one.name: one.cell for one in judged.get(_cell(row), {}).values()},
+                people.get(_output(row), ()),
+            ),
             judged.get(_cell(row), {}),
-            people.get((row.item_id, row.turn_no), {}),
             answered=row.output_json is not None,
         )
         for row in rows
@@ -198,11 +196,13 @@ def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
 
 def _rows(
     connection: Connection,
+    experiment_id: ExperimentId,
     rows: Sequence[sa.Row[Any]],
     numbers: Numbers,
     *,
     statistics: bool = False,
 ) -> list[ResultRow]:
+    people = annotating.of_items(connection, experiment_id, {row.item_id for row in rows})
     judged = _judged(connection, rows, numbers, statistics=statistics)
 
     def cells(row: sa.Row[Any]) -> dict[str, ScoreCell]:
@@ -213,10 +213,12 @@ def _rows(
             one.name: msgspec.structs.replace(one.cell, statistics=one.statistics) for one in found
         }
 
-    return [_row(row, cells(row)) for row in rows]
+    return [_row(row, cells(row), people.get(_output(row), ())) for row in rows]
 
 
-def _row(row: sa.Row[Any], scores: dict[str, ScoreCell]) -> ResultRow:
+def _row(
+    row: sa.Row[Any], scores: dict[str, ScoreCell], people: tuple[Annotation, ...]
+) -> ResultRow:
     return ResultRow(
         item_id=ContentId(row.content_id or row.item_id),
         turn=row.turn_no,
@@ -233,6 +235,7 @@ def _row(row: sa.Row[Any], scores: dict[str, ScoreCell]) -> ResultRow:
         repetition=row.repetition + 1,
         cached=bool(row.cached),
         first_token_ms=row.first_token_ms,
+        annotations=people,
     )
 
 
@@ -271,21 +274,8 @@ def _judged(
     return found
 
 
-def _annotations(
-    connection: Connection, experiment_id: ExperimentId, item_ids: set[str]
-) -> dict[tuple[str, int], dict[str, Annotated]]:
-    """The latest annotation of each name, by item and turn."""
-    of = annotation.c
-    rows = connection.execute(
-        sa.select(of.item_id, of.turn_no, of.name, of.score, of.label)
-        .where(of.experiment_id == experiment_id, among(of.item_id, "item_ids"))
-        .order_by(of.created_at_ms, of.id),
-        {"item_ids": as_list(item_ids)},
-    )
-    found: dict[tuple[str, int], dict[str, Annotated]] = {}
-    for row in rows:
-        found.setdefault((row.item_id, row.turn_no), {})[row.name] = Annotated(row.score, row.label)
-    return found
+def _output(row: sa.Row[Any]) -> annotating.Output:
+    return row.item_id, row.repetition, row.turn_no, row.target_record_id or ""
 
 
 def _cell(row: sa.Row[Any]) -> Cell:

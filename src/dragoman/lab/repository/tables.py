@@ -349,9 +349,39 @@ annotation = sa.Table(
     sa.Column("correction", long_text()),
     sa.Column("author", short_text(), nullable=False),
     sa.Column("created_at_ms", time_ms(), nullable=False),
+    _repetition(),
+    sa.Column("target_record_id", short_text(_RECORD), nullable=False, server_default=""),
     sa.Index(None, "experiment_id", "item_id", "turn_no"),
+    sa.Index(
+        "ix_annotation_who_said_what",
+        *("experiment_id", "item_id", "repetition", "turn_no", "target_record_id"),
+        *("name", "author"),
+        unique=True,
+    ),
 )
-"""People's judgements of a row."""
+"""People's judgements of a row.
+
+One is about the output that the row had when it was given, `target_record_id`, empty where it had
+none: when the row gets another output, the judgement is not about that.
+"""
+
+calibration = sa.Table(
+    "calibration",
+    metadata,
+    sa.Column("tenant", short_text(), primary_key=True),
+    sa.Column("fingerprint", short_text(_ID), primary_key=True),
+    sa.Column("annotation", short_text(), primary_key=True),
+    sa.Column("experiment_id", short_text(_ID), primary_key=True),
+    sa.Column("model", long_text(), nullable=False),
+    sa.Column("prompt", short_text(_ID), nullable=False),
+    sa.Column("compared", sa.Integer, nullable=False),
+    *(
+        sa.Column(name, sa.Float)
+        for name in ("same_label", "kappa", "pearson", "spearman", "alpha")
+    ),
+    sa.Column("measured_at_ms", time_ms(), nullable=False),
+)
+"""How far judges agree with people; a judge is known by its fingerprint in every experiment."""
 
 response_cache = sa.Table(
     "response_cache",

@@ -2,8 +2,28 @@
 
 from dragoman.ids import TenantId
 from dragoman.lab.audio import AudioFile
+from dragoman.lab.comparison import (
+    Change,
+    Compared,
+    ComparedAnswer,
+    ComparedRow,
+    ComparedRun,
+    Comparison,
+    Finding,
+    LeftOut,
+    Missing,
+    Plot,
+    RunLabel,
+    Standing,
+    WorstTurn,
+)
+from dragoman.lab.estimates import Estimate
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
+    Agreement,
+    AnnotatedName,
+    Annotation,
+    Calibration,
     ContentId,
     EvaluatorSpec,
     ExperimentId,
@@ -17,6 +37,7 @@ from dragoman.lab.model import (
     Turn,
 )
 from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Outcomes, Repeated
+from dragoman.lab.running.comparing import compare
 from dragoman.lab.running.describing import (
     Evaluator,
     Function,
@@ -42,6 +63,7 @@ from dragoman.lab.running.describing import (
     wer,
 )
 from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
+from dragoman.lab.running.estimating import EstimateResult, aestimate, estimate
 from dragoman.lab.running.outcomes import Output, RateLimited, Score, TargetError
 from dragoman.lab.running.progress import shown_on
 from dragoman.lab.running.result import RunResult, Summary
@@ -52,35 +74,53 @@ from dragoman.lab.states import ItemStatus, RunStatus
 __all__ = [
     "Aggregate",
     "Aggregates",
+    "Agreement",
+    "AnnotatedName",
+    "Annotation",
     "AudioFile",
     "Away",
     "Bin",
+    "Calibration",
     "Cause",
+    "Change",
+    "Compared",
+    "ComparedAnswer",
+    "ComparedRow",
+    "ComparedRun",
+    "Comparison",
     "ContentId",
     "Dataset",
     "DatasetFile",
+    "Estimate",
+    "EstimateResult",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",
     "Failures",
+    "Finding",
     "Function",
     "Interrupted",
     "Interrupts",
     "ItemId",
     "ItemStatus",
     "JsonValue",
+    "LeftOut",
+    "Missing",
     "Outcomes",
     "Output",
+    "Plot",
     "RateLimited",
     "Reached",
     "Repeated",
     "ResultRow",
     "RunId",
+    "RunLabel",
     "RunResult",
     "RunStatus",
     "Score",
     "ScoreCell",
     "Smoothing",
+    "Standing",
     "Stats",
     "Summary",
     "TargetError",
@@ -90,13 +130,17 @@ __all__ = [
     "Turn",
     "UnicodeForm",
     "Unit",
+    "WorstTurn",
+    "aestimate",
     "arun",
     "bleu",
     "cer",
     "chrf",
     "code",
+    "compare",
     "composite",
     "contains",
+    "estimate",
     "evaluator",
     "exact",
     "http",

@@ -387,12 +387,9 @@ class _Bench:
                 return await self._import_file(DatasetFile(dataset))
             known = await self._library.find_named(DEFAULT_TENANT, str(dataset))
             if known is None:
-                raise InvalidMessage(
-                    f"There is no file and no dataset {str(dataset)!r}; give a path to a .jsonl, "
-                    ".csv or .parquet file, the name of a dataset, or the rows themselves."
-                )
+                raise no_dataset(str(dataset))
             return known.latest.version_id
-        with await asyncio.to_thread(_as_file, dataset) as file:
+        with await asyncio.to_thread(rows_as_file, dataset) as file:
             return await self._import("rows", OpenedTable(file, Format.JSONL, None, None))
 
     async def _import_file(self, wanted: DatasetFile) -> VersionId:
@@ -400,9 +397,7 @@ class _Bench:
             try:
                 table = await asyncio.to_thread(stack.enter_context, opened_table(wanted))
             except OSError as error:
-                raise InvalidMessage(
-                    f"The dataset {wanted.path} cannot be read ({error.strerror})."
-                ) from None
+                raise unreadable(wanted, error) from None
             return await self._import(Path(wanted.path).name, table)
 
     async def _import(self, name: str, table: OpenedTable) -> VersionId:
@@ -423,7 +418,20 @@ class _Bench:
             return added.version.version_id
 
 
-def _as_file(rows: Iterable[Mapping[str, JsonValue]]) -> BinaryIO:
+def no_dataset(name: str) -> InvalidMessage:
+    """The refusal of a dataset that is neither a file nor in the lab."""
+    return InvalidMessage(
+        f"There is no file and no dataset {name!r}; give a path to a .jsonl, .csv or .parquet "
+        "file, the name of a dataset, or the rows themselves."
+    )
+
+
+def unreadable(wanted: DatasetFile, error: OSError) -> InvalidMessage:
+    """The refusal of a dataset's file that cannot be read."""
+    return InvalidMessage(f"The dataset {wanted.path} cannot be read ({error.strerror}).")
+
+
+def rows_as_file(rows: Iterable[Mapping[str, JsonValue]]) -> BinaryIO:
     """The rows as a file, which is kept in memory only while it is small."""
     file = SpooledTemporaryFile(max_size=_ROWS_IN_MEMORY_BYTES)  # noqa: SIM115 - the caller closes it
     try:

@@ -21,6 +21,7 @@ from dragoman.lab.statistics.intervals import (
     corpus_error,
     corpus_interval,
     mean_interval,
+    ratio_error,
 )
 from dragoman.lab.statistics.resampling import (
     PERMUTATIONS,
@@ -78,8 +79,10 @@ def compare_means(
     """The difference of the means of paired scores."""
     differences = other - baseline
     count = len(differences)
-    units = units_of(differences, clusters)
-    error = _paired_error(units, count)
+    # A row a unit: the sum of its differences, and how many they are.
+    sums = units_of(np.column_stack((differences, np.ones(count))), clusters)
+    units = sums[:, 0]
+    error = ratio_error(sums) if len(units) > 1 else None
     return Difference(
         count=count,
         units=len(units),
@@ -195,14 +198,6 @@ def _effect(differences: Floats) -> float | None:
     if spread == 0:
         return 0.0 if mean == 0 else math.copysign(math.inf, mean)
     return mean / spread
-
-
-def _paired_error(units: Floats, items: int) -> float | None:
-    """The standard error of the sum of the units over the number of items."""
-    count = len(units)
-    if count < 2:
-        return None
-    return float(units.std(ddof=1)) * math.sqrt(count) / items
 
 
 def _detectable(error: float | None, units: int) -> float | None:

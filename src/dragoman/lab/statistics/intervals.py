@@ -68,7 +68,7 @@ def mean_interval(
     if len(units) < 2:
         return None
     mean = float(values.mean())
-    error = _ratio_error(units)
+    error = ratio_error(units)
     if error == 0:
         return Interval(mean, mean)
     if len(units) > BOOTSTRAP_UNITS:
@@ -150,7 +150,7 @@ def corpus_error(units: Floats, score: ScoreOf, rng: Generator) -> float:
     return float(np.std(without, ddof=1)) * (count - 1) / math.sqrt(count)
 
 
-def _ratio_error(units: Floats) -> float:
+def ratio_error(units: Floats) -> float:
     """The standard error of the sum of the first column over the sum of the second."""
     count = len(units)
     sums, sizes = units[:, 0], units[:, 1]

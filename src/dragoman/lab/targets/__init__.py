@@ -6,7 +6,13 @@ from dragoman.lab.targets.caching import CachedTarget, answer_key
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Answers, Context
 from dragoman.lab.targets.functions import PythonFunction, find_function
-from dragoman.lab.targets.kinds import TARGETS, TargetKind, check_target, open_target
+from dragoman.lab.targets.kinds import (
+    TARGETS,
+    TargetKind,
+    check_target,
+    open_target,
+    unpriced_target,
+)
 from dragoman.lab.targets.outputs import (
     MAIN_COLUMN,
     FunctionOutput,
@@ -43,5 +49,6 @@ __all__ = [
     "require_column",
     "seconds_in",
     "settings_of",
+    "unpriced_target",
     "usage_problem",
 ]

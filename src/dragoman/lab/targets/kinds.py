@@ -18,6 +18,10 @@ from dragoman.lab.targets.target import Target
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 
+def _told_or_free(settings: Any) -> str | None:
+    return None
+
+
 @dataclass(frozen=True, slots=True)
 class TargetKind(Generic[SettingsT]):
     """How targets of one kind are made. Entry points of `dragoman.targets` name one of these."""
@@ -30,6 +34,8 @@ class TargetKind(Generic[SettingsT]):
 
     cacheable: bool = True
     """Whether an answer may be kept and given again; not where there is nothing to be saved."""
+    unpriced: Callable[[SettingsT], str | None] = _told_or_free
+    """Why the cost of its calls cannot be known, and what to do; None where it can be."""
 
     def schema(self) -> dict[str, Any]:
         """The JSON-schema of the settings."""
@@ -41,8 +47,10 @@ TARGETS: Registry[TargetKind[Any]] = Registry(
     "dragoman.targets",
     {
         "python": TargetKind(python.Settings, python.PythonTarget, python.check),
-        "http": TargetKind(http.Settings, http.HttpTarget, http.check),
-        "openai": TargetKind(openai.Settings, openai.OpenAiTarget, openai.check),
+        "http": TargetKind(http.Settings, http.HttpTarget, http.check, unpriced=http.unpriced),
+        "openai": TargetKind(
+            openai.Settings, openai.OpenAiTarget, openai.check, unpriced=openai.unpriced
+        ),
         "recorded": TargetKind(recorded.Settings, recorded.RecordedTarget, recorded.check, False),
     },
 )
@@ -72,3 +80,9 @@ def open_target(spec: TargetSpec, context: Context, *, cache: bool = False) -> T
     if not cache or not kind.cacheable or context.answers is None:
         return target
     return CachedTarget(target, spec, context.answers)
+
+
+def unpriced_target(spec: TargetSpec) -> str | None:
+    """Why the cost of a target's calls cannot be known, and what to do; None where it can be."""
+    kind = TARGETS.find(spec.kind)
+    return kind.unpriced(settings_of(kind.settings, spec.settings, "target"))

@@ -77,6 +77,13 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
             require_column(column, columns, f"target.{name}")
 
 
+def unpriced(settings: Settings) -> str | None:
+    """Why the cost of a call cannot be known."""
+    if settings.api == "speech":
+        return "a server that speaks reports no tokens, so no price tells the cost"
+    return settings.unpriced("target")
+
+
 class OpenAiTarget:
     """One request a turn. The turns before it are the conversation so far."""
 

@@ -1,8 +1,26 @@
 """The worker: takes items under a lease, carries them out, journals every step."""
 
-from dragoman.lab.worker.execution import Bench, Limits
+from dragoman.lab.worker.execution import (
+    Bench,
+    ItemOutcome,
+    Limits,
+    Reusable,
+    TurnOutcome,
+    carry_out,
+)
 from dragoman.lab.worker.terms import Terms
 from dragoman.lab.worker.worker import Worker
 from dragoman.lab.worker.workplace import BenchOpener, OpenBench
 
-__all__ = ["Bench", "BenchOpener", "Limits", "OpenBench", "Terms", "Worker"]
+__all__ = [
+    "Bench",
+    "BenchOpener",
+    "ItemOutcome",
+    "Limits",
+    "OpenBench",
+    "Reusable",
+    "Terms",
+    "TurnOutcome",
+    "Worker",
+    "carry_out",
+]

@@ -188,3 +188,30 @@ def test_the_items_that_are_asked_for_decide() -> None:
         tried = compare_means(np.zeros(more), values, rng)
         decided += not_worse(tried, margin=0.5) is Verdict.PASS
     assert decided / 400 > 0.72
+
+
+def test_clusters_of_unequal_size_add_no_error_of_their_own() -> None:
+    rng = default_rng(SEED)
+    speakers = [
+        name for name, lines in (("a", 3), ("b", 40), ("c", 9), ("d", 20)) for _ in range(lines)
+    ]
+    one = rng.normal(0, 1, len(speakers))
+    found = compare_means(one, one - 0.4, rng, clusters=speakers)
+    assert found.error == pytest.approx(0, abs=1e-9)
+    assert not_worse(found, margin=0.5) is Verdict.PASS
+    assert not_worse(found, margin=0.3) is Verdict.FAIL
+
+
+def test_the_error_of_clusters_is_that_of_the_interval() -> None:
+    rng = default_rng(SEED)
+    spread = []
+    for _ in range(2_000):
+        sizes = rng.integers(1, 30, 40)
+        speakers = np.repeat(np.arange(40), sizes)
+        shift = np.repeat(rng.normal(-1, 0.5, 40), sizes)
+        found = compare_means(np.zeros(len(shift)), shift, rng, clusters=list(speakers))
+        assert found.error is not None
+        spread.append((found.delta, found.error))
+    deltas, errors = np.array(spread).T
+    # How far the difference strays from experiment to experiment is what each says it does.
+    assert np.mean(errors) == pytest.approx(np.std(deltas), rel=0.1)

@@ -11,6 +11,7 @@ from dragoman.api.lab.desk import Desk, LabDesk
 from dragoman.api.lab.orders import (
     ChangeOrder,
     CloneOrder,
+    EstimateOrder,
     ExperimentOrder,
     InFlight,
     KillOrder,
@@ -32,6 +33,9 @@ from dragoman.api.lab.views import (
 from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.auth import Permission, Principal
+from dragoman.errors import InvalidMessage
+from dragoman.lab.audio import audio_columns
+from dragoman.lab.estimates import Rehearsal
 from dragoman.lab.experiments import StartAsk
 from dragoman.live.protocol import ListPage
 
@@ -73,6 +77,25 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         order = read_order(await request.body(), ExperimentOrder)
         made, started = await desk.lab.experiments.submit(caller.tenant, order.spec())
         return answer(SubmittedView(made.experiment_id, started.run_id), 201)
+
+    @router.post(
+        "/estimate",
+        summary="Try three items, store nothing, and estimate what a run would take",
+        response_class=Response,
+        responses={200: {"model": shown_as("Rehearsal", Rehearsal)}},
+        openapi_extra=_body(EstimateOrder),
+    )
+    async def estimate(request: Request, caller: Caller, desk: Desk) -> Response:
+        order = read_order(await request.body(), EstimateOrder)
+        sample = None if order.sample is None else order.sample.sample()
+        if sample is not None and not desk.is_local and audio_columns(sample.schema):
+            # A row names audio by its checksum, and the file may be another tenant's.
+            raise InvalidMessage(
+                "A server estimates from no audio that is not in its lab; import the dataset "
+                "first, and name its version.",
+                details={"field": "sample"},
+            )
+        return answer(await desk.lab.estimates.estimate(caller.tenant, order.spec(), sample))
 
     @router.get(
         "",

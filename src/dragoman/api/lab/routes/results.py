@@ -141,8 +141,9 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         columns = await desk.results.columns(caller.tenant, experiment_id, run_id=run_id)
         rows = desk.results.stream(caller.tenant, experiment_id, wanted=passing, run_id=run_id)
         scores = [one.name for one in shown.experiment.spec.evaluators]
+        people = await desk.annotations.names(caller.tenant, experiment_id)
         return StreamingResponse(
-            written(rows, columns, scores, as_file),
+            written(rows, columns, scores, as_file, people),
             media_type=_MEDIA_TYPES[as_file],
             headers={"Content-Disposition": f'attachment; filename="{experiment_id}.{as_file}"'},
         )

@@ -64,6 +64,7 @@ class JudgeEvaluator:
         self, name: str, settings: Settings, context: Context, processes: ProcessPool
     ) -> None:
         self.name = name
+        self.calls = 0
         self._settings = settings
         self._answers = context.answers if settings.cache else None
         key = find_key(settings, "evaluator", context.sendable_keys)
@@ -168,6 +169,7 @@ class JudgeEvaluator:
         }
         if settings.seed is not None:
             options["seed"] = settings.seed + vote
+        self.calls += 1
         reply = await self._client.chat(messages, options, stream=False)
         judgement.add(reply.tokens, reply.cost)
         return reply.text

@@ -56,6 +56,11 @@ class Settings(ServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=
         return 0.0 if self.votes == 1 else 1.0
 
 
+def unpriced(settings: Settings) -> str | None:
+    """Why the cost of a judgement cannot be known."""
+    return settings.unpriced("evaluator")
+
+
 _NOT_DECIDING = frozenset({"api_key", "api_key_env", "price", "timeout_seconds", "cache"})
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "n", "max_tokens", "temperature", "seed"})
 

@@ -50,6 +50,13 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
             require_column(name, [*columns, HISTORY], where)
 
 
+def unpriced(settings: Settings) -> str | None:
+    """Why the cost of a call cannot be known."""
+    if settings.cost is not None:
+        return None
+    return "`target.cost` is missing; give the JSONPath of the cost in the answer"
+
+
 def _paths(settings: Settings) -> list[tuple[str, str]]:
     outputs = settings.output
     found = (

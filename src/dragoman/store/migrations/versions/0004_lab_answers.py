@@ -19,6 +19,7 @@ def upgrade() -> None:
     _repetitions()
     _answers()
     _audio()
+    _annotations()
     # Last: SQLite copies a table to change its key, and a copy has no triggers.
     _mirror()
 
@@ -64,6 +65,40 @@ def _repetitions() -> None:
 
 def _repetition() -> sa.Column[int]:
     return sa.Column("repetition", sa.Integer(), nullable=False, server_default=sa.text("0"))
+
+
+def _annotations() -> None:
+    """Which output an annotation is about, and how far judges agree with people."""
+    op.add_column("annotation", _repetition())
+    op.add_column(
+        "annotation",
+        sa.Column("target_record_id", short_text(120), nullable=False, server_default=""),
+    )
+    op.create_index(
+        "ix_annotation_who_said_what",
+        "annotation",
+        [
+            *("experiment_id", "item_id", "repetition", "turn_no", "target_record_id"),
+            *("name", "author"),
+        ],
+        unique=True,
+    )
+    figures = ("same_label", "kappa", "pearson", "spearman", "alpha")
+    op.create_table(
+        "calibration",
+        sa.Column("tenant", short_text(), nullable=False),
+        sa.Column("fingerprint", short_text(64), nullable=False),
+        sa.Column("annotation", short_text(), nullable=False),
+        sa.Column("experiment_id", short_text(64), nullable=False),
+        sa.Column("model", long_text(), nullable=False),
+        sa.Column("prompt", short_text(64), nullable=False),
+        sa.Column("compared", sa.Integer(), nullable=False),
+        *(sa.Column(name, sa.Float(), nullable=True) for name in figures),
+        sa.Column("measured_at_ms", time_ms(), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "tenant", "fingerprint", "annotation", "experiment_id", name="pk_calibration"
+        ),
+    )
 
 
 def _answers() -> None:

@@ -1,0 +1,30 @@
+"""What a run will take, before it starts: three items are tried, and the rest is reckoned."""
+
+from dragoman.lab.estimates.estimating import Estimates
+from dragoman.lab.estimates.figures import (
+    TARGET,
+    Estimate,
+    Measured,
+    Part,
+    Range,
+    Used,
+    estimate_of,
+)
+from dragoman.lab.estimates.rehearsing import Rehearsal
+from dragoman.lab.estimates.sampling import SAMPLE_ITEMS, Sample, drawn_from, positions
+
+__all__ = [
+    "SAMPLE_ITEMS",
+    "TARGET",
+    "Estimate",
+    "Estimates",
+    "Measured",
+    "Part",
+    "Range",
+    "Rehearsal",
+    "Sample",
+    "Used",
+    "drawn_from",
+    "estimate_of",
+    "positions",
+]
