@@ -38,6 +38,7 @@ from dragoman.lab.mirror import (
     open_mirror,
     result_places,
 )
+from dragoman.lab.mirror.queries import Query
 from dragoman.lab.model import ExperimentId
 from dragoman.lab.repository import mirroring
 from dragoman.lab.results import GroupedAggregates, Outcomes, Results
@@ -261,6 +262,23 @@ async def test_answers_while_rows_change_are_of_one_state(
         await changing
         expected = await Results(at.store).aggregates(TENANT, experiment_id)
         assert plain(await results.aggregates(TENANT, experiment_id)) == plain(expected)
+
+
+@in_a_loop
+async def test_a_reader_sees_one_state_where_the_mirror_has_snapshots(
+    database_url: str, mirror_url: str
+) -> None:
+    count = Query("SELECT count(*) FROM lab_turn", ())
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(5)
+        mirror = await ready(following, experiment_id)
+        with mirror.reading() as reader:
+            before = await asyncio.to_thread(reader.ask, count)
+            await at.add_items(experiment_id, 5)
+            await ready(following, experiment_id)
+            after = await asyncio.to_thread(reader.ask, count)
+        assert (after == before) is mirror.has_snapshots
+        assert mirror.ask(count) > before
 
 
 @in_a_loop
