@@ -27,7 +27,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
     "profile": lambda chosen: profile.run(chosen.quick, chosen.svg),
-    "mirror": lambda chosen: mirror.run(chosen.quick),
+    "mirror": lambda chosen: mirror.run(chosen.quick, chosen.peers),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
 }
 
@@ -42,7 +42,7 @@ def main() -> None:
         "--peers",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="full_job, lab: install peers under .bench and measure them too (default: yes)",
+        help="full_job, lab, mirror: install peers under .bench and measure them (default: yes)",
     )
     parser.add_argument("--ray", action="store_true", help="full_job: and Ray, which is large")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Pages and aggregates over many rows of 1 kB, on a DuckDB mirror.
+"""Pages, aggregates and exports of many rows of 1 kB; the same questions of MLflow's store.
 
 Times are those of the lab's own code and the database, without HTTP, after one warm-up. CPU time is
 shown beside the clock's: on a busy machine the clock tells of the neighbours.
@@ -6,15 +6,21 @@ shown beside the clock's: on a busy machine the clock tells of the neighbours.
 
 from __future__ import annotations
 
+import json
+import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import duckdb
 from rich.table import Table
 
+from benchmarks.full_job.peers.environments import NotInstalled, Peer, install
+from benchmarks.mirror import exporting
+from dragoman.lab.exporting import FileFormat
 from dragoman.lab.filters import EVERYTHING, parse_filter
 from dragoman.lab.mirror import (
     Mirror,
@@ -30,10 +36,16 @@ from dragoman.lab.results import Place, Sorting
 ROWS = 1_000_000
 QUICK_ROWS = 20_000
 REPEATS = 5
+PEER_ROWS = 5_000
+QUICK_PEER_ROWS = 200
+PEER_SECONDS = 1_800
+MLFLOW = Peer("mlflow", ("mlflow-skinny", "sqlalchemy", "alembic"), ())
 STATISTICS = 18
 """As many as chrF has."""
 EXPERIMENT = ExperimentId("e-1")
-EVALUATORS = (EvaluatorSpec("exact", "exact"), EvaluatorSpec("chrf", "chrf"))
+EVALUATORS = tuple(
+    EvaluatorSpec(kind, kind, settings={"reference": "reference"}) for kind in ("exact", "chrf")
+)
 ASKED = Mirrored(EXPERIMENT, EVALUATORS, {"exact": 0, "chrf": 1})
 
 _FIELDS: list[tuple[Field, str]] = [
@@ -53,17 +65,79 @@ _FIELDS: list[tuple[Field, str]] = [
 ]
 
 
-def run(quick: bool) -> list[Table]:
+def run(quick: bool, peers: bool) -> list[Table]:
     """The tables of this benchmark."""
     rows = QUICK_ROWS if quick else ROWS
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "lab.duckdb"
-        _fill(path, rows)
-        mirror = open_mirror(f"duckdb:///{path}")
-        try:
-            return [_questions(mirror, rows)]
-        finally:
-            mirror.close()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with _filled(folder / "lab.duckdb", rows) as mirror:
+            tables = [_questions(mirror, rows)]
+        tables.append(_exports(folder, rows))
+        if peers:
+            tables.append(_beside_mlflow(folder, QUICK_PEER_ROWS if quick else PEER_ROWS))
+        return tables
+
+
+@contextmanager
+def _filled(path: Path, rows: int) -> Iterator[Mirror]:
+    _fill(path, rows)
+    mirror = open_mirror(f"duckdb:///{path}")
+    try:
+        yield mirror
+    finally:
+        mirror.close()
+
+
+def _exports(folder: Path, rows: int) -> Table:
+    table = Table(
+        *("rows", "as", "seconds", "peak MB", "file MB"),
+        title="Exports from SQLite, each in a process of its own",
+    )
+    for number in (rows // 10, rows):
+        path = folder / f"rows-{number}.db"
+        exporting.fill(path, number)
+        for wanted in (FileFormat.JSONL, FileFormat.PARQUET):
+            seconds, peak_mb, size = exporting.export(path, wanted)
+            cells = (f"{number:,}", wanted.value, f"{seconds:.1f}", f"{peak_mb:.0f}")
+            table.add_row(*cells, f"{size / 1e6:.0f}")
+        path.unlink()
+    return table
+
+
+def _beside_mlflow(folder: Path, rows: int) -> Table:
+    """The same questions of as many rows, as far as MLflow has them.
+
+    A row is a run of MLflow with two metrics and two texts: its store has no smaller unit that can
+    be filtered and sorted by a number. It has no aggregates; every run is read and added up.
+    """
+    table = Table(
+        *("store", "page of 100 ms", "aggregates ms", "writing rows/s"),
+        title=f"{rows:,} rows: a score below, the slowest first; aggregates of a score",
+    )
+    with _filled(folder / "few.duckdb", rows) as mirror:
+        low = parse_filter({"field": "score.chrf", "op": "<", "value": 30})
+        slowest = [Sorting("latency_ms", descending=True)]
+        page, _ = _timed(lambda: result_places(mirror, ASKED, low, slowest, None, 100))
+        amount, _ = _timed(lambda: grouped_aggregates(mirror, ASKED, EVERYTHING, None))
+        table.add_row("Dragoman's mirror, DuckDB", f"{page:.1f}", f"{amount:.1f}", "")
+    try:
+        install(MLFLOW)
+        (folder / "mlflow").mkdir()
+        script = str(Path(__file__).with_name("peers") / "with_mlflow.py")
+        asked = subprocess.run(
+            [str(MLFLOW.python), script, str(folder / "mlflow"), str(rows)],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=PEER_SECONDS,
+        )
+    except (NotInstalled, subprocess.SubprocessError) as error:
+        table.add_row("MLflow, SQLite", f"not measured: {error}", "", "")
+        return table
+    logged, page, amount = json.loads(asked.stdout)
+    cells = (f"{page * 1000:.1f}", f"{amount * 1000:.1f}", f"{rows / logged:.0f}")
+    table.add_row("MLflow, SQLite", *cells)
+    return table
 
 
 def _fill(path: Path, rows: int) -> None:

@@ -16,15 +16,28 @@ from dragoman.extras import require_extra
 from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import JsonValue, ResultRow
 
-_OWN = ("item_id", "turn", "run_id", "status")
-_MEASURES = ("latency_ms", "tokens", "cost")
-_ERRORS = ("error_code", "error_message")
-_INTEGERS = frozenset({"turn", "tokens"})
-_NUMBERS = frozenset({"latency_ms", "cost"})
+_FIRST: dict[str, type] = {
+    "item_id": str,
+    "repetition": int,
+    "turn": int,
+    "run_id": str,
+    "status": str,
+}
+_LAST: dict[str, type] = {
+    "latency_ms": float,
+    "first_token_ms": float,
+    "tokens": int,
+    "cost": float,
+    "cached": bool,
+    "error_code": str,
+    "error_message": str,
+}
 
-_SAID: Mapping[str, type] = {"score": float, "label": str, "correction": str, "annotator": str}
+_SAID: dict[str, type] = {"score": float, "label": str, "correction": str, "annotator": str}
 
-Cell = str | int | float | None
+_ROWS_IN_A_GROUP = 10_000
+
+Cell = str | int | float | bool | None
 
 
 class FileFormat(StrEnum):
@@ -63,7 +76,7 @@ def written(
     if wanted is FileFormat.JSONL:
         return _jsonl(pieces)
     if wanted is FileFormat.CSV:
-        return _csv(pieces, list(_types(columns, scores, people)))
+        return _csv(pieces, _types(columns, scores, people))
     return _parquet(pieces, _types(columns, scores, people))
 
 
@@ -73,11 +86,11 @@ async def _jsonl(pieces: AsyncIterator[list[ResultRow]]) -> AsyncIterator[bytes]
 
 
 async def _csv(
-    pieces: AsyncIterator[list[ResultRow]], names: Sequence[str]
+    pieces: AsyncIterator[list[ResultRow]], types: Mapping[str, type]
 ) -> AsyncIterator[bytes]:
-    yield _lines([names])
+    yield _lines([list(types)])
     async for rows in pieces:
-        yield _lines([[_shown(cell) for cell in _cells(row, names)] for row in rows])
+        yield _lines([[_shown(cell) for cell in _cells(row, types)] for row in rows])
 
 
 async def _parquet(
@@ -85,12 +98,16 @@ async def _parquet(
 ) -> AsyncIterator[bytes]:
     arrow = import_module("pyarrow")
     parquet = import_module("pyarrow.parquet")
-    kinds = {int: arrow.int64(), float: arrow.float64(), str: arrow.string()}
+    kinds = {
+        int: arrow.int64(),
+        float: arrow.float64(),
+        str: arrow.string(),
+        bool: arrow.bool_(),
+    }
     schema = arrow.schema([(name, kinds[kind]) for name, kind in types.items()])
     written_so_far = _Pieces()
     with parquet.ParquetWriter(written_so_far, schema) as writer:
-        async for rows in pieces:
-            cells = [_cells(row, list(types)) for row in rows]
+        async for cells in _many(pieces, types):
             arrays = [
                 arrow.array([row[number] for row in cells], kinds[kind])
                 for number, kind in enumerate(types.values())
@@ -98,6 +115,20 @@ async def _parquet(
             writer.write_table(arrow.table(arrays, schema=schema))
             yield written_so_far.taken()
     yield written_so_far.taken()
+
+
+async def _many(
+    pieces: AsyncIterator[list[ResultRow]], types: Mapping[str, type]
+) -> AsyncIterator[list[list[Cell]]]:
+    """Rows in larger pieces: the end of a Parquet file describes each, and is kept until then."""
+    cells: list[list[Cell]] = []
+    async for rows in pieces:
+        cells += [_cells(row, types) for row in rows]
+        if len(cells) >= _ROWS_IN_A_GROUP:
+            yield cells
+            cells = []
+    if cells:
+        yield cells
 
 
 class _Pieces(io.RawIOBase):
@@ -128,19 +159,28 @@ def _types(
     columns: Mapping[str, bool], scores: Sequence[str], people: Sequence[str]
 ) -> dict[str, type]:
     """Every column of the file, with its type."""
-    types: dict[str, type] = dict.fromkeys(_OWN, str)
+    types = dict(_FIRST)
     types |= {field: float if is_number else str for field, is_number in columns.items()}
     for name in scores:
         types |= {f"{SCORE}{name}": float, f"{LABEL}{name}": str, f"reason.{name}": str}
     for name in people:
         types |= {f"{ANNOTATION}{name}.{part}": kind for part, kind in _SAID.items()}
-    types |= dict.fromkeys((*_MEASURES, *_ERRORS), str)
-    types |= dict.fromkeys(_INTEGERS, int) | dict.fromkeys(_NUMBERS, float)
-    return types
+    return types | _LAST
 
 
-def _cells(row: ResultRow, names: Sequence[str]) -> list[Cell]:
-    return [_cell(row, name) for name in names]
+def _cells(row: ResultRow, types: Mapping[str, type]) -> list[Cell]:
+    return [_as(kind, _cell(row, name)) for name, kind in types.items()]
+
+
+def _as(kind: type, cell: Cell) -> Cell:
+    """The cell in the type of its column: one of numbers and text has text."""
+    if cell is None or isinstance(cell, kind):
+        return cell
+    if kind is str:
+        return _shown(cell)
+    if kind is float and isinstance(cell, int):
+        return float(cell)
+    return None  # a row that came after the types of the columns were decided
 
 
 def _cell(row: ResultRow, name: str) -> Cell:
@@ -170,6 +210,8 @@ def _plain(value: JsonValue) -> Cell:
 
 
 def _shown(cell: Cell) -> str:
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
     return "" if cell is None else str(cell)
 
 

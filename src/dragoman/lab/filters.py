@@ -7,6 +7,7 @@ condition on it nor the opposite of that condition.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from enum import StrEnum
 from itertools import islice
@@ -24,6 +25,11 @@ MAX_VALUES = 10_000
 """Maximum values in all the lists of a filter together."""
 
 MAX_PATTERN_CHARACTERS = 1_000
+MAX_PATTERN_SIZE = 1_000
+"""Parts of all patterns of a filter, once their counted repetitions are written out. The time that
+a text takes grows with them: few characters could keep a server busy for minutes."""
+_SIZE_OF_A_SCRIPT = 50
+"""What a class of Unicode counts for: it stands for many ranges of characters."""
 
 SCORE = "score."
 """The prefix of score fields; the evaluator's name follows."""
@@ -114,6 +120,7 @@ class _Reader:
     def __init__(self) -> None:
         self._parts = 0
         self._values = 0
+        self._pattern_size = 0
 
     def read(self, tree: JsonValue | Mapping[str, JsonValue], where: str, depth: int) -> Filter:
         self._parts += 1
@@ -159,6 +166,15 @@ class _Reader:
             )
         return Condition(str(field), op, self._value(tree, op, taken, where))
 
+    def _count_pattern(self, pattern: str, where: str) -> None:
+        self._pattern_size += pattern_size(pattern)
+        if self._pattern_size > MAX_PATTERN_SIZE:
+            raise _refused(
+                where,
+                "written without counts such as {1,100}, the patterns of a filter have up to "
+                f"{MAX_PATTERN_SIZE:,} parts; these have {self._pattern_size:,}",
+            )
+
     def _value(self, tree: Mapping[str, JsonValue], op: Op, taken: str, where: str) -> JsonValue:
         where = f"{where}.value"
         given = tree.get("value")
@@ -169,7 +185,10 @@ class _Reader:
         if op in _SEARCHES:
             taken = _TEXT
         if op not in _LISTS:
-            return _checked(given, taken, op, where, f"the value for {tree['field']} must be")
+            one = _checked(given, taken, op, where, f"the value for {tree['field']} must be")
+            if op is Op.MATCHES:
+                self._count_pattern(str(one), where)
+            return one
         wrong = f"the value for {tree['field']} must be a list; each of its values must be"
         if not isinstance(given, list):
             raise _refused(where, f"{wrong} {taken}")
@@ -275,6 +294,53 @@ _COMPARED: Mapping[Op, Callable[[Any, Any], bool]] = {
     Op.CONTAINS: lambda held, value: value in held,
     Op.NOT_CONTAINS: lambda held, value: value not in held,
 }
+
+
+def pattern_size(pattern: str) -> int:
+    """How many parts a pattern has, once its counted repetitions are written out."""
+    sums, lasts = [0], [0]  # of each open group: its parts so far, and those of its last piece
+    place = 0
+    while place < len(pattern):
+        counted = _COUNTED.match(pattern, place)
+        piece = _PIECE.match(pattern, place)
+        if counted is not None and lasts[-1]:
+            least, most = counted["least"], counted["most"]
+            times = max(int(least), int(most or 0), 1)
+            sums[-1] += lasts[-1] * (times - 1)
+            lasts[-1] *= times
+            place = counted.end()
+            continue
+        size = 1
+        if piece is not None and piece["opens"] is not None:
+            sums.append(0)
+            lasts.append(0)
+            size = 0
+        elif pattern[place] == ")" and len(sums) > 1:
+            size = sums.pop()
+            lasts.pop()
+            sums[-1] += size
+            lasts[-1] = size
+            size = 0
+        elif pattern[place] in "*+?|":
+            size = 0
+        elif piece is not None and _SCRIPT.search(piece[0]):
+            size = _SIZE_OF_A_SCRIPT
+        if size:
+            sums[-1] += size
+            lasts[-1] = size
+        place = place + 1 if piece is None else piece.end()
+    return sum(sums)
+
+
+_COUNTED = re.compile(r"\{(?P<least>\d{1,5})(?:,(?P<most>\d{0,5}))?\}")
+_PIECE = re.compile(
+    r"(?P<opens>\((?:\?(?:P?<\w*>|[a-zA-Z-]*:))?)"  # a group
+    r"|\(\?[a-zA-Z-]*\)"  # flags
+    r"|\\[pPx]\{[^}]*\}|\\[pP].|\\."  # an escape
+    r"|\[\^?\]?(?:\[:\^?\w*:\]|\\.|[^\]\\])*\]",  # a class
+    re.DOTALL,
+)
+_SCRIPT = re.compile(r"\\[pP]")
 
 
 def _kind(field: JsonValue, where: str) -> tuple[frozenset[Op], str]:

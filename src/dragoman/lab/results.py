@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -27,6 +28,8 @@ from dragoman.lab.mirror import (
     MirrorAway,
     Mirrored,
     Places,
+    Stamp,
+    TooSlow,
     check_patterns,
     columns_of,
     grouped_aggregates,
@@ -73,6 +76,10 @@ Sorting = ordering.Sorting
 
 Answer = TypeVar("Answer")
 
+_TRIES = 3
+"""How often a mirror is asked that changes while it is read; then the database is."""
+_KEPT_ANSWERS = 100
+
 ROWS_IN_A_PIECE = 1_000
 """How many rows an export reads at a time."""
 
@@ -87,6 +94,7 @@ class Results:
     def __init__(self, store: Store, following: Following | None = None) -> None:
         self._store = store
         self._following = following
+        self._recent = _Recent()
         self._calibrator = Calibrator(store, SystemClock())
         self._log = get_logger(__name__)
 
@@ -163,7 +171,8 @@ class Results:
         def read(connection: Connection) -> Aggregates:
             return _aggregates_from_tables(connection, asked, wanted, field)
 
-        found = await self._answer(asked, ask, read)
+        question = repr((asked.mirrored, asked.repetitions, wanted, field))
+        found = await self._answer(asked, ask, read, question)
         return await self._with_people(tenant, asked, wanted, found)
 
     async def _with_people(
@@ -236,21 +245,43 @@ class Results:
         )
 
     async def _answer(
-        self, asked: _Asked, ask: Callable[[Mirror], Answer], read: Work[Answer]
+        self,
+        asked: _Asked,
+        ask: Callable[[Mirror], Answer],
+        read: Work[Answer],
+        question: str | None = None,
     ) -> Answer:
-        """What the mirror says; what the database says where there is no mirror to ask."""
-        mirror = None
-        if self._following is not None and asked.run_id is None:
-            mirror = await self._following.up_to_date(asked.experiment_id)
-        if mirror is not None:
+        """What the mirror says; what the database says where there is no mirror to ask.
+
+        The answer to a `question` is kept until something of the experiment changes.
+        """
+        following, experiment_id = self._following, asked.experiment_id
+        if following is None or asked.run_id is not None:
+            return await self._store.read(read)
+        for _ in range(_TRIES):
+            mirror = await following.up_to_date(experiment_id)
+            if mirror is None:
+                break
+            stamp = following.stamp(experiment_id)
+            known: Answer | None = self._recent.find(question, stamp)
+            if known is not None:
+                return known
             try:
-                return await asyncio.to_thread(ask, mirror)
+                answer = await asyncio.to_thread(ask, mirror)
             except BadPattern as error:
                 raise InvalidFilter(error.message, details={"field": "matches"}) from error
+            except TooSlow as error:
+                raise InvalidFilter(error.message, details={"field": "filter"}) from error
             except MirrorAway as error:
                 self._log.warning_limited(
                     "lab_mirror_away", key="", every_seconds=60, reason=error.message
                 )
+                continue
+            is_of_one_state = stamp is not None and following.stamp(experiment_id) == stamp
+            if is_of_one_state:
+                self._recent.keep(question, stamp, answer)
+            if is_of_one_state or mirror.has_snapshots:
+                return answer
         return await self._store.read(read)
 
     async def _asked_for(
@@ -268,6 +299,25 @@ class Results:
         if any(condition.op is Op.MATCHES for condition in fields_of(wanted)):
             await asyncio.to_thread(check_patterns, wanted)
         return asked
+
+
+class _Recent:
+    """The last answers, each with the state of the mirror that it is about."""
+
+    def __init__(self) -> None:
+        self._answers: OrderedDict[str, tuple[Stamp, Any]] = OrderedDict()
+
+    def find(self, question: str | None, stamp: Stamp | None) -> Any:
+        """The answer, if nothing has changed since; else None."""
+        kept = None if question is None else self._answers.get(question)
+        return kept[1] if kept is not None and kept[0] == stamp else None
+
+    def keep(self, question: str | None, stamp: Stamp | None, answer: object) -> None:
+        if question is not None and stamp is not None:
+            self._answers[question] = (stamp, answer)
+            self._answers.move_to_end(question)
+            if len(self._answers) > _KEPT_ANSWERS:
+                self._answers.popitem(last=False)
 
 
 class _Asked(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ import jiwer
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
-from tests.contract.lab_mirror.world import World
+from tests.contract.lab_mirror.world import Scored, World
 from tests.unit.lab.scoring.texts import ALPHABETS, LANGUAGES
 
 from dragoman.lab.evaluators import EVALUATORS
@@ -37,13 +37,14 @@ async def corpus_of(
         for kind in kinds
     )
     experiment_id = await at.new_experiment(0, evaluators=evaluators)
+    scored: list[Scored] = []
     for number in range(items):
         output, reference = _pair(at.random, ALPHABETS[script])
         found = [_measured(one, output, reference) for one in evaluators[1:]]
         scores = [(float(output == reference), None), *((m.score, m.statistics) for m in found)]
         turn = {"reference": reference, "domain": ("news", "chat", "law")[number % 3]}
-        names = [one.name for one in evaluators]
-        await at.add_scored(experiment_id, turn, {"output": output}, names, scores)
+        scored.append(Scored(turn, {"output": output}, scores))
+    await at.add_scored(experiment_id, kinds, scored)
     return experiment_id, evaluators, _libraries(script)
 
 

@@ -15,12 +15,14 @@ from tests.chaos_seeds import chaos_seeds
 from tests.contract.lab_mirror.world import (
     TENANT,
     World,
+    agree,
     asked_of,
     contents_of,
-    contents_wanted,
     every_row,
     followed,
     in_a_loop,
+    mirror_query,
+    plain,
     ready,
     world,
 )
@@ -28,36 +30,22 @@ from tests.servers.clickhouse import ClickHouseProcess
 
 from dragoman.errors import InvalidFilter
 from dragoman.lab.filters import Condition, Op, parse_filter
-from dragoman.lab.mirror import Following, MirrorAway, open_mirror, result_places
+from dragoman.lab.mirror import (
+    MirrorAway,
+    TooSlow,
+    clickhouse_mirror,
+    duckdb_mirror,
+    open_mirror,
+    result_places,
+)
 from dragoman.lab.mirror.queries import Query
 from dragoman.lab.model import ExperimentId
 from dragoman.lab.repository import mirroring
-from dragoman.lab.results import Results
+from dragoman.lab.results import GroupedAggregates, Outcomes, Results
 from dragoman.store import Connection, Store, open_store
 
 SEEDS = chaos_seeds(6, first=20_261_115)
 _CONTEXT = multiprocessing.get_context("forkserver")
-
-
-async def agree(store: Store, following: Following, experiment_id: ExperimentId) -> None:
-    """The mirror has what the database has."""
-    mirror = await ready(following, experiment_id)
-    assert contents_of(mirror, experiment_id) == await contents_wanted(store, experiment_id)
-    rows = await every_row(Results(store), experiment_id)
-    assert rows == await every_row(Results(store, following), experiment_id)
-    scores = sum(len(row.scores) for row in rows)
-    turns = mirror.dialect.turns
-    query = mirror_query(
-        mirror,
-        f"SELECT count(*) FROM lab_score WHERE row_no IN (SELECT row_no FROM {turns} "
-        f"WHERE experiment_id = '{experiment_id}')",
-    )
-    assert query == [(scores,)], "one long row for each score of a wide row"
-
-
-def mirror_query(mirror: Any, text: str) -> list[tuple[Any, ...]]:
-    rows: list[tuple[Any, ...]] = mirror.ask(Query(text, ()))
-    return rows
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -200,6 +188,111 @@ async def test_a_mirror_that_is_away_costs_no_answer_and_catches_up(
         server.kill()
 
 
+@in_a_loop
+async def test_a_mirror_that_was_never_there_lags_by_everything(
+    database_url: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "a folder that is not there" / "lab.duckdb"
+    async with world(database_url, 1) as at:
+        experiment_id = await at.new_experiment(7)
+        async with followed(at.store, f"duckdb:///{path}") as (following, metrics):
+            await until(lambda: b"lab_mirror_lag_rows 7.0" in metrics.exposition())
+            path.parent.mkdir()
+            await agree(at.store, following, experiment_id)
+            await until(lambda: b"lab_mirror_lag_rows 0.0" in metrics.exposition())
+
+
+# --- answers that are kept ------------------------------------------------------------------------
+
+
+@in_a_loop
+async def test_an_answer_is_kept_until_something_of_its_experiment_changes(
+    database_url: str, mirror_url: str
+) -> None:
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(5)
+        other_id = await at.new_experiment(5)
+        await ready(following, experiment_id)
+        results = Results(at.store, following)
+        first = await results.aggregates(TENANT, experiment_id)
+        assert (await results.aggregates(TENANT, experiment_id)).latency_ms is first.latency_ms
+        await at.add_items(other_id, 3)
+        await ready(following, other_id)
+        assert (await results.aggregates(TENANT, experiment_id)).latency_ms is first.latency_ms
+        await at.add_items(experiment_id, 30)
+        second = await results.aggregates(TENANT, experiment_id)
+        assert plain(second) == plain(await Results(at.store).aggregates(TENANT, experiment_id))
+        assert plain(second) != plain(first)
+        await at.replace_evaluator(experiment_id, "chrf")
+        third = await results.aggregates(TENANT, experiment_id)
+        assert third.scores["chrf"].count == 0 < second.scores["chrf"].count
+        following.rebuild()
+        await ready(following, experiment_id)
+        fourth = await results.aggregates(TENANT, experiment_id)
+        assert fourth.latency_ms is not third.latency_ms
+        assert plain(fourth) == plain(third)
+
+
+@in_a_loop
+async def test_answers_while_rows_change_are_of_one_state(
+    database_url: str, mirror_url: str
+) -> None:
+    """Each is what a database could have said at some moment, never some of two."""
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(40)
+        await ready(following, experiment_id)
+        results = Results(at.store, following)
+
+        async def change() -> None:
+            for _ in range(15):
+                await at.add_items(experiment_id, 5)
+
+        changing = asyncio.create_task(change())
+        answers = 0
+        while not changing.done() or answers < 5:
+            found = await results.aggregates(TENANT, experiment_id, group_by="domain")
+            assert isinstance(found, GroupedAggregates)
+            assert isinstance(found.groups, tuple)
+            for name, score in found.scores.items():
+                assert sum(one.count for one in score.histogram) == score.count
+                assert isinstance(score.outcomes, Outcomes)
+                of_groups = [one.aggregates.scores[name].count for one in found.groups]
+                assert sum(of_groups) == score.count
+            answers += 1
+        await changing
+        expected = await Results(at.store).aggregates(TENANT, experiment_id)
+        assert plain(await results.aggregates(TENANT, experiment_id)) == plain(expected)
+
+
+@in_a_loop
+async def test_a_reader_sees_one_state_where_the_mirror_has_snapshots(
+    database_url: str, mirror_url: str
+) -> None:
+    count = Query("SELECT count(*) FROM lab_turn", ())
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(5)
+        mirror = await ready(following, experiment_id)
+        with mirror.reading() as reader:
+            before = await asyncio.to_thread(reader.ask, count)
+            await at.add_items(experiment_id, 5)
+            await ready(following, experiment_id)
+            after = await asyncio.to_thread(reader.ask, count)
+        assert (after == before) is mirror.has_snapshots
+        assert mirror.ask(count) > before
+
+
+@in_a_loop
+async def test_a_process_that_another_one_relieved_does_not_answer_from_the_mirror(
+    database_url: str, mirror_url: str
+) -> None:
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(5)
+        await agree(at.store, following, experiment_id)
+        statement = sa.text("UPDATE mirror_state SET flush_no = flush_no + 7")
+        await at.store.write(lambda c: c.execute(statement).rowcount)
+        assert await following.up_to_date(experiment_id) is None
+
+
 # --- kill -9 --------------------------------------------------------------------------------------
 
 
@@ -295,6 +388,23 @@ async def test_fifty_levels_are_asked_and_ten_thousand_values_too(
         assert (
             await every_row(Results(at.store, following), experiment_id, wanted=wanted) == expected
         )
+
+
+@in_a_loop
+async def test_a_question_that_takes_too_long_is_stopped_and_the_mirror_stays(
+    database_url: str, mirror_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(duckdb_mirror, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(clickhouse_mirror, "_LIMIT", "SETTINGS max_execution_time = 1")
+    many = {"duckdb": "range(1000000000)", "clickhouse": "numbers(100000000000)"}
+    async with world(database_url, 1) as at, followed(at.store, mirror_url) as (following, _):
+        experiment_id = await at.new_experiment(3)
+        mirror = await ready(following, experiment_id)
+        source = many[mirror.dialect.name]
+        endless = f"SELECT count(*) FROM {source} AS a, {source} AS b"
+        with pytest.raises(TooSlow, match="seconds; use a filter that looks at less"):
+            await asyncio.to_thread(mirror_query, mirror, endless)
+        await agree(at.store, following, experiment_id)
 
 
 def test_a_mirror_of_another_process_is_not_opened(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from random import Random
+from statistics import stdev as deviation
 from typing import Any
 
 import msgspec
@@ -14,14 +17,15 @@ from tests.contract.lab_mirror.world import (
     NUMBERS,
     TENANT,
     TEXTS,
+    Scored,
     asked_of,
     every_row,
     followed,
     in_a_loop,
+    plain,
     random_filter,
     random_sort,
     ready,
-    rounded,
     world,
 )
 from tests.unit.lab.scoring.texts import LANGUAGES
@@ -29,7 +33,7 @@ from tests.unit.lab.scoring.texts import LANGUAGES
 from dragoman.lab import statistics
 from dragoman.lab.filters import EVERYTHING, Filter, parse_filter
 from dragoman.lab.mirror import Mirror, grouped_aggregates, result_places, searcher
-from dragoman.lab.model import ExperimentId, ResultRow
+from dragoman.lab.model import EvaluatorSpec, ExperimentId, ResultRow
 from dragoman.lab.repository.by_hand import turn_passes
 from dragoman.lab.repository.certainty import SEED
 from dragoman.lab.repository.grouping import field_to_group_by
@@ -204,6 +208,56 @@ async def test_corpus_scores_are_the_libraries_own_under_any_filter(
                 assert found.scores["exact"].corpus is msgspec.UNSET
 
 
+MANY = 1_100
+"""More than are read one by one."""
+SHAPES: dict[str, Callable[[Random], float]] = {
+    "same": lambda random: 0.1,
+    "rate": lambda random: float(random.random() < 0.3),
+    "all one": lambda random: 1.0,
+    "ties": lambda random: float(random.randrange(7)),
+    "plain": lambda random: random.random() * 100,
+    "skewed": lambda random: random.lognormvariate(0, 3),
+    "close": lambda random: 1.0 + random.randrange(5) * 2**-52,
+    "tiny": lambda random: random.randrange(40) * 5e-324,
+    "far": lambda random: random.choice((-1.0, 1.0)) * 10.0 ** random.randrange(-9, 12),
+    "edges": lambda random: random.randrange(11) / 10,
+}
+
+
+@in_a_loop
+async def test_aggregates_of_many_values_are_exact_whatever_their_shape(
+    database_url: str, mirror_url: str
+) -> None:
+    seed = SEEDS[0]
+    random = Random(seed)
+    evaluators = tuple(EvaluatorSpec("exact", name) for name in SHAPES)
+    values = {name: [shape(random) for _ in range(MANY)] for name, shape in SHAPES.items()}
+    rows = [
+        Scored({"n": number}, {}, [(values[name][number], None) for name in SHAPES])
+        for number in range(MANY)
+    ]
+    async with world(database_url, seed) as at:
+        experiment_id = await at.new_experiment(0, evaluators=evaluators)
+        await at.add_scored(experiment_id, tuple(SHAPES), rows)
+        async with followed(at.store, mirror_url) as (following, _):
+            mirror = await ready(following, experiment_id)
+            asked = asked_of(experiment_id, evaluators)
+            found = grouped_aggregates(mirror, asked, EVERYTHING, None)
+            direct = await Results(at.store).aggregates(TENANT, experiment_id)
+        assert plain(found) == plain(direct)
+        for name, listed in values.items():
+            score = found.scores[name]
+            ordered = sorted(listed)
+            for share in (50, 90, 95, 99):
+                at_share = ordered[math.ceil(share * MANY / 100) - 1]
+                assert getattr(score, f"p{share}") == at_share, (name, share)
+            assert score.stddev == pytest.approx(deviation(listed), rel=1e-9), name
+            for place, one in enumerate(score.histogram):
+                is_last = place == len(score.histogram) - 1
+                inside = [v for v in listed if one.low <= v and (v < one.high or is_last)]
+                assert one.count == len(inside), (name, one)
+
+
 @pytest.mark.parametrize("items", [3, 40, 1_200])
 @in_a_loop
 async def test_intervals_are_those_of_the_labs_statistics(
@@ -278,7 +332,3 @@ async def test_an_evaluator_that_takes_a_name_over_leaves_the_former_scores_behi
             found = [plain(await one.aggregates(TENANT, experiment_id)) for one in both]
             assert found[0] == found[1]
             assert found[0]["scores"]["chrf"]["count"] > 0
-
-
-def plain(found: object) -> Any:
-    return rounded(msgspec.to_builtins(found))

@@ -97,6 +97,14 @@ def in_a_loop(test: Callable[Test, Coroutine[Any, Any, None]]) -> Callable[Test,
     return run
 
 
+class Scored(msgspec.Struct):
+    """A turn, what came out, and of each evaluator the score and its statistics."""
+
+    turn: Mapping[str, JsonValue]
+    output: Mapping[str, JsonValue]
+    scores: Sequence[tuple[float | None, Sequence[float] | None]]
+
+
 class World:
     """A database with experiments that no run made."""
 
@@ -336,24 +344,20 @@ class World:
         await self.store.write(change)
 
     async def add_scored(
-        self,
-        experiment_id: ExperimentId,
-        turn: Mapping[str, JsonValue],
-        output: Mapping[str, JsonValue],
-        names: Sequence[str],
-        scores: Sequence[tuple[float | None, Sequence[float] | None]],
+        self, experiment_id: ExperimentId, names: Sequence[str], scored: Sequence[Scored]
     ) -> None:
-        """One item of one turn that succeeded, with its scores and their statistics, in order."""
-        self._number += 1
-        key = ItemKey(ItemId(f"i-{self._number:06d}"))
+        """Items of one turn that succeeded, each with its scores in order."""
 
         def add(connection: Connection) -> None:
-            self._insert_item(connection, key.item_id, [turn])
-            record = self._insert_output(connection, key, 0, output)
-            self._insert_turn(connection, experiment_id, key, 0, "success", record, None)
-            for number, (name, (score, kept)) in enumerate(zip(names, scores, strict=True)):
-                values = {"name": name, "score": score, "statistics_json": _listed(kept)}
-                self._insert_score(connection, key, 0, number, values)
+            for one in scored:
+                self._number += 1
+                key = ItemKey(ItemId(f"i-{self._number:06d}"))
+                self._insert_item(connection, key.item_id, [one.turn])
+                record = self._insert_output(connection, key, 0, one.output)
+                self._insert_turn(connection, experiment_id, key, 0, "success", record, None)
+                for number, (name, (score, kept)) in enumerate(zip(names, one.scores, strict=True)):
+                    values = {"name": name, "score": score, "statistics_json": _listed(kept)}
+                    self._insert_score(connection, key, 0, number, values)
 
         await self.store.write(add)
 
@@ -534,6 +538,11 @@ def rounded(value: Any) -> Any:
     return value
 
 
+def plain(found: object) -> Any:
+    """Aggregates as they can be compared."""
+    return rounded(msgspec.to_builtins(found))
+
+
 # --- what a mirror holds --------------------------------------------------------------------------
 
 Contents = dict[tuple[str, int, int], dict[str, Any]]
@@ -590,3 +599,24 @@ def _by_turn(rows: list[dict[str, Any]]) -> Contents:
         assert key not in found, "one wide row a turn"
         found[key] = {name: value for name, value in row.items() if value is not None}
     return found
+
+
+async def agree(store: Store, following: Following, experiment_id: ExperimentId) -> None:
+    """The mirror has what the database has."""
+    mirror = await ready(following, experiment_id)
+    assert contents_of(mirror, experiment_id) == await contents_wanted(store, experiment_id)
+    rows = await every_row(Results(store), experiment_id)
+    assert rows == await every_row(Results(store, following), experiment_id)
+    scores = sum(len(row.scores) for row in rows)
+    turns = mirror.dialect.turns
+    query = mirror_query(
+        mirror,
+        f"SELECT count(*) FROM lab_score WHERE row_no IN (SELECT row_no FROM {turns} "
+        f"WHERE experiment_id = '{experiment_id}')",
+    )
+    assert query == [(scores,)], "one long row for each score of a wide row"
+
+
+def mirror_query(mirror: Any, text: str) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = mirror.ask(Query(text, ()))
+    return rows

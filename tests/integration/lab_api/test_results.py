@@ -107,6 +107,22 @@ def test_filters_find_what_they_say(open_lab: OpenLab) -> None:
     asyncio.run(scenario())
 
 
+HOSTILE_PATTERNS = (
+    "(",
+    "a**",
+    r"\1",
+    "(?=a)",
+    "(a{1000}){1000}",
+    "a{2000}",
+    "x{0,1000}" * 100,
+    "(" * 900,
+    r"\x{110000}",
+    "nul \x00",
+    "half of a pair \ud800",
+    "long " * 201,
+)
+
+
 def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
     wrong = {"field": "latency", "op": ">", "value": 3}
     deep = '{"not": ' * 1_000 + '{"field": "status", "op": "is_null"}' + "}" * 1_000
@@ -131,6 +147,13 @@ def test_a_filter_that_makes_no_sense_is_refused(open_lab: OpenLab) -> None:
                     f"{path}/results",
                     {"filter": {"field": "text", "op": "matches", "value": "(?"}},
                 ),
+                *[
+                    await lab.get(
+                        f"{path}/aggregates",
+                        filter=json.dumps({"field": "text", "op": "matches", "value": pattern}),
+                    )
+                    for pattern in HOSTILE_PATTERNS
+                ],
                 await lab.get(f"{path}/aggregates", filter="{"),
                 await lab.get(f"{path}/aggregates", filter='{"and": []}, "limit": 3'),
             ):
@@ -383,6 +406,9 @@ def test_results_can_be_taken_away_as_files(open_lab: OpenLab) -> None:
             read = pq.read_table(io.BytesIO(parquet)).to_pylist()
             assert [row["input.said"] for row in read] == said(rows)
             assert read[0]["score.exact"] == first
+            for line, row in zip(table, rows, strict=True):
+                assert (line["repetition"], line["cached"]) == (str(row["repetition"]), "false")
+            assert {(row["repetition"], row["cached"]) for row in read} == {(1, False)}
             some = {"field": "input.said", "op": "=", "value": "b"}
             only = (await lab.get(path, filter=json.dumps(some))).text.splitlines()
             assert [json.loads(line)["input"]["said"] for line in only] == ["b"]

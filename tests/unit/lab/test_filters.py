@@ -18,6 +18,7 @@ from dragoman.lab.filters import (
     OneOf,
     Op,
     parse_filter,
+    pattern_size,
 )
 
 FAILED: dict[str, Any] = {"field": "status", "op": "=", "value": "fail"}
@@ -122,3 +123,40 @@ def test_the_part_that_does_not_fit_is_named(wrong: Any, part: str) -> None:
 def test_what_makes_no_sense_is_refused_by_its_name(wrong: dict[str, Any], word: str) -> None:
     with pytest.raises(InvalidFilter, match=word.replace(".", r"\.")):
         parse_filter(wrong)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "size"),
+    [
+        ("abc", 3),
+        ("a{5}", 5),
+        ("(ab){10}", 20),
+        ("(a{10}b){10}", 110),
+        ("a{3}{4}", 12),
+        ("a|b{4}", 5),
+        ("[a-z{5}]{3}", 3),
+        ("[]a]{7}", 7),
+        (r"[[:alpha:]\]x]{9}", 9),
+        (r"a\{5}", 4),
+        (r"\p{Han}{10}", 500),
+        ("(?:x(?P<n>ab){3}){2}", 14),
+        ("a{0,1000}" * 3, 3000),
+        ("(((", 0),
+        (")))", 3),
+        ("{5}", 3),
+    ],
+)
+def test_a_pattern_has_as_many_parts_as_its_counts_stand_for(pattern: str, size: int) -> None:
+    assert pattern_size(pattern) == size
+
+
+def test_patterns_that_would_keep_a_server_busy_are_refused() -> None:
+    """Nine hundred characters like these took RE2 a minute for one text of 20 kB."""
+    hostile: dict[str, Any] = {"field": "text", "op": "matches", "value": "x{0,1000}" * 100}
+    with pytest.raises(InvalidFilter, match="1,000 parts; these have 100,000") as refused:
+        parse_filter({"not": hostile})
+    assert refused.value.details == {"field": "filter.not.value"}
+    one: dict[str, Any] = {"field": "text", "op": "matches", "value": "x{0,300}"}
+    parse_filter({"or": [one] * 3})
+    with pytest.raises(InvalidFilter, match="these have 1,200"):
+        parse_filter({"or": [one] * 4})

@@ -4,8 +4,8 @@ The database has the truth. A mirror can be thrown away and made anew at any tim
 """
 
 from dragoman.lab.mirror.aggregating import grouped_aggregates
-from dragoman.lab.mirror.following import Following, forget_mirror
-from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway
+from dragoman.lab.mirror.following import Following, Stamp, forget_mirror
+from dragoman.lab.mirror.interface import BadPattern, Mirror, MirrorAway, TooSlow
 from dragoman.lab.mirror.opening import is_wanted, open_mirror
 from dragoman.lab.mirror.patterns import check_patterns, searcher
 from dragoman.lab.mirror.queries import Mirrored
@@ -18,6 +18,8 @@ __all__ = [
     "MirrorAway",
     "Mirrored",
     "Places",
+    "Stamp",
+    "TooSlow",
     "check_patterns",
     "columns_of",
     "forget_mirror",

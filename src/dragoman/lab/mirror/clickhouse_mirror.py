@@ -15,7 +15,16 @@ import msgspec
 
 from dragoman.lab.mirror.batches import Batch, Slots, column_of
 from dragoman.lab.mirror.dialects import CLICKHOUSE, Kind
-from dragoman.lab.mirror.interface import BadPattern, Identity, Mirror, MirrorAway
+from dragoman.lab.mirror.interface import (
+    ANSWER_SECONDS,
+    BadPattern,
+    Identity,
+    Mirror,
+    MirrorAway,
+    Reader,
+    TooSlow,
+    too_slow,
+)
 from dragoman.lab.mirror.queries import Query, Value
 from dragoman.lab.model import ExperimentId
 
@@ -23,14 +32,17 @@ FORMAT = 1
 """Raised when the tables change: a mirror of another format is copied anew."""
 
 DEFAULT_PORT = 8123
-ANSWER_SECONDS = 60.0
+HTTP_SECONDS = 60.0
 _BAD_PATTERN = "Code: 427"
+_TOO_SLOW = ("Code: 159", "Code: 160")
 _SETTINGS = {
     "output_format_json_quote_64bit_integers": "0",
     "mutations_sync": "1",
     # A value that is missing in a row that is written is missing, not a default.
     "input_format_null_as_default": "1",
 }
+
+_LIMIT = f"SETTINGS max_execution_time = {ANSWER_SECONDS:.0f}"
 
 _KEY = "experiment_id String, item_id String, repetition Int32, turn_no Int32, row_no Int64"
 _TABLES = {
@@ -65,6 +77,7 @@ class ClickHouseMirror(Mirror):
     """Tables in a database of a ClickHouse server."""
 
     dialect = CLICKHOUSE
+    has_snapshots = False
 
     def __init__(self, url: str) -> None:
         """``clickhouse://user:password@host:8123/database``; ``clickhouses://`` is over TLS."""
@@ -77,9 +90,13 @@ class ClickHouseMirror(Mirror):
             base_url=f"{scheme}://{self._where}",
             auth=auth,
             params={"database": self._database, **_SETTINGS},
-            timeout=ANSWER_SECONDS,
+            timeout=HTTP_SECONDS,
         )
         self._columns: set[str] | None = None
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        yield self
 
     def identity(self) -> Identity | None:
         if not self._rows("EXISTS TABLE lab_mirror")[0][0]:
@@ -135,7 +152,7 @@ class ClickHouseMirror(Mirror):
         return Slots({(field, bool(is_text)): slot for field, is_text, slot in rows})
 
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
-        return self._rows(query.text, query.values)
+        return self._rows(f"{query.text} {_LIMIT}", query.values)
 
     def close(self) -> None:
         self._http.close()
@@ -234,8 +251,10 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n").replace("\r", "\\r")
 
 
-def _refusal(answer: httpx.Response) -> BadPattern | MirrorAway:
+def _refusal(answer: httpx.Response) -> BadPattern | MirrorAway | TooSlow:
     said = answer.text.strip().partition("\n")[0][:500]
     if said.startswith(_BAD_PATTERN):
         return BadPattern(f"The pattern of `matches` is not valid: {said}")
+    if said.startswith(_TOO_SLOW):
+        return too_slow()
     return MirrorAway(f"The ClickHouse server refuses: {said}")

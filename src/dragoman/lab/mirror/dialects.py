@@ -27,8 +27,10 @@ class Dialect(msgspec.Struct, frozen=True):
     """`value` in the bound `list`; missing stays missing."""
     contains: str
     matches: str
-    quantiles: str
-    """The exact values at shares of all; a share lies between two ranks, never on one."""
+    list_of: str
+    """Every `value` that is not missing."""
+    whole: str
+    """The whole part of a `value` from 0 to some thousands."""
     no_number: str
     no_text: str
     turns: str
@@ -47,7 +49,8 @@ DUCKDB = Dialect(
     is_in="({value} IN (SELECT unnest({list})))",
     contains="contains({value}, {part})",
     matches="regexp_matches({value}, {pattern})",
-    quantiles="quantile_disc({value}, [{shares}])",
+    list_of="list({value})",
+    whole="CAST(floor({value}) AS SMALLINT)",
     no_number="CAST(NULL AS DOUBLE)",
     no_text="CAST(NULL AS VARCHAR)",
     turns="lab_turn",
@@ -67,7 +70,8 @@ CLICKHOUSE = Dialect(
     contains="(position({value}, {part}) > 0)",
     # As in DuckDB, a dot does not match the end of a line.
     matches="(match({value}, concat('(?-s)', {pattern})) = 1)",
-    quantiles="quantilesExact({shares})({value})",
+    list_of="groupArray({value})",
+    whole="floor({value})",
     no_number="CAST(NULL AS Nullable(Float64))",
     no_text="CAST(NULL AS Nullable(String))",
     turns="(SELECT * FROM lab_turn FINAL) AS turns",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Timer
 from typing import Any
 
 import duckdb
@@ -13,7 +13,14 @@ import pyarrow as pa  # type: ignore[import-untyped]
 
 from dragoman.lab.mirror.batches import Batch, ScoreRow, Slots, TurnRow, as_columns, column_of
 from dragoman.lab.mirror.dialects import DUCKDB
-from dragoman.lab.mirror.interface import Identity, Mirror, MirrorAway
+from dragoman.lab.mirror.interface import (
+    ANSWER_SECONDS,
+    Identity,
+    Mirror,
+    MirrorAway,
+    Reader,
+    too_slow,
+)
 from dragoman.lab.mirror.queries import Query
 from dragoman.lab.model import ExperimentId
 from dragoman.observability import get_logger
@@ -88,6 +95,7 @@ class DuckDbMirror(Mirror):
     """A file. What is in it can be copied again, so a damaged one is replaced."""
 
     dialect = DUCKDB
+    has_snapshots = True
 
     def __init__(self, path: Path) -> None:
         self._connection = _opened(path)
@@ -95,6 +103,17 @@ class DuckDbMirror(Mirror):
         self._opening = Lock()
         rows = self._found("SELECT column_name FROM duckdb_columns() WHERE table_name = 'lab_turn'")
         self._columns = {name for (name,) in rows}
+
+    @contextmanager
+    def reading(self) -> Iterator[Reader]:
+        with _answering():
+            cursor = self._cursor()
+            cursor.begin()
+            try:
+                yield _Snapshot(cursor)
+            finally:
+                cursor.rollback()
+                cursor.close()
 
     def identity(self) -> Identity | None:
         if not self._found("SELECT 1 FROM duckdb_tables() WHERE table_name = 'lab_mirror'"):
@@ -150,14 +169,12 @@ class DuckDbMirror(Mirror):
             cursor.execute("UPDATE lab_mirror SET complete = true")
 
     def slots(self, experiment_id: ExperimentId) -> Slots:
-        rows = self._found(
-            "SELECT field, is_text, slot FROM lab_slot WHERE experiment_id = $1 ORDER BY slot",
-            [experiment_id],
-        )
-        return Slots({(field, is_text): slot for field, is_text, slot in rows})
+        with self.reading() as reader:
+            return reader.slots(experiment_id)
 
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
-        return self._found(query.text, [one.value for one in query.values])
+        with self.reading() as reader:
+            return reader.ask(query)
 
     def close(self) -> None:
         with self._opening, _answering():
@@ -190,6 +207,33 @@ class DuckDbMirror(Mirror):
                 raise
             finally:
                 cursor.close()
+
+
+class _Snapshot:
+    """A transaction: whatever is written meanwhile, it sees what was there when it began."""
+
+    dialect = DUCKDB
+
+    def __init__(self, cursor: duckdb.DuckDBPyConnection) -> None:
+        self._cursor = cursor
+
+    def slots(self, experiment_id: ExperimentId) -> Slots:
+        rows = self._cursor.execute(
+            "SELECT field, is_text, slot FROM lab_slot WHERE experiment_id = $1 ORDER BY slot",
+            [experiment_id],
+        ).fetchall()
+        return Slots({(field, is_text): slot for field, is_text, slot in rows})
+
+    def ask(self, query: Query) -> list[tuple[Any, ...]]:
+        # Of a transaction that is interrupted nothing is left to ask.
+        stopping = Timer(ANSWER_SECONDS, self._cursor.interrupt)
+        stopping.start()
+        try:
+            return self._cursor.execute(query.text, [one.value for one in query.values]).fetchall()
+        except duckdb.InterruptException:
+            raise too_slow() from None
+        finally:
+            stopping.cancel()
 
 
 def _opened(path: Path) -> duckdb.DuckDBPyConnection:

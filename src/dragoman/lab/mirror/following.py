@@ -8,9 +8,12 @@ leaves changes noted that the mirror has already, and they are copied once more.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, ParamSpec, TypeVar
+
+import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
@@ -36,6 +39,13 @@ Asked = ParamSpec("Asked")
 Result = TypeVar("Result")
 
 
+class Stamp(msgspec.Struct, frozen=True):
+    """A state of what a mirror has of an experiment."""
+
+    opened: int
+    changes: int
+
+
 class Following:
     """The mirror of a lab, kept up to date by one process at a time.
 
@@ -55,6 +65,13 @@ class Following:
         self._mirror: Mirror | None = None
         self._held: Held | None = None
         self._rows_numbered = 0
+        self._flushes: tuple[int, ...] = ()
+        """The number of the last flush, and of one that is being crossed out."""
+        self._left_to_copy: int | None = None
+        """Items that a copy of everything has not reached; None while there is no such copy."""
+        self._opened = 0
+        self._changes: Counter[ExperimentId] = Counter()
+        """Counted when a write of an experiment begins and again when it ends: odd meanwhile."""
         self._slots: dict[ExperimentId, Slots] = {}
         self._ready = False
         self._rebuild_wanted = False
@@ -88,11 +105,23 @@ class Following:
         """
         if not self._ready:
             return None
-        behind = await self._store.read(lambda c: mirroring.is_behind(c, experiment_id))
+        noted, behind = await self._store.read(
+            lambda c: (mirroring.state(c), mirroring.is_behind(c, experiment_id))
+        )
+        if noted is None or noted.flush_no not in self._flushes:
+            return None  # another process writes to the mirror now
         if behind and not await self._catch_up_soon():
             return None
         # It may have been lost since.
         return self._mirror
+
+    def stamp(self, experiment_id: ExperimentId) -> Stamp | None:
+        """Changes whenever something of the experiment is written to the mirror.
+
+        Answers between two equal stamps are of the same state. None while it is written to.
+        """
+        changes = self._changes.get(experiment_id, 0)
+        return None if changes % 2 else Stamp(self._opened, changes)
 
     @property
     def ready(self) -> bool:
@@ -107,7 +136,15 @@ class Following:
 
     async def lag_rows(self) -> int:
         """Items whose last change the mirror does not have yet."""
-        return await self._store.read(mirroring.count_changes)
+
+        def count(connection: Connection) -> int:
+            if self._left_to_copy is not None:
+                return self._left_to_copy
+            if mirroring.state(connection) is None:  # no change is noted: there is no copy yet
+                return mirroring.count_items(connection)
+            return mirroring.count_changes(connection)
+
+        return await self._store.read(count)
 
     async def _catch_up_soon(self) -> bool:
         waiting = self._ask()
@@ -189,16 +226,21 @@ class Following:
             return False
         if found.mirror_id != noted.mirror_id:
             return False
+        self._flushes = (noted.flush_no,)
         if found.flush_no == noted.flush_no:
             return True
         # A crash between the two writes of a flush leaves the mirror one ahead, and its changes
         # noted. Anything else is a database that was restored, or an old copy of the mirror.
         is_one_ahead = found.flush_no == noted.flush_no + 1
-        return is_one_ahead and await self.lag_rows() > 0
+        return is_one_ahead and await self._store.read(mirroring.count_changes) > 0
 
     async def _copy_everything(self, mirror: Mirror, held: Held) -> None:
         self._rebuild_wanted = False
         self._slots.clear()
+        self._opened += 1
+        self._changes.clear()
+        self._flushes = (0,)
+        self._left_to_copy = await self._store.read(mirroring.count_items)
         await self._in_thread(mirror.begin, self._new_id)
         await self._store.write(lambda c: mirroring.begin_following(c, held, self._new_id))
         flush_no, after = 0, ""
@@ -210,7 +252,10 @@ class Following:
                 await self._add(mirror, batch, found, items)
                 batch.items.clear()  # there is nothing to replace yet
                 await self._write(mirror, held, batch, ())
+                self._left_to_copy = max(0, self._left_to_copy - len(items))
+                self._metrics.lab_mirror_lag.set(self._left_to_copy)
         await self._in_thread(mirror.set_complete)
+        self._left_to_copy = None
         self._log.info("lab_mirror_copied", batches=flush_no)
 
     async def _flush(self, mirror: Mirror, held: Held, changes: Sequence[mirroring.Change]) -> None:
@@ -238,7 +283,11 @@ class Following:
         self, mirror: Mirror, held: Held, batch: Batch, changes: Sequence[mirroring.Change]
     ) -> None:
         self._rows_numbered += len(batch.turns)
+        written = {*batch.items, *batch.deleted}
+        self._changes.update(written)
         await self._in_thread(mirror.apply, batch)
+        self._changes.update(written)
+        self._flushes = (batch.flush_no - 1, batch.flush_no)
         for experiment_id in batch.slots:
             self._slots[experiment_id].settled()
 
@@ -281,6 +330,9 @@ class Following:
         """Begin again with the next round: the mirror may be another one then."""
         self._ready = False
         self._slots.clear()
+        # What was being written may or may not be there.
+        self._opened += 1
+        self._changes.clear()
         await self._close()
 
     async def _close(self) -> None:

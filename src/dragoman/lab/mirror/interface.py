@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
 
 import msgspec
 
@@ -28,6 +29,23 @@ class BadPattern(DragomanError):
     status = 422
 
 
+class TooSlow(DragomanError):
+    """Raised when an answer takes longer than a question may keep the mirror busy."""
+
+    code = "INVALID_FILTER"
+    status = 422
+
+
+ANSWER_SECONDS = 30.0
+"""How long a question may take; one that takes longer looks at too much."""
+
+
+def too_slow() -> TooSlow:
+    return TooSlow(
+        f"The answer takes longer than {ANSWER_SECONDS:g} seconds; use a filter that looks at less."
+    )
+
+
 class Identity(msgspec.Struct, frozen=True):
     """Which copy this is, and how far it got."""
 
@@ -37,10 +55,29 @@ class Identity(msgspec.Struct, frozen=True):
     """False while the first copy of everything is being made."""
 
 
+class Reader(Protocol):
+    """Answers questions."""
+
+    @property
+    def dialect(self) -> Dialect: ...
+
+    def slots(self, experiment_id: ExperimentId) -> Slots:
+        """Which column holds which field of an experiment."""
+
+    def ask(self, query: Query) -> list[tuple[Any, ...]]:
+        """The rows that a query answers."""
+
+
 class Mirror(ABC):
     """A columnar copy of results."""
 
     dialect: Dialect
+    has_snapshots: bool
+    """Whether several questions can be asked of the same state, whatever is written meanwhile."""
+
+    @abstractmethod
+    def reading(self) -> AbstractContextManager[Reader]:
+        """A reader for several questions; of one state, where the mirror has snapshots."""
 
     @abstractmethod
     def identity(self) -> Identity | None:

@@ -6,11 +6,13 @@ RE2 takes time in proportion to the text, whatever the pattern: a hostile one ho
 from __future__ import annotations
 
 from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from dragoman.errors import InvalidFilter
 from dragoman.extras import is_installed, require_extra
 from dragoman.lab.filters import Filter, Op, fields_of
+from dragoman.lab.mirror.interface import ANSWER_SECONDS, too_slow
 
 _LOOK = "SELECT regexp_matches($1::VARCHAR, $2::VARCHAR)"
 
@@ -25,8 +27,12 @@ def check_patterns(wanted: Filter) -> None:
 
 
 def searcher() -> Callable[[str, str], bool]:
-    """Whether a pattern is found in a text; needs DuckDB, which brings RE2."""
+    """Whether a pattern is found in a text; needs DuckDB, which brings RE2.
+
+    All texts together may take as long as one question to a mirror.
+    """
     connection: Any = None
+    ends_at = monotonic() + ANSWER_SECONDS
 
     def search(pattern: str, text: str) -> bool:
         nonlocal connection
@@ -35,6 +41,8 @@ def searcher() -> Callable[[str, str], bool]:
 
         if connection is None:
             connection = duckdb.connect()
+        if monotonic() > ends_at:
+            raise InvalidFilter(too_slow().message, details={"field": "matches"})
         try:
             (found,) = connection.execute(_LOOK, [text, pattern]).fetchone()
         except duckdb.InvalidInputException as error:

@@ -40,6 +40,7 @@ from dragoman.lab.repository.aggregates import (
     grouped,
     ranks_of,
     score_aggregate,
+    spread_of,
     verdict_of,
 )
 from dragoman.lab.repository.archiving import Logged
@@ -135,6 +136,7 @@ __all__ = [
     "runs",
     "score_aggregate",
     "showing",
+    "spread_of",
     "starting",
     "storable",
     "target_record_id",

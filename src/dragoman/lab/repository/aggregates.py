@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
@@ -163,6 +164,27 @@ class Spread(msgspec.Struct, frozen=True):
     """How many values lie below each inner edge of the histogram."""
     values: Sequence[float] | None = None
     """The values themselves, where there are few."""
+
+
+def spread_of(values: Sequence[float]) -> Spread:
+    """What there is to find of few values, which come in order."""
+    if not values:
+        return Spread()
+    total = math.fsum(values)
+    mean = total / len(values)
+    return Spread(
+        count=len(values),
+        mean=mean,
+        least=values[0],
+        most=values[-1],
+        total=total,
+        squares=math.fsum((value - mean) ** 2 for value in values),
+        ones=values.count(1.0),
+        zeros=values.count(0.0),
+        percentiles={name: values[rank - 1] for name, rank in ranks_of(len(values)).items()},
+        below=tuple(bisect_left(values, edge) for edge in edges_of(values[0], values[-1])[1:-1]),
+        values=values,
+    )
 
 
 def aggregate_of(spread: Spread) -> Aggregate:

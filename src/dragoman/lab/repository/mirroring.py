@@ -86,6 +86,13 @@ def count_changes(connection: Connection) -> int:
     return int(number.scalar_one())
 
 
+def count_items(connection: Connection) -> int:
+    """How many items there are: a mirror that was never made lacks them all."""
+    shown = turn_result.c
+    first = sa.select(sa.func.count()).where(shown.repetition == 0, shown.turn_no == 0)
+    return int(connection.execute(first).scalar_one())
+
+
 def is_behind(connection: Connection, experiment_id: ExperimentId) -> bool:
     """Whether the mirror lacks something of this experiment."""
     noted = sa.select(mirror_change.c.item_id).where(mirror_change.c.experiment_id == experiment_id)

@@ -6,6 +6,7 @@ pages while a run goes on, and the last page costs what the first one does.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -24,6 +25,7 @@ from dragoman.lab.filters import (
     SCORE,
 )
 from dragoman.lab.repository.fields import Numbers, field_of
+from dragoman.lab.repository.statements import storable
 
 SortKey = int | float | str | None
 
@@ -82,11 +84,18 @@ def check_place(place: Place, keys: Sequence[Key]) -> None:
         reached is None or isinstance(reached, str) is key.is_text
         for key, reached in zip(keys, place.keys, strict=True)
     )
-    if not same:
+    if not (same and all(map(_is_comparable, (place.item_id, *place.keys)))):
         raise InvalidMessage(
             "The cursor belongs to a list with another order; take `next` from the page "
             "before, or leave it out."
         )
+
+
+def _is_comparable(value: SortKey) -> bool:
+    """Whether databases can compare it: cursors come from callers, who may write anything."""
+    if isinstance(value, str):
+        return storable(value) == value
+    return value is None or abs(value) <= sys.float_info.max
 
 
 def _is_named(field: str, prefix: str) -> bool:

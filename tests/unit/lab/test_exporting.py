@@ -1,0 +1,82 @@
+"""Results as files."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pyarrow.parquet as pq  # type: ignore[import-untyped]
+import pytest
+
+from dragoman.lab.exporting import FileFormat, written
+from dragoman.lab.model import ContentId, JsonValue, ResultRow, RunId, ScoreCell
+from dragoman.lab.states import ItemStatus
+
+VALUES: tuple[JsonValue, ...] = ("text", 3, 1.5, True, None, ["a", 1], {"k": "ñ"}, "=1+1")
+AS_TEXT = ["text", "3", "1.5", "true", None, '["a",1]', '{"k":"ñ"}', "=1+1"]
+
+
+def row_of(number: int, value: JsonValue) -> ResultRow:
+    return ResultRow(
+        item_id=ContentId(f"i-{number}"),
+        turn=0,
+        run_id=RunId("r-1"),
+        status=ItemStatus.SUCCESS,
+        input={"mixed": value, "n": number},
+        output={},
+        scores={"a.b": ScoreCell(0.5, "pass", 'it said "no"\n')},
+        latency_ms=None,
+        tokens=7,
+        cost=None,
+        error_code=None,
+        error_message=None,
+        repetition=2,
+        cached=True,
+    )
+
+
+async def pieces() -> AsyncIterator[list[ResultRow]]:
+    rows = [row_of(number, value) for number, value in enumerate(VALUES)]
+    yield rows[:3]
+    yield []
+    yield rows[3:]
+
+
+def exported(wanted: FileFormat) -> bytes:
+    async def collect() -> bytes:
+        columns = {"input.mixed": False, "input.n": True}
+        return b"".join([one async for one in written(pieces(), columns, ["a.b"], wanted)])
+
+    return asyncio.run(collect())
+
+
+def test_a_column_of_numbers_and_text_is_written_as_text() -> None:
+    read: list[dict[str, Any]] = pq.read_table(io.BytesIO(exported(FileFormat.PARQUET))).to_pylist()
+    assert [row["input.mixed"] for row in read] == AS_TEXT
+    assert [row["input.n"] for row in read] == [float(number) for number in range(len(VALUES))]
+    assert {(row["repetition"], row["turn"], row["cached"]) for row in read} == {(2, 0, True)}
+    assert {row["reason.a.b"] for row in read} == {'it said "no"\n'}
+
+
+def test_a_table_of_text_has_the_same_cells() -> None:
+    lines = list(csv.DictReader(io.StringIO(exported(FileFormat.CSV).decode(), newline="")))
+    assert [line["input.mixed"] or None for line in lines] == AS_TEXT
+    assert {(line["repetition"], line["cached"], line["tokens"]) for line in lines} == {
+        ("2", "true", "7")
+    }
+    assert {line["reason.a.b"] for line in lines} == {'it said "no"\n'}
+
+
+@pytest.mark.parametrize("wanted", list(FileFormat))
+def test_a_file_without_rows_is_a_file(wanted: FileFormat) -> None:
+    async def none() -> AsyncIterator[list[ResultRow]]:
+        yield []
+
+    async def collect() -> bytes:
+        return b"".join([one async for one in written(none(), {}, [], wanted)])
+
+    found = asyncio.run(collect())
+    assert (found == b"") is (wanted is FileFormat.JSONL)
