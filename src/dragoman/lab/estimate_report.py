@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from dragoman.lab.estimates import TARGET, Estimate, Part, Range
+from dragoman.lab.estimates import TARGET, Estimate, EstimatedPart, EstimatedRange
 from dragoman.lab.report import shown_duration
 
 
@@ -45,7 +45,7 @@ def shown_cost(cost: float) -> str:
 
 
 def _shown(
-    found: Range | None, show: Callable[[float], str], *, lacking: Iterable[str] = ()
+    found: EstimatedRange | None, show: Callable[[float], str], *, lacking: Iterable[str] = ()
 ) -> str:
     if found is None:
         return "not known"
@@ -58,7 +58,7 @@ def _shown(
     return f"{text}, without {_listed(names)}" if names else text
 
 
-def _part(part: Part) -> str:
+def _part(part: EstimatedPart) -> str:
     told = [f"{_count(part.calls)} calls"]
     if part.tokens is not None:
         told.append(f"{_count(part.tokens)} tokens")

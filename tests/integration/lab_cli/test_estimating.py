@@ -25,7 +25,7 @@ from tests.servers.openai_server import OpenAiServer
 from dragoman import lab
 from dragoman.cli import main
 from dragoman.errors import DatasetEmpty, DatasetInvalid, InvalidMessage
-from dragoman.lab.estimates import Range
+from dragoman.lab.estimates import EstimatedRange
 
 PAID = """
 name = "paid"
@@ -398,5 +398,5 @@ def test_conversations_count_a_call_for_every_turn(folder: Path) -> None:
     talk: dict[str, Any] = {"turns": [{"said": "a"}, {"said": "b"}]}
     found = lab.estimate(dataset=[talk, talk], target=lambda said, history: said)
     assert (found.estimate.items, found.estimate.turns) == (2, 4)
-    assert found.estimate.calls == Range(4, 4, 4)
+    assert found.estimate.calls == EstimatedRange(4, 4, 4)
     assert [row.turn for row in found.rows] == [0, 1, 0, 1]

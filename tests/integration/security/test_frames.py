@@ -146,6 +146,6 @@ def test_a_peer_that_pings_and_never_reads_gets_one_answer_not_a_pile() -> None:
 
 
 def _unsent_bytes(connection: Any) -> int:
-    protocol = connection._wire._write.__self__
+    protocol = connection._wire.write_now.__self__
     size: int = protocol.transport.get_write_buffer_size()
     return size

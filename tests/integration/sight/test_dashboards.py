@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.integration.sight.promql import NotPromQL, parse
 
 from dragoman.observability import Metrics
+from dragoman.observability.quick_counters import QuickCounters
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
 GUIDE = (Path(__file__).parents[3] / "docs" / "howto" / "operate.md").read_text()
@@ -68,6 +69,8 @@ def labels_of(series: str) -> set[str]:
         metric = getattr(declared, "_metric", declared)
         if isinstance(metric, MetricWrapperBase) and series.startswith(metric._name):
             return set(metric._labelnames)
+        if isinstance(metric, QuickCounters) and series == metric._name:
+            return set(metric._labels)
     return set()
 
 

@@ -21,7 +21,7 @@ _T_95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776}
 """Student's t for 95 %, two-sided, by degrees of freedom. A bare install has no scipy."""
 
 
-class Range(msgspec.Struct, frozen=True):
+class EstimatedRange(msgspec.Struct, frozen=True):
     """A figure of the whole run: the likely value, and its 95 % interval.
 
     The interval comes from how much the sampled items differ. `high` is None when one item was
@@ -49,7 +49,7 @@ class Measured(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-class Part(msgspec.Struct, frozen=True):
+class EstimatedPart(msgspec.Struct, frozen=True):
     """What one part of the experiment will likely use: the target, or an evaluator."""
 
     name: str
@@ -68,15 +68,15 @@ class Estimate(msgspec.Struct, frozen=True):
     """How many items were tried for this."""
     failed: int
     """How many of those failed; what they used counts, as it would in the run."""
-    calls: Range
+    calls: EstimatedRange
     """Calls of the target and of models that judge. An output that is recorded is no call."""
-    tokens: Range | None
+    tokens: EstimatedRange | None
     """None when no part tells."""
-    cost: Range | None
+    cost: EstimatedRange | None
     """None when no part has a price."""
-    seconds: Range | None
+    seconds: EstimatedRange | None
     """With the concurrency of the experiment; None when every sampled item failed."""
-    parts: tuple[Part, ...]
+    parts: tuple[EstimatedPart, ...]
     """The target, and the evaluators that call a model or tell what they use."""
     without_tokens: tuple[str, ...] = ()
     """Parts that make calls and do not tell their tokens, which `tokens` lacks."""
@@ -121,7 +121,7 @@ def estimate_of(
     )
 
 
-def whole(sampled: Sequence[float], runs: int) -> Range:
+def whole(sampled: Sequence[float], runs: int) -> EstimatedRange:
     """The sum over all runs of items, from a sample of them.
 
     The mean of the sample with Student's interval, corrected for the share of the items that was
@@ -131,14 +131,14 @@ def whole(sampled: Sequence[float], runs: int) -> Range:
     likely = fmean(sampled) * runs
     least = math.fsum(sampled)
     if count >= runs:
-        return Range(likely, likely, likely)
+        return EstimatedRange(likely, likely, likely)
     if count == 1:
-        return Range(likely, least, None)
+        return EstimatedRange(likely, least, None)
     half = _T_95[count - 1] * stdev(sampled) * math.sqrt(1 / count - 1 / runs) * runs
-    return Range(likely, min(likely, max(least, likely - half)), likely + half)
+    return EstimatedRange(likely, min(likely, max(least, likely - half)), likely + half)
 
 
-def _summed(measured: Sequence[Measured], what: str, runs: int) -> Range | None:
+def _summed(measured: Sequence[Measured], what: str, runs: int) -> EstimatedRange | None:
     """The sum of what the parts tell; None when none of them tells anything."""
     told = [_told(getattr(part, what) for part in one.parts.values()) for one in measured]
     if all(one is None for one in told):
@@ -151,7 +151,7 @@ def _told(values: Iterable[float | None]) -> float | None:
     return math.fsum(known) if known else None
 
 
-def _seconds(measured: Sequence[Measured], runs: int, concurrency: int) -> Range | None:
+def _seconds(measured: Sequence[Measured], runs: int, concurrency: int) -> EstimatedRange | None:
     """How long the run takes when so many items are worked on at once.
 
     An item that failed took as long as its failure, so only those that went well count.
@@ -166,19 +166,19 @@ def _seconds(measured: Sequence[Measured], runs: int, concurrency: int) -> Range
     def shared(seconds: float) -> float:
         return max(longest, seconds / side_by_side)
 
-    return Range(
+    return EstimatedRange(
         shared(together.likely),
         shared(together.low),
         None if together.high is None else shared(together.high),
     )
 
 
-def _part(measured: Sequence[Measured], name: str, runs: int) -> Part:
+def _part(measured: Sequence[Measured], name: str, runs: int) -> EstimatedPart:
     used = _having(measured, name)
     share = runs / len(measured)
     tokens = _told(one.parts[name].tokens for one in used)
     cost = _told(one.parts[name].cost for one in used)
-    return Part(
+    return EstimatedPart(
         name,
         sum(one.parts[name].calls for one in used) * share,
         None if tokens is None else tokens * share,

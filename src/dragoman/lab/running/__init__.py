@@ -17,7 +17,7 @@ from dragoman.lab.comparison import (
     Standing,
     WorstTurn,
 )
-from dragoman.lab.estimates import Estimate
+from dragoman.lab.estimates import Estimate, EstimatedPart, EstimatedRange
 from dragoman.lab.library import DatasetFile
 from dragoman.lab.model import (
     Agreement,
@@ -93,6 +93,8 @@ __all__ = [
     "DatasetFile",
     "Estimate",
     "EstimateResult",
+    "EstimatedPart",
+    "EstimatedRange",
     "Evaluator",
     "EvaluatorSpec",
     "ExperimentId",

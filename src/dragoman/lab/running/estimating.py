@@ -16,7 +16,7 @@ from dragoman.clock import SystemClock
 from dragoman.lab.audio import AudioFolder, audio_folder_of
 from dragoman.lab.datasets import Format
 from dragoman.lab.estimate_report import estimate_lines
-from dragoman.lab.estimates import Estimate, Rehearsal, Sample
+from dragoman.lab.estimates import Estimate, Sample
 from dragoman.lab.library import DatasetFile, OpenedTable, opened_table, sample_of
 from dragoman.lab.model import ExperimentSpec, ResultRow, TargetSpec
 from dragoman.lab.plane import Lab
@@ -35,9 +35,9 @@ _SCRATCH_DATABASE = "sqlite:///{data_dir}/dragoman.db"
 class EstimateResult:
     """What `lab.estimate` returns: the figures, and the items that were tried for them."""
 
-    def __init__(self, found: Rehearsal) -> None:
-        self.estimate: Estimate = found.estimate
-        self.rows: list[ResultRow] = list(found.rows)
+    def __init__(self, estimate: Estimate, rows: Sequence[ResultRow]) -> None:
+        self.estimate = estimate
+        self.rows = list(rows)
 
     def __str__(self) -> str:
         return "\n".join(estimate_lines(self.estimate))
@@ -160,7 +160,8 @@ async def _estimated(
                 raise no_dataset(name)
             version_id = known.latest.version_id
             spec = msgspec.structs.replace(spec, dataset_version_id=version_id)
-        return EstimateResult(await lab.estimates.estimate(DEFAULT_TENANT, spec, sample))
+        found = await lab.estimates.estimate(DEFAULT_TENANT, spec, sample)
+        return EstimateResult(found.estimate, found.rows)
 
 
 def _is_name(dataset: Dataset) -> bool:

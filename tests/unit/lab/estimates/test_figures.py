@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from dragoman.lab.estimate_report import estimate_lines, question
-from dragoman.lab.estimates import Measured, Range, Used, estimate_of
+from dragoman.lab.estimates import EstimatedRange, Measured, Used, estimate_of
 from dragoman.lab.estimates.figures import whole
 
 PRICED = Used(1, 100, 0.01)
@@ -26,11 +26,11 @@ def test_the_whole_is_the_mean_with_students_interval_for_the_rest() -> None:
 
 
 def test_a_sample_of_everything_is_no_estimate() -> None:
-    assert whole([1.0, 5.0, 3.0], 3) == Range(9.0, 9.0, 9.0)
+    assert whole([1.0, 5.0, 3.0], 3) == EstimatedRange(9.0, 9.0, 9.0)
 
 
 def test_one_item_tells_nothing_about_the_range() -> None:
-    assert whole([7.0], 10) == Range(70.0, 7.0, None)
+    assert whole([7.0], 10) == EstimatedRange(70.0, 7.0, None)
 
 
 @pytest.mark.parametrize("shape", ["even", "skewed"])
@@ -59,8 +59,8 @@ def test_parts_are_added_and_those_that_do_not_tell_are_named() -> None:
         concurrency=10,
         unpriced={"score.fluent": "the model 'j' has no price"},
     )
-    assert found.calls == Range(400, 400, 400)
-    assert found.tokens == Range(13_000, 13_000, 13_000)
+    assert found.calls == EstimatedRange(400, 400, 400)
+    assert found.tokens == EstimatedRange(13_000, 13_000, 13_000)
     assert found.cost is not None
     assert found.cost.likely == pytest.approx(1.0)
     assert found.without_cost == {"score.fluent": "the model 'j' has no price"}
