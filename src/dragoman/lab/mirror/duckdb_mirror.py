@@ -88,6 +88,12 @@ _ARROW = {
     "DOUBLE[]": pa.list_(pa.float64()),
 }
 
+_FEW_ITEMS = 200
+_AMONG_FEW = "list_contains($2::VARCHAR[], item_id)"
+_AMONG_MANY = "item_id IN (SELECT unnest($2::VARCHAR[]))"
+"""A join, which is faster for many. DuckDB remembers the buffers of thousands of joins before it
+lets go of them, and there is one of these every second."""
+
 _log = get_logger(__name__)
 
 
@@ -143,9 +149,9 @@ class DuckDbMirror(Mirror):
                     cursor.execute(f"ALTER TABLE lab_turn ADD COLUMN IF NOT EXISTS {name} {kind}")
             for table in ("lab_turn", "lab_score"):
                 for experiment_id, item_ids in batch.items.items():
+                    among = _AMONG_FEW if len(item_ids) <= _FEW_ITEMS else _AMONG_MANY
                     cursor.execute(
-                        f"DELETE FROM {table} WHERE experiment_id = $1 AND item_id IN "
-                        "(SELECT unnest($2::VARCHAR[]))",
+                        f"DELETE FROM {table} WHERE experiment_id = $1 AND {among}",
                         [experiment_id, item_ids],
                     )
             for table in ("lab_turn", "lab_score", "lab_slot"):
