@@ -53,7 +53,7 @@ COMMANDS = (
         "experiment",
         "experiment",
         "app",
-        "Run, list, show, compare, score, retry and stop experiments.",
+        "Run, compare, score, annotate, retry and stop experiments.",
     ),
     Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),

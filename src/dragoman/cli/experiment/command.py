@@ -66,7 +66,7 @@ from dragoman.lab.states import ENDED, Mode, RunStatus
 
 app = typer.Typer(
     name="experiment",
-    help="Run, list, show, compare, score, annotate, retry and stop experiments.",
+    help="Run, compare, score, annotate, retry and stop experiments.",
     no_args_is_help=True,
 )
 app.command("compare")(compare_command)
