@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import pty
 import select
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -37,18 +36,6 @@ class Terminal:
         give_up_at = time.monotonic() + PATIENCE_SECONDS
         while not reached(self.seen):
             assert time.monotonic() < give_up_at, f"{what}: {self.seen[-2000:]!r}"
-            if not self._read():
-                assert reached(self.seen), f"{what}: {self.seen[-2000:]!r}"
-
-    def interrupt_until(self, reached: Callable[[str], object], what: str) -> None:
-        """Press Ctrl-C, and again after a while, as a person does when nothing happens."""
-        give_up_at = time.monotonic() + PATIENCE_SECONDS
-        press_at = 0.0
-        while not reached(self.seen):
-            assert time.monotonic() < give_up_at, f"{what}: {self.seen[-2000:]!r}"
-            if time.monotonic() >= press_at:
-                self.process.send_signal(signal.SIGINT)
-                press_at = time.monotonic() + 5.0
             if not self._read():
                 assert reached(self.seen), f"{what}: {self.seen[-2000:]!r}"
 

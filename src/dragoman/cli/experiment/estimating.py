@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
-from contextlib import ExitStack
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +80,30 @@ async def _typed_line() -> str:
     is_there = asyncio.Event()
     loop.add_reader(sys.stdin.fileno(), is_there.set)
     try:
-        await is_there.wait()
+        with _interrupts_wake(loop):
+            await is_there.wait()
     finally:
         loop.remove_reader(sys.stdin.fileno())
     return sys.stdin.readline()  # a terminal hands over whole lines
+
+
+@contextmanager
+def _interrupts_wake(loop: asyncio.AbstractEventLoop) -> Iterator[None]:
+    """Have a Ctrl-C wake the event loop, whatever it is doing.
+
+    asyncio's own handler does not: one that comes just before the loop begins to wait is seen only
+    when something else wakes it.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    loop.add_signal_handler(signal.SIGINT, before, signal.SIGINT, None)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGINT)
+        signal.signal(signal.SIGINT, before)
 
 
 def can_ask() -> bool:
