@@ -230,8 +230,15 @@ def test_a_session_is_ended_at_an_instance_that_does_not_have_it(
     servers: PairOfServers, at_one: Caller, at_two: Caller, pair: Pair
 ) -> None:
     with open_session(servers.two, pair) as session_id:
-        ended = at_one.delete(f"/sessions/{session_id}")
-        assert (ended.status_code, ended.json()["state"]) == (200, "over")
+        answers = [at_one.delete(f"/sessions/{session_id}")]
+        while answers[-1].status_code == 503 and len(answers) < 10:
+            # The other instance was too busy to answer in time; it may have ended it all the same.
+            answers.append(at_one.delete(f"/sessions/{session_id}"))
+        ended = answers[-1]
+        if ended.status_code == 404:
+            assert len(answers) > 1, ended.text
+        else:
+            assert (ended.status_code, ended.json()["state"]) == (200, "over")
         for caller in (at_one, at_two):
             eventually(
                 lambda caller=caller: (  # type: ignore[misc]
