@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pty
 import select
+import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests.integration.serve.server_process import PATIENCE_SECONDS, environment
+
+
+def _heed_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 class Terminal:
@@ -27,6 +32,8 @@ class Terminal:
             stderr=end,
             env=environment(PYTHONPATH=str(folder), TERM="xterm", COLUMNS="120", **variables),
             start_new_session=True,
+            # As in a terminal, also where the tests run in the background with Ctrl-C ignored.
+            preexec_fn=_heed_interrupts,  # noqa: PLW1509 (it takes no lock)
         )
         os.close(end)
         self.seen = ""
