@@ -255,7 +255,9 @@ class SharedLedger(Shards, Cells, Protocol):
         """How many things of each kind are kept, for tests and for operators."""
         ...
 
-    async def close(self) -> None: ...
+    async def stop(self) -> None:
+        """Let go of the connection, if there is one."""
+        ...
 
 
 __all__ = ["AttemptState", "Cells", "Shards", "SharedLedger"]
