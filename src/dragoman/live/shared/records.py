@@ -131,6 +131,7 @@ class NewJob(msgspec.Struct, frozen=True):
     """A job that is to be made of a request."""
 
     job_id: JobId
+    """Made by `new_job_id_for`: it names the shard and the request."""
     spec: JobSpec
     input: JobInput
     body_hash: bytes
@@ -304,6 +305,10 @@ class SlotAsk(msgspec.Struct, frozen=True):
     lease_ms: int
     run_ms: int
     preemptions: int = 0
+    max_preemptions: int = 0
+    """To preempt: batch attempts whose jobs gave way this often are left alone."""
+    grace_ms: int = 0
+    """To preempt: how long the node has to let go."""
     waits_for: str = ""
     """The pair that the instance waits for where there is no slot; empty: it does not wait."""
 
