@@ -1,8 +1,10 @@
 """What instances share: shards with sessions and their jobs, and cells with nodes and attempts.
 
 Every operation is one atomic step on one shard or on one cell, and is idempotent: asked again
-because its answer was lost, it answers the same and changes nothing more. When the server does
-not answer, an operation raises `DependencyDown`, and its outcome is unknown.
+because its answer was lost, it changes nothing more, and answers the same or what it finds done:
+`open` then finds the jobs (`JobFound`), `close` the end (`HasEnded`), `finish` and `drop` nothing
+to free (`Stale`). When the server does not answer, an operation raises `DependencyDown`, and its
+outcome is unknown.
 
 Two facts hold everything together:
 
@@ -43,6 +45,9 @@ from dragoman.live.ledger import (
 from dragoman.live.protocol import AttemptState, ErrorInfo
 from dragoman.live.shared import records as r
 
+WAITING_MS = 30_000
+"""How long an instance counts as waiting for a slot after it asked last."""
+
 
 class Shards(Protocol):
     """Sessions and jobs. A shard is named by two hexadecimal digits of the ids in it: a session_id
@@ -54,9 +59,14 @@ class Shards(Protocol):
     async def open(self, opening: r.Opening) -> r.Opened | r.Behind | r.NotOwner:
         """Claim the requests of one utterance, all its targets at once, or of one `POST /jobs`.
 
-        With a session: only its owner's epoch may, and only the next index or a repeat of one
-        that came before; the session's counters move in the same step. Jobs that are refused
+        All jobs lie in one shard, and with a session in the session's. With a session only its
+        owner may, and only the next index, which moves the session's counters in the same step,
+        or a repeat: an index before that whose requests are all still known. Any other is
+        `Behind`, so an utterance that was delivered never opens again. Jobs that are refused
         already are opened and ended in it.
+
+        Without a session, a request whose job failed, or whose binding's lease has ended, is free
+        for a new job; the older job is read by its id until it is forgotten.
         """
         ...
 
@@ -72,8 +82,9 @@ class Shards(Protocol):
         """Give the job its one end, if its record names this attempt (or none is asked for).
 
         When the job is a session's and its turn has come, the same step delivers it: the answer
-        has the delivery number. A session that has another owner is not written to, and the
-        answer says so; the job has its end all the same.
+        has the delivery number. A session that has another owner, or lies in another shard, is
+        not written to, and the answer says so; the job has its end all the same, and `deliver`
+        gives the number later.
         """
         ...
 
@@ -85,8 +96,11 @@ class Shards(Protocol):
 
     async def take_over(
         self, job_id: JobId, seen: AttemptId, instance_id: InstanceId, *, claim_ms: int
-    ) -> r.TakenOver | r.NotCurrent | r.HasEnded | r.NoJob:
-        """Drive a job whose claim ran out, if it still names the attempt that was seen."""
+    ) -> r.TakenOver | r.StillDriven | r.NotCurrent | r.HasEnded | r.NoJob:
+        """Drive a job whose claim ran out, if it still names the attempt that was seen.
+
+        The driver itself is answered `TakenOver` at any time.
+        """
         ...
 
     async def release(self, job_ids: Sequence[JobId]) -> None:
@@ -116,7 +130,10 @@ class Shards(Protocol):
         ...
 
     async def restore_session(self, session: r.StoredSession) -> int:
-        """Write a whole record again, unless a newer one is there; its revision, or 0."""
+        """Write a whole record again, unless a newer one is there; its revision, or 0.
+
+        Newer: of a later owner, or of the same one under a higher revision.
+        """
         ...
 
     async def take_session(
@@ -127,13 +144,21 @@ class Shards(Protocol):
         *,
         epoch: int | None = None,
     ) -> r.TakenSession | r.ChangedHands | None:
-        """Become the owner: the epoch rises. With an epoch, only from the owner of that epoch."""
+        """Become the owner: the epoch rises. With an epoch, only from the owner of that epoch.
+
+        The owner itself stays it, and hears again whom it took the session from.
+        """
         ...
 
     async def deliver(
         self, held: r.Holding, entries: Sequence[r.Delivery]
     ) -> r.Delivered | r.NotOwner:
-        """Give numbers to ends whose turn has come, in this order; a repeat gets the same ones."""
+        """Give numbers to ends whose turn has come, in this order; a repeat gets the same ones.
+
+        The turn of an utterance has come when it was opened, and no earlier one is open for its
+        target. What was sent `keep_delivered` numbers ago or longer and is not acknowledged keeps
+        its number only, with the reason RATE_LIMITED.
+        """
         ...
 
     async def acknowledge(self, held: r.Holding, upto: int) -> int:
@@ -145,7 +170,7 @@ class Shards(Protocol):
         ...
 
     async def end_session(self, session_id: SessionId, owner: r.SessionOwner) -> bool:
-        """The session is over; False when another instance owns it."""
+        """The session is over; False when another connection owns it."""
         ...
 
     async def read_session(self, session_id: SessionId) -> r.StoredSession | None: ...
@@ -160,7 +185,9 @@ class Cells(Protocol):
         """Choose a candidate of one cell with a free slot and hold it, in one step.
 
         `Gone` for an attempt that has a tombstone. `Full` may note that the asking instance waits
-        for the pair: whatever frees or adds a slot wakes the instance that waits longest.
+        for the pair, with the candidates it asked for: what frees or adds a slot of a candidate
+        wakes, for live work before batch work, the instance that waits longest. Woken, it waits
+        no more unless it asks again. A note lasts WAITING_MS; asking again keeps its place.
         """
         ...
 
@@ -168,11 +195,15 @@ class Cells(Protocol):
         self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish
     ) -> r.Freed | r.LateFinish | Stale | Cold:
         """The node ended the attempt: free the slot. The result is kept in the cell only where
-        the job's driver is another instance, until it has `settled` it."""
+        the job's driver is another instance, until it has `settled` it.
+
+        Asked again: `Stale`, DUPLICATE while the cell remembers, UNKNOWN later.
+        """
         ...
 
     async def step(self, cell: int, steps: Sequence[r.Step]) -> tuple[AttemptId, ...]:
-        """Attempts were accepted or are run, gathered for a while; those unknown come back."""
+        """Attempts were accepted or are run, gathered for a while; those that hold no slot, or not
+        under the sender's connection, and did not end by their node's word come back."""
         ...
 
     # --- rare -----------------------------------------------------------------------------------
@@ -191,17 +222,23 @@ class Cells(Protocol):
         self, cell: int, attempt_id: AttemptId, *, tombstone_ms: int
     ) -> r.Freed | Stale | Cold:
         """Give back the slot of an attempt whose node was never told, and let no late `reserve`
-        hold it again; also ends waiting for an inheritance."""
+        hold it again; also ends waiting for an inheritance.
+
+        `Stale`: UNKNOWN when it held no slot (it has its tombstone now), OLD_ATTEMPT when its node
+        knows of it.
+        """
         ...
 
     async def settle(self, cell: int, attempt_ids: Sequence[AttemptId]) -> None:
-        """Forget finished attempts whose results their drivers have."""
+        """Forget finished attempts whose results their drivers have; until its due time each
+        leaves a tombstone."""
         ...
 
     async def look(
         self, cell: int, attempt_id: AttemptId, *, tombstone_ms: int
     ) -> r.StoredAttempt | r.Tombstone:
-        """The sweep's step: the attempt as it is; one that is unknown gets a tombstone."""
+        """The sweep's step: the attempt as it is; one that is unknown gets a tombstone, and so
+        does one whose end is known without its result."""
         ...
 
     async def mark_asked(
@@ -222,7 +259,7 @@ class Cells(Protocol):
         """When a slot of these candidates can be expected."""
         ...
 
-    # --- nodes, as today's ledger has them ------------------------------------------------------
+    # --- nodes ----------------------------------------------------------------------------------
 
     async def register(
         self, registration: Registration
@@ -260,4 +297,4 @@ class SharedLedger(Shards, Cells, Protocol):
         ...
 
 
-__all__ = ["AttemptState", "Cells", "Shards", "SharedLedger"]
+__all__ = ["WAITING_MS", "AttemptState", "Cells", "Shards", "SharedLedger"]

@@ -120,7 +120,8 @@ class NotOwner(msgspec.Struct, frozen=True):
 class Delivered(msgspec.Struct, frozen=True):
     """The numbers, in the order that was asked for."""
 
-    seqs: tuple[int, ...]
+    seqs: tuple[int | None, ...]
+    """None: its turn has not come. 0: it was delivered, and has been acknowledged since."""
     revision: int
 
 
@@ -154,6 +155,9 @@ class Opening(msgspec.Struct, frozen=True):
     keep: Keep
     held: Holding | None = None
     """The session that the utterance is of."""
+    elsewhere: tuple[OpenUtterance, ...] = ()
+    """Jobs of the utterance that lie in another shard, since the client named the request: they
+    are opened there, and here only noted as open."""
     index: int = 0
     next_chunk_seq: int = 0
     half_sample: bytes = b""
@@ -231,6 +235,8 @@ class Closed(msgspec.Struct, frozen=True):
     seq: int | None = None
     """The delivery number; None: its turn has not come, or the session is another's."""
     revision: int = 0
+    """The session's; 0: the session is another's, its record is older than what the asker has
+    seen, or it lies in another shard."""
 
 
 class NotCurrent(msgspec.Struct, frozen=True):
@@ -241,6 +247,12 @@ class NotCurrent(msgspec.Struct, frozen=True):
 
 class HasEnded(msgspec.Struct, frozen=True):
     """The job had its end before."""
+
+    job: StoredJob
+
+
+class StillDriven(msgspec.Struct, frozen=True):
+    """The claim of the instance that drives the job has not run out."""
 
     job: StoredJob
 
@@ -276,6 +288,8 @@ class StoredJob(msgspec.Struct, frozen=True):
     node_id: NodeId | None = None
     times: Times = Times()
     released: bool = False
+    """Its payload is gone: the retention has ended, or the delivery was acknowledged and the
+    binding's lease has ended."""
 
 
 class OpenWork(msgspec.Struct, frozen=True):
@@ -357,7 +371,8 @@ class Finish(msgspec.Struct, frozen=True):
     """The result, where the driver is another instance; else it is not stored twice."""
     error: ErrorInfo | None = None
     due_ms: int = 0
-    """When the sweep may take it to its job."""
+    """With a result that is kept: when the sweep may take it to its job. Without: how long a
+    tombstone stays; 0 where no second `reserve` was ever sent, so that none can come late."""
 
 
 class Freed(msgspec.Struct, frozen=True):
