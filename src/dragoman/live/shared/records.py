@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from dragoman.errors import RateLimited
 from dragoman.ids import (
     AttemptId,
     ConnectionId,
@@ -35,6 +36,15 @@ from dragoman.live.protocol import (
 )
 
 # --- sessions -----------------------------------------------------------------------------------
+
+MOST_TARGETS_ENDED = 32
+"""How many targets' last ends are kept; utterances may name targets of their own without end."""
+
+MARKS_PER_DELIVERY = 16
+"""For each unacknowledged delivery that is kept, so many older ones keep their number only."""
+
+DROPPED = RateLimited.code
+"""The reason given for a delivery that was not acknowledged and could not be kept."""
 
 
 class SessionOwner(msgspec.Struct, frozen=True):
