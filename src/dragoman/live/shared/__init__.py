@@ -1,5 +1,10 @@
-"""What instances share: sessions, jobs, nodes and attempts, behind one interface."""
+"""What instances share: sessions, jobs, nodes and attempts, behind one interface.
 
-from dragoman.live.shared.interface import Cells, Shards, SharedLedger
+`records` has what is asked, what is answered, and what is kept.
+"""
 
-__all__ = ["Cells", "Shards", "SharedLedger"]
+from dragoman.live.shared import records
+from dragoman.live.shared.interface import WAITING_MS, Cells, SharedLedger, Shards
+from dragoman.live.shared.memory import MemorySharedLedger
+
+__all__ = ["WAITING_MS", "Cells", "MemorySharedLedger", "SharedLedger", "Shards", "records"]
