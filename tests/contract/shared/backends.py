@@ -14,7 +14,7 @@ from dragoman.live.shared import MemorySharedLedger, SharedLedger
 
 BACKENDS = [pytest.param("memory")]
 
-LIVES = {"memory": 60}
+LIVES = {"memory": 30}
 """How many random lives a backend leads in an ordinary run: a few seconds' worth."""
 
 

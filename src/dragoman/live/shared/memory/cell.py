@@ -73,7 +73,7 @@ class Cell:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.seats or self.finished or self.graves)
+        return not (self.seats or self.finished or self.graves or self.waiting)
 
     def knows(self, attempt_id: AttemptId) -> bool:
         return attempt_id in self.held or attempt_id in self.finished or attempt_id in self.graves
@@ -89,7 +89,7 @@ class Cell:
 
     def reserve(self, ask: r.SlotAsk, now_ms: int) -> r.Granted | r.Full | r.Gone:
         answer = self._find(ask.attempt_id) or self._grant(ask, now_ms)
-        if isinstance(answer, r.Full):
+        if isinstance(answer, r.Full) and not answer.cold:
             self.waiting.note(ask, now_ms)
         return answer
 
