@@ -78,7 +78,7 @@ class CellLife(Life):
         self.steps = {
             self.join: 4,
             self.seat_again: 2,
-            self.beat: 8,
+            self.beat: 10,
             self.advance: 3,
             self.disconnect: 1,
             self.lose: 1,
@@ -88,7 +88,7 @@ class CellLife(Life):
             self.reserve: 20,
             self.preempt: 8,
             self.step: 6,
-            self.finish: 8,
+            self.finish: 14,
             self.cancel: 4,
             self.drop: 3,
             self.look: 3,
@@ -158,10 +158,11 @@ class CellLife(Life):
         return seat
 
     def some_attempt(self) -> Attempt | None:
+        """Mostly one that holds a slot."""
         if not self.attempts:
             return None
-        recent = self.attempts[-12:]
-        return self.random.choice(recent if self.chance(0.8) else self.attempts)
+        held = [one for one in self.attempts if self.model.slot(one.cell, one.attempt_id)]
+        return self.random.choice(held if held and self.chance(0.6) else self.attempts)
 
     def speaker(self, attempt: Attempt) -> Sender:
         """Mostly the node's newest connection, now and then an older one or another node."""
@@ -185,7 +186,7 @@ class CellLife(Life):
     def join(self, name: str | None = None) -> None:
         node_id = NodeId(name or self.random.choice(NODES))
         running = self.listing(node_id)
-        slots = self.random.choice((0, 1, 1, 2, 3))
+        slots = self.random.choice((0, 1, 1, 2, 2, 3))
         seat = self.model.seats.get(node_id)
         before = seat.free(self.model.now) if seat is not None else 0
         self.begin_step()

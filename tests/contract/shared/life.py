@@ -68,7 +68,7 @@ class Life(ABC):
     def ask_again(self) -> None:
         """An asker that was paused comes back to what it asked long ago."""
         if self._asked:
-            self.random.choice(self._asked[-30:])()
+            self.random.choice(self._asked[-30:] if self.chance(0.7) else self._asked)()
 
     def carry_out_late(self) -> None:
         if self._late:

@@ -48,19 +48,18 @@ class ShardLife(Life):
         self.jobs: list[tuple[r.NewJob, int]] = []
         """Every job that was ever asked for, with its utterance."""
         self.steps = {
-            self.speak: 14,
-            self.request: 6,
-            self.close: 12,
-            self.deliver: 8,
-            self.acknowledge: 3,
-            self.move: 6,
+            self.speak: 12,
+            self.request: 4,
+            self.close: 16,
+            self.deliver: 12,
+            self.acknowledge: 6,
+            self.move: 8,
             self.renew: 3,
             self.take_over: 5,
             self.take_session: 3,
             self.restore: 2,
             self.renew_sessions: 3,
             self.end_session: 1,
-            self.begin: 1,
             self.release: 2,
             self.advance: 4,
             self.ask_again: 6,
@@ -153,8 +152,14 @@ class ShardLife(Life):
         return r.Holding(record.session_id, record.owner, record.revision)
 
     def some_job(self) -> tuple[r.NewJob, int]:
-        recent = self.jobs[-10:] if self.chance(0.8) else self.jobs
-        return self.random.choice(recent)
+        """Mostly one that is open: those that ended, or never were, have little to get wrong."""
+        there = self.model.jobs
+        open_jobs = [
+            (new, index)
+            for new, index in self.jobs
+            if new.job_id in there and there[new.job_id].end is None
+        ]
+        return self.random.choice(open_jobs if open_jobs and self.chance(0.7) else self.jobs)
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -228,8 +233,10 @@ class ShardLife(Life):
             self.model.touch(session)
 
     def end_session(self) -> None:
-        if self.chance(0.5):
+        """A session ends now and then; there are always some."""
+        if self.chance(0.3):
             self.ask(partial(self._end_session, self.some_holding()))
+        if len(self.records) < 2:
             self.begin()
 
     def _end_session(self, held: r.Holding) -> None:
@@ -527,7 +534,8 @@ class ShardLife(Life):
         entries += [sent.delivery for sent in record.unacknowledged if self.chance(0.3)]
         if self.chance(0.2):
             self.random.shuffle(entries)
-        self.ask(partial(self._deliver, held, entries[:3]))
+        if entries:
+            self.ask(partial(self._deliver, held, entries[:3]))
 
     def _deliver(self, held: r.Holding, entries: list[r.Delivery]) -> None:
         answer = self.bench(self.bench.ledger.deliver(held, entries))
