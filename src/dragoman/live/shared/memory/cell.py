@@ -166,7 +166,7 @@ class Cell:
         if attempt is None:
             self._bury(attempt_id, now_ms + tombstone_ms, by_node=False)
             return Stale(StaleReason.UNKNOWN)
-        if attempt.acked or attempt.state is not AttemptState.DISPATCHED:
+        if attempt.state is not AttemptState.DISPATCHED:
             return Stale(StaleReason.OLD_ATTEMPT)
         return self._freed(attempt, tombstone_ms, now_ms)
 
