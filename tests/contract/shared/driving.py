@@ -54,7 +54,7 @@ from dragoman.live.shared import records as r
 CLAIM_SECONDS = CLAIM_MS / 1000
 ACK_SECONDS = ACK_MS / 1000
 CANCELLING, FINISHED = AttemptState.CANCELLING, AttemptState.FINISHED
-REQUESTS = 40
+REQUESTS = 150
 
 
 class Killed(Exception):
@@ -157,10 +157,12 @@ class World:
             await self.turn()
 
     async def turn(self) -> None:
-        await asyncio.gather(*(instance.turn() for instance in self.instances))
-        self.instances = [
-            instance if not instance.dead else Instance(self) for instance in self.instances
-        ]
+        """Each instance takes its turn, or goes on with an earlier one in which it was stopped."""
+        await asyncio.gather(*(instance.work() for instance in self.instances))
+        for position, instance in enumerate(self.instances):
+            if instance.dead:
+                instance.end()
+                self.instances[position] = Instance(self)
         for worker in self.workers:
             if worker.host is not None and worker.host.dead:
                 worker.host = None
@@ -193,7 +195,7 @@ class Line:
         world = self._world
         for _ in range(world.random.randint(0, 3)):
             await asyncio.sleep(0)
-        self._maybe_kill()
+        await self._maybe_stop(0.005)
         fate = world.random.random() if world.faults else 1.0
         if fate < 0.04:
             raise DependencyDown("lost on its way")
@@ -201,15 +203,22 @@ class Line:
             world.late.append(lambda: world.carry_out(name, args, more))
             raise DependencyDown("late")
         answer = await world.carry_out(name, args, more)
-        self._maybe_kill()
+        # The worst moment: a slot is held, and its node is told much later, or so it seems.
+        await self._maybe_stop(0.05 if name == "reserve" else 0.005)
         if fate < 0.12:
             raise DependencyDown("answer lost")
         return answer
 
-    def _maybe_kill(self) -> None:
-        if self._world.faults and self._world.chance(0.002):
-            self._instance.dead = True
-        if self._instance.dead:
+    async def _maybe_stop(self, share: float) -> None:
+        """The instance is killed, or its process stands still for a while."""
+        world, instance = self._world, self._instance
+        if world.faults and world.chance(0.002):
+            instance.dead = True
+        if world.faults and world.chance(share):
+            instance.stopped_until = world.now + world.random.randint(2, 30)
+        if instance.stopped_until > world.now:
+            await instance.stop()
+        if instance.dead:
             raise Killed
 
 
@@ -220,8 +229,37 @@ class Instance:
         self.world = world
         self.name = world.new_instance_id()
         self.dead = False
-        self.ledger: SharedLedger = Line(world, self)  # type: ignore[assignment]
+        self.stopped_until = 0.0
+        self._turn: asyncio.Task[None] | None = None
+        self._pauses = asyncio.Event()
+        """Its turn is over, or it stands still."""
+        self._goes_on = asyncio.Event()
+        self.ledger: SharedLedger = Line(world, self)
         self.drives: dict[JobId, Drive] = {}
+
+    async def work(self) -> None:
+        """Take a turn, or go on with one, until it is over or the process stands still."""
+        if self.stopped_until > self.world.now:
+            return
+        self._pauses.clear()
+        self._goes_on.set()
+        if self._turn is None or self._turn.done():
+            self._turn = asyncio.create_task(self.turn())
+            self._turn.add_done_callback(lambda _: self._pauses.set())
+        await self._pauses.wait()
+        if self._turn.done():
+            self._turn.result()
+
+    def end(self) -> None:
+        """Nothing that it had begun goes on."""
+        if self._turn is not None:
+            self._turn.cancel()
+
+    async def stop(self) -> None:
+        """Stand still until the world lets the process go on."""
+        self._goes_on.clear()
+        self._pauses.set()
+        await self._goes_on.wait()
 
     async def turn(self) -> None:
         steps = [self.host_nodes, self.submit, self.drive_all, self.renew, self.sweep]
@@ -237,7 +275,7 @@ class Instance:
 
     async def submit(self) -> None:
         world = self.world
-        if not world.faults or world.chance(0.3):
+        if not world.faults or world.chance(0.2):
             return
         new = world.bench.new_job(f"r-{world.random.randrange(REQUESTS)}")
         world.names.add(new.job_id)
@@ -267,7 +305,7 @@ class Instance:
             self.tell(drive)
         elif not drive.told:
             self.tell(drive)
-            if not drive.told and self.world.now - (drive.asked_at or 0) >= ACK_SECONDS:
+            if self.slot_may_be_gone(drive) and drive in self.untold():
                 await self.start_anew(drive)
         elif self.world.chance(0.3):
             await self.look_after(drive)
@@ -320,16 +358,24 @@ class Instance:
         world = self.world
         if drive.new.job_id not in self.drives or self.drives[drive.new.job_id] is not drive:
             return
-        if not drive.opened or drive.granted is None or drive.asked_at is None:
+        if not drive.opened or drive.granted is None:
             return
         if world.now - drive.claimed_at >= CLAIM_SECONDS:
             return
-        if world.now - drive.asked_at >= ACK_SECONDS:
+        if self.slot_may_be_gone(drive):
             return
         drive.told = True
         worker = next(one for one in world.workers if one.node_id == drive.granted.node_id)
         if not (world.faults and world.chance(0.05)):
             worker.assign(drive.granted, drive.attempt_id, drive.new.job_id)
+
+    def untold(self) -> list[Drive]:
+        """Jobs whose nodes do not know of them yet."""
+        return [drive for drive in self.drives.values() if not drive.told]
+
+    def slot_may_be_gone(self, drive: Drive) -> bool:
+        """A sweep may take a slot back whose node has not acknowledged in time."""
+        return drive.asked_at is None or self.world.now - drive.asked_at >= ACK_SECONDS
 
     async def start_anew(self, drive: Drive) -> None:
         """The slot was held too long without the node: give it back, and go on elsewhere."""

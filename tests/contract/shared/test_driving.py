@@ -15,7 +15,7 @@ ROUNDS = 60
 def test_every_job_ends_once_and_every_slot_comes_back(
     make_bench: Callable[..., Bench], lives: int
 ) -> None:
-    for seed in seeds(max(3, lives // 3)):
+    for seed in seeds(max(3, lives // 2)):
         bench = make_bench(cell_size=2)
         world = World(bench, seed)
         with named(seed):
