@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tests.contract.shared.bench import HERE, LEASE_MS, TOMBSTONE_MS, Bench, Node
+from tests.contract.shared.bench import GRACE_MS, HERE, LEASE_MS, TOMBSTONE_MS, Bench, Node
 
 from dragoman.ids import NodeId
 from dragoman.live.ledger import (
@@ -272,3 +272,16 @@ def test_nothing_is_left_of_a_node_in_the_end(bench: Bench) -> None:
     bench(bench.ledger.settle(node.cell, [attempt.attempt_id]))
     bench.advance(TOMBSTONE_MS / 1000)
     assert not any(bench(bench.ledger.size()).values())
+
+
+def test_a_heartbeat_from_before_the_acknowledgement_frees_no_cancelled_slot(bench: Bench) -> None:
+    """Also when its node was asked to report: the report that was asked for comes later."""
+    node = bench.join("n-1")
+    attempt = bench.dispatch(node)
+    bench.accept(attempt, number=5)
+    bench.cancel(attempt)
+    bench(bench.ledger.mark_asked(node.cell, attempt.attempt_id, grace_ms=GRACE_MS))
+    bench.beat(node, number=4)
+    assert bench.held(node) == 1
+    bench.beat(node, number=6)
+    assert bench.held(node) == 0

@@ -4,7 +4,7 @@
 """
 
 from dragoman.live.shared import records
-from dragoman.live.shared.interface import WAITING_MS, Cells, SharedLedger, Shards
+from dragoman.live.shared.interface import WAITING_MS, Cells, Shards, SharedLedger
 from dragoman.live.shared.memory import MemorySharedLedger
 
-__all__ = ["WAITING_MS", "Cells", "MemorySharedLedger", "SharedLedger", "Shards", "records"]
+__all__ = ["WAITING_MS", "Cells", "MemorySharedLedger", "Shards", "SharedLedger", "records"]

@@ -188,6 +188,10 @@ class Cells(Protocol):
         for the pair, with the candidates it asked for: what frees or adds a slot of a candidate
         wakes, for live work before batch work, the instance that waits longest. Woken, it waits
         no more unless it asks again. A note lasts WAITING_MS; asking again keeps its place.
+
+        The slot is the attempt's for `ack_ms` without its node's word. The asker tells the node
+        only while, by its own clock, less than that has passed since it first asked, and while
+        its claim on the job holds; later it drops the slot and moves on.
         """
         ...
 
@@ -244,7 +248,8 @@ class Cells(Protocol):
     async def mark_asked(
         self, cell: int, attempt_id: AttemptId, *, grace_ms: int
     ) -> Done | Stale | Cold:
-        """The node was asked to report: its next heartbeat decides about a cancelling attempt."""
+        """The node was asked to report: its next heartbeat decides about a cancelling attempt that
+        it never acknowledged. One that it did is decided by any heartbeat after that."""
         ...
 
     async def adopt(self, cell: int, adoption: Adoption) -> Done | Stale | NotSeated | Cold:

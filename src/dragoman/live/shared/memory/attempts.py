@@ -82,8 +82,14 @@ class Attempt(msgspec.Struct, kw_only=True):
             self.acked, self.ack_number = True, number
 
     def must_be_listed(self, number: int) -> bool:
-        """Whether a heartbeat of this number lists it, if the node has it."""
-        return self.acked and self.ack_number <= number
+        """Whether a heartbeat of this number lists it, if the node has it.
+
+        One that was not acknowledged may still be on its way to the node, unless it is cancelled
+        and the node was asked to report.
+        """
+        if self.acked:
+            return self.ack_number <= number
+        return self.is_cancelling and self.asked
 
     def accept(self, number: int, now_ms: int) -> None:
         """The node has it: from now on heartbeats keep the lease and the run time counts."""

@@ -315,9 +315,7 @@ class Cell:
                 self._due.watch(attempt.attempt_id, attempt.due_at_ms)
                 if attempt.is_cancelling:
                     cancelling.append(attempt.running)
-            elif attempt.must_be_listed(heartbeat.number) or (
-                attempt.is_cancelling and attempt.asked
-            ):
+            elif attempt.must_be_listed(heartbeat.number):
                 if not attempt.is_cancelling:
                     lost.append(attempt.running)
                 freed += self._give_up(attempt, now_ms)
