@@ -150,8 +150,8 @@ def test_a_job_in_another_shard_is_noted_in_its_session(bench: Bench) -> None:
     job = bench.open_job("named-by-the-client")
     note = r.OpenUtterance(0, job.target_key, job.job_id)
     opening = bench.opening(held=held, index=0, elsewhere=(note,), next_chunk_seq=3)
-    opened = bench.open(opening)
-    assert bench.open(opening) == opened
+    opened, again = bench.open(opening), bench.open(opening)
+    assert (again.jobs, again.revision) == (opened.jobs, opened.revision)
     session = bench.session(held)
     assert (session.open, session.next_index, session.next_chunk_seq) == ((note,), 1, 3)
     bench.close(job)
