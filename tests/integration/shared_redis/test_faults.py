@@ -28,7 +28,7 @@ def test_a_frozen_server_refuses_in_time_and_what_was_sent_happens_once(
     opening, ask = patient.utterance(held, 0), patient.ask(node)
     own_redis.pause()
 
-    async def place() -> list[object]:
+    async def place() -> tuple[object, object]:
         return await asyncio.gather(
             hasty.ledger.open(opening), hasty.ledger.reserve(ask), return_exceptions=True
         )
