@@ -38,7 +38,7 @@ local PLACE = '<dI4I4I4I4I4dBHc8Bc0'
 --          node, node_id; 2 owner; 3 facts; 4 the end of a lost attempt; then attempt_ids that the node lists, then
 --          others of the seat
 -- answers  placed more index version drained passed lost cancelling unlisted slots inherited woken
---          | cell_full | stale reason
+--          | cell_full | stale reason | superseded
 -- more: the seat holds others. first version is random, so that a cell does not repeat one.
 local function take_seat(keys, args)
   local now = clock(args[1])
@@ -49,6 +49,8 @@ local function take_seat(keys, args)
   local index = call('HGET', keys[SEATS], 'n' .. node_id)
   local seat = index and read_seat(keys, tonumber(index))
   local before = 0
+  -- Asked again to name the other attempts: only while it is the very same seating.
+  if again == 1 and not (seat and seat.stamp == stamp and seat.online) then return {'superseded'} end
   if not seat then
     local board = call('GET', keys[BOARD]) or ''
     for i = 0, cell_size - 1 do

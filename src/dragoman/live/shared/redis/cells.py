@@ -334,6 +334,9 @@ class RedisCells:
                 cell, "take_seat", terms, owner, placement.facts, _LOST, *listed, *others
             )
             match answer[0]:
+                case b"superseded":
+                    # Seated anew or lost meanwhile: that step settles what is left.
+                    break
                 case b"cell_full":
                     return CellFull()
                 case b"stale":
