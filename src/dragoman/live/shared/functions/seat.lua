@@ -1,0 +1,234 @@
+-- Seats: nodes in a cell. What a node holds is not looked for here: the asker names the attempts that the
+-- node lists, and where their number is not the seat's, it looks through the cell and names the others too.
+
+-- The attempts of a seat among those named from a position on, each once.
+local function named_on(keys, args, from, upto, seat, now)
+  local found, known_names, ids = {}, {}, {}
+  for i = from, upto do ids[#ids + 1] = args[i] end
+  if #ids == 0 then return found, known_names end
+  local entries = call('HMGET', keys[ATTEMPTS], unpack(ids))
+  for i, id in ipairs(ids) do
+    local x = held_of(keys, known(entries[i], id, now), id, now)
+    if x and x.index == seat.index and x.node == seat.node and not known_names[id] then
+      found[#found + 1] = x
+      known_names[id] = true
+    end
+  end
+  return found, known_names
+end
+
+local function add(list, x)
+  list[#list + 1] = x.job
+  list[#list + 1] = name_of(x)
+end
+
+-- The positions of the named attempts that the seat does not hold.
+local function unmatched(args, from, upto, held)
+  local found = {}
+  for i = from, upto do
+    if not held[args[i]] then found[#found + 1] = i - from end
+  end
+  return found
+end
+
+local PLACE = '<dI4I4I4I4I4dBHc8Bc0'
+
+-- take_seat: seat the node and settle the attempts of its older connections; warms a cold cell.
+-- args     1 PLACE: time, epoch, stamp, slots, lease_ms, cell_size, first version, whether it asks again, how many are listed,
+--          node, node_id; 2 owner; 3 facts; 4 the end of a lost attempt; then attempt_ids that the node lists, then
+--          others of the seat
+-- answers  placed more index version drained passed lost cancelling unlisted slots inherited woken
+--          | cell_full | stale reason | superseded
+-- more: the seat holds others. first version is random, so that a cell does not repeat one.
+local function take_seat(keys, args)
+  local now = clock(args[1])
+  local _, epoch, stamp, slots, lease_ms, cell_size, first_version, again, listing, node, node_id =
+    unpk(PLACE, args[1])
+  local version = version_of(keys)
+  if not version then version = first_version end
+  local index = call('HGET', keys[SEATS], 'n' .. node_id)
+  local seat = index and read_seat(keys, tonumber(index))
+  local before = 0
+  -- Asked again to name the other attempts: only while it is the very same seating.
+  if again == 1 and not (seat and seat.stamp == stamp and seat.online) then return {'superseded'} end
+  if not seat then
+    local board = call('GET', keys[BOARD]) or ''
+    for i = 0, cell_size - 1 do
+      if not seat_on(board, i) then
+        seat = {index = i, slots = 0, held = 0, mean = 0, epoch = epoch, drained = false, alive = 0}
+        break
+      end
+    end
+    if not seat then return {'cell_full'} end
+    call('HSET', keys[SEATS], 'n' .. node_id, seat.index)
+  elseif epoch < seat.epoch then
+    return {'stale', 'old_attempt'}
+  else
+    before = free_slots(seat, now)
+  end
+  seat.epoch, seat.stamp, seat.slots, seat.online, seat.node = epoch, stamp, slots, true, node
+  seat.alive = now + lease_ms
+  call('HSET', keys[SEATS], 'i' .. seat.index, args[2], 'f' .. seat.index, args[3])
+  if again == 0 then
+    version = version + 1
+    set_version(keys, version)
+  end
+
+  local held_before = seat.held
+  local attempts, names = named_on(keys, args, 5, #args, seat, now)
+  local here = {}
+  for i = 5, 4 + listing do here[args[i]] = true end
+  local passed, lost, cancelling, freed = {}, {}, {}, freeing()
+  for _, x in ipairs(attempts) do
+    if x.epoch == epoch then
+      -- Seated twice by the same connection: its own attempts are as they were.
+    elseif here[name_of(x)] then
+      x.epoch = epoch
+      unset_flag(x, ACKED)
+      listed(keys, x, 0, now)
+      add(x.state == CANCELLING and cancelling or passed, x)
+    else
+      if x.state ~= CANCELLING then add(lost, x) end
+      give_up(keys, now, seat, x, freed, args[4])
+    end
+  end
+  write_seat(keys, seat)
+  return {'placed', held_before ~= #attempts and 1 or 0, seat.index, string.format('%.0f', version),
+    seat.drained and 1 or 0, passed, lost, cancelling, unmatched(args, 5, 4 + listing, names),
+    freed.slots, freed.inherited, wake(keys, now, seat.index, free_slots(seat, now) - before)}
+end
+
+-- Whether a heartbeat of this number lists it, if the node has it. One that was not acknowledged may still be on
+-- its way to the node, unless it is cancelled and the node was asked to report.
+local function must_be_listed(x, word)
+  if has_flag(x, ACKED) then return x.number <= word end
+  return x.state == CANCELLING and has_flag(x, ASKED)
+end
+
+-- beat: renew the leases of what the node lists, and say where the two lists differ.
+-- args     1 '<dI4I4I4H' time, epoch, lease_ms, number of the word, how many are listed; node_id; 2 the end of a lost
+--          attempt; then attempt_ids that the node lists, then others of the seat
+-- answers  beat more lost unlisted cancelling slots inherited woken | stale reason | not_seated | cold
+local function beat(keys, args)
+  local now = clock(args[1])
+  local _, epoch, lease_ms, word, listing, node_id = unpk('<dI4I4I4HBc0', args[1])
+  local seat, refused = seat_of(keys, node_id, epoch)
+  if not seat then return refused end
+  if not seat.online then return {'not_seated'} end
+  local before = free_slots(seat, now)
+  seat.alive = now + lease_ms
+  local held_before = seat.held
+  local attempts, names = named_on(keys, args, 3, #args, seat, now)
+  local here = {}
+  for i = 3, 2 + listing do here[args[i]] = true end
+  local lost, cancelling, freed = {}, {}, freeing()
+  for _, x in ipairs(attempts) do
+    if here[name_of(x)] then
+      listed(keys, x, word, now)
+      if x.state == CANCELLING then add(cancelling, x) end
+    elseif must_be_listed(x, word) then
+      if x.state ~= CANCELLING then add(lost, x) end
+      give_up(keys, now, seat, x, freed, args[2])
+    end
+  end
+  write_seat(keys, seat)
+  return {'beat', held_before ~= #attempts and 1 or 0, lost, unmatched(args, 3, 2 + listing, names),
+    cancelling, freed.slots, freed.inherited,
+    wake(keys, now, seat.index, free_slots(seat, now) - before)}
+end
+
+-- lose: the node did not come back in time; everything it held is ended, and its seat given up if that is asked.
+-- args     1 '<dI4BBB' time, epoch, only if it is silent, whether the seat goes, whether it asks again; node_id; 2 the end
+--          of a lost attempt; then attempt_ids of the seat
+-- answers  lost more attempts | stale reason | not_seated | cold
+local function lose(keys, args)
+  local now = clock(args[1])
+  local _, epoch, only_if_silent, remove, again, node_id = unpk('<dI4BBBBc0', args[1])
+  local seat, refused = seat_of(keys, node_id, epoch)
+  if not seat then return refused end
+  if only_if_silent == 1 and seat.alive > now or again == 1 and seat.online then
+    return {'stale', 'old_attempt'}
+  end
+  seat.online = false
+  if again == 0 then set_version(keys, version_of(keys) + 1) end
+  local lost, freed = {}, freeing()
+  for _, x in ipairs((named_on(keys, args, 3, #args, seat, now))) do
+    if x.state ~= CANCELLING then add(lost, x) end
+    give_up(keys, now, seat, x, freed, args[2])
+  end
+  -- Nothing was granted on the seat since the asker looked: what it did not find is not there.
+  if again == 1 then seat.held = 0 end
+  write_seat(keys, seat)
+  if remove == 1 and seat.held == 0 then
+    call('HDEL', keys[SEATS], 'n' .. node_id, 'i' .. seat.index, 'f' .. seat.index)
+    call('SETRANGE', keys[BOARD], FROM[seat.index], string.rep('\0', RECORD_BYTES))
+    if call('HLEN', keys[SEATS]) == 0 then call('DEL', keys[BOARD]) end
+  end
+  return {'lost', seat.held > 0 and 1 or 0, lost}
+end
+
+-- amend: change a seat's slots or facts; fewer slots cancel nothing.
+-- args     1 '<dI4i4B' time, epoch, slots (-1: as before), whether facts change; node_id; 2 facts
+-- answers  done woken | stale reason | not_seated | cold
+local function amend(keys, args)
+  local now = clock(args[1])
+  local _, epoch, slots, new_facts, node_id = unpk('<dI4i4BBc0', args[1])
+  local seat, refused = seat_of(keys, node_id, epoch)
+  if not seat then return refused end
+  local before = free_slots(seat, now)
+  if slots >= 0 then seat.slots = slots end
+  if new_facts == 1 then call('HSET', keys[SEATS], 'f' .. seat.index, args[2]) end
+  write_seat(keys, seat)
+  set_version(keys, version_of(keys) + 1)
+  return {'done', wake(keys, now, seat.index, free_slots(seat, now) - before)}
+end
+
+-- disconnect: the node's socket is lost; no slot is granted on it, what it holds is kept.
+-- args     1 '<dI4' time, epoch; node_id
+-- answers  done woken | stale reason | not_seated | cold
+local function disconnect(keys, args)
+  clock(args[1])
+  local _, epoch, node_id = unpk('<dI4Bc0', args[1])
+  local seat, refused = seat_of(keys, node_id, epoch)
+  if not seat then return refused end
+  seat.online = false
+  write_seat(keys, seat)
+  set_version(keys, version_of(keys) + 1)
+  return {'done', {}}
+end
+
+-- set_drained: an operator's drain or resume; a drained seat is granted no slot.
+-- args     1 '<dB' time, drained; node_id
+-- answers  done woken | not_seated | cold
+local function set_drained(keys, args)
+  local now = clock(args[1])
+  local _, drained, node_id = unpk('<dBBc0', args[1])
+  local version = version_of(keys)
+  if not version then return {'cold'} end
+  local index = call('HGET', keys[SEATS], 'n' .. node_id)
+  local seat = index and read_seat(keys, tonumber(index))
+  if not seat then return {'not_seated'} end
+  local before = free_slots(seat, now)
+  seat.drained = drained == 1
+  write_seat(keys, seat)
+  set_version(keys, version + 1)
+  return {'done', wake(keys, now, seat.index, free_slots(seat, now) - before)}
+end
+
+-- read_cell: the whole board and who sits where.
+-- args     1 '<d' time
+-- answers  version board seats (field, value, ...) | nothing when the cell is cold
+local function read_cell(keys, args)
+  clock(args[1])
+  local version = version_of(keys)
+  if not version then return {} end
+  return {string.format('%.0f', version), call('GET', keys[BOARD]), call('HGETALL', keys[SEATS])}
+end
+
+register('take_seat', take_seat)
+register('beat', beat, 'allow-oom')
+register('lose', lose, 'allow-oom')
+register('amend', amend)
+register('disconnect', disconnect, 'allow-oom')
+register('set_drained', set_drained)
+register('read_cell', read_cell, 'no-writes')
