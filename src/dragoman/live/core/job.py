@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
     from dragoman.live.core.selection import Decision, Search
+    from dragoman.live.core.sessions.record_writer import RecordWriter
     from dragoman.live.dispatch import Route
     from dragoman.observability import Trace
 
@@ -144,6 +145,8 @@ class Job(msgspec.Struct, eq=False):
     """The target whose order its result belongs to."""
     watched: bool = False
     """Its owner wants to hear of every step."""
+    writer: RecordWriter | None = None
+    """Keeps its session's record where instances share it; None: there is none to keep."""
 
     # --- the ledger's ---------------------------------------------------------------------------
     job_id: JobId = JobId("")
@@ -170,6 +173,8 @@ class Job(msgspec.Struct, eq=False):
     """None until the end."""
     output: JobResult | None = None
     error: ErrorInfo | None = None
+    delivery_seq: int = 0
+    """The number under which the shared record has its end delivered; 0: none yet."""
     released: bool = False
     """The result was let go of."""
     lease_until_ms: int = 0
