@@ -20,14 +20,14 @@ from dragoman.ids import AttemptId, JobId, NodeId
 from dragoman.live.budget import Budget
 from dragoman.live.core.explain import Explanations
 from dragoman.live.core.job import Job, Leaving, Step, Stop
-from dragoman.live.core.ledger import Finishing, JobLedger, PlaceAnswer, Placing
+from dragoman.live.core.ledger import Finishing, JobLedger, PlaceAnswer, Placing, Preempted
 from dragoman.live.core.pending import PendingQueue
 from dragoman.live.core.refusals import as_info, refusal, with_job
 from dragoman.live.core.selection import LENGTH_CUTS, Selector
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.core.timeouts import Timeouts
 from dragoman.live.dispatch import NodePort, Progress, TenantJobs, assignment_of
-from dragoman.live.ledger import Ending, Freed, Owner
+from dragoman.live.ledger import Ending, Freed, Outlook, Owner
 from dragoman.live.protocol import ErrorInfo, JobAssign, JobCancel, JobClass, Outcome
 from dragoman.observability import get_logger
 
@@ -250,17 +250,40 @@ class JobDriver:
         search.vain()
         self._explanations.searched(job.job_id, search)
         job.cells = tuple(search.asked.items())
-        job.search = None
-        if job.spec.job_class is JobClass.LIVE and job.cells and self._preempt(job, now):
-            return
-        outlook = self._ledger.outlook_for(job.cells) if job.cells else None
-        error = refusal(search, outlook)
-        self._telemetry.found_none(search.decisions[0], error)
-        self._slow("allocation", self._clock.monotonic() - now)
-        if self.pending.may_wait(job, error) and self.pending.join(job, error, now):
-            self._waits(job, now)
-            return
-        self._refuse(job, error, now)
+        if job.cells and job.spec.job_class is JobClass.LIVE:
+            job.in_flight = True
+            self._ledger.preempt(job, now, self._preempted)
+        else:
+            self._find_none(job, now)
+
+    def _find_none(self, job: Job, now: float) -> None:
+        """No slot is to be had: find out when there may be one."""
+        if job.cells:
+            job.in_flight = True
+            self._ledger.outlook_for(job, now, self._found_none)
+        else:
+            self._found_none(job, None, now)
+
+    def _found_none(self, job: Job, outlook: Outlook | None, now: float) -> None:
+        """There is no slot: wait, or refuse."""
+        job.in_flight = False
+        try:
+            if job.stop is not None:
+                self._turn_away(job, job.stop, now)
+                return
+            search, job.search = job.search, None
+            assert search is not None, "a search found none"
+            error = refusal(search, outlook)
+            self._telemetry.found_none(search.decisions[0], error)
+            self._slow("allocation", self._clock.monotonic() - now)
+            if self.pending.may_wait(job, error) and self.pending.join(job, error, now):
+                self._waits(job, now)
+            else:
+                self._refuse(job, error, now)
+            if job.was_due:
+                self._look_again(job, now)
+        except Exception as failed:
+            self._failed(job, failed, now)
 
     def _existing(self, job: Job, answer: PlaceAnswer, now: float) -> None:
         """The request was made before: its job answers."""
@@ -306,21 +329,37 @@ class JobDriver:
 
     # --- making room, waiting, refusing ---------------------------------------------------------
 
-    def _preempt(self, job: Job, now: float) -> bool:
-        """Have a batch attempt give way; False when none may."""
-        gave_way = self._ledger.preempt(job, now)
-        if gave_way is None:
-            return False
-        if job.waiting:
-            self.pending.leave(job)
-        job.heir_until = now + self._terms.grace_seconds
-        self._timeouts.plan(job, now)
-        self._submitted(job, None)
-        victim, left = gave_way.victim, gave_way.left
+    def _preempted(self, job: Job, gave_way: Preempted | None, now: float) -> None:
+        """A batch attempt gives way, or none may."""
+        job.in_flight = False
+        try:
+            if gave_way is None:
+                if job.stop is not None:
+                    self._turn_away(job, job.stop, now)
+                else:
+                    self._find_none(job, now)
+                return
+            self._tell_cancel(gave_way.left)
+            self.gives_way(gave_way.victim, gave_way.left, now)
+            if job.stop is not None:
+                self._turn_away(job, job.stop, now)
+                return
+            job.search = None
+            if job.waiting:
+                self.pending.leave(job)
+            job.heir_until = now + self._terms.grace_seconds
+            self._timeouts.plan(job, now)
+            self._submitted(job, None)
+            if job.was_due:
+                self._look_again(job, now)
+        except Exception as failed:
+            self._failed(job, failed, now)
+
+    def gives_way(self, victim: Job | None, left: Leaving, now: float) -> None:
+        """A batch attempt lost its slot to live work: its job goes on."""
         self.attempts.pop(left.attempt_id, None)
-        self._tell_cancel(left)
-        self._go_on(victim, left.seat.node_id, PREEMPTED, now, exclude=False)
-        return True
+        if victim is not None:
+            self._go_on(victim, left.seat.node_id, PREEMPTED, now, exclude=False)
 
     def inherited(self, job: Job, attempt_id: AttemptId, now: float) -> None:
         """The slot of a batch attempt passed to the job."""
@@ -336,26 +375,21 @@ class JobDriver:
         """End a job that no node takes; it keeps its record and its explanation."""
         with_job(error, job.job_id)
         self._telemetry.refused(job, error)
-        told, job.on_submitted = job.on_submitted, None
-        if told is not None:
+        if job.on_submitted is not None:
             _forget_submitter(job)
+            job.refused = error
         self._end(job, Stop(Outcome.FAILED, as_info(error)), now)
-        if told is not None:
-            told(job, error)
 
     def _turn_away(self, job: Job, stop: Stop, now: float) -> None:
         """End a job that may not be tried; its caller is told by the refusal itself."""
-        told, job.on_submitted = job.on_submitted, None
-        error = job.refusal
+        error = job.refusal if job.on_submitted is not None else None
         if error is None:
             self._end(job, stop, now)
             return
         with_job(error, job.job_id)
-        if told is not None:
-            _forget_submitter(job)
+        _forget_submitter(job)
+        job.refused = error
         self._end(job, Stop(stop.outcome, as_info(error)), now)
-        if told is not None:
-            told(job, error)
 
     # --- an attempt is over ---------------------------------------------------------------------
 
@@ -455,8 +489,21 @@ class JobDriver:
 
     def _end(self, job: Job, stop: Stop, now: float) -> None:
         """Give a job that is not out its end."""
-        if self._ledger.end(job, Ending(stop.outcome, error=stop.error), now):
-            self._ended(job, now)
+        if job.outcome is not None:
+            return
+        job.in_flight = True
+        self._ledger.end(job, Ending(stop.outcome, error=stop.error), now, self._closed)
+
+    def _closed(self, job: Job, answer: Finishing, freed: Freed, now: float) -> None:
+        """The ledger has given the job its end, or another instance drives it."""
+        job.in_flight = False
+        try:
+            if answer is Finishing.ENDED:
+                self._ended(job, now)
+            else:
+                self.abandon(job)
+        except Exception as error:
+            self._failed(job, error, now)
 
     def _ended(self, job: Job, now: float) -> None:
         """The job has its end: every waiter is told, once."""
@@ -484,6 +531,8 @@ class JobDriver:
         if waiting is not None:
             for on_end in waiting:
                 on_end(job)
+        if job.on_submitted is not None:
+            self._submitted(job, job.refused)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -630,13 +679,15 @@ class JobDriver:
         internal = errors.InternalError(f"The scheduler failed on job {job.job_id}; see its log.")
         if job.on_submitted is not None:
             _forget_submitter(job)
+            job.refused = internal
         if job.outcome is None:
             self.attempts.pop(job.attempt_id, None)
             left = self._ledger.leave(job, as_info(internal), now)
             if left is not None:
                 self._tell_cancel(left)
             self._end(job, Stop(Outcome.FAILED, as_info(internal)), now)
-        self._submitted(job, internal)
+        else:
+            self._submitted(job, internal)
 
 
 def _forget_submitter(job: Job) -> None:

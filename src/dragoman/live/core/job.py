@@ -218,6 +218,8 @@ class Job(msgspec.Struct, eq=False):
     """The last step that watchers were told of."""
     on_submitted: OnSubmitted | None = None
     """Called once, when its node was told, it waits, it was found, or it was refused."""
+    refused: DragomanError | None = None
+    """What its submitter is told once it has ended: it was never tried."""
     on_end: list[OnEnd] | None = None
     submitter_waits: bool = False
     """The first of `on_end` is the submitter's own."""

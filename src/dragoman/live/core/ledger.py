@@ -7,14 +7,14 @@ one behind a network, which answers later. Everything else is rare and may be a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 import msgspec
 
 from dragoman.ids import AttemptId, JobId
-from dragoman.live.core.job import Job, Leaving, Mask
+from dragoman.live.core.job import Job, Leaving
 from dragoman.live.ledger import (
     Ending,
     Freed,
@@ -88,6 +88,8 @@ FULL_BUT_HEADROOM = PlaceAnswer(Placing.FULL, headroom=True)
 AfterPlace = Callable[[Job, PlaceAnswer, float], None]
 """Called once for each job, with the time; it never raises."""
 AfterFinish = Callable[[Job, Finishing, Freed, float], None]
+AfterPreempt = Callable[[Job, "Preempted | None", float], None]
+AfterOutlook = Callable[[Job, Outlook | None, float], None]
 
 
 class Late(msgspec.Struct, frozen=True):
@@ -101,7 +103,8 @@ class Late(msgspec.Struct, frozen=True):
 class Preempted(msgspec.Struct, frozen=True):
     """A batch attempt gives way; its slot passes to the job that asked."""
 
-    victim: Job
+    victim: Job | None
+    """None: another instance drives it, and was told."""
     left: Leaving
 
 
@@ -126,8 +129,9 @@ class JobLedger(Protocol):
 
     # --- ends without a node's word -------------------------------------------------------------
 
-    def end(self, job: Job, ending: Ending, now: float) -> bool:
-        """Give a job that is not out its end; False when it has one."""
+    def end(self, job: Job, ending: Ending, now: float, then: AfterFinish) -> None:
+        """Give a job that is not out its end. ENDED: it has one, this or one it had before;
+        MOVED: another instance drives it."""
         ...
 
     def leave(
@@ -143,7 +147,7 @@ class JobLedger(Protocol):
         """Take the job from a node that was never told of it; the slot is free at once."""
         ...
 
-    def preempt(self, job: Job, now: float) -> Preempted | None:
+    def preempt(self, job: Job, now: float, then: AfterPreempt) -> None:
         """Have a batch attempt on a candidate give way, and make the job its heir."""
         ...
 
@@ -161,6 +165,6 @@ class JobLedger(Protocol):
 
     def find(self, job_id: JobId) -> Job | None: ...
 
-    def outlook_for(self, cells: Sequence[Mask]) -> Outlook:
-        """When a slot of these candidates can be expected."""
+    def outlook_for(self, job: Job, now: float, then: AfterOutlook) -> None:
+        """When a slot of the job's candidates can be expected."""
         ...
