@@ -18,9 +18,8 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import Cluster
 from dragoman.live.gateway.memory import Delay, instant
-from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import Message, NodeHealth, SubProtocol, encode
-from dragoman.live.sessions import SessionRecords
+from dragoman.live.shared import SharedLedger
 from dragoman.settings import Settings
 from dragoman.virtual import VirtualClock, run_virtual
 
@@ -61,9 +60,8 @@ class Instance(World):
             seed=seed,
             clock=clock,
             settings=settings,
-            ledger=cast(Ledger, self.door.to(server.ledger)),
-            records=cast(SessionRecords, self.door.to(server.records)),
-            cluster=cast(Cluster, self.door.to(self.hub_place)),
+            ledger=cast(SharedLedger, self.door.to(server.ledger, "stop")),
+            cluster=cast(Cluster, self.door.to(self.hub_place, "close", "listen")),
             instance_id=name,
             delay=delay,
         )
@@ -103,7 +101,6 @@ class ClusterWorld:
         self.random = Random(seed)
         self.server = SharedServer(clock, seed, settings)
         self.ledger = self.server.ledger
-        self.records = self.server.records
         self.hub = self.server.hub
         self.instances: dict[str, Instance] = {}
         """Those that live."""

@@ -21,8 +21,8 @@ from dragoman.live.ledger import Ending, Freed
 
 
 class DelayingLedger(MemoryLedger):
-    """Carries out what is answered by a callback some time after they were asked for, and answers some time
-    after that; each takes as long as it is drawn."""
+    """Carries out what is answered by a callback some time after it was asked for, and answers some
+    time after that; each takes as long as it is drawn."""
 
     def __init__(self, *arguments: Any, delays: Random, seconds: float, **options: Any) -> None:
         super().__init__(*arguments, **options)

@@ -45,9 +45,9 @@ class Door:
     def unblock(self) -> None:
         self._open.set()
 
-    def to(self, room: Any) -> Any:
-        """The room, as this instance reaches it."""
-        return _Through(self, room)
+    def to(self, room: Any, *own: str) -> Any:
+        """The room, as this instance reaches it; own is what needs no way there."""
+        return _Through(self, room, own)
 
     async def go_through(self, room: object, operation: Callable[[], Awaitable[Any]]) -> Any:
         self.operations += 1
@@ -82,15 +82,16 @@ class Door:
 
 
 class _Through:
-    """A ledger, records or a place in the cluster, behind a door."""
+    """A ledger or a place in the cluster, behind a door."""
 
-    def __init__(self, door: Door, room: Any) -> None:
+    def __init__(self, door: Door, room: Any, own: tuple[str, ...]) -> None:
         self._door = door
+        self._own = own
         self._room = room
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._room, name)
-        if name in ("close", "listen") or not inspect.iscoroutinefunction(found):
+        if name in self._own or not inspect.iscoroutinefunction(found):
             return found
 
         async def through(*args: Any, **options: Any) -> Any:

@@ -13,8 +13,7 @@ from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
 from dragoman.live.cluster import MemoryHub
 from dragoman.live.gateway import cluster_terms
-from dragoman.live.ledger import MemoryLedger
-from dragoman.live.sessions import MemoryRecords
+from dragoman.live.shared import MemorySharedLedger
 from dragoman.settings import Settings
 
 PATIENCE_SECONDS = 1.0
@@ -27,14 +26,13 @@ Memory = dict[str, dict[str, Any]]
 
 
 class SharedServer:
-    """Ledger, records and hub in one place: they stop together, and forget together."""
+    """Ledger and hub in one place: they stop together, and forget together."""
 
     def __init__(self, clock: Clock, seed: int, settings: Settings) -> None:
         self._clock = clock
         self._random = Random(f"{seed}/server")
         self._settings = settings
         self.ledger = self._new_ledger(Random(seed + 1))
-        self.records = self._new_records()
         self.hub = MemoryHub(clock, Random(seed + 2), cluster_terms(settings))
         self.forgot_at: list[float] = []
         """When it lost something that it had confirmed."""
@@ -69,7 +67,6 @@ class SharedServer:
         # As on Redis, a cell that lost its memory does not repeat a version.
         ledger._retired_version = self._random.getrandbits(32)
         vars(self.ledger).update(vars(ledger))
-        vars(self.records).update(vars(self._new_records()))
         self.hub.forget()
         self._begin_again()
 
@@ -81,7 +78,6 @@ class SharedServer:
         return deepcopy(
             {
                 "ledger": vars(self.ledger),
-                "records": vars(self.records),
                 "hub": {name: getattr(self.hub, name) for name in _OF_THE_HUB},
             },
             {id(thing): thing for thing in shared},
@@ -90,7 +86,6 @@ class SharedServer:
     def fail_over(self, replica: Memory) -> None:
         """A replica takes its place, and knows nothing of what came after."""
         vars(self.ledger).update(replica["ledger"])
-        vars(self.records).update(replica["records"])
         vars(self.hub).update(replica["hub"])
         self._begin_again()
 
@@ -114,14 +109,21 @@ class SharedServer:
         if life != self._lives:
             raise DependencyDown("The server is another one by now.")
 
-    def _new_ledger(self, random: Random) -> MemoryLedger:
-        pools = self._settings.scheduler.pools
-        return MemoryLedger(
-            self._clock, random, cell_size=pools.cell_size, max_cells=pools.max_cells
-        )
+    def _new_ledger(self, random: Random) -> MemorySharedLedger:
+        return shared_ledger(self._clock, random, self._settings)
 
-    def _new_records(self) -> MemoryRecords:
-        return MemoryRecords(self._settings.limits.session_queue)
+
+def shared_ledger(clock: Clock, random: Random, settings: Settings) -> MemorySharedLedger:
+    """A ledger as the settings ask for one."""
+    pools = settings.scheduler.pools
+    return MemorySharedLedger(
+        clock,
+        random,
+        keep_delivered=settings.limits.session_queue,
+        session_ms=int(5000 * settings.scheduler.delivery.resume_grace_seconds),
+        cell_size=pools.cell_size,
+        max_cells=pools.max_cells,
+    )
 
 
 async def _do_late(operation: Callable[[], Awaitable[Any]]) -> None:

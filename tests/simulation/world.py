@@ -12,19 +12,20 @@ from typing import Any, Self
 
 from tests.simulation.delaying import DelayingLedger
 from tests.simulation.nodes import Manner, ScriptedNode
+from tests.simulation.shared_server import shared_ledger
 
 from dragoman.auth import ApiKey, Authenticator, OpenAuthenticator
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, JobEnded, NotFound
 from dragoman.ids import InstanceId, JobId, NodeId, RequestId, SessionId, TenantId
-from dragoman.live.cluster import Cluster
-from dragoman.live.core.memory import MemoryLedger as CoreLedger
+from dragoman.live.cluster import Cluster, MemoryHub
+from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.dispatch import JobOrder
-from dragoman.live.gateway import Connections, LivePlane, MemoryNetwork, rules
+from dragoman.live.gateway import Connections, LivePlane, MemoryNetwork, cluster_terms, rules
 from dragoman.live.gateway.memory import Delay, instant
-from dragoman.live.ledger import JobInput, JobRecord, JobSpec, Ledger, MemoryLedger
+from dragoman.live.ledger import JobInput, JobRecord, JobSpec
 from dragoman.live.protocol import JobClass, JobPartial, NodeHealth, Outcome, Pipeline
-from dragoman.live.sessions import SessionRecords
+from dragoman.live.shared import SharedLedger
 from dragoman.observability import Metrics, Tracing
 from dragoman.randomness import Randomness, Secrets
 from dragoman.settings import Settings, load_settings
@@ -109,14 +110,13 @@ class World:
         seed: int,
         clock: Clock,
         settings: Settings | None = None,
-        ledger: Ledger | CoreLedger | None = None,
+        ledger: MemoryLedger | SharedLedger | None = None,
         authenticator: Authenticator | None = None,
         delay: Delay = instant,
-        wrap: Callable[[Ledger], Ledger] | None = None,
+        wrap: Callable[[SharedLedger], SharedLedger] | None = None,
         tracing: Callable[[Clock], Tracing | None] = lambda clock: None,
         answers_late: float | None = None,
         instance_id: str = "here",
-        records: SessionRecords | None = None,
         cluster: Cluster | None = None,
     ) -> None:
         self.seed = seed
@@ -126,10 +126,10 @@ class World:
         self.metrics = Metrics()
         pools = self.settings.scheduler.pools
         if ledger is None and wrap is not None:
-            ledger = MemoryLedger(
-                clock, Random(seed + 1), cell_size=pools.cell_size, max_cells=pools.max_cells
-            )
-        kind: Callable[..., CoreLedger] = CoreLedger
+            ledger = shared_ledger(clock, Random(seed + 1), self.settings)
+            hub = MemoryHub(clock, Random(seed + 5), cluster_terms(self.settings))
+            cluster = hub.peers(InstanceId(instance_id))
+        kind: Callable[..., MemoryLedger] = MemoryLedger
         if answers_late is not None:
             kind = partial(DelayingLedger, delays=Random(seed + 4), seconds=answers_late)
         chosen: Any = ledger or kind(
@@ -153,7 +153,6 @@ class World:
             randomness=Randomness(seed),
             secrets=Secrets(Random(f"{seed}/secrets")),
             tracing=tracing(clock),
-            records=records,
             cluster=cluster,
         )
         self.network = MemoryNetwork(Random(seed + 2), delay=delay)

@@ -16,8 +16,9 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, JobId, NodeId
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.budget import Budget
+from dragoman.live.core.cells import NOTHING
 from dragoman.live.core.explain import Explanations
 from dragoman.live.core.job import Job, Leaving, Step, Stop
 from dragoman.live.core.ledger import Finishing, JobLedger, PlaceAnswer, Placing, Preempted
@@ -39,6 +40,9 @@ OUT_OF_TIME = ErrorInfo("JOB_TIMEOUT", "The job's total time is up.")
 UNREACHABLE = ErrorInfo("NODE_UNAVAILABLE", "The node's connection was gone before it was told.")
 LOST = ErrorInfo("NODE_UNAVAILABLE", "The node that carried the attempt is gone.")
 PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
+FORGOTTEN = ErrorInfo(
+    "SCHEDULER_DEPENDENCY_DOWN", "The ledger lost its memory of the job; send it again."
+)
 CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
 
 
@@ -116,10 +120,20 @@ class JobDriver:
             clock=clock,
         )
         self._timeouts = Timeouts(self.attempts, self.jobs, self._due, terms.ack_seconds, clock)
+        self.on_freed: Callable[[Freed], None] | None = None
+        """Takes slots that came free to the instances that wait for them; None: there is one."""
+        self.watch: Callable[[Job], Job] | None = None
+        """Tells the waiters of a job that another instance drives of its end; None: there is no
+        other instance."""
         self._after = {
             Placing.FULL: self._full,
             Placing.EXISTING: self._existing,
             Placing.CONFLICT: self._conflict,
+            Placing.COLD: self._cold,
+            Placing.DOWN: self._down,
+            Placing.ELSEWHERE: self._elsewhere,
+            Placing.TAKEN: self._taken,
+            Placing.FORGOTTEN: self._lost_by_ledger,
         }
 
     # --- looking for a slot ---------------------------------------------------------------------
@@ -289,6 +303,8 @@ class JobDriver:
         """The request was made before: its job answers."""
         known = answer.other
         assert known is not None, "an existing request has its job"
+        if self.watch is not None and not known.driven and known.outcome is None:
+            known = self.watch(known)
         if job.owner is not None:
             job.owner.job_found(job, known, now)
             return
@@ -310,6 +326,41 @@ class JobDriver:
             job.owner.job_refused(job, error, now)
         else:
             self._submitted(job, error)
+
+    def _cold(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """A cell lost its memory: its nodes are to say what they run."""
+        self._nodes.report(answer.cold)
+        self._full(job, answer, now)
+
+    def _down(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """The ledger did not answer, and the request may or may not be bound to this job."""
+        error = errors.DependencyDown("The scheduler cannot reach Redis; send the request again.")
+        if job.owner is not None:
+            job.owner.job_refused(job, error, now)
+        else:
+            self._submitted(job, error)
+
+    def _elsewhere(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """The session goes on at another instance, and so does the utterance."""
+        if job.owner is not None:
+            job.owner.job_refused(job, errors.SessionClosed("The session went on elsewhere."), now)
+
+    def _taken(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """Another instance drives the job, or ended it."""
+        other = answer.other
+        assert other is not None, "a job that was taken is stored"
+        if other.outcome is None:
+            self.hand_on(job, other.driver_instance)
+            return
+
+        def take() -> None:
+            job.outcome, job.output, job.error = other.outcome, other.output, other.error
+            job.finished_ms = other.finished_ms
+
+        self.ended_elsewhere(job, take, now)
+
+    def _lost_by_ledger(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        self.forgotten(job, now)
 
     def _attach(self, known: Job, job: Job) -> None:
         """Who asked again hears of the job's end, too."""
@@ -414,7 +465,10 @@ class JobDriver:
                 self.attempts.pop(last.attempt_id, None)
                 assert last.error is not None, "an attempt that is tried again failed"
                 self._go_on(job, last.node_id, last.error, now)
-            if freed.slots and self.pending.count:
+            elif answer is Finishing.MOVED and not job.driven:
+                self.attempts.pop(job.attempt_id, None)
+                self.hand_on(job, job.driver_instance)
+            if freed is not NOTHING and (self.pending.count or self.on_freed is not None):
                 self.freed(freed)
             if job.was_due:
                 self._look_again(job, now)
@@ -501,7 +555,7 @@ class JobDriver:
             if answer is Finishing.ENDED:
                 self._ended(job, now)
             else:
-                self.abandon(job)
+                self.hand_on(job, job.driver_instance)
         except Exception as error:
             self._failed(job, error, now)
 
@@ -601,6 +655,9 @@ class JobDriver:
 
     def freed(self, freed: Freed) -> None:
         """Slots came free: the heirs take theirs, the others are for those that wait."""
+        if self.on_freed is not None:
+            self.on_freed(freed)
+            return
         for inherited in freed.inherited:
             job = self.jobs.get(inherited.job_id)
             if job is not None:
@@ -609,6 +666,55 @@ class JobDriver:
             self.pending.wake(freed.slots)
 
     # --- whole lives ----------------------------------------------------------------------------
+
+    def take_up(self, job: Job) -> None:
+        """Drive a job whose instance fell silent."""
+        self._enter(job)
+
+    def goes_on(self, job: Job, now: float) -> None:
+        """A node has an attempt of a job that was taken up."""
+        job.dispatched = now
+        job.run_until = inf
+        job.shown = job.step
+        self.attempts[job.attempt_id] = job
+        self._timeouts.dispatched(job.attempt_id, now)
+        self._timeouts.plan(job, now)
+
+    def ended_elsewhere(self, job: Job, take: Callable[[], None], now: float) -> None:
+        """Another instance gave the job its end, which take puts into it."""
+        if job.outcome is not None or job.in_flight:
+            return
+        self.attempts.pop(job.attempt_id, None)
+        take()
+        job.step = Step.NONE
+        job.input = None
+        self._ended(job, now)
+
+    def forgotten(self, job: Job, now: float) -> None:
+        """The ledger lost its memory of a job that no node has."""
+
+        def take() -> None:
+            job.outcome, job.error = Outcome.FAILED, FORGOTTEN
+
+        self.ended_elsewhere(job, take, now)
+
+    def hand_on(self, job: Job, driver: InstanceId) -> None:
+        """Another instance drives the job; those who wait for it here hear of its end."""
+        self.abandon(job)
+        job.driven = False
+        job.driver_instance = driver
+        owner, job.owner = job.owner, None
+        if owner is not None:
+            waiting = job.on_end or []
+            job.on_end = [*waiting, lambda ended: owner.job_ended(ended, self.now())]
+            job.on_partial = lambda message: owner.job_partial(job, message)
+        if job.on_submitted is not None:
+            self._submitted(job, None)
+        if self.watch is not None and job.on_end:
+            self.watch(job)
+
+    def now(self) -> float:
+        return self._clock.monotonic()
 
     def abandon(self, job: Job) -> None:
         """Drive the job no more."""

@@ -177,6 +177,17 @@ class Job(msgspec.Struct, eq=False):
     """The number under which the shared record has its end delivered; 0: none yet."""
     released: bool = False
     """The result was let go of."""
+    named: AttemptId = AttemptId("")
+    """The attempt that the shared record names, in this cell; no slot need be held for it."""
+    named_cell: int = 0
+    maybe_named: tuple[AttemptId, ...] = ()
+    """Attempts that the shared record may name: the answers did not come."""
+    left: PastAttempt | None = None
+    """How the attempt that the shared record names ended."""
+    claimed: float = 0.0
+    """When the shared record was last asked for this instance's claim, and granted it."""
+    driver_instance: InstanceId = InstanceId("")
+    """Which instance drives it, where it is another."""
     lease_until_ms: int = 0
     release_at_ms: int = 0
     forget_at_ms: int = 0

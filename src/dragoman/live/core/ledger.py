@@ -13,13 +13,11 @@ from typing import Protocol
 
 import msgspec
 
-from dragoman.ids import AttemptId, JobId
 from dragoman.live.core.job import Job, Leaving
 from dragoman.live.ledger import (
     Ending,
     Freed,
     Outlook,
-    Sender,
     StaleReason,
 )
 from dragoman.live.protocol import ErrorInfo, Outcome
@@ -38,6 +36,8 @@ class Placing(Enum):
     | GONE | is this job | the attempt is over already | asks again with a fresh attempt_id |
     | DOWN | may or may not be this job | may or may not be held | treats both as unknown |
     | ELSEWHERE | belongs to a session that another instance owns | none | lets go of the session |
+    | TAKEN | was this job's; another instance drives it, or ended it | none | waits for its end |
+    | FORGOTTEN | was this job's, and the ledger lost it | none | tells those who wait |
     """
 
     PLACED = "placed"
@@ -48,6 +48,8 @@ class Placing(Enum):
     GONE = "gone"
     DOWN = "down"
     ELSEWHERE = "elsewhere"
+    TAKEN = "taken"
+    FORGOTTEN = "forgotten"
 
 
 class Finishing(Enum):
@@ -72,7 +74,7 @@ class PlaceAnswer(msgspec.Struct, frozen=True):
 
     kind: Placing
     other: Job | None = None
-    """EXISTING and CONFLICT: the job that the request is bound to."""
+    """EXISTING and CONFLICT: the job that the request is bound to. TAKEN: as it is stored."""
     cold: tuple[int, ...] = ()
     """COLD: the cells."""
     headroom: bool = False
@@ -155,15 +157,7 @@ class JobLedger(Protocol):
         """The job is heir of no slot any more."""
         ...
 
-    # --- what nodes say of attempts that are no job's current one -------------------------------
-
-    def late(self, cell: int, sender: Sender, attempt_id: AttemptId, *, ends: bool) -> Late:
-        """Take in a message about such an attempt; `ends` frees the slot that it holds."""
-        ...
-
     # --- reading --------------------------------------------------------------------------------
-
-    def find(self, job_id: JobId) -> Job | None: ...
 
     def outlook_for(self, job: Job, now: float, then: AfterOutlook) -> None:
         """When a slot of the job's candidates can be expected."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.live.core import DriverTerms, LedgerTerms, SelectionRules, SlotRules
+from dragoman.live.core import DriverTerms, LedgerTerms, SelectionRules, SharedTerms, SlotRules
 from dragoman.live.dispatch import Limits, Selection
 from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits
@@ -61,6 +61,21 @@ def ledger_terms(settings: Settings) -> LedgerTerms:
             grace_ms=int(times.cancel_grace_seconds * 1000),
         ),
         keep=terms(settings).keep,
+    )
+
+
+def shared_terms(settings: Settings) -> SharedTerms:
+    """How slots are granted and jobs remembered where several instances share them."""
+    alone, times = ledger_terms(settings), terms(settings)
+    return SharedTerms(
+        slots=alone.slots,
+        keep=alone.keep,
+        claim_ms=times.ack_ms,
+        ack_ms=times.ack_ms,
+        lease_ms=times.lease_ms,
+        run_ms=times.run_ms,
+        total_ms=times.total_ms,
+        tombstone_ms=2 * times.ack_ms + 2 * settings.cluster.redis_timeout_ms,
     )
 
 

@@ -242,7 +242,7 @@ class Cells(Protocol):
         self, cell: int, attempt_id: AttemptId, *, tombstone_ms: int
     ) -> r.StoredAttempt | r.Tombstone:
         """The sweep's step: the attempt as it is; one that is unknown gets a tombstone, and so
-        does one whose end is known without its result."""
+        does one whose end is known without its result. With tombstone_ms 0 nothing changes."""
         ...
 
     async def mark_asked(

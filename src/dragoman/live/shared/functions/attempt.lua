@@ -588,7 +588,8 @@ local function settle(keys, args)
   return 1
 end
 
--- look: the attempt as it is; one that is unknown gets a tombstone.
+-- look: the attempt as it is; one that is unknown gets a tombstone, unless only a look is asked for
+-- (tombstone_ms 0).
 -- args     1 '<dI4' time, tombstone_ms; attempt_id
 -- answers  attempt entry owner | tombstone
 local function look(keys, args)
@@ -598,6 +599,7 @@ local function look(keys, args)
   if x and x.state == FINISHED then return {'attempt', entry_of(x), ''} end
   local held = held_of(keys, x, id, now)
   if held then return {'attempt', entry_of(held), owner_of(keys, held)} end
+  if tombstone_ms == 0 then return {'tombstone'} end
   stop_waiting(keys, x, now)
   if x and x.state == TOMBSTONE then
     bury(keys, x, now, max(x.due, now + tombstone_ms))

@@ -176,6 +176,8 @@ class Cell:
         attempt = self.finished.get(attempt_id) or self.held.get(attempt_id)
         if attempt is not None:
             return attempt.record()
+        if not tombstone_ms:
+            return r.Tombstone()
         self._bury(attempt_id, now_ms + tombstone_ms, by_node=False)
         return r.Tombstone()
 
