@@ -237,7 +237,8 @@ class RecordWriter:
         if self._stopped:
             return
         ending = _Ending(entry, then)
-        if seq and entry.index >= self._trust_from and self._number(ending, seq):
+        trusted = seq and not self.doubtful and entry.index >= self._trust_from
+        if trusted and self._number(ending, seq):
             self._tell()
             return
         self._endings.append(ending)
@@ -259,8 +260,14 @@ class RecordWriter:
         return True
 
     def _tell(self) -> None:
-        """Tell all ends whose turn has come, in the order of their numbers."""
-        while (ending := self._numbered.pop(self._known.next_seq, None)) is not None:
+        """Tell all ends whose turn has come, in the order of their numbers.
+
+        None while the record may have numbered them beside what the client was told.
+        """
+        while (
+            not self._has_forked
+            and (ending := self._numbered.pop(self._known.next_seq, None)) is not None
+        ):
             _call(ending.then, self._known.told(ending.entry))
 
     # --- owners ---------------------------------------------------------------------------------
