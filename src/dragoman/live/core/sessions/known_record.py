@@ -134,13 +134,21 @@ def _newer(
     None of them, where the record went another way than the client heard: those ends are numbered
     again.
     """
-    newer = tuple(each for each in found.unacknowledged if each.seq >= known.next_seq)
-    in_turn = tuple(range(known.next_seq, known.next_seq + len(newer)))
-    if tuple(each.seq for each in newer) != in_turn:
-        return ()
-    if any((each.delivery.index, each.delivery.target) not in opened for each in newer):
-        return ()
     kept = {each.seq: each.delivery for each in found.unacknowledged}
+    newer = tuple(each for each in found.unacknowledged if each.seq >= known.next_seq)
+    left = set(opened)
+    for seq, each in enumerate(newer, known.next_seq):
+        index, target = each.delivery.index, each.delivery.target
+        if each.seq != seq or (index, target) not in left:
+            return ()
+        left.remove((index, target))
+        if any(before < index and of == target for before, of in left):
+            return ()
+    if any(
+        seq < known.next_seq and (entry.index, entry.target) in opened
+        for seq, entry in kept.items()
+    ):
+        return ()
     told = {each.seq: each.delivery for each in known.unacknowledged if each.seq in kept}
     return () if _differ(kept, told) else newer
 
