@@ -17,7 +17,7 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import JobId, SessionId, TenantId
+from dragoman.ids import JobId, RequestId, SessionId, TenantId
 from dragoman.live.budget import Budget
 from dragoman.live.core.driver import CANCELLED
 from dragoman.live.core.job import Job, Stop
@@ -104,6 +104,8 @@ class SessionContext(msgspec.Struct, frozen=True):
     """How long a job is its driver's after it was opened."""
     keep: Keep = Keep(0, 0)
     """How long the jobs of utterances are remembered."""
+    renew_seconds: float = 10.0
+    """How often every record is renewed: a third of the time that it lives without that."""
 
 
 class Session:
@@ -620,6 +622,9 @@ class Session:
             job.parent_span = self._spans.context(index)
         self._lanes[ask.target].working[index] = job
         self._working_bytes += job.weight
+        self._start(job, now)
+
+    def _start(self, job: Job, now: float) -> None:
         try:
             self._dispatcher.start(job, now)
         except errors.DragomanError as error:
@@ -655,20 +660,61 @@ class Session:
 
     def job_refused(self, job: Job, error: errors.DragomanError, now: float) -> None:
         """No job was made: the reason takes its turn."""
+        named = f"{self.session_id}/{job.spec.utterance_index}"
+        if (
+            self.writer is not None
+            and isinstance(error, errors.RequestConflict)
+            and job.spec.request_id == named
+        ):
+            self._claim_otherwise(job, error, self.writer, now)
+            return
         self._working_bytes -= job.weight
         job.owner = None
         info = ErrorInfo(error.code, error.message, details=error.details or None)
         index = job.spec.utterance_index or 0
         self._refused(index, job.lane, info, job.spec.request_id, now)
 
+    def _claim_otherwise(
+        self, job: Job, conflict: errors.RequestConflict, writer: RecordWriter, now: float
+    ) -> None:
+        """An earlier owner cut the same audio otherwise, and its record of that was lost.
+
+        What it made of it is not wanted. What is here goes under a name of its own, and is opened
+        as a request beside the record, where the utterance is open already.
+        """
+        other_id = conflict.details.get("job_id")
+        if isinstance(other_id, str):
+            self._dispatcher.run(self._cancel(JobId(other_id)))
+        name = RequestId(f"{job.spec.request_id}/{writer.owner.epoch}")
+        again = Job(
+            msgspec.structs.replace(job.spec, request_id=name),
+            job.input,
+            job.body_hash,
+            job.requirement,
+            job.route,
+            job.started,
+            job.began,
+            job.may_wait,
+            job.target_key,
+            self,
+            job.lane,
+            job.watched,
+        )
+        again.total_until, again.weight = job.total_until, job.weight
+        again.parent_span = job.parent_span
+        job.owner = None
+        index = job.spec.utterance_index or 0
+        if self._is_open(index, job.lane):
+            self._lanes[job.lane].working[index] = again
+        self._start(again, now)
+
     def job_found(self, job: Job, known: Job, now: float) -> None:
         """The request was made before, here or elsewhere: its job's end is this one's."""
         self._working_bytes -= job.weight
         job.owner = None
         index, lane = job.spec.utterance_index or 0, job.lane
-        working = self._lanes[lane].working
-        if index in working:
-            working[index] = None
+        if self._is_open(index, lane):
+            self._lanes[lane].working[index] = None
         if self._context.watching is not None:
             self._watch(index, lane, known.job_id, self._context.watching)
         else:
