@@ -182,7 +182,7 @@ end
 -- Give the slot back once: to the heir, or to any job, if the seat grants it. The caller writes the seat
 -- and sees to the attempt. What became of slots is gathered in `freed`.
 local function free(keys, now, seat, x, freed)
-  seat.held = seat.held - 1
+  seat.held = max(0, seat.held - 1)
   local heir = x.peer ~= '' and x.state == CANCELLING and find_attempt(keys, x.peer, now)
   if heir and heir.state == HEIR then
     if free_slots(seat, now) > 0 then
