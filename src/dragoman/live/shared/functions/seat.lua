@@ -92,14 +92,15 @@ local function take_seat(keys, args)
   if not version then
     -- What a board that was lost had granted is lost with it, as if the cell had never known it.
     for _, x in ipairs(all_held(keys)) do call('HDEL', keys[ATTEMPTS], x.id) end
-    version = first_version
+    call('DEL', keys[SEATS])
+    call('SETRANGE', keys[BOARD], 0, pack('>dd', first_version, first_version))
   end
   if not seat then
     local board = call('GET', keys[BOARD]) or ''
     for i = 0, cell_size - 1 do
       if not seat_on(board, i) then
         seat = {index = i, slots = 0, held = 0, mean = 0, epoch = epoch, drained = false, alive = 0,
-          online = false, node = node}
+          changed = 0, online = false, node = node}
         break
       end
     end
@@ -112,8 +113,7 @@ local function take_seat(keys, args)
   local before = free_slots(seat, now)
   seat.epoch, seat.stamp, seat.slots, seat.online = epoch, stamp, slots, true
   seat.alive = now + lease_ms
-  version = version + 1
-  set_version(keys, version)
+  version = change(keys, seat)
   local here = {}
   for i = 5, 4 + listing do here[args[i]] = true end
   local passed, lost, cancelling, freed = {}, {}, {}, freeing()
@@ -189,7 +189,7 @@ local function lose(keys, args)
   local attempts = settled(keys, args, 3, seat, now, how)
   if not attempts then return {'more'} end
   seat.online = false
-  set_version(keys, version_of(keys) + 1)
+  change(keys, seat)
   local lost, freed = {}, freeing()
   for _, x in ipairs(attempts) do
     if x.state ~= CANCELLING then add(lost, x) end
@@ -197,7 +197,8 @@ local function lose(keys, args)
   end
   if remove == 1 then
     call('HDEL', keys[SEATS], 'n' .. node_id, 'i' .. seat.index, 'f' .. seat.index)
-    call('SETRANGE', keys[BOARD], FROM[seat.index], string.rep('\0', RECORD_BYTES))
+    call('SETRANGE', keys[BOARD], FROM[seat.index],
+      pack(RECORD, 0, 0, 0, 0, 0, 0, 0, seat.changed, 0, 0, NO_NODE))
     if call('HLEN', keys[SEATS]) == 0 then call('DEL', keys[BOARD]) end
   else
     write_seat(keys, seat)
@@ -216,8 +217,8 @@ local function amend(keys, args)
   local before = free_slots(seat, now)
   if slots >= 0 then seat.slots = slots end
   if new_facts == 1 then call('HSET', keys[SEATS], 'f' .. seat.index, args[2]) end
+  change(keys, seat)
   write_seat(keys, seat)
-  set_version(keys, version_of(keys) + 1)
   return {'done', wake(keys, now, seat.index, free_slots(seat, now) - before)}
 end
 
@@ -230,8 +231,8 @@ local function disconnect(keys, args)
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
   seat.online = false
+  change(keys, seat)
   write_seat(keys, seat)
-  set_version(keys, version_of(keys) + 1)
   return {'done', {}}
 end
 
@@ -241,15 +242,14 @@ end
 local function set_drained(keys, args)
   local now = clock(args[1])
   local _, drained, node_id = unpk('<dBBc0', args[1])
-  local version = version_of(keys)
-  if not version then return {'cold'} end
+  if not version_of(keys) then return {'cold'} end
   local index = call('HGET', keys[SEATS], 'n' .. node_id)
   local seat = index and read_seat(keys, tonumber(index))
   if not seat then return {'not_seated'} end
   local before = free_slots(seat, now)
   seat.drained = drained == 1
+  change(keys, seat)
   write_seat(keys, seat)
-  set_version(keys, version + 1)
   return {'done', wake(keys, now, seat.index, free_slots(seat, now) - before)}
 end
 
@@ -263,6 +263,36 @@ local function read_cell(keys, args)
   return {string.format('%.0f', version), call('GET', keys[BOARD]), call('HGETALL', keys[SEATS])}
 end
 
+-- read_changes: the seats that changed since a version; all of them when the cell was made anew since.
+-- args     1 '<dd' time, version
+-- answers  version whole (1 or 0) {index record owner facts ...} {index of a seat that is free ...} | nothing when the
+--          cell is cold
+local function read_changes(keys, args)
+  clock(args[1])
+  local _, since = unpk('<dd', args[1])
+  local board = call('GET', keys[BOARD])
+  if not board then return {} end
+  local version, first = unpk('>dd', board)
+  local whole = since < first or since > version
+  local seats, free = {}, {}
+  for index = 0, (whole or since < version) and #board / RECORD_BYTES - 2 or -1 do
+    local at = RECORD_BYTES * (index + 1) + 1
+    local _, _, _, flags, _, _, _, changed = unpk(RECORD, board, at)
+    if whole or (version - changed) % VERSIONS < version - since then
+      if flags >= SEATED then
+        local known = call('HMGET', keys[SEATS], 'i' .. index, 'f' .. index)
+        seats[#seats + 1] = index
+        seats[#seats + 1] = sub(board, at, at + RECORD_BYTES - 1)
+        seats[#seats + 1] = known[1]
+        seats[#seats + 1] = known[2]
+      else
+        free[#free + 1] = index
+      end
+    end
+  end
+  return {string.format('%.0f', version), whole and 1 or 0, seats, free}
+end
+
 register('take_seat', take_seat)
 register('beat', beat, 'allow-oom')
 register('lose', lose, 'allow-oom')
@@ -270,3 +300,4 @@ register('amend', amend)
 register('disconnect', disconnect, 'allow-oom')
 register('set_drained', set_drained)
 register('read_cell', read_cell, 'no-writes')
+register('read_changes', read_changes, 'no-writes')

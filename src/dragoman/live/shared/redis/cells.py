@@ -56,6 +56,7 @@ _PLACE = Struct("<5IdBH8s")
 _BEAT = Struct("<3IBH")
 _LOSE = Struct("<IBBB")
 _AMEND = Struct("<IiB")
+_SINCE = Struct("<d")
 
 _STRATEGIES = {
     Strategy.RANDOM: 0,
@@ -399,6 +400,22 @@ class RedisCells:
         version, board, fields = answer
         seats = dict(zip(fields[::2], fields[1::2], strict=True))
         return CellRecord(cell, int(version), packing.read_seats(board, seats))
+
+    async def read_changes(self, cell: int, since: int) -> r.CellChanges | None:
+        answer = await self._call(cell, "read_changes", _SINCE.pack(since))
+        if not answer:
+            return None
+        version, whole, seats, free = answer
+        return r.CellChanges(
+            cell,
+            int(version),
+            tuple(
+                packing.read_seat(*seats[position : position + 4])
+                for position in range(0, len(seats), 4)
+            ),
+            tuple(free),
+            bool(whole),
+        )
 
     async def cell_version(self, cell: int) -> int | None:
         tag = self._tag(cell)
