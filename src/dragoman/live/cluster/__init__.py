@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.extras import require_extra
 from dragoman.live.cluster.answers import (
-    Acquired,
+    Block,
     Burial,
     Card,
     CleanUp,
@@ -26,7 +26,6 @@ from dragoman.live.cluster.answers import (
     InstanceView,
     Joined,
     Limited,
-    LimitReached,
     NoSuchLetter,
     Posted,
     Renewed,
@@ -74,9 +73,9 @@ if TYPE_CHECKING:
     from dragoman.live.cluster.redis import RedisPeers
 
 __all__ = [
-    "Acquired",
     "AskReportNote",
     "AssignNote",
+    "Block",
     "Burial",
     "CancelNote",
     "Card",
@@ -104,7 +103,6 @@ __all__ = [
     "InstanceStats",
     "InstanceView",
     "Joined",
-    "LimitReached",
     "Limited",
     "Limits",
     "Marked",
