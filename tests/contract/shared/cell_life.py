@@ -37,6 +37,7 @@ from dragoman.live.ledger import (
     ORDER,
     Adoption,
     Beat,
+    CellRecord,
     Cold,
     Done,
     Freed,
@@ -44,6 +45,7 @@ from dragoman.live.ledger import (
     NodeLost,
     Placed,
     Placement,
+    SeatRecord,
     Sender,
     Stale,
     StaleReason,
@@ -100,6 +102,8 @@ class CellLife(Life):
         }
 
     def start(self) -> None:
+        self.seen: dict[int, tuple[int, dict[int, SeatRecord]]] = {}
+        """What another instance has seen of each cell: its version, and its seats."""
         for name in NODES:
             self.join(name)
 
@@ -108,11 +112,11 @@ class CellLife(Life):
     def check(self) -> None:
         """Every slot is held by exactly the attempts that the rules say, and none is oversold."""
         ledger = self.bench.ledger
+        records = [self.bench(ledger.read_cell(cell)) for cell in range(len(NODES))]
+        for cell, record in enumerate(records):
+            self.check_changes(cell, record)
         shown = {
-            seat.node_id: seat
-            for cell in range(len(NODES))
-            if (record := self.bench(ledger.read_cell(cell))) is not None
-            for seat in record.seats
+            seat.node_id: seat for record in records if record is not None for seat in record.seats
         }
         assert set(shown) == set(self.model.seats)
         for name, seat in self.model.seats.items():
@@ -125,6 +129,25 @@ class CellLife(Life):
         assert size["finished"] == len(self.model.kept)
         assert size["tombstones"] == len(self.model.graves)
         assert size["waiting"] == len(self.model.waiting)
+
+    def check_changes(self, cell: int, record: CellRecord | None) -> None:
+        """What another instance makes of the changes that it hears of is the cell as it is."""
+        if self.chance(0.5):
+            return  # It looks now and then.
+        version, seats = self.seen.get(cell, (-1, {}))
+        changes = self.bench(self.bench.ledger.read_changes(cell, version))
+        assert (changes is None) == (record is None)
+        if changes is None or record is None:
+            return
+        seats = {} if changes.whole else seats
+        seats.update({seat.index: seat for seat in changes.seats})
+        for index in changes.free:
+            seats.pop(index, None)
+        self.seen[cell] = (changes.version, seats)
+        assert changes.version == record.version
+        assert {index: _known(seat) for index, seat in seats.items()} == {
+            seat.index: _known(seat) for seat in record.seats
+        }
 
     def check_freed(
         self, freed: Freed | r.Freed, seat: Seat, before: int, woken: tuple[InstanceId, ...]
@@ -649,3 +672,8 @@ class CellLife(Life):
         self.bench.advance(max(TOMBSTONE_SECONDS, WAITING_MS / 1000))
         left = {kind: count for kind, count in self.bench(ledger.size()).items() if count}
         assert left == {}
+
+
+def _known(seat: SeatRecord) -> object:
+    """What others must know of a seat."""
+    return (seat.node_id, seat.slots, seat.owner, seat.online, seat.drained, seat.facts)

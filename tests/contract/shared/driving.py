@@ -295,7 +295,9 @@ class Instance:
     async def drive(self, drive: Drive) -> None:
         if drive.ending is not None:
             await self.close(drive, drive.ending)
-        elif not drive.opened or drive.granted is None:
+        elif not drive.told and (not drive.opened or drive.granted is None):
+            # Never for a job that was taken over while its node worked: the node, told again just
+            # after its result has freed the slot, would work without one.
             results = await asyncio.gather(
                 self.open(drive), self.reserve(drive), return_exceptions=True
             )

@@ -285,3 +285,35 @@ def test_a_heartbeat_from_before_the_acknowledgement_frees_no_cancelled_slot(ben
     assert bench.held(node) == 1
     bench.beat(node, number=6)
     assert bench.held(node) == 0
+
+
+def test_changes_are_of_the_seats_that_changed(bench: Bench) -> None:
+    one, other, third = (bench.join(f"n-{number}") for number in range(3))
+    record = bench(bench.ledger.read_cell(0))
+    assert record is not None
+    whole = bench(bench.ledger.read_changes(0, -1))
+    assert whole == r.CellChanges(0, record.version, record.seats, (), whole=True)
+    assert bench(bench.ledger.read_changes(0, record.version)) == r.CellChanges(0, record.version)
+    bench(bench.ledger.amend(0, other.sender, facts=b"more"))
+    bench(bench.ledger.remove(0, third.sender))
+    changes = bench(bench.ledger.read_changes(0, record.version))
+    assert changes is not None
+    assert [seat.node_id for seat in changes.seats] == [other.node_id]
+    assert changes.seats[0].facts == b"more"
+    assert (changes.free, changes.whole) == ((third.index,), False)
+    assert changes.version == bench(bench.ledger.cell_version(0))
+    # A job is no change, and neither is a heartbeat.
+    bench.dispatch(one)
+    bench.beat(one)
+    assert bench(bench.ledger.read_changes(0, changes.version)) == r.CellChanges(0, changes.version)
+
+
+def test_changes_since_a_version_that_the_cell_never_had_are_all_seats(bench: Bench) -> None:
+    node = bench.join("n-1")
+    version = bench(bench.ledger.cell_version(0))
+    assert version is not None
+    for since in (0, version + 1):
+        changes = bench(bench.ledger.read_changes(0, since))
+        assert changes is not None
+        assert [seat.node_id for seat in changes.seats] == [node.node_id]
+    assert bench(bench.ledger.read_changes(7, 0)) is None

@@ -571,3 +571,9 @@ def test_the_outlook_counts_slots_and_paces(bench: Bench) -> None:
     assert (outlook.slots, outlook.held) == (2, 1)
     assert outlook.first_free_ms is not None
     assert outlook.first_free_ms >= 3_000
+
+
+def test_no_instance_waits_in_a_cold_cell(bench: Bench) -> None:
+    """What makes the cell warm is news to all instances."""
+    assert bench.try_reserve(candidates=1, waits_for="zh-en") == r.Full(cold=True)
+    assert bench(bench.ledger.size())["waiting"] == 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.extras import require_extra
 from dragoman.live.cluster.answers import (
-    Acquired,
+    Block,
     Burial,
     Card,
     CleanUp,
@@ -26,7 +26,6 @@ from dragoman.live.cluster.answers import (
     InstanceView,
     Joined,
     Limited,
-    LimitReached,
     NoSuchLetter,
     Posted,
     Renewed,
@@ -75,9 +74,9 @@ if TYPE_CHECKING:
     from dragoman.live.cluster.redis import RedisPeers
 
 __all__ = [
-    "Acquired",
     "AskReportNote",
     "AssignNote",
+    "Block",
     "Burial",
     "CancelNote",
     "Card",
@@ -105,7 +104,6 @@ __all__ = [
     "InstanceStats",
     "InstanceView",
     "Joined",
-    "LimitReached",
     "Limited",
     "Limits",
     "Marked",

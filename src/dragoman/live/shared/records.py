@@ -22,6 +22,7 @@ from dragoman.live.ledger import (
     Keep,
     Owner,
     PastAttempt,
+    SeatRecord,
     Strategy,
     Times,
 )
@@ -448,6 +449,18 @@ class StoredAttempt(msgspec.Struct, frozen=True):
     error: ErrorInfo | None = None
     output: JobResult | None = None
     preemptions: int = 0
+
+
+class CellChanges(msgspec.Struct, frozen=True):
+    """What others must know of a cell that they have seen before."""
+
+    cell: int
+    version: int
+    seats: tuple[SeatRecord, ...] = ()
+    free: tuple[int, ...] = ()
+    """Indexes of seats that no node has any more."""
+    whole: bool = False
+    """These are all seats: the cell was made anew since, or its version was never this."""
 
 
 class Tombstone(msgspec.Struct, frozen=True):

@@ -182,7 +182,7 @@ end
 -- Give the slot back once: to the heir, or to any job, if the seat grants it. The caller writes the seat
 -- and sees to the attempt. What became of slots is gathered in `freed`.
 local function free(keys, now, seat, x, freed)
-  seat.held = seat.held - 1
+  seat.held = max(0, seat.held - 1)
   local heir = x.peer ~= '' and x.state == CANCELLING and find_attempt(keys, x.peer, now)
   if heir and heir.state == HEIR then
     if free_slots(seat, now) > 0 then
@@ -345,12 +345,13 @@ local function grant(keys, now, args)
   local _, ack_ms, lease_ms, run_ms, class, preemptions, strategy, chance, second_chance, headroom,
     id = unpk(ASK, args[1])
   local candidates, draws = args[2], args[3]
-  local index, free_now, slots, held, flags, spare, epoch, stamp, alive, mean, node
+  local index, free_now, slots, held, flags, spare, epoch, stamp, changed, alive, mean, node
   -- A few blind draws settle a cell with room without reading it all.
   for i = 1, #draws do
     local record = call('GETRANGE', keys[BOARD], FROM[byte(draws, i)], TO[byte(draws, i)])
     if #record == RECORD_BYTES then
-      free_now, slots, held, flags, spare, epoch, stamp, alive, mean, node = unpk(RECORD, record)
+      free_now, slots, held, flags, spare, epoch, stamp, changed, alive, mean, node =
+        unpk(RECORD, record)
       if free_now > 0 and alive > now then
         index = byte(draws, i)
         break
@@ -390,7 +391,7 @@ local function reserve(keys, args)
   local now = clock(args[1])
   local granted, why = grant(keys, now, args)
   if granted then return granted end
-  if args[5] ~= '' then
+  if args[5] ~= '' and why ~= 'cold' then
     local _, _, _, _, class = unpk(ASK, args[1])
     note_waiting(keys, now, class, args[2], args[5])
   end

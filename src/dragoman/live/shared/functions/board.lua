@@ -1,14 +1,16 @@
--- A cell's board: one string with a record of 40 bytes for each seat. Record 0 begins with the
--- cell's version; the record of seat i is number i + 1. A cell without a board has no seats: it is
+-- A cell's board: one string with a record of 44 bytes for each seat. Record 0 begins with the
+-- cell's version and the one it was made with; the record of seat i is number i + 1. A cell without a board has no seats: it is
 -- cold. Every function of a cell has the same keys: BOARD, ATTEMPTS and SEATS, a hash with
 --   n<node_id>  its seat's index
 --   i<index>    who sits there, packed by the asker
 --   f<index>    what other instances need to know of the node
--- A seat's stamp is drawn anew whenever it is taken, so that askers may remember who sits there.
+-- A seat's stamp is drawn anew whenever it is taken, so that askers may remember who sits there. Its record
+-- says with which version it changed last, modulo 2^32, also when no node sits there any more.
 local BOARD, ATTEMPTS, SEATS = 1, 2, 3
-local RECORD, RECORD_BYTES = '>HHHBBI4I4ddc8', 40
+local RECORD, RECORD_BYTES = '>HHHBBI4I4I4ddc8', 44
 local ONLINE, DRAINED, SEATED = 1, 2, 4
 local FROM, TO = {}, {}
+local VERSIONS = 4294967296
 
 prepare = function()
   for index = 0, 255 do
@@ -20,10 +22,11 @@ end
 -- The seat in a record, or nil when no node sits there. `free` is what may be granted while the
 -- node is alive: nothing when it is offline or drained.
 local function seat_in(record, at, index)
-  local free, slots, held, flags, _, epoch, stamp, alive, mean, node = unpk(RECORD, record, at)
+  local free, slots, held, flags, _, epoch, stamp, changed, alive, mean, node =
+    unpk(RECORD, record, at)
   if flags < SEATED then return nil end
   return {index = index, free = free, slots = slots, held = held, epoch = epoch, stamp = stamp,
-    alive = alive, mean = mean, node = node, online = flags % 2 == 1, drained = flags % 4 >= DRAINED}
+    changed = changed, alive = alive, mean = mean, node = node, online = flags % 2 == 1, drained = flags % 4 >= DRAINED}
 end
 
 local function read_seat(keys, index)
@@ -47,7 +50,7 @@ local function write_seat(keys, seat)
   local free = seat.online and not seat.drained and max(0, seat.slots - seat.held) or 0
   local flags = SEATED + (seat.online and ONLINE or 0) + (seat.drained and DRAINED or 0)
   call('SETRANGE', keys[BOARD], FROM[seat.index], pack(RECORD, free, seat.slots, seat.held, flags, 0,
-    seat.epoch, seat.stamp, seat.alive, seat.mean, seat.node))
+    seat.epoch, seat.stamp, seat.changed, seat.alive, seat.mean, seat.node))
 end
 
 local function version_of(keys)
@@ -55,8 +58,12 @@ local function version_of(keys)
   return #header == 8 and unpk('>d', header) or nil
 end
 
-local function set_version(keys, version)
+-- What others must know of the seat changes; the caller writes the seat. Answers the cell's version.
+local function change(keys, seat)
+  local version = version_of(keys) + 1
   call('SETRANGE', keys[BOARD], 0, pack('>d', version))
+  seat.changed = version % VERSIONS
+  return version
 end
 
 -- The seat that a sender speaks for, or nil and the answer it gets instead.

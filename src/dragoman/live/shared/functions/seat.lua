@@ -1,20 +1,62 @@
--- Seats: nodes in a cell. What a node holds is not looked for here: the asker names the attempts that the
--- node lists, and where their number is not the seat's, it looks through the cell and names the others too.
+-- Seats: nodes in a cell. An operation on a seat settles what the seat holds, all of it in one step. It does
+-- not look for that in the cell: the asker names the attempts that the node lists, and where their number is
+-- not the seat's, the operation does nothing and answers `more`. The asker then looks through the cell from
+-- outside, and names the others too.
+--   ONLY_ALL  what is named must be all that the seat holds
+--   AS_NAMED  what is not named is not settled: it was granted since the asker looked
+--   LOOK      look through the cell here; the last resort, where attempts come faster than the asker looks, or
+--             where the seat's number is wrong, which is put right
+local ONLY_ALL, AS_NAMED, LOOK = 0, 1, 2
 
 -- The attempts of a seat among those named from a position on, each once.
-local function named_on(keys, args, from, upto, seat, now)
-  local found, known_names, ids = {}, {}, {}
-  for i = from, upto do ids[#ids + 1] = args[i] end
-  if #ids == 0 then return found, known_names end
+local function named_on(keys, args, from, seat, now)
+  local found, ids, seen = {}, {}, {}
+  for i = from, #args do
+    if not seen[args[i]] then
+      seen[args[i]] = true
+      ids[#ids + 1] = args[i]
+    end
+  end
+  if #ids == 0 then return found end
   local entries = call('HMGET', keys[ATTEMPTS], unpack(ids))
   for i, id in ipairs(ids) do
     local x = held_of(keys, known(entries[i], id, now), id, now)
-    if x and x.index == seat.index and x.node == seat.node and not known_names[id] then
-      found[#found + 1] = x
-      known_names[id] = true
+    if x and x.index == seat.index and x.node == seat.node then found[#found + 1] = x end
+  end
+  return found
+end
+
+-- Every attempt that holds a slot of a seat, or of any when none is given, the oldest first.
+local function all_held(keys, seat)
+  local found, fields = {}, call('HGETALL', keys[ATTEMPTS])
+  for i = 1, #fields, 2 do
+    if fields[i] ~= 'w' then
+      local x = attempt_in(fields[i + 1], fields[i])
+      if x.state <= CANCELLING and (not seat or x.index == seat.index and x.node == seat.node) then
+        found[#found + 1] = x
+      end
     end
   end
-  return found, known_names
+  table.sort(found, function(a, b)
+    if a.dispatched ~= b.dispatched then return a.dispatched < b.dispatched end
+    return a.id < b.id
+  end)
+  return found
+end
+
+-- What the seat holds and their names; nil when more must be named.
+local function settled(keys, args, from, seat, now, how)
+  local attempts
+  if how == LOOK then
+    attempts = all_held(keys, seat)
+    seat.held = #attempts
+  else
+    attempts = named_on(keys, args, from, seat, now)
+    if how == ONLY_ALL and #attempts ~= seat.held then return nil end
+  end
+  local names = {}
+  for _, x in ipairs(attempts) do names[name_of(x)] = true end
+  return attempts, names
 end
 
 local function add(list, x)
@@ -34,48 +76,44 @@ end
 local PLACE = '<dI4I4I4I4I4dBHc8Bc0'
 
 -- take_seat: seat the node and settle the attempts of its older connections; warms a cold cell.
--- args     1 PLACE: time, epoch, stamp, slots, lease_ms, cell_size, first version, whether it asks again, how many are listed,
---          node, node_id; 2 owner; 3 facts; 4 the end of a lost attempt; then attempt_ids that the node lists, then
---          others of the seat
--- answers  placed more index version drained passed lost cancelling unlisted slots inherited woken
---          | cell_full | stale reason | superseded
--- more: the seat holds others. first version is random, so that a cell does not repeat one.
+-- args     1 PLACE: time, epoch, stamp, slots, lease_ms, cell_size, first version, how attempts are found, how many
+--          are listed, node, node_id; 2 owner; 3 facts; 4 the end of a lost attempt; then attempt_ids that the node
+--          lists, then others of the seat
+-- answers  placed index version drained passed lost cancelling unlisted slots inherited woken
+--          | more | cell_full | stale reason
+-- first version is random, so that a cell does not repeat one.
 local function take_seat(keys, args)
   local now = clock(args[1])
-  local _, epoch, stamp, slots, lease_ms, cell_size, first_version, again, listing, node, node_id =
+  local _, epoch, stamp, slots, lease_ms, cell_size, first_version, how, listing, node, node_id =
     unpk(PLACE, args[1])
   local version = version_of(keys)
-  if not version then version = first_version end
-  local index = call('HGET', keys[SEATS], 'n' .. node_id)
+  local index = version and call('HGET', keys[SEATS], 'n' .. node_id)
   local seat = index and read_seat(keys, tonumber(index))
-  local before = 0
-  -- Asked again to name the other attempts: only while it is the very same seating.
-  if again == 1 and not (seat and seat.stamp == stamp and seat.online) then return {'superseded'} end
+  if not version then
+    -- What a board that was lost had granted is lost with it, as if the cell had never known it.
+    for _, x in ipairs(all_held(keys)) do call('HDEL', keys[ATTEMPTS], x.id) end
+    call('DEL', keys[SEATS])
+    call('SETRANGE', keys[BOARD], 0, pack('>dd', first_version, first_version))
+  end
   if not seat then
     local board = call('GET', keys[BOARD]) or ''
     for i = 0, cell_size - 1 do
       if not seat_on(board, i) then
-        seat = {index = i, slots = 0, held = 0, mean = 0, epoch = epoch, drained = false, alive = 0}
+        seat = {index = i, slots = 0, held = 0, mean = 0, epoch = epoch, drained = false, alive = 0,
+          changed = 0, online = false, node = node}
         break
       end
     end
     if not seat then return {'cell_full'} end
-    call('HSET', keys[SEATS], 'n' .. node_id, seat.index)
   elseif epoch < seat.epoch then
     return {'stale', 'old_attempt'}
-  else
-    before = free_slots(seat, now)
   end
-  seat.epoch, seat.stamp, seat.slots, seat.online, seat.node = epoch, stamp, slots, true, node
+  local attempts, names = settled(keys, args, 5, seat, now, how)
+  if not attempts then return {'more'} end
+  local before = free_slots(seat, now)
+  seat.epoch, seat.stamp, seat.slots, seat.online = epoch, stamp, slots, true
   seat.alive = now + lease_ms
-  call('HSET', keys[SEATS], 'i' .. seat.index, args[2], 'f' .. seat.index, args[3])
-  if again == 0 then
-    version = version + 1
-    set_version(keys, version)
-  end
-
-  local held_before = seat.held
-  local attempts, names = named_on(keys, args, 5, #args, seat, now)
+  version = change(keys, seat)
   local here = {}
   for i = 5, 4 + listing do here[args[i]] = true end
   local passed, lost, cancelling, freed = {}, {}, {}, freeing()
@@ -92,10 +130,12 @@ local function take_seat(keys, args)
       give_up(keys, now, seat, x, freed, args[4])
     end
   end
+  call('HSET', keys[SEATS], 'n' .. node_id, seat.index, 'i' .. seat.index, args[2],
+    'f' .. seat.index, args[3])
   write_seat(keys, seat)
-  return {'placed', held_before ~= #attempts and 1 or 0, seat.index, string.format('%.0f', version),
-    seat.drained and 1 or 0, passed, lost, cancelling, unmatched(args, 5, 4 + listing, names),
-    freed.slots, freed.inherited, wake(keys, now, seat.index, free_slots(seat, now) - before)}
+  return {'placed', seat.index, string.format('%.0f', version), seat.drained and 1 or 0, passed,
+    lost, cancelling, unmatched(args, 5, 4 + listing, names), freed.slots, freed.inherited,
+    wake(keys, now, seat.index, free_slots(seat, now) - before)}
 end
 
 -- Whether a heartbeat of this number lists it, if the node has it. One that was not acknowledged may still be on
@@ -106,19 +146,19 @@ local function must_be_listed(x, word)
 end
 
 -- beat: renew the leases of what the node lists, and say where the two lists differ.
--- args     1 '<dI4I4I4H' time, epoch, lease_ms, number of the word, how many are listed; node_id; 2 the end of a lost
---          attempt; then attempt_ids that the node lists, then others of the seat
--- answers  beat more lost unlisted cancelling slots inherited woken | stale reason | not_seated | cold
+-- args     1 '<dI4I4I4BH' time, epoch, lease_ms, number of the word, how attempts are found, how many are listed;
+--          node_id; 2 the end of a lost attempt; then attempt_ids that the node lists, then others of the seat
+-- answers  beat lost unlisted cancelling slots inherited woken | more | stale reason | not_seated | cold
 local function beat(keys, args)
   local now = clock(args[1])
-  local _, epoch, lease_ms, word, listing, node_id = unpk('<dI4I4I4HBc0', args[1])
+  local _, epoch, lease_ms, word, how, listing, node_id = unpk('<dI4I4I4BHBc0', args[1])
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
   if not seat.online then return {'not_seated'} end
+  local attempts, names = settled(keys, args, 3, seat, now, how)
+  if not attempts then return {'more'} end
   local before = free_slots(seat, now)
   seat.alive = now + lease_ms
-  local held_before = seat.held
-  local attempts, names = named_on(keys, args, 3, #args, seat, now)
   local here = {}
   for i = 3, 2 + listing do here[args[i]] = true end
   local lost, cancelling, freed = {}, {}, freeing()
@@ -132,39 +172,38 @@ local function beat(keys, args)
     end
   end
   write_seat(keys, seat)
-  return {'beat', held_before ~= #attempts and 1 or 0, lost, unmatched(args, 3, 2 + listing, names),
-    cancelling, freed.slots, freed.inherited,
-    wake(keys, now, seat.index, free_slots(seat, now) - before)}
+  return {'beat', lost, unmatched(args, 3, 2 + listing, names), cancelling, freed.slots,
+    freed.inherited, wake(keys, now, seat.index, free_slots(seat, now) - before)}
 end
 
 -- lose: the node did not come back in time; everything it held is ended, and its seat given up if that is asked.
--- args     1 '<dI4BBB' time, epoch, only if it is silent, whether the seat goes, whether it asks again; node_id; 2 the end
---          of a lost attempt; then attempt_ids of the seat
--- answers  lost more attempts | stale reason | not_seated | cold
+-- args     1 '<dI4BBB' time, epoch, only if it is silent, whether the seat goes, how attempts are found; node_id; 2 the
+--          end of a lost attempt; then attempt_ids of the seat
+-- answers  lost attempts | more | stale reason | not_seated | cold
 local function lose(keys, args)
   local now = clock(args[1])
-  local _, epoch, only_if_silent, remove, again, node_id = unpk('<dI4BBBBc0', args[1])
+  local _, epoch, only_if_silent, remove, how, node_id = unpk('<dI4BBBBc0', args[1])
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
-  if only_if_silent == 1 and seat.alive > now or again == 1 and seat.online then
-    return {'stale', 'old_attempt'}
-  end
+  if only_if_silent == 1 and seat.alive > now then return {'stale', 'old_attempt'} end
+  local attempts = settled(keys, args, 3, seat, now, how)
+  if not attempts then return {'more'} end
   seat.online = false
-  if again == 0 then set_version(keys, version_of(keys) + 1) end
+  change(keys, seat)
   local lost, freed = {}, freeing()
-  for _, x in ipairs((named_on(keys, args, 3, #args, seat, now))) do
+  for _, x in ipairs(attempts) do
     if x.state ~= CANCELLING then add(lost, x) end
     give_up(keys, now, seat, x, freed, args[2])
   end
-  -- Nothing was granted on the seat since the asker looked: what it did not find is not there.
-  if again == 1 then seat.held = 0 end
-  write_seat(keys, seat)
-  if remove == 1 and seat.held == 0 then
+  if remove == 1 then
     call('HDEL', keys[SEATS], 'n' .. node_id, 'i' .. seat.index, 'f' .. seat.index)
-    call('SETRANGE', keys[BOARD], FROM[seat.index], string.rep('\0', RECORD_BYTES))
+    call('SETRANGE', keys[BOARD], FROM[seat.index],
+      pack(RECORD, 0, 0, 0, 0, 0, 0, 0, seat.changed, 0, 0, NO_NODE))
     if call('HLEN', keys[SEATS]) == 0 then call('DEL', keys[BOARD]) end
+  else
+    write_seat(keys, seat)
   end
-  return {'lost', seat.held > 0 and 1 or 0, lost}
+  return {'lost', lost}
 end
 
 -- amend: change a seat's slots or facts; fewer slots cancel nothing.
@@ -178,8 +217,8 @@ local function amend(keys, args)
   local before = free_slots(seat, now)
   if slots >= 0 then seat.slots = slots end
   if new_facts == 1 then call('HSET', keys[SEATS], 'f' .. seat.index, args[2]) end
+  change(keys, seat)
   write_seat(keys, seat)
-  set_version(keys, version_of(keys) + 1)
   return {'done', wake(keys, now, seat.index, free_slots(seat, now) - before)}
 end
 
@@ -192,8 +231,8 @@ local function disconnect(keys, args)
   local seat, refused = seat_of(keys, node_id, epoch)
   if not seat then return refused end
   seat.online = false
+  change(keys, seat)
   write_seat(keys, seat)
-  set_version(keys, version_of(keys) + 1)
   return {'done', {}}
 end
 
@@ -203,15 +242,14 @@ end
 local function set_drained(keys, args)
   local now = clock(args[1])
   local _, drained, node_id = unpk('<dBBc0', args[1])
-  local version = version_of(keys)
-  if not version then return {'cold'} end
+  if not version_of(keys) then return {'cold'} end
   local index = call('HGET', keys[SEATS], 'n' .. node_id)
   local seat = index and read_seat(keys, tonumber(index))
   if not seat then return {'not_seated'} end
   local before = free_slots(seat, now)
   seat.drained = drained == 1
+  change(keys, seat)
   write_seat(keys, seat)
-  set_version(keys, version + 1)
   return {'done', wake(keys, now, seat.index, free_slots(seat, now) - before)}
 end
 
@@ -225,6 +263,36 @@ local function read_cell(keys, args)
   return {string.format('%.0f', version), call('GET', keys[BOARD]), call('HGETALL', keys[SEATS])}
 end
 
+-- read_changes: the seats that changed since a version; all of them when the cell was made anew since.
+-- args     1 '<dd' time, version
+-- answers  version whole (1 or 0) {index record owner facts ...} {index of a seat that is free ...} | nothing when the
+--          cell is cold
+local function read_changes(keys, args)
+  clock(args[1])
+  local _, since = unpk('<dd', args[1])
+  local board = call('GET', keys[BOARD])
+  if not board then return {} end
+  local version, first = unpk('>dd', board)
+  local whole = since < first or since > version
+  local seats, free = {}, {}
+  for index = 0, (whole or since < version) and #board / RECORD_BYTES - 2 or -1 do
+    local at = RECORD_BYTES * (index + 1) + 1
+    local _, _, _, flags, _, _, _, changed = unpk(RECORD, board, at)
+    if whole or (version - changed) % VERSIONS < version - since then
+      if flags >= SEATED then
+        local known = call('HMGET', keys[SEATS], 'i' .. index, 'f' .. index)
+        seats[#seats + 1] = index
+        seats[#seats + 1] = sub(board, at, at + RECORD_BYTES - 1)
+        seats[#seats + 1] = known[1]
+        seats[#seats + 1] = known[2]
+      else
+        free[#free + 1] = index
+      end
+    end
+  end
+  return {string.format('%.0f', version), whole and 1 or 0, seats, free}
+end
+
 register('take_seat', take_seat)
 register('beat', beat, 'allow-oom')
 register('lose', lose, 'allow-oom')
@@ -232,3 +300,4 @@ register('amend', amend)
 register('disconnect', disconnect, 'allow-oom')
 register('set_drained', set_drained)
 register('read_cell', read_cell, 'no-writes')
+register('read_changes', read_changes, 'no-writes')

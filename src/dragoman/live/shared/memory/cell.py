@@ -59,6 +59,9 @@ class Cell:
         self.number = number
         self.version = version
         """Moves when what others must know of a seat does."""
+        self._first_version = version
+        self._changed: dict[int, int] = {}
+        """With which version each seat changed last, by its index."""
         self.seats: dict[NodeId, Seat] = {}
         self.held: dict[AttemptId, Attempt] = {}
         self.finished: dict[AttemptId, Attempt] = {}
@@ -267,7 +270,7 @@ class Cell:
         seat.owner, seat.slots, seat.facts = placement.owner, placement.slots, placement.facts
         seat.online = True
         seat.alive_until_ms = now_ms + placement.lease_ms
-        self.version += 1
+        self._change(seat)
         listed = {running.attempt_id: running for running in placement.running}
         passed: list[RunningJob] = []
         lost: list[RunningJob] = []
@@ -338,7 +341,7 @@ class Cell:
         if only_if_silent and seat.alive_until_ms > now_ms:
             return Stale(StaleReason.OLD_ATTEMPT)
         seat.online = False
-        self.version += 1
+        self._change(seat)
         lost = []
         for attempt in list(seat.held.values()):
             if not attempt.is_cancelling:
@@ -364,7 +367,7 @@ class Cell:
         before = seat.free_slots(now_ms)
         seat.slots = seat.slots if slots is None else slots
         seat.facts = seat.facts if facts is None else facts
-        self.version += 1
+        self._change(seat)
         return Done(self._woken(seat, before, now_ms))
 
     def disconnect(self, sender: Sender, now_ms: int) -> Done | Stale | NotSeated:
@@ -373,7 +376,7 @@ class Cell:
         if not isinstance(seat, Seat):
             return seat
         seat.online = False
-        self.version += 1
+        self._change(seat)
         return Done()
 
     def set_drained(self, node_id: NodeId, drained: bool, now_ms: int) -> Done | NotSeated:
@@ -383,12 +386,32 @@ class Cell:
             return NotSeated(node_id)
         before = seat.free_slots(now_ms)
         seat.drained = drained
-        self.version += 1
+        self._change(seat)
         return Done(self._woken(seat, before, now_ms))
 
     def record(self) -> CellRecord:
         seats = sorted(self.seats.values(), key=lambda seat: seat.index)
         return CellRecord(self.number, self.version, tuple(seat.record() for seat in seats))
+
+    def changes(self, since: int) -> r.CellChanges:
+        """The seats that changed since a version."""
+        whole = not self._first_version <= since <= self.version
+        changed = sorted(
+            index for index, version in self._changed.items() if whole or version > since
+        )
+        seats = [self._by_index[index] for index in changed]
+        return r.CellChanges(
+            self.number,
+            self.version,
+            tuple(seat.record() for seat in seats if seat is not None),
+            tuple(index for index in changed if self._by_index[index] is None),
+            whole,
+        )
+
+    def _change(self, seat: Seat) -> None:
+        """What others must know of the seat changes."""
+        self.version += 1
+        self._changed[seat.index] = self.version
 
     # --- granting -------------------------------------------------------------------------------
 

@@ -312,6 +312,10 @@ class MemorySharedLedger:
         known, _ = self._warm_cell(cell)
         return known.version if known else None
 
+    async def read_changes(self, cell: int, since: int) -> r.CellChanges | None:
+        known, _ = self._warm_cell(cell)
+        return known.changes(since) if known else None
+
     # --- both -----------------------------------------------------------------------------------
 
     async def size(self) -> dict[str, int]:

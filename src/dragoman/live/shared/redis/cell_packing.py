@@ -14,7 +14,7 @@ from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, JobResult,
 from dragoman.live.shared import records as r
 from dragoman.live.shared.redis.packing import name_at, pack
 
-_RECORD = Struct(">HHHBBIIdd8s")
+_RECORD = Struct(">HHHBBIIIdd8s")
 _ENTRY = Struct("<BBBBB4I6d8s")
 _NODE_AT = _ENTRY.size - 8
 _LENGTH = Struct("<H")
@@ -250,25 +250,28 @@ def read_seats(board: bytes, fields: dict[bytes, bytes]) -> tuple[SeatRecord, ..
     seats = []
     for index in range(len(board) // _RECORD.size - 1):
         at = _RECORD.size * (index + 1)
-        _, slots, held, flags, _, _, _, alive, mean, _ = _RECORD.unpack_from(board, at)
-        if flags < _SEATED:
-            continue
-        node_id, owner = read_owner(fields[b"i%d" % index])
-        seats.append(
-            SeatRecord(
-                node_id=node_id,
-                index=index,
-                slots=slots,
-                held=held,
-                owner=owner,
-                online=bool(flags & _ONLINE),
-                drained=bool(flags & _DRAINED),
-                alive_until_ms=int(alive),
-                mean_ms=mean,
-                facts=fields[b"f%d" % index],
-            )
-        )
+        if _RECORD.unpack_from(board, at)[3] >= _SEATED:
+            owner, facts = fields[b"i%d" % index], fields[b"f%d" % index]
+            seats.append(read_seat(index, board[at : at + _RECORD.size], owner, facts))
     return tuple(seats)
+
+
+def read_seat(index: int, record: bytes, packed_owner: bytes, facts: bytes) -> SeatRecord:
+    """A seat that a node sits on."""
+    _, slots, held, flags, _, _, _, _, alive, mean, _ = _RECORD.unpack(record)
+    node_id, owner = read_owner(packed_owner)
+    return SeatRecord(
+        node_id=node_id,
+        index=index,
+        slots=slots,
+        held=held,
+        owner=owner,
+        online=bool(flags & _ONLINE),
+        drained=bool(flags & _DRAINED),
+        alive_until_ms=int(alive),
+        mean_ms=mean,
+        facts=facts,
+    )
 
 
 def read_directory_entry(node_id: NodeId, packed: bytes) -> DirectoryEntry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from struct import Struct
 
 import msgspec
@@ -53,9 +53,10 @@ _STEP = Struct("<I8sBI")
 _MS = Struct("<I")
 _ADOPT = Struct("<4IBB")
 _PLACE = Struct("<5IdBH8s")
-_BEAT = Struct("<3IH")
+_BEAT = Struct("<3IBH")
 _LOSE = Struct("<IBBB")
 _AMEND = Struct("<IiB")
+_SINCE = Struct("<d")
 
 _STRATEGIES = {
     Strategy.RANDOM: 0,
@@ -72,7 +73,11 @@ _VICTIMS = 8
 _PAGE = 500
 """How many attempts of a cell are looked through at a time."""
 
-_LOOKS_AT_MOST = 4
+_ONLY_ALL, _AS_NAMED, _LOOK = 0, 1, 2
+"""What an operation on a seat does about attempts that are not named: see `seat.lua`."""
+
+_LOOKS_FROM_OUTSIDE = 3
+"""How often the attempts of a seat are looked for before the server does it itself."""
 
 _OWNERS_REMEMBERED = 16_384
 
@@ -316,58 +321,46 @@ class RedisCells:
         listed = {running.attempt_id: running for running in placement.running}
         owner = packing.pack_owner(placement.node_id, placement.owner)
         stamp = self._server.random.getrandbits(32)
-        others: list[str] = []
-        placed: Placed | None = None
-        for look in range(_LOOKS_AT_MOST):
+        first_version = self._server.random.getrandbits(_EPOCH_BITS) << _VERSION_BITS
+
+        def take_seat(how: int, others: Sequence[str]) -> Future[Answer]:
             terms = _PLACE.pack(
                 placement.owner.epoch,
                 stamp,
                 placement.slots,
                 placement.lease_ms,
                 self._cell_size,
-                self._server.random.getrandbits(_EPOCH_BITS) << _VERSION_BITS,
-                look > 0,
+                first_version,
+                how,
                 len(listed),
                 packing.node_digest(placement.node_id),
             ) + names(placement.node_id)
-            answer = await self._call(
+            return self._call(
                 cell, "take_seat", terms, owner, placement.facts, _LOST, *listed, *others
             )
-            match answer[0]:
-                case b"superseded":
-                    # Seated anew or lost meanwhile: that step settles what is left.
-                    break
-                case b"cell_full":
-                    return CellFull()
-                case b"stale":
-                    return Stale(StaleReason(answer[1].decode()))
-            placed = _placed(answer, list(listed.values()), placed)
-            if not answer[1]:
-                break
-            others = await self._others(cell, placement.node_id, listed)
-        assert placed is not None, "at least one look is taken"
-        return placed
+
+        answer = await self._settle_seat(cell, placement.node_id, listed, take_seat)
+        match answer[0]:
+            case b"cell_full":
+                return CellFull()
+            case b"stale":
+                return Stale(StaleReason(answer[1].decode()))
+        return _placed(answer, list(listed.values()))
 
     async def beat(self, cell: int, heartbeat: Heartbeat) -> Beat | Stale | NotSeated | Cold:
         listed = {running.attempt_id: running for running in heartbeat.running}
-        others: list[str] = []
-        beat: Beat | None = None
-        for _ in range(2):
+
+        def beat(how: int, others: Sequence[str]) -> Future[Answer]:
             terms = _BEAT.pack(
-                heartbeat.epoch, heartbeat.lease_ms, heartbeat.number, len(listed)
+                heartbeat.epoch, heartbeat.lease_ms, heartbeat.number, how, len(listed)
             ) + names(heartbeat.node_id)
-            answer = await self._call(cell, "beat", terms, _LOST, *listed, *others)
-            refused = _refusal(cell, answer, heartbeat.node_id)
-            if refused is not None:
-                return refused
-            beat = _beat(answer, list(listed.values()), beat)
-            if not answer[1] or others:
-                break
-            others = await self._others(cell, heartbeat.node_id, listed)
-            if not others:
-                break
-        assert beat is not None, "at least one beat is sent"
-        return beat
+            return self._call(cell, "beat", terms, _LOST, *listed, *others)
+
+        answer = await beat(_ONLY_ALL, ())
+        if answer[0] == b"more":
+            # What is granted after this look, the node acknowledges after this heartbeat.
+            answer = await beat(_AS_NAMED, await self._others(cell, heartbeat.node_id, listed))
+        return _refusal(cell, answer, heartbeat.node_id) or _beat(answer, list(listed.values()))
 
     async def amend(
         self, cell: int, sender: Sender, *, slots: int | None = None, facts: bytes | None = None
@@ -408,6 +401,22 @@ class RedisCells:
         seats = dict(zip(fields[::2], fields[1::2], strict=True))
         return CellRecord(cell, int(version), packing.read_seats(board, seats))
 
+    async def read_changes(self, cell: int, since: int) -> r.CellChanges | None:
+        answer = await self._call(cell, "read_changes", _SINCE.pack(since))
+        if not answer:
+            return None
+        version, whole, seats, free = answer
+        return r.CellChanges(
+            cell,
+            int(version),
+            tuple(
+                packing.read_seat(*seats[position : position + 4])
+                for position in range(0, len(seats), 4)
+            ),
+            tuple(free),
+            bool(whole),
+        )
+
     async def cell_version(self, cell: int) -> int | None:
         tag = self._tag(cell)
         header = await self._server.plain(tag, "GETRANGE", self._cell_keys(cell)[0], 0, 7)
@@ -439,19 +448,27 @@ class RedisCells:
     async def _lose(
         self, cell: int, sender: Sender, *, only_if_silent: bool, remove: bool
     ) -> NodeLost | Stale | NotSeated | Cold:
-        lost: list[RunningJob] = []
-        others: list[str] = []
-        for look in range(2):
-            terms = _LOSE.pack(sender.epoch, only_if_silent and not look, remove, look > 0)
-            answer = await self._call(cell, "lose", terms + names(sender.node_id), _LOST, *others)
-            refused = _refusal(cell, answer, sender.node_id)
-            if refused is not None:
-                return refused
-            lost += _running(answer[2])
-            if not answer[1]:
-                break
-            others = await self._others(cell, sender.node_id, {})
-        return NodeLost(tuple(lost))
+        def lose(how: int, others: Sequence[str]) -> Future[Answer]:
+            terms = _LOSE.pack(sender.epoch, only_if_silent, remove, how) + names(sender.node_id)
+            return self._call(cell, "lose", terms, _LOST, *others)
+
+        answer = await self._settle_seat(cell, sender.node_id, {}, lose)
+        return _refusal(cell, answer, sender.node_id) or NodeLost(_running(answer[1]))
+
+    async def _settle_seat(
+        self,
+        cell: int,
+        node_id: NodeId,
+        listed: dict[AttemptId, RunningJob],
+        operation: Callable[[int, Sequence[str]], Future[Answer]],
+    ) -> Answer:
+        """Ask for an operation on all that a seat holds, until all of it is named."""
+        answer = await operation(_ONLY_ALL, ())
+        for _ in range(_LOOKS_FROM_OUTSIDE):
+            if answer[0] != b"more":
+                return answer
+            answer = await operation(_ONLY_ALL, await self._others(cell, node_id, listed))
+        return await operation(_LOOK, ()) if answer[0] == b"more" else answer
 
     def _ask(self, ask: r.SlotAsk) -> bytes:
         chance = self._server.random.getrandbits(16)
@@ -612,9 +629,9 @@ def _freed(answer: Answer) -> r.Freed:
     )
 
 
-def _placed(answer: Answer, listed: Sequence[RunningJob], before: Placed | None) -> Placed:
-    _, _, index, version, drained, passed, lost, cancelling, unknown, slots, heirs, woken = answer
-    placed = Placed(
+def _placed(answer: Answer, listed: Sequence[RunningJob]) -> Placed:
+    _, index, version, drained, passed, lost, cancelling, unknown, slots, heirs, woken = answer
+    return Placed(
         index=index,
         version=int(version),
         drained=bool(drained),
@@ -624,36 +641,15 @@ def _placed(answer: Answer, listed: Sequence[RunningJob], before: Placed | None)
         unknown=tuple(listed[position] for position in unknown),
         freed=Freed(slots, _inherited(heirs), _instances(woken)),
     )
-    if before is None:
-        return placed
-    return msgspec.structs.replace(
-        placed,
-        passed=before.passed + placed.passed,
-        lost=before.lost + placed.lost,
-        cancelling=before.cancelling + placed.cancelling,
-        freed=_both(before.freed, placed.freed),
-    )
 
 
-def _beat(answer: Answer, listed: Sequence[RunningJob], before: Beat | None) -> Beat:
-    _, _, lost, unknown, cancelling, slots, heirs, woken = answer
-    beat = Beat(
+def _beat(answer: Answer, listed: Sequence[RunningJob]) -> Beat:
+    _, lost, unknown, cancelling, slots, heirs, woken = answer
+    return Beat(
         _running(lost),
         tuple(listed[position] for position in unknown),
         _running(cancelling),
         Freed(slots, _inherited(heirs), _instances(woken)),
-    )
-    if before is None:
-        return beat
-    # What is listed was told the first time; asked again, the cell says the same of it.
-    return msgspec.structs.replace(beat, freed=_both(before.freed, beat.freed))
-
-
-def _both(first: Freed, second: Freed) -> Freed:
-    return Freed(
-        first.slots + second.slots,
-        first.inherited + second.inherited,
-        first.wake + second.wake,
     )
 
 

@@ -83,6 +83,7 @@ class RedisSharedLedger:
         self.amend, self.set_drained = cells.amend, cells.set_drained
         self.disconnect, self.lose, self.remove = cells.disconnect, cells.lose, cells.remove
         self.read_cell, self.cell_version = cells.read_cell, cells.cell_version
+        self.read_changes = cells.read_changes
 
         self.register, self.forget = directory.register, directory.forget
         self.lookup, self.members = directory.lookup, directory.members
