@@ -12,7 +12,7 @@ from typing import Any
 from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
 from dragoman.live.cluster import MemoryHub
-from dragoman.live.gateway import cluster_terms
+from dragoman.live.gateway import cluster_terms, rules
 from dragoman.live.shared import MemorySharedLedger
 from dragoman.settings import Settings
 
@@ -120,7 +120,7 @@ def shared_ledger(clock: Clock, random: Random, settings: Settings) -> MemorySha
         clock,
         random,
         keep_delivered=settings.limits.session_queue,
-        session_ms=int(5000 * settings.scheduler.delivery.resume_grace_seconds),
+        session_ms=rules.session_record_ms(settings),
         cell_size=pools.cell_size,
         max_cells=pools.max_cells,
     )

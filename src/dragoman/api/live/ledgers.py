@@ -11,9 +11,6 @@ from dragoman.live import shared
 from dragoman.live.core import MemoryLedger
 from dragoman.live.gateway import cluster_terms, rules
 
-_RECORD_KEPT_FACTOR = 5
-"""A session's record outlives its grace by this: its owner renews it long before."""
-
 
 @dataclass(frozen=True, slots=True)
 class Backends:
@@ -53,12 +50,11 @@ def _on_redis(services: Services) -> Backends:
 
     kept_seconds = 2 * settings.scheduler.node_health.forget_offline_seconds
     # Named only here: a server without the cluster extra installed never asks for them.
-    grace_seconds = settings.scheduler.delivery.resume_grace_seconds
     ledger = shared.RedisSharedLedger(
         cluster.redis_url,
         services.randomness.stream("ledger"),
         keep_delivered=settings.limits.session_queue,
-        session_ms=int(_RECORD_KEPT_FACTOR * grace_seconds * 1000),
+        session_ms=rules.session_record_ms(settings),
         cluster=cluster.redis_cluster,
         key_prefix=cluster.key_prefix,
         timeout_ms=cluster.redis_timeout_ms,

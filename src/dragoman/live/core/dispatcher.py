@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable
 from math import inf
 from random import Random
 from typing import Any
@@ -19,7 +19,7 @@ from dragoman.live.core.cluster.ports import PeerPort
 from dragoman.live.core.cluster.remote import ClusterNodes, RemoteAttempts
 from dragoman.live.core.cluster.sweeps import ClusterSweeps, total_until
 from dragoman.live.core.cluster.watcher import RemoteJobWatcher
-from dragoman.live.core.driver import CANCELLED, DriverTerms, JobDriver, Nodes
+from dragoman.live.core.driver import CANCELLED, FORGOTTEN, DriverTerms, JobDriver, Nodes
 from dragoman.live.core.explain import Explanations
 from dragoman.live.core.job import Job, OnEnd, Stop, attempt_state
 from dragoman.live.core.memory import MemoryLedger
@@ -412,11 +412,15 @@ class JobDispatcher:
     def watch(
         self,
         job_id: JobId,
-        on_end: OnEnd,
+        then: Callable[[Job | None], None],
         on_partial: OnPartial | None = None,
         on_progress: OnProgress | None = None,
     ) -> None:
-        """Call back when a job has ended, wherever it is driven."""
+        """Call back when a job has ended, wherever it is driven; with None when it was lost."""
+
+        def on_end(job: Job) -> None:
+            then(None if job.error is FORGOTTEN else job)
+
         job = self._driver.jobs.get(job_id)
         if job is not None:
             self._driver.expect(job, on_end)
@@ -433,7 +437,7 @@ class JobDispatcher:
         if job.outcome is None:
             job.on_partial, job.on_progress = on_partial, on_progress
 
-    async def find_ended(self, job_ids: Sequence[JobId]) -> dict[JobId, Job]:
+    async def find_ended(self, job_ids: Iterable[JobId]) -> dict[JobId, Job]:
         """Those of the jobs that have ended and are remembered."""
         found = await asyncio.gather(*map(self._find, job_ids))
         return {job.job_id: job for job in found if job is not None and job.outcome is not None}

@@ -11,6 +11,9 @@ from dragoman.live.sessions import SegmentRules, SessionRules
 from dragoman.live.snapshot import PoolRule
 from dragoman.settings import Settings
 
+_RECORD_KEPT_FACTOR = 5
+"""A session's record outlives its grace by this."""
+
 
 def terms(settings: Settings) -> Terms:
     """The times of a job's course."""
@@ -77,6 +80,11 @@ def shared_terms(settings: Settings) -> SharedTerms:
         total_ms=times.total_ms,
         tombstone_ms=2 * times.ack_ms + 2 * settings.cluster.redis_timeout_ms,
     )
+
+
+def session_record_ms(settings: Settings) -> int:
+    """How long a session's record lives without a write: its owner renews it long before."""
+    return int(_RECORD_KEPT_FACTOR * settings.scheduler.delivery.resume_grace_seconds * 1000)
 
 
 def driver_terms(settings: Settings) -> DriverTerms:

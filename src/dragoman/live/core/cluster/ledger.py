@@ -180,7 +180,7 @@ class ClusterLedger:
             return
         noted = None
         if writer is not None:
-            noted = writer.elsewhere(spec.utterance_index or 0, job.lane)
+            noted = writer.elsewhere(spec.utterance_index or 0, job.target_key)
         self._spawn(self._place(job, then, self._open_own(job, new, noted, limited)))
 
     async def _place(
@@ -414,7 +414,7 @@ class ClusterLedger:
         if writer is not None and spec.request_id == f"{writer.session_id}/{spec.utterance_index}":
             reason = None if ending.outcome is Outcome.SUCCESS else _code(ending.error)
             held = writer.holding
-            delivery = r.Delivery(spec.utterance_index or 0, job.lane, job.job_id, reason)
+            delivery = r.Delivery(spec.utterance_index or 0, job.target_key, job.job_id, reason)
         node_id = job.seat.node_id if job.seat is not None else None
         closing = r.Closing(
             job.job_id,
