@@ -21,6 +21,7 @@ from dragoman.live.gateway.cluster import (
     Outbox,
     Roster,
     SessionInbox,
+    SessionPost,
     TenantLeases,
     cluster_terms,
 )
