@@ -70,6 +70,10 @@ class SharedServer:
         self.hub.forget()
         self._begin_again()
 
+    def forget_jobs(self) -> None:
+        """The ledger loses everything, and its server goes on as if nothing had happened."""
+        vars(self.ledger).update(vars(self._new_ledger(self.ledger._random)))
+
     def memory(self) -> Memory:
         """All that it knows now, as a replica that has got this far."""
         known = [*self.hub.instances.values(), *self.hub.finished.values()]

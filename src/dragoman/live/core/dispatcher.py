@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from math import inf
 from random import Random
 from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import InstanceId, JobId
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.budget import Budget
 from dragoman.live.core.cluster.ledger import ClusterLedger, record_of
 from dragoman.live.core.cluster.peers import PeerMessages
@@ -77,9 +77,11 @@ class JobDispatcher:
         peers: PeerPort | None = None,
         share: Callable[[], Share] = Share,
         tenant_jobs: TenantCounts[JobId] | None = None,
+        cold: Callable[[], Collection[int]] = tuple,
     ) -> None:
         """peers reaches the other instances, where the ledger is one that they share; share is
-        this instance's part of what all of them see to."""
+        this instance's part of what all of them see to. cold names the cells that are known to
+        have lost their memory."""
         self._ledger = ledger
         self._snapshots = snapshots
         self._clock = clock
@@ -122,7 +124,7 @@ class JobDispatcher:
         else:
             assert peers is not None, "a shared ledger is shared with others"
             assert far is not None, "others have nodes, too"
-            self._join(ledger, peers, far, share, instance_id, watch)
+            self._join(ledger, peers, far, share, cold, instance_id, watch)
         self._draining = False
         metrics.pending_jobs.set_function(lambda: len(self._driver.pending))
 
@@ -132,6 +134,7 @@ class JobDispatcher:
         peers: PeerPort,
         nodes: ClusterNodes,
         share: Callable[[], Share],
+        cold: Callable[[], Collection[int]],
         instance_id: InstanceId,
         watch: Watch,
     ) -> None:
@@ -147,6 +150,8 @@ class JobDispatcher:
         ledger.gave_way = remote.gave_way
         watcher = self._watcher = RemoteJobWatcher(ledger, peers)
         driver.watch = watcher.watch
+        driver.cold = cold
+        ledger.knows = self._knows
         self._remote = remote
         self.events = NodeMessages(
             driver, remote, self._telemetry, ledger.origin_ms, clock, remote.driven_step
@@ -161,10 +166,17 @@ class JobDispatcher:
             peers=peers,
             share=share,
             revive=self._revive,
+            present=peers.present,
+            own_cells=nodes.here.own_cells,
             instance_id=instance_id,
             watch=watch,
             clock=clock,
         )
+
+    def _knows(self, cell: int, index: int, node_id: NodeId) -> bool:
+        """Whether a seat is the node's that it was taken for."""
+        view = self._snapshots.current.cells.get(cell)
+        return view is not None and view.indexes.get(node_id) == index
 
     def _revive(self, work: OpenWork, now: float) -> Job:
         """A job that another instance drove, as it goes on here."""
@@ -371,6 +383,10 @@ class JobDispatcher:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await placed.wait()
+
+    def not_told(self, attempt_id: AttemptId) -> None:
+        """The instance that an attempt's node is connected to surely was not reached."""
+        self._driver.not_told(attempt_id)
 
     # --- neighbours -----------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ works on a job, the job is `in_flight`, and whatever else happens to it is only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Set
 from math import inf
 from random import Random
 from typing import Protocol
@@ -55,6 +55,10 @@ class Nodes(NodePort, Protocol):
 
     def assign(self, node_id: NodeId, owner: Owner, message: JobAssign) -> bool:
         """Give the node an attempt over this very connection; False when it is gone."""
+        ...
+
+    def own_cells(self) -> Set[int]:
+        """The cells that have nodes of this instance."""
         ...
 
     def was_late(self, node_id: NodeId, owner: Owner) -> None:
@@ -122,6 +126,8 @@ class JobDriver:
         self._timeouts = Timeouts(self.attempts, self.jobs, self._due, terms.ack_seconds, clock)
         self.on_freed: Callable[[Freed], None] | None = None
         """Takes slots that came free to the instances that wait for them; None: there is one."""
+        self.cold: Callable[[], Collection[int]] = tuple
+        """Names the cells that are known to have lost their memory."""
         self.watch: Callable[[Job], Job] | None = None
         """Tells the waiters of a job that another instance drives of its end; None: there is no
         other instance."""
@@ -287,7 +293,7 @@ class JobDriver:
                 return
             search, job.search = job.search, None
             assert search is not None, "a search found none"
-            error = refusal(search, outlook)
+            error = refusal(search, outlook, self.cold())
             self._telemetry.found_none(search.decisions[0], error)
             self._slow("allocation", self._clock.monotonic() - now)
             if self.pending.may_wait(job, error) and self.pending.join(job, error, now):
@@ -505,6 +511,12 @@ class JobDriver:
         self._end(job, stop, now)
         if left is not None:
             self._tell_cancel(left)
+
+    def not_told(self, attempt_id: AttemptId) -> None:
+        """The instance that the attempt's node is connected to surely was not reached."""
+        job = self.attempts.get(attempt_id)
+        if job is not None and not job.in_flight and job.seat is not None:
+            self._not_told(job, job.seat.node_id, self.now())
 
     def _not_told(self, job: Job, node_id: NodeId, now: float) -> None:
         """The node was gone before it heard of the attempt."""

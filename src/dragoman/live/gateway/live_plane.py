@@ -157,6 +157,7 @@ class LivePlane:
             peers=outbox,
             share=roster.share if roster is not None else Share,
             tenant_jobs=tenant_jobs,
+            cold=lambda: self.registry.far.cold,
         )
         self.sessions = Sessions(
             SessionContext(
@@ -179,6 +180,8 @@ class LivePlane:
             secrets,
         )
         self.registry.attach(self.dispatcher.events)
+        if outbox is not None:
+            outbox.on_not_told = self.dispatcher.not_told
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
             name="node",
             decoder=NodeDecoder(metrics),

@@ -135,6 +135,8 @@ class ClusterLedger:
         """Counts over all instances, where tenants are limited."""
         self.driven: Mapping[JobId, Job] = {}
         """The jobs that this instance drives."""
+        self.knows: Callable[[int, int, NodeId], bool] = lambda cell, index, node_id: True
+        """Whether a seat is the node's that it was taken for: seats change hands unheard."""
         self.on_freed: Callable[[Freed], None] = lambda freed: None
         """Told of slots that came free after the step that freed them had been answered for."""
         self.gave_way: Callable[[RunningJob, Leaving, InstanceId], Job | None] = _not_ours
@@ -336,8 +338,13 @@ class ClusterLedger:
     def _hold(self, job: Job, got: r.Granted, sent: float) -> PlaceAnswer | None:
         """A slot is held; None: for too long to be sure of it, so it is given back."""
         now = self._clock.monotonic()
-        since = min(sent, job.claimed)
-        if (now - since) * 1000 >= min(self.terms.claim_ms, self.terms.ack_ms):
+        since_ms = (now - min(sent, job.claimed)) * 1000
+        is_sure = since_ms < min(self.terms.claim_ms, self.terms.ack_ms)
+        if is_sure and not self.knows(got.cell, got.index, got.node_id):
+            # The seat is another node's by now, which may not be fit.
+            self._drop(got.cell, job.attempt_id)
+            return FULL
+        if not is_sure:
             self._drop(got.cell, job.attempt_id)
             job.attempt_id = new_attempt_id(self._random)
             return None

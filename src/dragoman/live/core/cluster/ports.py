@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
@@ -17,6 +17,10 @@ class PeerPort(Protocol):
 
     The sender does not wait, and a message may get lost: the sweep finds what was missed.
     """
+
+    def present(self) -> Collection[InstanceId]:
+        """The other instances that are there."""
+        ...
 
     def assign(self, note: AssignNote, to: InstanceId) -> None:
         """Have a node told of its attempt; it has its time to acknowledge, told or not."""

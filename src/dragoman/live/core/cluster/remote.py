@@ -4,7 +4,7 @@ that are connected to other instances."""
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
 from typing import Any
 
 import msgspec
@@ -40,6 +40,9 @@ log = get_logger("dragoman.dispatch")
 
 REMEMBERED = 20_000
 """Attempts of others; of those told longest ago the ledger alone knows."""
+
+RESULT_LEFT_MS = 500
+"""How long a result lies in its cell before the sweep takes it to its job."""
 
 INLINE_BYTES = 4_096
 """Input and results up to this size travel in the note; larger ones are read where they lie."""
@@ -98,6 +101,9 @@ class ClusterNodes:
         cells = tuple(cells)
         self._nodes.report(cells)
         self._peers.ask_cells(cells)
+
+    def own_cells(self) -> Set[int]:
+        return self._nodes.own_cells()
 
     def was_late(self, node_id: NodeId, owner: Owner) -> None:
         if owner.instance_id == self._instance_id:
@@ -246,8 +252,7 @@ class RemoteAttempts:
         driver: InstanceId | None,
     ) -> None:
         """Free the slot, and bring the result to the instance that drives the job."""
-        due_ms = self._ledger.terms.slots.grace_ms
-        finish = r.Finish(ending.outcome, ending.output, ending.error, due_ms)
+        finish = r.Finish(ending.outcome, ending.output, ending.error, RESULT_LEFT_MS)
         answer = await self._ledger.insist(
             lambda: self._shared.finish(cell, attempt_id, sender, finish)
         )

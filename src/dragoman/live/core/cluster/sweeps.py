@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Set
 from math import inf
 from typing import Any
 
@@ -70,11 +70,14 @@ class ClusterSweeps:
         peers: PeerPort,
         share: Callable[[], Share],
         revive: Revive,
+        present: Callable[[], Collection[InstanceId]],
+        own_cells: Callable[[], Set[int]],
         instance_id: InstanceId,
         watch: Watch,
         clock: Clock,
     ) -> None:
-        """revive makes a job that can be driven of a stored one, at a time."""
+        """revive makes a job that can be driven of a stored one, at a time; present names the
+        other instances, own_cells the cells that have nodes of this one."""
         self._ledger = ledger
         self._shared = ledger.shared
         self._driver = driver
@@ -84,6 +87,8 @@ class ClusterSweeps:
         self._peers = peers
         self._share = share
         self._revive = revive
+        self._present = present
+        self._own_cells = own_cells
         self._instance_id = instance_id
         self._watch = watch
         self._clock = clock
@@ -159,7 +164,9 @@ class ClusterSweeps:
             self._passes += 1
             shards = [shard for shard in share.of(range(JOB_SHARDS)) if shard % SHARD_TURNS == turn]
             await self._together(shards, self._sweep_shard)
-            await self._together(share.of(await self._shared.cells()), self._sweep_cell)
+            cells = await self._shared.cells()
+            ours = {*share.of(cells), *(self._own_cells() & set(cells))}
+            await self._together(sorted(ours), self._sweep_cell)
 
     async def _together(
         self, things: Any, work: Callable[[Any], Coroutine[Any, Any, None]]
@@ -245,8 +252,10 @@ class ClusterSweeps:
     async def _look_into(self, cell: int, attempt: r.StoredAttempt) -> None:
         """An attempt's time is up: for its node's word, or for its driver's."""
         if attempt.state is AttemptState.CANCELLING:
-            await self._cancelling(cell, attempt)
-            return
+            owner = attempt.owner.instance_id
+            if owner == self._instance_id or owner not in self._present():
+                await self._cancelling(cell, attempt)
+            return  # Another instance sees to its own nodes.
         driven = self._driver.attempts.get(attempt.attempt_id)
         if driven is not None and attempt.state is not AttemptState.FINISHED:
             return  # Its driver's own deadlines see to it.
@@ -259,10 +268,11 @@ class ClusterSweeps:
         if attempt.state is AttemptState.FINISHED:
             if not wanted:
                 await self._shared.settle(cell, (attempt.attempt_id,))
-            elif driven is not None and not driven.in_flight:
-                self._take_result(driven, attempt)
+            elif driven is not None:
+                if not driven.in_flight:
+                    self._take_result(driven, attempt)
             elif stored is not None:
-                await self._tell_driver(stored, attempt)
+                await self._take_to_job(stored, attempt)
         elif not wanted:
             await self._win_back(cell, attempt)
 
@@ -276,12 +286,28 @@ class ClusterSweeps:
             job.seat.owner = msgspec.structs.replace(attempt.owner, instance_id=InstanceId(""))
         self._driver.finish(job, Ending(attempt.outcome, output, error), self._now())
 
-    async def _tell_driver(self, stored: r.StoredJob, attempt: r.StoredAttempt) -> None:
+    async def _take_to_job(self, stored: r.StoredJob, attempt: r.StoredAttempt) -> None:
         """The driver has not taken a result: it missed the note, or it is gone."""
-        if stored.instance_id == self._instance_id:
-            await self.take_over(stored)
-        else:
+        error = attempt.error
+        if attempt.output is None and error is not None and error.retryable:
+            # Another attempt is due, which is for the driver to make: this one, or the next.
             self._remote.tell_result(attempt, stored.instance_id)
+            return
+        assert attempt.outcome is not None, "a finished attempt has its outcome"
+        closing = r.Closing(
+            attempt.job_id,
+            attempt.attempt_id,
+            Ending(attempt.outcome, attempt.output, error),
+            attempt.times,
+            attempt.node_id,
+            self._ledger.terms.keep,
+        )
+        await self._shared.close(closing)
+        await self._shared.settle(attempt.cell, (attempt.attempt_id,))
+        if stored.instance_id == self._instance_id:
+            await self._not_ours(attempt.job_id)
+        else:
+            self._peers.ended(attempt.job_id, stored.instance_id)
 
     async def _win_back(self, cell: int, attempt: r.StoredAttempt) -> None:
         """No job wants the attempt any more."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from dragoman.errors import DependencyDown
@@ -70,6 +70,9 @@ class Outbox:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     # --- what dispatch says ----------------------------------------------------------------------
+
+    def present(self) -> Collection[InstanceId]:
+        return self._roster.others()
 
     def assign(self, note: AssignNote, to: InstanceId) -> None:
         self._soon(self._assign(note, to))
