@@ -19,7 +19,7 @@ from dragoman.settings import Settings
 PATIENCE_SECONDS = 1.0
 """After so long without an answer an instance gives up; the server may still do as it was told."""
 
-_OF_THE_HUB = ("instances", "finished", "letters", "windows", "leases")
+_OF_THE_HUB = ("instances", "finished", "letters", "windows", "blocks")
 """What a hub keeps; who listens to it is no part of its memory."""
 
 Memory = dict[str, dict[str, Any]]
@@ -69,6 +69,11 @@ class SharedServer:
         vars(self.ledger).update(vars(ledger))
         self.hub.forget()
         self._begin_again()
+
+    @property
+    def held(self) -> int:
+        """Slots that are held, in all cells."""
+        return sum(len(cell.held) for cell in self.ledger._cells.values())
 
     def forget_jobs(self) -> None:
         """The ledger loses everything, and its server goes on as if nothing had happened."""
