@@ -190,6 +190,16 @@ class ClusterLedger:
     async def _place(
         self, job: Job, then: AfterPlace, work: Coroutine[Any, Any, PlaceAnswer]
     ) -> None:
+        try:
+            answer = await self._answer(job, work)
+        except asyncio.CancelledError:
+            # The instance stops; a session's utterances go on at the next one.
+            if job.owner is None and job.on_submitted is not None:
+                then(job, DOWN, self._clock.monotonic())
+            raise
+        then(job, answer, self._clock.monotonic())
+
+    async def _answer(self, job: Job, work: Coroutine[Any, Any, PlaceAnswer]) -> PlaceAnswer:
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
@@ -204,9 +214,8 @@ class ClusterLedger:
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             job.attempt_id = new_attempt_id(self._random)
             work = self._search(job)
-        if answer.kind in _AGAIN and job.job_id:
-            answer = FULL  # It is to stop.
-        then(job, answer, self._clock.monotonic())
+        # One that is to stop is stopped where no slot is found.
+        return FULL if answer.kind in _AGAIN and job.job_id else answer
 
     async def _open_named(
         self, job: Job, new: r.NewJob, opened: asyncio.Future[tuple[Any, int]]

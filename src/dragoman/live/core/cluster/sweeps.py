@@ -37,8 +37,8 @@ SWEEP_SECONDS = 0.5
 SWEEP_LIMIT = 200
 """How much of a shard or a cell one pass looks into; the rest stays due."""
 
-SHARD_TURNS = 4
-"""A pass looks into each fourth of the shards: a job that was left is found within two seconds."""
+SHARD_TURNS = 2
+"""A pass looks into half of the shards: a job that was left is found within a second."""
 
 EVERYTHING_EVERY = 20
 """Passes between two that look at what other instances see to, too: one may be gone unnoticed."""
@@ -221,6 +221,8 @@ class ClusterSweeps:
             job.accepted_ms = job.dispatched_ms
             job.acked = True
         self._driver.goes_on(job, now)
+        # It may have ended the attempt, and its word was lost with the instance before.
+        self._nodes.send(held.node_id, held.owner, NodeControl(Command.REPORT))
 
     def _has_result(self, job: Job, held: r.StoredAttempt, now: float) -> None:
         """Its node has ended the attempt, and the cell keeps the result."""

@@ -127,8 +127,9 @@ class MemorySharedLedger:
     async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
         found: list[r.StoredJob] = []
         for shard in shards:
-            known, now_ms = self._shard_at(shard)
-            found += known.due(limit, now_ms)
+            if self._shards[shard].jobs:
+                known, now_ms = self._shard_at(shard)
+                found += known.due(limit, now_ms)
         return tuple(found)
 
     async def recent(
