@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.nodes import seconds
 
-from dragoman.ids import JobId, RequestId, TenantId, request_shard
+from dragoman.ids import JobId
 from dragoman.live.protocol import Outcome
 
 FEWEST_STEPS = 6
@@ -63,7 +63,7 @@ def test_a_job_whose_instance_is_killed_at_any_step_ends_once(before: bool, node
         if node_at == "a" and door.dead:
             await world.move("n", to="b")
         await world.until(ends.of_all, seconds=30, every=0.1)
-        shard = request_shard(TenantId("default"), RequestId("r1"), "en")
+        shard = shard_for_request("default", "r1")
         made = world.ledger._shards[shard].jobs
         assert len(made) <= 1
         for record in made.values():
