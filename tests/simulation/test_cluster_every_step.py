@@ -10,7 +10,7 @@ import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.nodes import seconds
 
-from dragoman.ids import JobId
+from dragoman.ids import JobId, shard_for_request
 from dragoman.live.protocol import Outcome
 
 FEWEST_STEPS = 6

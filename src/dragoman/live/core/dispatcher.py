@@ -17,7 +17,7 @@ from dragoman.live.core.cluster.ledger import ClusterLedger, record_of
 from dragoman.live.core.cluster.peers import PeerMessages
 from dragoman.live.core.cluster.ports import PeerPort
 from dragoman.live.core.cluster.remote import ClusterNodes, RemoteAttempts
-from dragoman.live.core.cluster.sweeps import ClusterSweeps, total_until
+from dragoman.live.core.cluster.sweeps import ClusterSweeps, total_until, waited_since
 from dragoman.live.core.cluster.watcher import RemoteJobWatcher
 from dragoman.live.core.driver import CANCELLED, FORGOTTEN, DriverTerms, JobDriver, Nodes
 from dragoman.live.core.explain import Explanations
@@ -87,6 +87,7 @@ class JobDispatcher:
         self._clock = clock
         self._budget = budget
         self.total_seconds = terms.total_seconds
+        self._pending_seconds = terms.pending_seconds
         self._requirements = Requirements(snapshots.current.rule)
         self._tracing = tracing
         self.routes = Routes(routes)
@@ -193,7 +194,10 @@ class JobDispatcher:
         job.used = sum(1 for past in stored.past if past.bound and past.counts)
         job.preemptions = stored.preemptions
         assert isinstance(self._ledger, ClusterLedger), "only a shared job is revived"
-        job.total_until = total_until(work, self._ledger.terms.claim_ms, now)
+        claim_ms = self._ledger.terms.claim_ms
+        job.total_until = total_until(work, claim_ms, now)
+        if not job.is_batch:
+            job.pending_until = waited_since(work, claim_ms, now) + self._pending_seconds
         return job
 
     # --- jobs -----------------------------------------------------------------------------------

@@ -458,6 +458,10 @@ class ClusterLedger:
             delivery,
         )
         answer = await self.insist(lambda: self.shared.close(closing))
+        if isinstance(answer, r.NotCurrent) and answer.job.instance_id == self._instance_id:
+            # The record lost a move, or its answer was lost; the job is this instance's still.
+            closing = msgspec.structs.replace(closing, attempt_id=answer.job.attempt_id)
+            answer = await self.insist(lambda: self.shared.close(closing))
         if isinstance(answer, r.NotCurrent):
             job.driven = False
             job.driver_instance = answer.job.instance_id
@@ -875,8 +879,9 @@ class ClusterLedger:
         if isinstance(answer, r.HasEnded):
             return PlaceAnswer(Placing.TAKEN, self.foreign(answer.job))
         if isinstance(answer, r.NotCurrent):
-            if answer.job.attempt_id in job.maybe_named:
-                # An earlier move whose answer was lost: go on from there.
+            stored = answer.job
+            if stored.instance_id == self._instance_id or stored.attempt_id in job.maybe_named:
+                # An earlier move whose answer was lost, or a record that lost a move: go on there.
                 job.named = answer.job.attempt_id
                 job.named_cell = answer.job.cell
                 job.left = None

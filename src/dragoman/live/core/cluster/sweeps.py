@@ -356,6 +356,14 @@ def total_until(work: r.OpenWork, claim_ms: int, now: float) -> float:
     return now + (work.job.total_until_ms - claimed_ms) / 1000
 
 
+def waited_since(work: r.OpenWork, claim_ms: int, now: float) -> float:
+    """Since when the job looks for a slot, on any instance, in monotonic seconds."""
+    job = work.job
+    since_ms = job.past[-1].times.finished_ms if job.past else job.created_ms
+    claimed_ms = job.claim_until_ms - claim_ms
+    return now + min(0, since_ms - claimed_ms) / 1000 if since_ms else now
+
+
 def _past(held: r.StoredAttempt) -> PastAttempt:
     return PastAttempt(
         held.attempt_id,
