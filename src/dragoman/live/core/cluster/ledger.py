@@ -244,7 +244,8 @@ class ClusterLedger:
             if limited:
                 await self._is_over_limit(job, new.job_id)
             ask = partial(self.shared.open, opening)
-            answer = await (self.insist(ask) if noted is not None else ask())
+            # A session's utterance has no caller who could send it again.
+            answer = await (self.insist(ask) if job.owner is not None else ask())
             assert isinstance(answer, r.Opened), "a request without a session has no owner"
             first = answer.jobs[0]
             job_id = first.job.job_id if isinstance(first, r.JobFound) else new.job_id

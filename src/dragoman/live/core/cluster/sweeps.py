@@ -16,7 +16,7 @@ from dragoman.live.core.cluster.ledger import ClusterLedger
 from dragoman.live.core.cluster.ports import PeerPort
 from dragoman.live.core.cluster.remote import ClusterNodes, RemoteAttempts
 from dragoman.live.core.cluster.watcher import RemoteJobWatcher
-from dragoman.live.core.driver import LOST, OUT_OF_TIME, JobDriver
+from dragoman.live.core.driver import LOST, NO_ACK, OUT_OF_TIME, JobDriver
 from dragoman.live.core.job import Job, Step, Stop
 from dragoman.live.dispatch import Share
 from dragoman.live.ledger import Ending, NodeLost, PastAttempt, Sender
@@ -206,6 +206,10 @@ class ClusterSweeps:
         self._driver.take_up(job)
         if isinstance(held, r.StoredAttempt) and held.state in _LIVE:
             self._goes_on(job, held, now)
+            taken_ms = work.job.claim_until_ms - self._ledger.terms.claim_ms
+            if held.state is AttemptState.DISPATCHED and held.due_at_ms <= taken_ms:
+                # Its driver was gone before it told the node, or the node does not answer.
+                self._driver.give_up(job, NO_ACK, now)
         elif isinstance(held, r.StoredAttempt) and held.state is AttemptState.FINISHED:
             self._has_result(job, held, now)
         elif now >= job.total_until:
