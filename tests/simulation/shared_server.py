@@ -19,7 +19,7 @@ from dragoman.settings import Settings
 PATIENCE_SECONDS = 1.0
 """After so long without an answer an instance gives up; the server may still do as it was told."""
 
-_OF_THE_HUB = ("instances", "finished", "letters", "windows", "leases")
+_OF_THE_HUB = ("instances", "finished", "letters", "windows", "blocks")
 """What a hub keeps; who listens to it is no part of its memory."""
 
 Memory = dict[str, dict[str, Any]]
