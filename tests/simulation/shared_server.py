@@ -70,6 +70,11 @@ class SharedServer:
         self.hub.forget()
         self._begin_again()
 
+    @property
+    def held(self) -> int:
+        """Slots that are held, in all cells."""
+        return sum(len(cell.held) for cell in self.ledger._cells.values())
+
     def forget_jobs(self) -> None:
         """The ledger loses everything, and its server goes on as if nothing had happened."""
         vars(self.ledger).update(vars(self._new_ledger(self.ledger._random)))

@@ -528,7 +528,7 @@ class Instance:
         shards = {shard_in(job_id) for job_id in self.world.names}
         for shard in sorted(one for one in shards if one is not None):
             if self.world.chance(0.3):
-                for job in await self.ledger.due(shard, 10):
+                for job in await self.ledger.due((shard,), 10):
                     await self.settle_job(job)
         for cell in {worker.cell for worker in self.world.workers}:
             for attempt in await self.ledger.due_attempts(cell, 10):

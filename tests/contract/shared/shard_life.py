@@ -487,7 +487,7 @@ class ShardLife(Life):
         new, _ = self.some_job()
         shard = shard_in(new.job_id)
         assert shard is not None
-        due = {job.job_id: job for job in self.bench(self.bench.ledger.due(shard, 100))}
+        due = {job.job_id: job for job in self.bench(self.bench.ledger.due((shard,), 100))}
         assert set(due) == self.model.due(shard)
         job = due.get(new.job_id) or self.bench(self.bench.ledger.read(new.job_id))
         seen = job.attempt_id if job is not None else new.attempt_id

@@ -30,7 +30,7 @@ LEASE_SECONDS = KEEP.lease_ms / 1000
 def due(bench: Bench, job: r.NewJob) -> tuple[JobId, ...]:
     shard = shard_in(job.job_id)
     assert shard is not None
-    return tuple(found.job_id for found in bench(bench.ledger.due(shard, 10)))
+    return tuple(found.job_id for found in bench(bench.ledger.due((shard,), 10)))
 
 
 # --- opening ------------------------------------------------------------------------------------

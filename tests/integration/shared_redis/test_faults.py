@@ -91,14 +91,14 @@ def test_a_claim_runs_out_by_the_servers_time(
     bench = open_bench(own_redis.url)
     job = bench.open_job()
     shard = int(job.job_id[2:4], 16)
-    assert bench(bench.ledger.due(shard, 10)) == ()
+    assert bench(bench.ledger.due((shard,), 10)) == ()
     assert bench(bench.ledger.renew([job.job_id], HERE, claim_ms=CLAIM_MS)) == ()
     moved = r.Move(job.job_id, job.attempt_id, job.attempt_id, 0, HERE, 0)
     assert isinstance(bench(bench.ledger.move(moved)), r.MovedOn)
     other = bench.new_job()
     opening = bench.opening(other)
     assert bench.open(r.Opening(opening.jobs, HERE, 0, opening.keep)).jobs == (r.JobOpened(),)
-    due = bench(bench.ledger.due(int(other.job_id[2:4], 16), 10))
+    due = bench(bench.ledger.due((int(other.job_id[2:4], 16),), 10))
     assert [each.job_id for each in due] == [other.job_id]
 
 

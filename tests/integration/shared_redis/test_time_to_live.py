@@ -30,7 +30,7 @@ def lifetimes(server: redis.Redis) -> dict[str, int]:
 
 
 async def sweep(bench: Bench) -> None:
-    await asyncio.gather(*(bench.ledger.due(shard, 10) for shard in range(JOB_SHARDS)))
+    await bench.ledger.due(range(JOB_SHARDS), 10)
     await bench.ledger.due_attempts(0, 10)
 
 

@@ -113,8 +113,9 @@ class Shards(Protocol):
         """The job with its input; None when it has ended or is gone."""
         ...
 
-    async def due(self, shard: int, limit: int) -> tuple[r.StoredJob, ...]:
-        """Open jobs of a shard that must be looked at: their claim or their time has run out."""
+    async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
+        """Open jobs that must be looked at: their claim or their time has run out. At most so many
+        of each shard."""
         ...
 
     async def recent(

@@ -163,7 +163,9 @@ class ClusterSweeps:
                 share = Share()
             self._passes += 1
             shards = [shard for shard in share.of(range(JOB_SHARDS)) if shard % SHARD_TURNS == turn]
-            await self._together(shards, self._sweep_shard)
+            for stored in await self._shared.due(shards, SWEEP_LIMIT):
+                if stored.job_id not in self._driver.jobs:
+                    await self.take_over(stored)
             cells = await self._shared.cells()
             ours = {*share.of(cells), *(self._own_cells() & set(cells))}
             await self._together(sorted(ours), self._sweep_cell)
@@ -175,11 +177,6 @@ class ClusterSweeps:
         things = list(things)
         for start in range(0, len(things), TOGETHER):
             await asyncio.gather(*map(work, things[start : start + TOGETHER]))
-
-    async def _sweep_shard(self, shard: int) -> None:
-        for stored in await self._shared.due(shard, SWEEP_LIMIT):
-            if stored.job_id not in self._driver.jobs:
-                await self.take_over(stored)
 
     async def take_over(self, stored: r.StoredJob) -> None:
         """Drive a job whose instance has fallen silent."""

@@ -124,9 +124,12 @@ class MemorySharedLedger:
         shard, now_ms = self._shard(job_id)
         return shard.read_open(job_id, now_ms)
 
-    async def due(self, shard: int, limit: int) -> tuple[r.StoredJob, ...]:
-        known, now_ms = self._shard_at(shard)
-        return known.due(limit, now_ms)
+    async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
+        found: list[r.StoredJob] = []
+        for shard in shards:
+            known, now_ms = self._shard_at(shard)
+            found += known.due(limit, now_ms)
+        return tuple(found)
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None

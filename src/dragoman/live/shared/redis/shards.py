@@ -6,6 +6,7 @@ import asyncio
 from asyncio import Future
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from struct import Struct
 from typing import Any
 
@@ -357,7 +358,11 @@ class RedisShards:
         found = await self._read(job_id)
         return None if found is None else await self._work(*found)
 
-    async def due(self, shard: int, limit: int) -> tuple[r.StoredJob, ...]:
+    async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
+        found = await asyncio.gather(*(self._due_in(shard, limit) for shard in shards))
+        return tuple(chain.from_iterable(found))
+
+    async def _due_in(self, shard: int, limit: int) -> tuple[r.StoredJob, ...]:
         tag, key = self._shards[shard], self._open_keys[shard]
         # A hash that was empty has no time to live when it is filled again.
         self._server.plain(tag, "PEXPIRE", key, self._job_ttl_ms).add_done_callback(_ignore)
