@@ -294,17 +294,7 @@ class ClusterSweeps:
             # Another attempt is due, which is for the driver to make: this one, or the next.
             self._remote.tell_result(attempt, stored.instance_id)
             return
-        assert attempt.outcome is not None, "a finished attempt has its outcome"
-        closing = r.Closing(
-            attempt.job_id,
-            attempt.attempt_id,
-            Ending(attempt.outcome, attempt.output, error),
-            attempt.times,
-            attempt.node_id,
-            self._ledger.terms.keep,
-        )
-        await self._shared.close(closing)
-        await self._shared.settle(attempt.cell, (attempt.attempt_id,))
+        await self._remote.close(attempt)
         if stored.instance_id == self._instance_id:
             await self._not_ours(attempt.job_id)
         else:
