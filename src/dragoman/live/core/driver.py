@@ -633,8 +633,8 @@ class JobDriver:
     def _attempt_due(self, job: Job, now: float) -> None:
         if not job.accepted_ms:
             if now >= job.dispatched + self._terms.ack_seconds:
-                self._blame(job, now)
-                self.give_up(job, NO_ACK, now)
+                job.in_flight = True
+                self._ledger.check_acknowledged(job, now, self._acknowledged)
             else:
                 self._timeouts.plan(job, now)
             return
@@ -645,6 +645,24 @@ class JobDriver:
             self.give_up(job, RAN_TOO_LONG, now)
         else:
             self._timeouts.plan(job, now)
+
+    def _acknowledged(self, job: Job, acknowledged: bool, now: float) -> None:
+        """The time for an acknowledgement is up: the ledger says whether there was one."""
+        job.in_flight = False
+        try:
+            if job.stop is not None:
+                self.stop(job, job.stop, now)
+            elif acknowledged or job.accepted_ms:
+                if not job.accepted_ms:
+                    job.accepted_ms = job.dispatched_ms + int((now - job.dispatched) * 1000)
+                    job.step = max(job.step, Step.ACCEPTED)
+                    job.acked = True
+                self._attempt_due(job, now)
+            else:
+                self._blame(job, now)
+                self.give_up(job, NO_ACK, now)
+        except Exception as error:
+            self._failed(job, error, now)
 
     def _blame(self, job: Job, now: float) -> None:
         """A time is up while the node has the job: count it against the node, if it had enough."""

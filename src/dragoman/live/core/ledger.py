@@ -90,6 +90,7 @@ FULL_BUT_HEADROOM = PlaceAnswer(Placing.FULL, headroom=True)
 AfterPlace = Callable[[Job, PlaceAnswer, float], None]
 """Called once for each job, with the time; it never raises."""
 AfterFinish = Callable[[Job, Finishing, Freed, float], None]
+AfterCheck = Callable[[Job, bool, float], None]
 AfterPreempt = Callable[[Job, "Preempted | None", float], None]
 AfterOutlook = Callable[[Job, Outlook | None, float], None]
 
@@ -127,6 +128,10 @@ class JobLedger(Protocol):
     ) -> None:
         """The node ended the attempt: free its slot, and end the job, or leave it to be tried
         again."""
+        ...
+
+    def check_acknowledged(self, job: Job, now: float, then: AfterCheck) -> None:
+        """Whether the job's node acknowledged it to another instance."""
         ...
 
     # --- ends without a node's word -------------------------------------------------------------

@@ -32,6 +32,7 @@ from dragoman.live.core.ledger import (
     FULL,
     FULL_BUT_HEADROOM,
     PLACED,
+    AfterCheck,
     AfterFinish,
     AfterOutlook,
     AfterPlace,
@@ -173,6 +174,9 @@ class MemoryLedger:
         else:
             self._end(job, ending, now_ms)
             then(job, Finishing.ENDED, freed, now)
+
+    def check_acknowledged(self, job: Job, now: float, then: AfterCheck) -> None:
+        then(job, False, now)  # There is no other instance.
 
     # --- ends without a node's word -------------------------------------------------------------
 

@@ -45,6 +45,7 @@ from dragoman.live.core.ledger import (
     FULL,
     FULL_BUT_HEADROOM,
     PLACED,
+    AfterCheck,
     AfterFinish,
     AfterOutlook,
     AfterPlace,
@@ -98,6 +99,7 @@ NO_OWNER = Owner(InstanceId(""), ConnectionId(""), 0)
 """Of a seat that held an attempt once: what it is now is not known."""
 
 DOWN = PlaceAnswer(Placing.DOWN)
+_ACKNOWLEDGED = (AttemptState.ACCEPTED, AttemptState.RUNNING, AttemptState.FINISHED)
 _AGAIN = frozenset({Placing.DOWN, Placing.GONE})
 PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
 
@@ -406,6 +408,19 @@ class ClusterLedger:
         if isinstance(answer, r.LateFinish):
             return freed_of(answer.freed)
         return freed_of(answer) if isinstance(answer, r.Freed) else NOTHING
+
+    def check_acknowledged(self, job: Job, now: float, then: AfterCheck) -> None:
+        seat = job.seat
+        if seat is None or seat.owner.instance_id == self._instance_id:
+            then(job, False, now)
+        else:
+            self._spawn(self._check_acknowledged(job, seat.cell, then))
+
+    async def _check_acknowledged(self, job: Job, cell: int, then: AfterCheck) -> None:
+        attempt_id = job.attempt_id
+        held = await self.insist(lambda: self.shared.look(cell, attempt_id, tombstone_ms=0))
+        known = isinstance(held, r.StoredAttempt) and held.state in _ACKNOWLEDGED
+        then(job, known, self._clock.monotonic())
 
     # --- ends -----------------------------------------------------------------------------------
 
