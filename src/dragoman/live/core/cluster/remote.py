@@ -146,7 +146,8 @@ class RemoteAttempts:
         self._instance_id = instance_id
         self._spawn = spawn
         self._guests: OrderedDict[AttemptId, Guest] = OrderedDict()
-        self._cancelled: OrderedDict[AttemptId, None] = OrderedDict()
+        self._over: OrderedDict[AttemptId, None] = OrderedDict()
+        """Attempts that ended, or were cancelled: no node is told of them, whatever is said."""
         self.on_step: Callable[[RunningJob, Progress], None] = lambda running, progress: None
         self.on_partial: Callable[[JobPartial], None] = lambda partial: None
         self.on_ended: Callable[[JobId], Coroutine[Any, Any, None]] = _ignore
@@ -161,7 +162,7 @@ class RemoteAttempts:
         Asked again, a node is not told again.
         """
         attempt_id = note.attempt_id
-        if attempt_id in self._guests or attempt_id in self._cancelled:
+        if attempt_id in self._guests or attempt_id in self._over:
             return
         held = await self._shared.look(
             note.cell, attempt_id, tombstone_ms=self._ledger.terms.tombstone_ms
@@ -174,7 +175,7 @@ class RemoteAttempts:
             if work is None:
                 return
             message = msgspec.structs.replace(message, audio=work.input.audio, text=work.input.text)
-        if attempt_id in self._guests or attempt_id in self._cancelled:
+        if attempt_id in self._guests or attempt_id in self._over:
             return  # It was told, or cancelled, meanwhile.
         owner = Owner(self._instance_id, note.connection_id, note.epoch)
         guest = Guest(
@@ -194,7 +195,7 @@ class RemoteAttempts:
 
     def cancel(self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str) -> None:
         """Another instance won an attempt back: tell the node, or never tell it of the attempt."""
-        _remember(self._cancelled, running.attempt_id, None)
+        _remember(self._over, running.attempt_id, None)
         self._nodes.send(node_id, owner, JobCancel(running.job_id, running.attempt_id, reason))
 
     def watched(self, attempt_id: AttemptId, watcher: InstanceId, steps: bool) -> None:
@@ -251,6 +252,8 @@ class RemoteAttempts:
         """An attempt of another instance's job is over; False when none is known here."""
         self.steps.over(node.cell, attempt_id)
         guest = self._guests.pop(attempt_id, None)
+        if guest is not None:
+            _remember(self._over, attempt_id, None)
         known = guest is not None and guest.node_id == node.node_id
         self._spawn(self._finish(node.cell, node.sender, attempt_id, job_id, ending, guest))
         return known
@@ -359,7 +362,8 @@ class RemoteAttempts:
 
     async def lost(self, cell: int, entry: RunningJob) -> None:
         """A node no longer has an attempt of another instance's job: its driver goes on."""
-        self._guests.pop(entry.attempt_id, None)
+        if self._guests.pop(entry.attempt_id, None) is not None:
+            _remember(self._over, entry.attempt_id, None)
         stored = await self._shared.read(entry.job_id)
         if stored is None or stored.outcome is not None or stored.attempt_id != entry.attempt_id:
             return
