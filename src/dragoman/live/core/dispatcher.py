@@ -149,7 +149,7 @@ class JobDispatcher:
         )
         ledger.on_freed = driver.on_freed = remote.freed
         ledger.gave_way = remote.gave_way
-        watcher = self._watcher = RemoteJobWatcher(ledger, peers)
+        watcher = self._watcher = RemoteJobWatcher(ledger, peers, remote, instance_id)
         driver.watch = watcher.watch
         driver.cold = cold
         ledger.knows = self._knows

@@ -722,11 +722,19 @@ class JobDriver:
 
     def forgotten(self, job: Job, now: float) -> None:
         """The ledger lost its memory of a job that no node has."""
+        if job.outcome is not None or job.in_flight:
+            return
+        owner, job_input = job.owner, job.input
+        is_wanted = owner is not None and job.stop is None
+        if is_wanted:
+            job.owner = None
 
         def take() -> None:
             job.outcome, job.error = Outcome.FAILED, FORGOTTEN
 
         self.ended_elsewhere(job, take, now)
+        if is_wanted and owner is not None and job_input is not None:
+            owner.job_forgotten(job, job_input, now)
 
     def hand_on(self, job: Job, driver: InstanceId) -> None:
         """Another instance drives the job; those who wait for it here hear of its end."""

@@ -21,6 +21,7 @@ from dragoman.clock import Clock
 from dragoman.errors import DependencyDown, RateLimited
 from dragoman.ids import (
     AttemptId,
+    ConnectionId,
     InstanceId,
     JobId,
     NodeId,
@@ -93,6 +94,9 @@ MOST_SEATS = 256
 
 NO_CELL = 0
 """Named in a record where no slot was asked for: no cell holds the attempt that goes with it."""
+
+NO_OWNER = Owner(InstanceId(""), ConnectionId(""), 0)
+"""Of a seat that held an attempt once: what it is now is not known."""
 
 DOWN = PlaceAnswer(Placing.DOWN)
 _ACKNOWLEDGED = (AttemptState.ACCEPTED, AttemptState.RUNNING, AttemptState.FINISHED)
@@ -251,7 +255,8 @@ class ClusterLedger:
             if limited:
                 await self._is_over_limit(job, new.job_id)
             ask = partial(self.shared.open, opening)
-            answer = await (self.insist(ask) if noted is not None else ask())
+            # A session's utterance has no caller who could send it again.
+            answer = await (self.insist(ask) if job.owner is not None else ask())
             assert isinstance(answer, r.Opened), "a request without a session has no owner"
             first = answer.jobs[0]
             job_id = first.job.job_id if isinstance(first, r.JobFound) else new.job_id
@@ -272,7 +277,7 @@ class ClusterLedger:
             return PlaceAnswer(kind, self.known(answer.job))
         if isinstance(answer, r.JobOpened | r.JobFound):
             job.job_id = new.job_id
-            job.created_ms = at_ms
+            job.created_ms = answer.job.created_ms if isinstance(answer, r.JobFound) else at_ms
             job.named, job.named_cell = new.attempt_id, new.cell
             job.claimed = sent
             return None
@@ -484,7 +489,22 @@ class ClusterLedger:
         job.step = Step.NONE
         job.input = None
         job.outcome, job.output, job.error = stored.outcome, stored.output, stored.error
-        job.finished_ms = stored.times.finished_ms or job.finished_ms
+        # All that a client is told of it: whoever tells, it is the same.
+        job.spec = stored.spec
+        job.created_ms = stored.created_ms
+        job.past = list(stored.past) or None
+        job.used = sum(1 for past in stored.past if past.bound and past.counts)
+        job.preemptions = stored.preemptions
+        job.released = stored.released
+        if stored.node_id is None:
+            job.finished_ms = stored.times.finished_ms or job.finished_ms
+            return
+        job.used += 1
+        times = stored.times
+        job.dispatched_ms, job.accepted_ms = times.dispatched_ms, times.accepted_ms
+        job.running_ms, job.finished_ms = times.running_ms, times.finished_ms
+        if job.seat is None or job.seat.node_id != stored.node_id:
+            job.seat = Seat(stored.node_id, stored.cell, 0, NO_OWNER, 1)
 
     # --- without a node's word ------------------------------------------------------------------
 
@@ -687,7 +707,6 @@ class ClusterLedger:
         job.driver_instance = stored.instance_id
         job.past = list(stored.past) or None
         job.preemptions = stored.preemptions
-        job.released = stored.released
         if stored.outcome is not None:
             self.take_end(job, stored)
         return job
@@ -920,8 +939,14 @@ class ClusterLedger:
     def _background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)  # type: ignore[arg-type]
-        task.add_done_callback(self._tasks.discard)
+        task.add_done_callback(self._noticed)
         return task
+
+    def _noticed(self, task: asyncio.Task[Any]) -> None:
+        """Its answer, or why there is none, is for the task that asked, which may be gone."""
+        self._tasks.discard(task)
+        if not task.cancelled():
+            task.exception()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         if self._closed:

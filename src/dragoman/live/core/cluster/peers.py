@@ -45,6 +45,8 @@ class PeerMessages:
         self._peers = peers
         self._clock = clock
         self._spawn = spawn
+        remote.on_step, remote.on_partial = self.progressed, self.partial
+        remote.on_ended = self.ended
 
     # --- of nodes here --------------------------------------------------------------------------
 

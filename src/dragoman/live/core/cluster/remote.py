@@ -146,7 +146,12 @@ class RemoteAttempts:
         self._instance_id = instance_id
         self._spawn = spawn
         self._guests: OrderedDict[AttemptId, Guest] = OrderedDict()
-        self._cancelled: OrderedDict[AttemptId, None] = OrderedDict()
+        self._over: OrderedDict[AttemptId, None] = OrderedDict()
+        """Attempts that ended, or were cancelled: no node is told of them, whatever is said."""
+        self.on_step: Callable[[RunningJob, Progress], None] = lambda running, progress: None
+        self.on_partial: Callable[[JobPartial], None] = lambda partial: None
+        self.on_ended: Callable[[JobId], Coroutine[Any, Any, None]] = _ignore
+        """Told of attempts that a session here listens to, and another instance drives."""
         self.steps = TransitionBuffer(ledger, self._holds_no_slot)
 
     # --- what other instances ask for -----------------------------------------------------------
@@ -157,7 +162,7 @@ class RemoteAttempts:
         Asked again, a node is not told again.
         """
         attempt_id = note.attempt_id
-        if attempt_id in self._guests or attempt_id in self._cancelled:
+        if attempt_id in self._guests or attempt_id in self._over:
             return
         held = await self._shared.look(
             note.cell, attempt_id, tombstone_ms=self._ledger.terms.tombstone_ms
@@ -170,7 +175,7 @@ class RemoteAttempts:
             if work is None:
                 return
             message = msgspec.structs.replace(message, audio=work.input.audio, text=work.input.text)
-        if attempt_id in self._guests or attempt_id in self._cancelled:
+        if attempt_id in self._guests or attempt_id in self._over:
             return  # It was told, or cancelled, meanwhile.
         owner = Owner(self._instance_id, note.connection_id, note.epoch)
         guest = Guest(
@@ -190,7 +195,7 @@ class RemoteAttempts:
 
     def cancel(self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str) -> None:
         """Another instance won an attempt back: tell the node, or never tell it of the attempt."""
-        _remember(self._cancelled, running.attempt_id, None)
+        _remember(self._over, running.attempt_id, None)
         self._nodes.send(node_id, owner, JobCancel(running.job_id, running.attempt_id, reason))
 
     def watched(self, attempt_id: AttemptId, watcher: InstanceId, steps: bool) -> None:
@@ -198,6 +203,10 @@ class RemoteAttempts:
         guest = self._guests.get(attempt_id)
         if guest is not None:
             guest.listener, guest.watched = watcher, steps
+
+    def watch_here(self, attempt_id: AttemptId, steps: bool) -> None:
+        """A session here wants to hear how an attempt on a node of ours goes on."""
+        self.watched(attempt_id, self._instance_id, steps)
 
     def cancelled_elsewhere(self, stored: r.StoredJob, cancelled: r.CancelWon | None) -> None:
         """A job of another instance was ended here: its driver and its node are told."""
@@ -226,10 +235,16 @@ class RemoteAttempts:
             return
         if guest.watched:
             if guest.shown < Step.ACCEPTED:
-                self._peers.progressed(guest.running, guest.listener, Progress.ACCEPTED)
+                self._tell_step(guest, Progress.ACCEPTED)
             if step is Step.RUNNING:
-                self._peers.progressed(guest.running, guest.listener, Progress.RUNNING)
+                self._tell_step(guest, Progress.RUNNING)
         guest.shown = step
+
+    def _tell_step(self, guest: Guest, progress: Progress) -> None:
+        if guest.listener == self._instance_id:
+            self.on_step(guest.running, progress)
+        else:
+            self._peers.progressed(guest.running, guest.listener, progress)
 
     def finished(
         self, node: Node, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
@@ -237,9 +252,10 @@ class RemoteAttempts:
         """An attempt of another instance's job is over; False when none is known here."""
         self.steps.over(node.cell, attempt_id)
         guest = self._guests.pop(attempt_id, None)
+        if guest is not None:
+            _remember(self._over, attempt_id, None)
         known = guest is not None and guest.node_id == node.node_id
-        driver = guest.driver if guest is not None else None
-        self._spawn(self._finish(node.cell, node.sender, attempt_id, job_id, ending, driver))
+        self._spawn(self._finish(node.cell, node.sender, attempt_id, job_id, ending, guest))
         return known
 
     async def _finish(
@@ -249,7 +265,7 @@ class RemoteAttempts:
         attempt_id: AttemptId,
         job_id: JobId | None,
         ending: Ending,
-        driver: InstanceId | None,
+        guest: Guest | None,
     ) -> None:
         """Free the slot, and bring the result to the instance that drives the job."""
         finish = r.Finish(ending.outcome, ending.output, ending.error, RESULT_LEFT_MS)
@@ -265,11 +281,42 @@ class RemoteAttempts:
             await self._count_dropped(reason, attempt_id, sender, job_id)
             return
         self.freed(freed_of(answer))
+        if guest is not None and guest.listener != guest.driver and _is_final(ending):
+            # Its session moved, perhaps because the driver is gone.
+            await self._end_for(cell, guest)
+            return
+        driver = guest.driver if guest is not None else None
         if driver is None:
             stored = await self._shared.read(answer.job_id)
             driver = stored.instance_id if stored is not None else None
         if driver is not None:
             self._tell_result(answer.job_id, attempt_id, cell, ending, driver)
+
+    async def _end_for(self, cell: int, guest: Guest) -> None:
+        """Give a job of another instance its end, and tell those who wait for it."""
+        job_id, attempt_id = guest.running.job_id, guest.running.attempt_id
+        kept = await self._ledger.insist(lambda: self._shared.look(cell, attempt_id, tombstone_ms=0))
+        if isinstance(kept, r.StoredAttempt) and kept.state is AttemptState.FINISHED:
+            await self._ledger.insist(lambda: self.close(kept))
+        self._peers.ended(job_id, guest.driver)
+        if guest.listener == self._instance_id:
+            await self.on_ended(job_id)
+        else:
+            self._peers.ended(job_id, guest.listener)
+
+    async def close(self, kept: r.StoredAttempt) -> None:
+        """Give a job the end that its attempt had, and that the cell keeps."""
+        assert kept.outcome is not None, "a finished attempt has its outcome"
+        closing = r.Closing(
+            kept.job_id,
+            kept.attempt_id,
+            Ending(kept.outcome, kept.output, kept.error),
+            kept.times,
+            kept.node_id,
+            self._ledger.terms.keep,
+        )
+        await self._shared.close(closing)
+        await self._shared.settle(kept.cell, (kept.attempt_id,))
 
     def _tell_result(
         self,
@@ -306,12 +353,17 @@ class RemoteAttempts:
     def partial(self, node: Node, partial: JobPartial) -> None:
         """What a node has recognised so far of another instance's job."""
         guest = self._guests.get(partial.attempt_id)
-        if guest is not None and guest.node_id == node.node_id:
+        if guest is None or guest.node_id != node.node_id:
+            return
+        if guest.listener == self._instance_id:
+            self.on_partial(partial)
+        else:
             self._peers.partial(partial, guest.listener)
 
     async def lost(self, cell: int, entry: RunningJob) -> None:
         """A node no longer has an attempt of another instance's job: its driver goes on."""
-        self._guests.pop(entry.attempt_id, None)
+        if self._guests.pop(entry.attempt_id, None) is not None:
+            _remember(self._over, entry.attempt_id, None)
         stored = await self._shared.read(entry.job_id)
         if stored is None or stored.outcome is not None or stored.attempt_id != entry.attempt_id:
             return
@@ -386,6 +438,15 @@ class RemoteAttempts:
             running = guest.running
             cancel = JobCancel(running.job_id, attempt_id, LOST.code)
             self._nodes.send(guest.node_id, guest.owner, cancel)
+
+
+async def _ignore(job_id: JobId) -> None:
+    """No session here waits for it."""
+
+
+def _is_final(ending: Ending) -> bool:
+    """Whether the job ends with its attempt; otherwise its driver makes another one."""
+    return ending.error is None or not ending.error.retryable
 
 
 def _remember(known: OrderedDict[AttemptId, Any], attempt_id: AttemptId, value: object) -> None:

@@ -16,7 +16,7 @@ from dragoman.live.core.cluster.ledger import ClusterLedger
 from dragoman.live.core.cluster.ports import PeerPort
 from dragoman.live.core.cluster.remote import ClusterNodes, RemoteAttempts
 from dragoman.live.core.cluster.watcher import RemoteJobWatcher
-from dragoman.live.core.driver import LOST, OUT_OF_TIME, JobDriver
+from dragoman.live.core.driver import LOST, NO_ACK, OUT_OF_TIME, JobDriver
 from dragoman.live.core.job import Job, Step, Stop
 from dragoman.live.dispatch import Share
 from dragoman.live.ledger import Ending, NodeLost, PastAttempt, Sender
@@ -203,6 +203,10 @@ class ClusterSweeps:
         self._driver.take_up(job)
         if isinstance(held, r.StoredAttempt) and held.state in _LIVE:
             self._goes_on(job, held, now)
+            taken_ms = work.job.claim_until_ms - self._ledger.terms.claim_ms
+            if held.state is AttemptState.DISPATCHED and held.due_at_ms <= taken_ms:
+                # Its driver was gone before it told the node, or the node does not answer.
+                self._driver.give_up(job, NO_ACK, now)
         elif isinstance(held, r.StoredAttempt) and held.state is AttemptState.FINISHED:
             self._has_result(job, held, now)
         elif now >= job.total_until:
@@ -292,17 +296,7 @@ class ClusterSweeps:
             # Another attempt is due, which is for the driver to make: this one, or the next.
             self._remote.tell_result(attempt, stored.instance_id)
             return
-        assert attempt.outcome is not None, "a finished attempt has its outcome"
-        closing = r.Closing(
-            attempt.job_id,
-            attempt.attempt_id,
-            Ending(attempt.outcome, attempt.output, error),
-            attempt.times,
-            attempt.node_id,
-            self._ledger.terms.keep,
-        )
-        await self._shared.close(closing)
-        await self._shared.settle(attempt.cell, (attempt.attempt_id,))
+        await self._remote.close(attempt)
         if stored.instance_id == self._instance_id:
             await self._not_ours(attempt.job_id)
         else:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from itertools import islice
 
 from dragoman.errors import DependencyDown
-from dragoman.ids import JobId
+from dragoman.ids import InstanceId, JobId
 from dragoman.live.core.cluster.ledger import ClusterLedger
 from dragoman.live.core.cluster.ports import PeerPort
+from dragoman.live.core.cluster.remote import RemoteAttempts
 from dragoman.live.core.driver import FORGOTTEN
 from dragoman.live.core.job import Job, Step
 from dragoman.live.protocol import Outcome
+from dragoman.live.shared.records import StoredAttempt
 
 BATCH = 500
 """Jobs that are asked for at a time."""
@@ -20,9 +23,17 @@ BATCH = 500
 class RemoteJobWatcher:
     """Finds out that a job has ended: by looking now and then, at once when an instance tells."""
 
-    def __init__(self, ledger: ClusterLedger, peers: PeerPort) -> None:
+    def __init__(
+        self,
+        ledger: ClusterLedger,
+        peers: PeerPort,
+        remote: RemoteAttempts,
+        instance_id: InstanceId,
+    ) -> None:
         self._ledger = ledger
         self._peers = peers
+        self._remote = remote
+        self._instance_id = instance_id
         self.jobs: dict[JobId, Job] = {}
 
     def __len__(self) -> int:
@@ -46,6 +57,18 @@ class RemoteJobWatcher:
         steps = job.on_progress is not None
         self._peers.watch(job.job_id, job.named or None, job.driver_instance, steps=steps)
 
+    async def _ask_at_node(self, job: Job) -> None:
+        """Have the instance of the attempt's node tell, too: the job's driver may be gone."""
+        with suppress(DependencyDown):
+            held = await self._ledger.shared.look(job.named_cell, job.named, tombstone_ms=0)
+            if not isinstance(held, StoredAttempt):
+                return
+            node_at, steps = held.owner.instance_id, job.on_progress is not None
+            if node_at == self._instance_id:
+                self._remote.watch_here(held.attempt_id, steps)
+            elif node_at != job.driver_instance:
+                self._peers.watch(job.job_id, held.attempt_id, node_at, steps=steps)
+
     async def look(self) -> None:
         """See which of the jobs have ended."""
         job_ids = iter(list(self.jobs))
@@ -67,11 +90,14 @@ class RemoteJobWatcher:
             job.step = Step.NONE
             job.outcome, job.error = Outcome.FAILED, FORGOTTEN
         elif stored.outcome is None:
-            moved = stored.instance_id != job.driver_instance
+            handed_on = stored.instance_id != job.driver_instance
+            is_new = stored.attempt_id != job.named
             job.named, job.named_cell = stored.attempt_id, stored.cell
             job.driver_instance = stored.instance_id
-            if ask or moved:
+            if ask or handed_on:
                 self._ask(job)
+            if (ask or is_new) and (job.on_partial is not None or job.on_progress is not None):
+                await self._ask_at_node(job)
             return
         else:
             self._ledger.take_end(job, stored)

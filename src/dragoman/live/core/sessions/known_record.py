@@ -43,6 +43,13 @@ class KnownRecord:
         if next_chunk_seq > self.next_chunk_seq:
             self.next_chunk_seq, self.half_sample = next_chunk_seq, half_sample
 
+    def made_again(self, place: Place, job_id: JobId) -> bool:
+        """The utterance is this job's now; False when that is known, or it is not open."""
+        if self.open.get(place, job_id) == job_id:
+            return False
+        self.open[place] = job_id
+        return True
+
     def told(self, entry: r.Delivery) -> int:
         """The client hears of an end, under the next number."""
         seq = self.next_seq
@@ -75,6 +82,11 @@ class KnownRecord:
     def lacks(self, found: r.StoredSession) -> bool:
         """Whether a stored record lacks something that is known to have been stored in it."""
         if found.next_index < self.next_index or found.next_seq < self.next_seq:
+            return True
+        if any(
+            self.open.get((each.index, each.target), each.job_id) != each.job_id
+            for each in found.open
+        ):
             return True
         return _differ({each.seq: each.delivery for each in found.unacknowledged}, self._sent)
 

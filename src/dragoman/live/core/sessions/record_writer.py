@@ -218,6 +218,12 @@ class RecordWriter:
         self._openings.append(opening)
         self._wake()
 
+    def made_again(self, index: int, target: str, job_id: JobId) -> None:
+        """An utterance that is open is another job's than the record says."""
+        if not self._stopped and self._known.made_again((index, target), job_id):
+            self.doubtful = True
+            self._wake()
+
     def _was_submitted(self, index: int) -> bool:
         return index < self.next_index or any(each.index == index for each in self._openings)
 

@@ -685,10 +685,23 @@ class Session:
         other_id = conflict.details.get("job_id")
         if isinstance(other_id, str):
             self._dispatcher.run(self._cancel(JobId(other_id)))
+        assert job.input is not None, "a job that has not ended has its input"
         name = RequestId(f"{job.spec.request_id}/{writer.owner.epoch}")
+        self._make_again(job, name, job.input, now)
+
+    def job_forgotten(self, job: Job, job_input: JobInput, now: float) -> None:
+        """The ledger lost the job: it is made again from its input, beside the record."""
+        if self._is_open(job.spec.utterance_index or 0, job.lane):
+            self._make_again(job, job.spec.request_id, job_input, now)
+        else:
+            self._working_bytes -= job.weight
+
+    def _make_again(
+        self, job: Job, request_id: RequestId, job_input: JobInput, now: float
+    ) -> None:
         again = Job(
-            msgspec.structs.replace(job.spec, request_id=name),
-            job.input,
+            msgspec.structs.replace(job.spec, request_id=request_id),
+            job_input,
             job.body_hash,
             job.requirement,
             job.route,
@@ -702,17 +715,26 @@ class Session:
         )
         again.total_until, again.weight = job.total_until, job.weight
         again.parent_span = job.parent_span
+        again.on_submitted = self._made_again
         job.owner = None
         index = job.spec.utterance_index or 0
         if self._is_open(index, job.lane):
             self._lanes[job.lane].working[index] = again
         self._start(again, now)
 
+    def _made_again(self, job: Job, error: errors.DragomanError | None) -> None:
+        """The utterance is another job's now: the record names it, for the next owner."""
+        if self.writer is not None and job.job_id:
+            index, target = job.spec.utterance_index or 0, normal_language(job.lane)
+            self.writer.made_again(index, target, job.job_id)
+
     def job_found(self, job: Job, known: Job, now: float) -> None:
         """The request was made before, here or elsewhere: its job's end is this one's."""
         self._working_bytes -= job.weight
         job.owner = None
         index, lane = job.spec.utterance_index or 0, job.lane
+        if self.writer is not None:
+            self.writer.made_again(index, normal_language(lane), known.job_id)
         if self._is_open(index, lane):
             self._lanes[lane].working[index] = None
         if self._context.watching is not None:
@@ -891,12 +913,12 @@ class Session:
         self, writer: RecordWriter, index: int, target: str, end: End, job_id: JobId | None
     ) -> None:
         """Have the end stored; it is sent when its number is known."""
-        job, seq, reason = end.job, 0, end.reason
+        job, seq = end.job, 0
         if job is not None:
-            job_id, reason = job.job_id, None
+            job_id = job.job_id
             if job.writer is writer and job.spec.utterance_index == index:
                 seq = job.delivery_seq
-        entry = r.Delivery(index, normal_language(target), job_id or None, reason)
+        entry = r.Delivery(index, normal_language(target), job_id or None, end.reason)
         self._held_bytes += end.weight
         writer.deliver(entry, partial(self._end_stored, index, target, end, job_id), seq)
 

@@ -72,7 +72,7 @@ class Cell:
         """The cancelled batch attempt whose slot each waiting attempt gets."""
         self._random = random
         self._due = DueQueue[AttemptId](self._due_at)
-        self._graves_due = DueQueue[AttemptId](lambda name: self.graves[name].until_ms)
+        self._graves_due = DueQueue[AttemptId](self._grave_until)
 
     @property
     def is_empty(self) -> bool:
@@ -600,6 +600,9 @@ class Cell:
         if attempt.state is AttemptState.FINISHED:
             return Stale(StaleReason.DUPLICATE if attempt.by_node else StaleReason.LATE)
         return attempt
+
+    def _grave_until(self, attempt_id: AttemptId) -> int:
+        return self.graves[attempt_id].until_ms
 
     def _due_at(self, attempt_id: AttemptId) -> int | None:
         known = (self.finished.get(attempt_id), self.held.get(attempt_id))

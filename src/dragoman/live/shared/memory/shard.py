@@ -110,9 +110,9 @@ class Shard:
         self._recent = recent
         self._keep_delivered = keep_delivered
         self._session_ms = session_ms
-        self._open_due = DueQueue[JobId](lambda job_id: self.jobs[job_id].look_at_ms)
-        self._ended_due = DueQueue[JobId](lambda job_id: self.jobs[job_id].expires_at_ms)
-        self._sessions_due = DueQueue[SessionId](lambda name: self.sessions[name].expires_at_ms)
+        self._open_due = DueQueue[JobId](self._look_at)
+        self._ended_due = DueQueue[JobId](self._job_expires_at)
+        self._sessions_due = DueQueue[SessionId](self._session_expires_at)
 
     # --- a job's life ---------------------------------------------------------------------------
 
@@ -286,6 +286,15 @@ class Shard:
             job.output = None
             if job.forget_at_ms <= now_ms:
                 self._forget(job)
+
+    def _look_at(self, job_id: JobId) -> int:
+        return self.jobs[job_id].look_at_ms
+
+    def _job_expires_at(self, job_id: JobId) -> int:
+        return self.jobs[job_id].expires_at_ms
+
+    def _session_expires_at(self, session_id: SessionId) -> int:
+        return self.sessions[session_id].expires_at_ms
 
     # --- inside ---------------------------------------------------------------------------------
 
