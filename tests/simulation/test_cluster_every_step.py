@@ -13,7 +13,7 @@ from tests.simulation.nodes import seconds
 from dragoman.ids import JobId, shard_for_request
 from dragoman.live.protocol import Outcome
 
-FEWEST_STEPS = 6
+FEWEST_STEPS = 5
 """An instance takes more steps than these for a job, or the test missed it."""
 
 BRISK: dict[str, Any] = {
