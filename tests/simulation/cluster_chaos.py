@@ -38,6 +38,10 @@ def run_schedule(seed: int) -> str:
     )
 
 
+LEFT_BEHIND = ("held", "finished", "tombstones", "jobs", "open", "requests")
+"""What the ledger has nothing of when all jobs are forgotten."""
+
+
 class Schedule:
     """What happens, to whom and when."""
 
@@ -196,7 +200,7 @@ class Schedule:
         for _ in range(FORGOTTEN_SECONDS):
             await world.pass_time(1.0)
             size = await world.size()
-            kept = {kind: size[kind] for kind in ("held", "ended", "jobs", "bindings", "inputs")}
+            kept = {kind: size[kind] for kind in LEFT_BEHIND}
             if not any(kept.values()):
                 return
         raise AssertionError(f"left behind: {kept}")
