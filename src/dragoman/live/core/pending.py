@@ -75,7 +75,9 @@ class PendingQueue:
             job.refusal = error
             self._unmet.add(job.demand)
         if self.wakes != job.wakes:
-            self.wake()
+            # It is no news for the others: if it were, jobs that look at the same time would
+            # have each other look for ever.
+            self._let_try(inf)
         return True
 
     def leave(self, job: Job) -> None:
@@ -93,8 +95,10 @@ class PendingQueue:
     def wake(self, slots: float = inf) -> None:
         """Slots or nodes came: let those that wait try again, as many as there are slots."""
         self.wakes += 1
-        if not self.count:
-            return
+        if self.count:
+            self._let_try(slots)
+
+    def _let_try(self, slots: float) -> None:
         self._slots += slots
         self._unmet.clear()
         if self._call_planned is None:
