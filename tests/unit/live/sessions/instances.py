@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
-from functools import partial
 from random import Random
 from typing import Any
 
@@ -55,8 +54,8 @@ from dragoman.virtual import VirtualClock, run_virtual
 TENANT = TenantId("acme")
 KEEP = Keep(lease_ms=90_000, retention_ms=600_000)
 CLAIM_MS = 5_000
-ADOPTED_AFTER_SECONDS = 0.5
-"""When a sweep ends the jobs of an instance that is gone."""
+SWEEP_SECONDS = 1.0
+"""A job that no instance drives at two sweeps is ended by the second."""
 
 End = TranslationResult | MissingResult
 
@@ -92,8 +91,25 @@ class World:
             task.cancel()
         for client in instance.links:
             client.is_closed = True
-        left = next(iter(self.instances.values()))
-        left.spawn(left.adopt(list(instance.jobs.values())))
+
+    async def sweep(self) -> None:
+        """End the jobs that no instance drives."""
+        seen: set[JobId] = set()
+        while True:
+            await asyncio.sleep(SWEEP_SECONDS)
+            driven = {job_id for each in self.instances.values() for job_id in each.jobs}
+            stray = {
+                job.job_id: job.input.text or "audio"
+                for shard in self.ledger._shards
+                for job in shard.jobs.values()
+                if job.input is not None and job.job_id not in driven
+            }
+            for job_id in seen & set(stray):
+                attempt_id = new_attempt_id(self.random)
+                output = JobResult(job_id, attempt_id, True, text_translated=stray[job_id])
+                ending = Ending(Outcome.SUCCESS, output)
+                await self.ledger.close(r.Closing(job_id, None, ending, Times(), None, KEEP))
+            seen = set(stray)
 
     def post_taken(self, session_id: SessionId, to: InstanceId, epoch: int) -> None:
         instance = self.instances.get(to)
@@ -183,7 +199,7 @@ class Instance:
             raise errors.RateLimited("The tenant has as many sessions as it may.")
         held.add(counted)
 
-    def adopt_count(self, tenant: TenantId, counted: SessionId) -> None:
+    def adopt(self, tenant: TenantId, counted: SessionId) -> None:
         self.world.tenants.setdefault(tenant, set()).add(counted)
 
     def hand_on(self, tenant: TenantId, counted: SessionId) -> None:
@@ -305,24 +321,6 @@ class Instance:
         closing = r.Closing(job_id, None, ending, Times(), None, KEEP)
         await self._until_answered(lambda: self.shared.close(closing))
 
-    async def adopt_jobs(self, jobs: list[Job]) -> None:
-        """End the jobs of an instance that is gone."""
-        await asyncio.sleep(ADOPTED_AFTER_SECONDS)
-        for job in jobs:
-            text = (job.input.text if job.input is not None else None) or "audio"
-            output = JobResult(job.job_id, new_attempt_id(self.world.random), True)
-            output = JobResult(job.job_id, output.attempt_id, True, text_translated=text)
-            ending = Ending(Outcome.SUCCESS, output)
-            closing = r.Closing(job.job_id, None, ending, Times(), None, KEEP)
-            await self._until_answered(partial(self.shared.close, closing))
-
-    def adopt(self, *told: Any) -> Any:
-        """Both doors have one of this name: a tenant's count, or jobs."""
-        if len(told) == 2:
-            self.adopt_count(*told)
-            return None
-        return self.adopt_jobs(*told)
-
     def watch(
         self,
         job_id: JobId,
@@ -375,9 +373,11 @@ def _job_of(stored: r.StoredJob) -> Job:
 class Link:
     """A connection of a client to an instance."""
 
-    def __init__(self, client: Client, name: ConnectionId) -> None:
-        self.id = name
+    def __init__(self, client: Client, instance: Instance) -> None:
+        self.id = ConnectionId(new_id(instance.world.random, "c"))
         self._client = client
+        self._instance = instance
+        self.session: Session | None = None
         self.is_closed = False
         self.why: str | None = None
 
@@ -390,13 +390,19 @@ class Link:
     def _close(self, why: str) -> None:
         if not self.is_closed:
             self.is_closed, self.why = True, why
-            self._client.closed(self)
+            asyncio.get_running_loop().call_soon(self.is_gone)
+
+    def is_gone(self) -> None:
+        """The instance notices that the connection is closed."""
+        if self.session is not None and not self._instance.is_dead:
+            self._instance.sessions.disconnected(self.session, self)
 
     def superseded(self) -> None:
         self._close("superseded")
 
     def timed_out(self) -> None:
         self._close("timed out")
+        self.is_gone()
 
     def overrun(self, reason: str) -> None:
         self._close("overrun")
@@ -438,7 +444,7 @@ class Client:
         if self.link is not None and not self.link.is_closed:
             self.leave()
         instance = self.at = self.world[at]
-        link = Link(self, ConnectionId(new_id(self.world.random, "c")))
+        link = Link(self, instance)
         instance.links.append(link)
         self.link = link
         init = SessionInit(
@@ -453,9 +459,9 @@ class Client:
         except BaseException:
             link.is_closed = True
             raise
+        self.session = link.session = session
         if link.is_closed:
-            instance.sessions.disconnected(session, link)
-        self.session = session
+            link.is_gone()
         if len(self.acks) == asked:
             raise errors.DependencyDown("The connection broke before there was an answer.")
         ack = self.acks[asked]
@@ -468,11 +474,8 @@ class Client:
         """The connection breaks; the instance may not notice."""
         assert self.link is not None
         self.link.is_closed = True
-        if noticed and self.at is not None and not self.at.is_dead and self.session is not None:
-            self.at.sessions.disconnected(self.session, self.link)
-
-    def closed(self, link: Link) -> None:
-        """The instance closed the connection."""
+        if noticed:
+            self.link.is_gone()
 
     def say(self, text: str | None = None, **more: Any) -> None:
         index = len(self.said)
@@ -540,7 +543,9 @@ def play(
 ) -> None:
     async def main() -> None:
         world = World(seed, names, **settings)
+        sweep = asyncio.create_task(world.sweep())
         await story(world)
+        sweep.cancel()
         for instance in world.instances.values():
             for task in instance.tasks:
                 task.cancel()

@@ -10,7 +10,12 @@ from random import Random
 
 import pytest
 from tests.unit.live.sessions.instances import Client, World, play
-from tests.unit.live.sessions.unreliable import forget_everything, go_back, memory_of
+from tests.unit.live.sessions.unreliable import (
+    SESSION_MS,
+    forget_everything,
+    go_back,
+    memory_of,
+)
 
 from dragoman import errors
 
@@ -18,6 +23,8 @@ NAMES = "abc"
 TARGETS = (("en",), ("en", "es"), ("en", "xx"))
 SCHEDULES = 40
 TROUBLED_SECONDS = 6.0
+LEFT_SECONDS = 200
+"""A session that another took the place of, unheard of, ends with its client's silence."""
 
 
 @pytest.mark.parametrize("seed", range(SCHEDULES))
@@ -71,8 +78,11 @@ class Schedule:
         await asyncio.gather(*speaking)
         for talk in talks:
             await talk.hear_the_rest()
-        await asyncio.sleep(60)
+        await asyncio.sleep(LEFT_SECONDS)
         for talk in talks:
+            if await world.record(talk.client.session_id) is not None:
+                # It was written once more after its end, by a step that came late: it lapses.
+                await asyncio.sleep(SESSION_MS / 1000)
             assert await world.record(talk.client.session_id) is None
         for instance in world.instances.values():
             assert len(instance.sessions) == 0
