@@ -143,6 +143,7 @@ class RecordWriter:
         self._opened_last = False
         self._waits_for_client = False
         self._stopped = False
+        self._lost_to: r.SessionOwner | None = None
         self._failures = 0
 
     @property
@@ -324,9 +325,6 @@ class RecordWriter:
 
     def stop(self) -> None:
         """Store nothing more: the session is over here."""
-        self._stop(None)
-
-    def _stop(self, answer: r.NotOwner | None) -> None:
         if self._stopped:
             return
         self._stopped = True
@@ -337,8 +335,9 @@ class RecordWriter:
         self._collected.clear()
         self._endings.clear()
         self._numbered.clear()
+        owner = self._lost_to
         for opening in waiting:
-            _answer(opening.claims, answer)
+            _answer(opening.claims, r.NotOwner(owner) if owner is not None else None)
 
     # --- one step at a time ---------------------------------------------------------------------
 
@@ -592,8 +591,10 @@ class RecordWriter:
         return self._known.stored(self.owner, self.seen)
 
     def _lose(self, owner: r.SessionOwner) -> None:
-        self._stop(r.NotOwner(owner))
+        """Another connection owns the session: it lets go of its jobs before they are answered."""
+        self._lost_to = owner
         self._on_lost(owner)
+        self.stop()
 
 
 def _answer(claims: Iterable[_Claim], answer: Claimed) -> None:
