@@ -366,6 +366,7 @@ def _job_of(stored: r.StoredJob) -> Job:
         stored.spec.target_key,
     )
     job.job_id = stored.job_id
+    job.delivery_seq = 1  # In the record of the session that made it, which may be another.
     job.outcome, job.output, job.error = stored.outcome, stored.output, stored.error
     return job
 

@@ -443,6 +443,34 @@ def test_a_client_that_heard_more_than_its_record_knows_begins_anew() -> None:
     play(story)
 
 
+@pytest.mark.parametrize("targets", [("en",), ("en", "es")])
+def test_an_instance_that_missed_a_move_does_not_pass_its_past_off_as_the_session(
+    targets: tuple[str, ...],
+) -> None:
+    """Its client went on elsewhere, unheard of, and now no record tells."""
+
+    async def story(world: World) -> None:
+        world.loses_notes = True
+        client = await opened(world, "a", *targets)
+        client.say()
+        await client.until_ended(len(targets))
+        client.leave(noticed=False)
+        await client.connect("b")
+        for _ in range(3):
+            client.say()
+        await client.until_ended(4 * len(targets))
+        world.kill("b")
+        forget_everything(world.ledger)
+        ack = await client.connect("a")
+        assert ack.resumed == (len(targets) == 1)
+        if ack.resumed:
+            client.say()
+            await client.until_ended(5)
+            client.check(5)
+
+    play(story)
+
+
 # --- draining, tenants --------------------------------------------------------------------------
 
 
