@@ -577,11 +577,16 @@ class RecordWriter:
         self._numbered.clear()
         highest = max(self.seen, found.revision if found is not None else 0)
         whole = msgspec.structs.replace(known, revision=highest + _RESTORED_STEP)
-        revision = await self._shards.restore_session(whole)
+        # What becomes doubtful from here on is not in it.
+        self.doubtful = self._has_forked = False
+        try:
+            revision = await self._shards.restore_session(whole)
+        except BaseException:
+            self.doubtful = True
+            raise
         if not revision or self.owner != whole.owner:
             return False
         self.seen = max(self.seen, revision)
-        self.doubtful = self._has_forked = False
         log.info("session_restored", session_id=self.session_id)
         self._on_restored()
         return True
