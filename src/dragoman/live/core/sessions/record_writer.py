@@ -578,12 +578,14 @@ class RecordWriter:
         highest = max(self.seen, found.revision if found is not None else 0)
         whole = msgspec.structs.replace(known, revision=highest + _RESTORED_STEP)
         # What becomes doubtful from here on is not in it.
-        self.doubtful = self._has_forked = False
+        forked, self._has_forked, self.doubtful = self._has_forked, False, False
+        revision = 0
         try:
             revision = await self._shards.restore_session(whole)
-        except BaseException:
-            self.doubtful = True
-            raise
+        finally:
+            if not revision:
+                self._has_forked |= forked
+                self.doubtful = True
         if not revision or self.owner != whole.owner:
             return False
         self.seen = max(self.seen, revision)
