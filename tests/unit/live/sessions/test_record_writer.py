@@ -434,6 +434,110 @@ def test_a_record_that_went_back_to_an_earlier_owner_is_taken_again() -> None:
     play(story)
 
 
+def test_a_number_from_before_the_record_was_written_again_is_asked_for_again() -> None:
+    """The closing's answer was on its way while the record lost what the closing had stored."""
+
+    async def story(session: Writing) -> None:
+        session.forgets = True
+        session.say(work=False)
+        await session.until_idle()
+        entry = r.Delivery(0, "en", NO_JOB)
+        answer = await session.shards.ledger.deliver(session.writer.holding, (entry,))
+        assert isinstance(answer, r.Delivered)
+        before = memory_of(session.shards.ledger)
+        forget_everything(session.shards.ledger)
+        assert before
+        assert await session.writer.check()
+        stored: list[int] = []
+        told: list[int] = []
+        ledger = session.shards.ledger
+
+        def tell(seq: int) -> None:
+            told.append(seq)
+            shard = ledger._shard(session.session_id)[0]
+            stored.append(shard.sessions[session.session_id].next_seq)
+
+        session.writer.deliver(entry, tell, answer.seqs[0] or 0)
+        await session.until_idle()
+        assert (told, stored) == ([1], [2])
+
+    play(story, "en", "es")
+
+
+def test_no_end_is_told_while_the_record_numbers_them_beside_what_was_told() -> None:
+    async def story(session: Writing) -> None:
+        session.forgets = True
+        for _ in range(2):
+            session.say(work=False)
+        await session.until_idle()
+        held, old = session.writer.holding, memory_of(session.shards.ledger)
+        session.end(0, "es", None, "no node", 0)
+        await session.until_told(1)
+        go_back(session.shards.ledger, old)
+        # Closings that were on their way all the time are numbered in the older record.
+        entries = [r.Delivery(index, "en", None, "no node") for index in (0, 1)]
+        answer = await session.shards.ledger.deliver(held, entries)
+        assert isinstance(answer, r.Delivered)
+        for entry, seq in zip(entries, answer.seqs, strict=True):
+            session.end(entry.index, "en", None, "no node", seq or 0)
+        await session.until_told(3)
+        session.check_told()
+        assert session.writer.known() == await session.stored()
+
+    play(story, "en", "es")
+
+
+def test_a_record_that_is_written_again_outdoes_a_closing_that_comes_between() -> None:
+    async def story(session: Writing) -> None:
+        session.forgets = True
+        session.say(work=False)
+        await session.until_idle()
+        ledger, held = session.shards.ledger, session.writer.holding
+        old = memory_of(ledger)
+        session.end(0, "en", None, "no node", 0)
+        await session.until_told(1)
+        go_back(ledger, old)
+        es, fi = (r.Delivery(0, target, None, "no node") for target in ("es", "fi"))
+        await ledger.deliver(held, (es,))
+        late: list[asyncio.Task[Any]] = []
+
+        def closing_comes(name: str) -> None:
+            if name == "read_session" and not late:
+                late.append(asyncio.ensure_future(ledger.deliver(held, (fi,))))
+
+        session.shards.after = closing_comes
+        session.shards.longest_seconds = 0.1
+        session.end(0, "es", None, "no node", 1)
+        await session.until_told(2)
+        await session.until_idle()
+        assert late
+        assert session.writer.known() == await session.stored()
+        session.end(0, "fi", None, "no node", 2)
+        await session.until_told(3)
+        session.check_told()
+        assert session.writer.known() == await session.stored()
+
+    play(story, "en", "es", "fi")
+
+
+def test_an_end_that_waits_for_a_lost_number_is_told_once_when_the_record_is_gone() -> None:
+    async def story(session: Writing) -> None:
+        session.forgets = True
+        session.say(work=False)
+        await session.until_idle()
+        session.end(0, "es", None, "no node", 2)
+        assert session.told == []
+        forget_everything(session.shards.ledger)
+        assert await session.writer.check()
+        session.end(0, "en", None, "no node", 0)
+        await session.until_told(2)
+        await session.until_idle()
+        session.check_told()
+        assert len(session.told) == 2
+
+    play(story, "en", "es")
+
+
 def test_what_was_stored_unheard_stays_in_a_record_that_is_written_again() -> None:
     known = _record(next_index=2, next_seq=2, open=_open(0, 1), unacknowledged=())
     found = _record(

@@ -10,7 +10,9 @@ from typing import Any
 
 from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
+from dragoman.live.ledger import RecentJobs
 from dragoman.live.shared import MemorySharedLedger
+from dragoman.live.shared.memory.shard import Shard
 
 SESSION_MS = 600_000
 KEEP_DELIVERED = 8
@@ -82,7 +84,7 @@ def shared_ledger(clock: Clock, random: Random) -> MemorySharedLedger:
 def memory_of(ledger: MemorySharedLedger) -> Any:
     """All that the ledger has stored."""
     return {
-        number: copy.deepcopy(shard)
+        number: copy.deepcopy((shard.jobs, shard.requests, shard.sessions))
         for number, shard in enumerate(ledger._shards)
         if shard.jobs or shard.sessions
     }
@@ -91,13 +93,20 @@ def memory_of(ledger: MemorySharedLedger) -> Any:
 def go_back(ledger: MemorySharedLedger, memory: Any) -> None:
     """As a server that fails over to a replica which is behind."""
     forget_everything(ledger)
-    for number, shard in memory.items():
-        ledger._shards[number] = copy.deepcopy(shard)
+    for number, stored in memory.items():
+        shard = ledger._shards[number]
+        shard.jobs, shard.requests, shard.sessions = copy.deepcopy(stored)
+        for job_id, job in shard.jobs.items():
+            due = shard._ended_due if job.ended else shard._open_due
+            due.watch(job_id, job.expires_at_ms if job.ended else job.look_at_ms)
+            recent = ledger._recent.setdefault(job.spec.tenant, RecentJobs())
+            recent.add((job.created_ms, job_id))
+        for session_id, session in shard.sessions.items():
+            shard._sessions_due.watch(session_id, session.expires_at_ms)
 
 
 def forget_everything(ledger: MemorySharedLedger) -> None:
     """As a server that is restarted empty."""
-    for shard in ledger._shards:
-        shard.jobs.clear()
-        shard.requests.clear()
-        shard.sessions.clear()
+    ledger._recent.clear()
+    for number in range(len(ledger._shards)):
+        ledger._shards[number] = Shard(ledger._recent, KEEP_DELIVERED, SESSION_MS)

@@ -143,6 +143,7 @@ class RecordWriter:
         self._opened_last = False
         self._waits_for_client = False
         self._stopped = False
+        self._lost_to: r.SessionOwner | None = None
         self._failures = 0
 
     @property
@@ -330,9 +331,6 @@ class RecordWriter:
 
     def stop(self) -> None:
         """Store nothing more: the session is over here."""
-        self._stop(None)
-
-    def _stop(self, answer: r.NotOwner | None) -> None:
         if self._stopped:
             return
         self._stopped = True
@@ -343,8 +341,9 @@ class RecordWriter:
         self._collected.clear()
         self._endings.clear()
         self._numbered.clear()
+        owner = self._lost_to
         for opening in waiting:
-            _answer(opening.claims, answer)
+            _answer(opening.claims, r.NotOwner(owner) if owner is not None else None)
 
     # --- one step at a time ---------------------------------------------------------------------
 
@@ -584,11 +583,18 @@ class RecordWriter:
         self._numbered.clear()
         highest = max(self.seen, found.revision if found is not None else 0)
         whole = msgspec.structs.replace(known, revision=highest + _RESTORED_STEP)
-        revision = await self._shards.restore_session(whole)
+        # What becomes doubtful from here on is not in it.
+        forked, self._has_forked, self.doubtful = self._has_forked, False, False
+        revision = 0
+        try:
+            revision = await self._shards.restore_session(whole)
+        finally:
+            if not revision:
+                self._has_forked |= forked
+                self.doubtful = True
         if not revision or self.owner != whole.owner:
             return False
         self.seen = max(self.seen, revision)
-        self.doubtful = self._has_forked = False
         log.info("session_restored", session_id=self.session_id)
         self._on_restored()
         return True
@@ -598,8 +604,10 @@ class RecordWriter:
         return self._known.stored(self.owner, self.seen)
 
     def _lose(self, owner: r.SessionOwner) -> None:
-        self._stop(r.NotOwner(owner))
+        """Another connection owns the session: it lets go of its jobs before they are answered."""
+        self._lost_to = owner
         self._on_lost(owner)
+        self.stop()
 
 
 def _answer(claims: Iterable[_Claim], answer: Claimed) -> None:

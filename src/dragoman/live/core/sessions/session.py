@@ -313,6 +313,10 @@ class Session:
                 self._watch(utterance.index, lane, utterance.job_id, watching)
         self._arm()
 
+    def has_said(self, upto: int) -> bool:
+        """Whether the client heard up to this number from this very session."""
+        return upto < self._next_delivery_seq
+
     async def check_hold(self, *, returning: bool = False) -> bool:
         """Find out whether the session is still this instance's; if not, it is let go of.
 

@@ -286,7 +286,11 @@ class Sessions:
         if session is not None and session.writer is not None:
             if session.state is SessionState.OVER and not session.handed_on:
                 return None
-            if not session.handed_on and not session.writer.is_ours(taken.before):
+            # A client that heard more than was said here was elsewhere, though no record tells.
+            stayed = session.writer.is_ours(taken.before) and session.has_said(
+                init.last_delivery_seq
+            )
+            if not stayed:
                 session.hand_on()
             if not session.handed_on:
                 session.writer.own(taken.session.owner, taken.session.revision)
