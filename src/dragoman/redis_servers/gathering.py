@@ -13,7 +13,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from redis.exceptions import AskError, MovedError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    MovedError,
+    NoScriptError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
 from dragoman.errors import DependencyDown, DragomanError, InternalError
 from dragoman.redis_servers.connection import (
@@ -148,6 +155,19 @@ class Caller:
         """Send a request to the server that holds a tag; refused with DependencyDown in time."""
         asking = _Asking(self, tag, name, request)
         self._queue(self._servers.lane(tag), asking)
+        return asking.reply
+
+    async def masters(self) -> tuple[str, ...]:
+        """Name all servers that hold keys; refused with DependencyDown."""
+        try:
+            return await self._servers.masters()
+        except (RedisError, RedisClusterException, OSError) as error:
+            raise DependencyDown(f"Redis cannot be reached ({error}).") from error
+
+    def ask_master(self, lane: str, name: str, request: Request) -> asyncio.Future[Reply]:
+        """Send a request that is about no tag to a server, such as one to look through its keys."""
+        asking = _Asking(self, "", name, request)
+        self._queue(lane, asking)
         return asking.reply
 
     def lane(self, tag: str) -> str:

@@ -278,7 +278,7 @@ def test_a_name_on_the_roster_without_a_record_is_struck_by_the_next_look(
     async def live() -> None:
         one = open_peers(redis_server.url, ONE)
         await one.join(CARD)
-        redis_server.command("HSET", f"{key_prefix}:{{instances}}:known", "ghost", "life-0")
+        redis_server.command("HSET", f"{key_prefix}:m2:{{instances}}:known", "ghost", "life-0")
         views = {view.instance_id: view.alive for view in await one.instances()}
         assert views == {"ghost": False, "one": True}
         assert await one.take_down(InstanceId("ghost")) is None

@@ -74,5 +74,35 @@ local function forget(keys, args)
   return 1
 end
 
+-- mend_member: list a node in the cell that its entry names, or in none.
+-- args     1 '<d' time; node_id
+-- answers  1
+local function mend_member(keys, args)
+  clock(args[1])
+  local entry = call('HGET', keys[ENTRIES], args[2])
+  if entry then
+    call('ZADD', keys[MEMBERS], (unpk(KNOWN, entry)), args[2])
+  else
+    call('ZREM', keys[MEMBERS], args[2])
+  end
+  return 1
+end
+
+-- mend_count: count the nodes of a cell.
+-- args     1 '<d' time; cell
+-- answers  how many there are
+local function mend_count(keys, args)
+  clock(args[1])
+  local members = call('ZCOUNT', keys[MEMBERS], args[2], args[2])
+  if members == 0 then
+    call('HDEL', keys[COUNTS], args[2])
+  else
+    call('HSET', keys[COUNTS], args[2], members)
+  end
+  return members
+end
+
+register('mend_member', mend_member, 'allow-oom')
+register('mend_count', mend_count, 'allow-oom')
 register('enroll', enroll)
 register('forget', forget, 'allow-oom')
