@@ -102,6 +102,26 @@ local function mend_count(keys, args)
   return members
 end
 
+-- copy_entry: enter a node that is not known yet, as one without a connection.
+-- args     1 '<dI4I4I4' time, cell_size, max_cells, epoch; node_id, holder
+-- answers  cell | -1 when it is known already, or no cell has room
+local function copy_entry(keys, args)
+  clock(args[1])
+  local _, cell_size, max_cells, epoch, node_id, holder = unpk('<dI4I4I4Bc0Bc0', args[1])
+  local known = call('HGET', keys[ENTRIES], node_id)
+  if known then
+    local cell, its_epoch, _, _, connection = unpk(KNOWN, known)
+    -- Copied before, and perhaps not to the end.
+    return connection == '' and its_epoch == epoch and cell or -1
+  end
+  local cell = cell_with_room(keys, {}, cell_size, max_cells)
+  if not cell then return -1 end
+  enter(keys, node_id, cell)
+  call('HSET', keys[ENTRIES], node_id, pack(KNOWN, cell, epoch, #holder, holder, 0, '', 0, ''))
+  return cell
+end
+
+register('copy_entry', copy_entry)
 register('mend_member', mend_member, 'allow-oom')
 register('mend_count', mend_count, 'allow-oom')
 register('enroll', enroll)

@@ -132,6 +132,14 @@ FAMILIES = (
     ),
     KeyFamily(
         "directory",
+        "copied",
+        "string",
+        "that the nodes of an older data model have been copied over",
+        "a few bytes",
+        "30 days",
+    ),
+    KeyFamily(
+        "directory",
         "counts",
         "hash",
         "how many nodes live in each cell",

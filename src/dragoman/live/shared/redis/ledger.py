@@ -9,6 +9,7 @@ from random import Random
 
 from dragoman.live.shared.redis.cells import RedisCells
 from dragoman.live.shared.redis.directory import RedisDirectory
+from dragoman.live.shared.redis.other_models import OtherModels
 from dragoman.live.shared.redis.server import Server
 from dragoman.live.shared.redis.shards import RedisShards
 from dragoman.redis_servers import Caller, open_servers
@@ -65,6 +66,8 @@ class RedisSharedLedger:
             directory,
         )
 
+        self._others = OtherModels(self.caller, cells, directory, key_prefix)
+
         # Who answers what. Bound here, so that a call goes straight there.
         self.open, self.move, self.close = shards.open, shards.move, shards.close
         self.renew, self.take_over, self.release = shards.renew, shards.take_over, shards.release
@@ -88,6 +91,11 @@ class RedisSharedLedger:
         self.register, self.forget = directory.register, directory.forget
         self.lookup, self.members = directory.lookup, directory.members
         self.cells = directory.cells
+
+    async def start(self) -> None:
+        """Raise CannotStart beside instances of another data model; take over its nodes."""
+        await self._others.refuse_beside()
+        await self._others.copy_nodes()
 
     @property
     def key_prefix(self) -> str:
