@@ -41,6 +41,8 @@ _LED_ON_AT_MOST = 3
 _BROKEN_SCRIPT = ("user_script:", "user_function:", "Error running script")
 """How the error of a script that is wrong begins, on newer servers and on older ones."""
 
+_OUT_OF_MEMORY = "OOM "
+
 _GATHER_SECONDS = 0.001
 """How many batches may be on their way to a distant server before it answers."""
 
@@ -350,6 +352,10 @@ class Caller:
             )
         if str(error).startswith(_BROKEN_SCRIPT):
             return InternalError(f"A script failed in Redis: {error}")
+        if str(error).startswith(_OUT_OF_MEMORY):
+            return self._down(
+                f"has no memory left ({error}). Nothing was done; give it more memory (maxmemory)."
+            )
         return self._down(f"cannot do it now ({error}). {_UNKNOWN_OUTCOME}")
 
     def _down(self, what: str) -> DependencyDown:

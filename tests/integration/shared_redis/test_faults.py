@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from tests.contract.shared.bench import CLAIM_MS, HERE, Bench
+from tests.contract.shared.bench import CLAIM_MS, HERE, LEASE_MS, RUN_MS, Bench
 from tests.integration.shared_redis.conftest import OpenBench
 from tests.servers import RedisProcess
 
 from dragoman.errors import DependencyDown
-from dragoman.live.ledger import Cold
+from dragoman.live.ledger import Adoption, Cold, Done
+from dragoman.live.protocol import JobClass
 from dragoman.live.shared import records as r
 
 pytestmark = pytest.mark.redis
@@ -67,6 +68,30 @@ def test_a_server_that_forgot_everything_is_cold_and_fills_again(
     again = bench.join("n-1")
     assert again.owner.epoch > node.owner.epoch
     assert bench.dispatch(again).sender.epoch == again.owner.epoch
+
+
+def test_after_a_flush_nothing_is_granted_on_top_of_what_nodes_still_run(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    bench = open_bench(own_redis.url)
+    node = bench.join("n-1", slots=2)
+    jobs = [bench.open_job() for _ in range(2)]
+    attempts = [bench.dispatch(node, attempt_id=job.attempt_id, job_id=job.job_id) for job in jobs]
+    own_redis.flush()
+    assert bench.try_beat(node, *(each.running for each in attempts)) == Cold(0)
+    again = bench.join("n-1", slots=2, running=tuple(each.running for each in attempts))
+    assert again.placed.unknown == tuple(each.running for each in attempts)
+    # Whatever became of the jobs, the node still works: its slots are taken at once.
+    for attempt in attempts:
+        adoption = Adoption(
+            attempt.running, again.sender, JobClass.LIVE, False, LEASE_MS, RUN_MS, 1, HERE
+        )
+        assert bench(bench.ledger.adopt(0, adoption)) == Done()
+    assert bench.try_reserve(again) == r.Full()
+    bench.beat(again, number=2)
+    bench.dispatch(again)
+    bench.dispatch(again)
+    assert bench.try_reserve(again) == r.Full()
 
 
 def test_an_owner_that_is_remembered_is_not_that_of_a_seat_before_the_server_forgot(

@@ -121,6 +121,15 @@ local function copy_entry(keys, args)
   return cell
 end
 
+-- known_nodes: how many nodes are known.
+-- args     1 '<d' time
+-- answers  the number
+local function known_nodes(keys, args)
+  clock(args[1])
+  return call('HLEN', keys[ENTRIES])
+end
+
+register('known_nodes', known_nodes, 'no-writes')
 register('copy_entry', copy_entry)
 register('mend_member', mend_member, 'allow-oom')
 register('mend_count', mend_count, 'allow-oom')

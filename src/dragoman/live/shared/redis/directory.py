@@ -95,4 +95,4 @@ class RedisDirectory:
 
     async def count(self) -> int:
         """How many nodes are known."""
-        return int(await self._server.plain(self._tag, "HLEN", self._keys[0]))
+        return int(await self._server.call(self._tag, "known_nodes", self._keys, b""))

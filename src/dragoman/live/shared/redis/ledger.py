@@ -7,12 +7,16 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from dragoman.ids import SessionId
 from dragoman.live.shared.redis.cells import RedisCells
 from dragoman.live.shared.redis.directory import RedisDirectory
 from dragoman.live.shared.redis.other_models import OtherModels
 from dragoman.live.shared.redis.server import Server
 from dragoman.live.shared.redis.shards import RedisShards
 from dragoman.redis_servers import Caller, open_servers
+
+_NO_SESSION = SessionId("s-00")
+"""In a shard, and no session's."""
 
 
 class RedisSharedLedger:
@@ -93,7 +97,15 @@ class RedisSharedLedger:
         self.cells = directory.cells
 
     async def start(self) -> None:
-        """Raise CannotStart beside instances of another data model; take over its nodes."""
+        """Raise CannotStart beside instances of another data model; take over its nodes.
+
+        A server that does not take the functions says so here, not when the first job comes.
+        """
+        await asyncio.gather(
+            self._shards.read_session(_NO_SESSION),
+            self._cells.read_cell(0),
+            self._directory.count(),
+        )
         await self._others.refuse_beside()
         await self._others.copy_nodes()
 
