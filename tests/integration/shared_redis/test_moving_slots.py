@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import pytest
 import redis
@@ -175,7 +176,8 @@ class Masters:
     """The masters of a cluster, as an operator sees them who moves slots between them."""
 
     def __init__(self, cluster: RedisCluster) -> None:
-        self._clients = [redis.Redis.from_url(node.url) for node in cluster.nodes]
+        # Its commands are not typed.
+        self._clients: list[Any] = [redis.Redis.from_url(node.url) for node in cluster.nodes]
         self._ids = [client.execute_command("CLUSTER MYID").decode() for client in self._clients]
         self._ports = [node.port for node in cluster.nodes]
         self._owners: dict[int, int] = {}
