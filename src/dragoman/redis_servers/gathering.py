@@ -150,6 +150,8 @@ class Caller:
         self._opening: dict[str, asyncio.Task[None]] = {}
         self.exchanges = 0
         """Journeys to a server, each with one or more requests."""
+        self.may_load = True
+        """False once the server refused to take functions from the user of the connection."""
         self.waits_for_keys = 0
         """How often a request had to wait while its keys moved from one server to another."""
 
@@ -346,6 +348,7 @@ class Caller:
         if asking.not_loaded is not None:
             if not isinstance(asking.not_loaded, NotAllowed):
                 return InternalError(f"Functions failed in Redis: {asking.not_loaded}")
+            self.may_load = False
             return self._down(
                 f"does not take the functions of the ledger ({asking.not_loaded}). "
                 "Its user needs the right to use FUNCTION LOAD and FCALL."

@@ -8,7 +8,7 @@ import pytest
 from tests.integration.shared_redis.conftest import OpenBench
 from tests.servers import PATIENT_MS, RedisProcess
 
-from dragoman.errors import DependencyDown, InternalError
+from dragoman.errors import CannotStart, DependencyDown, InternalError
 from dragoman.live.protocol import Outcome
 from dragoman.live.shared import records as r
 from dragoman.redis_servers import Caller, FunctionCall, Library, Reply, open_servers
@@ -146,7 +146,7 @@ def test_a_ledger_whose_user_may_not_load_functions_says_so_at_its_start(
 ) -> None:
     own_redis.command("ACL", "SETUSER", "poor", "on", ">word", "~*", "+@all", "-function|load")
     poor = open_bench(own_redis.url.replace("redis://", "redis://poor:word@"))
-    with pytest.raises(DependencyDown, match="FUNCTION LOAD and FCALL"):
+    with pytest.raises(CannotStart, match="FUNCTION LOAD and FCALL"):
         poor(poor.ledger.start())
     # Once another user has loaded them, it starts.
     rich = open_bench(own_redis.url)

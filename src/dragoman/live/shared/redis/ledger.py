@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from dragoman.errors import CannotStart, DependencyDown
 from dragoman.ids import SessionId
 from dragoman.live.shared.redis.cells import RedisCells
 from dragoman.live.shared.redis.directory import RedisDirectory
@@ -101,11 +102,16 @@ class RedisSharedLedger:
 
         A server that does not take the functions says so here, not when the first job comes.
         """
-        await asyncio.gather(
-            self._shards.read_session(_NO_SESSION),
-            self._cells.read_cell(0),
-            self._directory.count(),
-        )
+        try:
+            await asyncio.gather(
+                self._shards.read_session(_NO_SESSION),
+                self._cells.read_cell(0),
+                self._directory.count(),
+            )
+        except DependencyDown as error:
+            if self.caller.may_load:
+                raise
+            raise CannotStart(error.message) from error
         await self._others.refuse_beside()
         await self._others.copy_nodes()
 
