@@ -53,7 +53,7 @@ class ExtraMissing(SettingsError):
 
 
 class CannotStart(DragomanError):
-    """Raised when the address or the folder that a server was given cannot be used."""
+    """Raised when a server cannot use the address, the folder or the Redis that it was given."""
 
     code = "CANNOT_START"
     status = 503

@@ -1,7 +1,8 @@
-"""``dragoman cluster``: the instances of a cluster and its dead letters."""
+"""``dragoman cluster``: the instances of a cluster, its dead letters, and what it keeps."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote
 
@@ -28,7 +29,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="All letters.")]
 
 app = typer.Typer(
     name="cluster",
-    help="Show the instances of a cluster and its dead letters.",
+    help="Show the instances of a cluster and its dead letters, and check what it keeps.",
     no_args_is_help=True,
 )
 dlq = typer.Typer(
@@ -65,6 +66,51 @@ def status_command(
         typer.echo(f"error: {alive} {are} alive, {expect} expected.", err=True)
         raise typer.Exit(_FAILED)
     if not all(seen["alive"] and not seen["dead_letters"] for seen in instances):
+        raise typer.Exit(_FAILED)
+
+
+@app.command("check")
+def check_command(
+    config: Annotated[
+        Path | None, typer.Option("--config", metavar="F", help="Settings file (TOML).")
+    ] = None,
+    repair: Annotated[bool, typer.Option("--repair", help="Put right what can be.")] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Between two looks: what is only found once was on its way.",
+        ),
+    ] = 5.0,
+    json: JsonOption = False,
+) -> None:
+    """Check that what Redis keeps fits together: slots and attempts, open jobs and records.
+
+    Reads Redis itself, by the settings; the instances may go on working. Exit code 1 when
+    something does not fit, or could not be repaired.
+    """
+    # Needs the extra `cluster`, which other commands do without.
+    from dragoman.cli.cluster_check import check_cluster
+
+    report = check_cluster(config, repair=repair, wait_seconds=wait)
+    if json:
+        print_json(report)
+    else:
+        print_table(
+            ("damage", "subject", "found", ""),
+            (
+                (
+                    each.damage.value,
+                    each.subject,
+                    each.found,
+                    "repaired" if each.repaired else "",
+                )
+                for each in report.findings
+            ),
+            empty="Everything fits together.",
+        )
+    if not report.ok:
         raise typer.Exit(_FAILED)
 
 

@@ -6,6 +6,7 @@ Needs the extra `cluster`; rooms that can do without Redis import this one only 
 from dragoman.redis_servers.connection import Reply
 from dragoman.redis_servers.fitness import OLDEST_REDIS, Misfit, ServerFacts, ask_redis, misfit
 from dragoman.redis_servers.gathering import Caller
+from dragoman.redis_servers.key_families import MODEL, KeyFamily, family_of, versioned
 from dragoman.redis_servers.operations import Operations, Tag
 from dragoman.redis_servers.requests import (
     Call,
@@ -20,11 +21,13 @@ from dragoman.redis_servers.servers import Servers, open_servers
 from dragoman.redis_servers.subscription import Subscription
 
 __all__ = [
+    "MODEL",
     "OLDEST_REDIS",
     "Call",
     "Caller",
     "Command",
     "FunctionCall",
+    "KeyFamily",
     "Library",
     "Misfit",
     "Operations",
@@ -37,6 +40,8 @@ __all__ = [
     "Subscription",
     "Tag",
     "ask_redis",
+    "family_of",
     "misfit",
     "open_servers",
+    "versioned",
 ]

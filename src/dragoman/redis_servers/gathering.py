@@ -13,7 +13,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from redis.exceptions import AskError, MovedError, NoScriptError, RedisError, ResponseError
+from redis.exceptions import (
+    AskError,
+    MovedError,
+    NoScriptError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+)
 
 from dragoman.errors import DependencyDown, DragomanError, InternalError
 from dragoman.redis_servers.connection import (
@@ -33,6 +40,8 @@ _LED_ON_AT_MOST = 3
 
 _BROKEN_SCRIPT = ("user_script:", "user_function:", "Error running script")
 """How the error of a script that is wrong begins, on newer servers and on older ones."""
+
+_OUT_OF_MEMORY = "OOM "
 
 _GATHER_SECONDS = 0.001
 """How many batches may be on their way to a distant server before it answers."""
@@ -141,6 +150,8 @@ class Caller:
         self._opening: dict[str, asyncio.Task[None]] = {}
         self.exchanges = 0
         """Journeys to a server, each with one or more requests."""
+        self.may_load = True
+        """False once the server refused to take functions from the user of the connection."""
         self.waits_for_keys = 0
         """How often a request had to wait while its keys moved from one server to another."""
 
@@ -148,6 +159,19 @@ class Caller:
         """Send a request to the server that holds a tag; refused with DependencyDown in time."""
         asking = _Asking(self, tag, name, request)
         self._queue(self._servers.lane(tag), asking)
+        return asking.reply
+
+    async def masters(self) -> tuple[str, ...]:
+        """Name all servers that hold keys; refused with DependencyDown."""
+        try:
+            return await self._servers.masters()
+        except (RedisError, RedisClusterException, OSError) as error:
+            raise DependencyDown(f"Redis cannot be reached ({error}).") from error
+
+    def ask_master(self, lane: str, name: str, request: Request) -> asyncio.Future[Reply]:
+        """Send a request that is about no tag to a server, such as one to look through its keys."""
+        asking = _Asking(self, "", name, request)
+        self._queue(lane, asking)
         return asking.reply
 
     def lane(self, tag: str) -> str:
@@ -324,12 +348,17 @@ class Caller:
         if asking.not_loaded is not None:
             if not isinstance(asking.not_loaded, NotAllowed):
                 return InternalError(f"Functions failed in Redis: {asking.not_loaded}")
+            self.may_load = False
             return self._down(
                 f"does not take the functions of the ledger ({asking.not_loaded}). "
                 "Its user needs the right to use FUNCTION LOAD and FCALL."
             )
         if str(error).startswith(_BROKEN_SCRIPT):
             return InternalError(f"A script failed in Redis: {error}")
+        if str(error).startswith(_OUT_OF_MEMORY):
+            return self._down(
+                f"has no memory left ({error}). Nothing was done; give it more memory (maxmemory)."
+            )
         return self._down(f"cannot do it now ({error}). {_UNKNOWN_OUTCOME}")
 
     def _down(self, what: str) -> DependencyDown:

@@ -52,6 +52,10 @@ class Servers(Protocol):
         """A separate connection to listen on; the caller closes it."""
         ...
 
+    async def masters(self) -> tuple[str, ...]:
+        """The lanes of all servers that hold keys."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -81,6 +85,9 @@ class SingleServer:
 
     async def own_connection(self) -> AbstractConnection:
         return await self.connection(ANY_LANE)
+
+    async def masters(self) -> tuple[str, ...]:
+        return (ANY_LANE,)
 
     async def close(self) -> None:
         """Nothing is open here."""
@@ -130,6 +137,12 @@ class ClusterServers:
         # The next one each time: a caller that lost a connection gets another server.
         self._listeners += 1
         return _described(primaries[self._listeners % len(primaries)])
+
+    async def masters(self) -> tuple[str, ...]:
+        await self._map.initialize()
+        self._ready = True
+        primaries: list[ClusterNode] = self._map.get_nodes_by_server_type(PRIMARY)
+        return tuple(sorted(node.name for node in primaries))
 
     async def close(self) -> None:
         if self._learning is not None:

@@ -18,6 +18,7 @@ from dragoman.live.cluster import (
     Handed,
     Posted,
 )
+from dragoman.live.protocol import Cut, JobAssign, JobClass, Mode, Pipeline
 
 T = TypeVar("T")
 
@@ -40,6 +41,22 @@ ASSIGN = AssignNote(
     node_id=NodeId("n-1"),
     connection_id=ConnectionId("c-1"),
     epoch=7,
+    driver=InstanceId("i-1"),
+    message=JobAssign(
+        job_id=JobId("j-1"),
+        attempt_id=AttemptId("a-1"),
+        trace_id="trace",
+        job_class=JobClass.LIVE,
+        src_lang="zh",
+        tgt_lang="en",
+        mode=Mode.ONE_WAY,
+        pipeline=Pipeline(use_asr=True),
+        features=(),
+        padding_ms=0,
+        cut=Cut.NONE,
+        deadline_ms=5_000,
+        audio=bytes(range(256)),
+    ),
 )
 
 

@@ -19,11 +19,12 @@ from dragoman.live.cluster import (
     InboxFull,
     Note,
     Posted,
+    ResultNote,
     SessionTakenNote,
     SupersededNote,
     TryAgainNote,
 )
-from dragoman.live.protocol import Command
+from dragoman.live.protocol import Command, JobResult, Outcome
 
 NODE, CONNECTION = NodeId("n-1"), ConnectionId("c-1")
 
@@ -31,7 +32,14 @@ EVERY_KIND: list[Note] = [
     ASSIGN,
     CancelNote(ASSIGN.job_id, ASSIGN.attempt_id, NODE, CONNECTION, 7, "no longer wanted"),
     EndedNote(JobId("j-1")),
-    TryAgainNote(JobId("j-1")),
+    TryAgainNote(JobId("j-1"), ASSIGN.attempt_id),
+    ResultNote(
+        JobId("j-1"),
+        ASSIGN.attempt_id,
+        3,
+        Outcome.SUCCESS,
+        JobResult(JobId("j-1"), ASSIGN.attempt_id, True, tts_audio=bytes(range(256))),
+    ),
     SupersededNote(NODE, CONNECTION, 8),
     SessionTakenNote(SessionId("s-1"), CONNECTION, 2),
     ControlNote(NODE, CONNECTION, 7, Command.DRAIN, "maintenance"),

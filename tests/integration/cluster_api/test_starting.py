@@ -61,6 +61,32 @@ def test_a_plain_server_is_not_taken_for_a_cluster_nor_the_other_way_round(
     assert (code, "set cluster.redis_cluster = true" in words) == (1, True)
 
 
+def test_an_instance_does_not_start_beside_one_of_another_data_model(
+    tmp_path: Path, own_redis: RedisProcess
+) -> None:
+    own_redis.command("HSET", "dragoman:v1:{instances}:known", "older", "life-1")
+    record = ("standing", "up", "until_ms", "9999999999999")
+    own_redis.command("HSET", "dragoman:v1:{i:older}:record", *record)
+
+    code, words = refused(tmp_path, own_redis.url)
+
+    assert code == 1
+    assert "another version of Dragoman are present: older" in words
+    assert "drain and stop" in words
+
+
+def test_a_user_who_may_not_load_functions_is_told_which_right_is_missing(
+    tmp_path: Path, own_redis: RedisProcess
+) -> None:
+    own_redis.command("ACL", "SETUSER", "poor", "on", ">word", "~*", "&*", "+@all", "-function")
+
+    code, words = refused(tmp_path, own_redis.url.replace("://", "://poor:word@"))
+
+    assert code == 1
+    assert "FUNCTION LOAD and FCALL" in words
+    assert "word@" not in words
+
+
 def test_a_database_that_is_no_number_is_refused_by_name(tmp_path: Path) -> None:
     code, words = refused(tmp_path, "redis://127.0.0.1:1/live")
     assert code == 2

@@ -58,7 +58,14 @@ def test_all_keys_of_every_call_are_in_one_slot_and_calls_reach_every_server(
             assert await one.replay(letters[0].letter_id) == Posted()
             await one.drop([letter.letter_id for letter in letters])
             await one.first_in_window(f"key of {one.instance_id}", 1_000)
-            await one.acquire(Limited.SESSIONS, TenantId(one.instance_id), "s-1", 1, 1_000)
+            await one.hold(
+                Limited.SESSIONS,
+                TenantId(one.instance_id),
+                used=0,
+                wanted=1,
+                limit=1,
+                ttl_ms=1_000,
+            )
         assert all(view.alive for view in await peers[0].instances())
         await peers[1].leave()
         clean_up = await peers[0].take_down(InstanceId("i-1"))

@@ -13,7 +13,7 @@ from tests.servers import RedisProcess
 from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId, TenantId
 from dragoman.live.cluster import (
-    Acquired,
+    Block,
     Burial,
     Change,
     Handed,
@@ -28,6 +28,8 @@ pytestmark = pytest.mark.redis
 TIMEOUT_MS = 3_000
 """Longer than a busy machine stands still."""
 ONE = InstanceId("one")
+ACME = TenantId("acme")
+SESSIONS = Limited.SESSIONS
 
 
 def test_a_redis_that_stands_still_is_reported_in_time(
@@ -65,7 +67,7 @@ def test_after_a_restart_without_data_everybody_is_there_again_with_the_next_ren
         await other.join(CARD)
         await other.post(ONE, ended(1))
         (in_work,) = await take(one)
-        await one.acquire(Limited.SESSIONS, TenantId("acme"), "s-1", 1, 45_000)
+        await one.hold(SESSIONS, ACME, used=0, wanted=1, limit=1, ttl_ms=45_000)
 
         own_redis.restart_empty()
 
@@ -78,10 +80,9 @@ def test_after_a_restart_without_data_everybody_is_there_again_with_the_next_ren
         assert await other.post(ONE, ended(2)) == Posted()
         await one.wait(10)
         assert [delivery.note for delivery in await take(one)] == [ended(2)]
-        assert await one.keep(Limited.SESSIONS, TenantId("acme"), ["s-1"], 45_000) == 1
-        assert await other.acquire(
-            Limited.SESSIONS, TenantId("acme"), "s-1", 1, 45_000
-        ) == Acquired(1)
+        asked = {"wanted": 1, "limit": 1, "ttl_ms": 45_000}
+        assert await one.hold(SESSIONS, ACME, used=1, **asked) == Block(1, 1)
+        assert await other.hold(SESSIONS, ACME, used=0, **asked) == Block(0, 1)
         await one.close()
         await other.close()
 
@@ -209,7 +210,7 @@ def test_a_note_of_an_unknown_kind_becomes_a_dead_letter(
     async def live() -> None:
         one = open_peers(redis_server.url, ONE)
         await one.join(CARD)
-        redis_server.command("XADD", f"{key_prefix}:{{i:one}}:inbox", "*", "note", "gibberish")
+        redis_server.command("XADD", f"{key_prefix}:m2:{{i:one}}:inbox", "*", "note", "gibberish")
         await one.post(ONE, ended(1))
         handed = await one.take(10)
         assert isinstance(handed, Handed)
@@ -229,12 +230,12 @@ def test_nothing_is_kept_for_ever(
         one = open_peers(redis_server.url, ONE)
         await one.join(CARD)
         await one.post(ONE, ended(1))
-        redis_server.command("XADD", f"{key_prefix}:{{i:one}}:inbox", "*", "note", "gibberish")
+        redis_server.command("XADD", f"{key_prefix}:m2:{{i:one}}:inbox", "*", "note", "gibberish")
         await one.take(10)
         await one.first_in_window("key", 5_000)
         await one.count_in_window("key", 3, 5_000)
-        await one.acquire(Limited.IN_FLIGHT, TenantId("acme"), "j-1", 3, 45_000)
-        await one.keep(Limited.SESSIONS, TenantId("acme"), ["s-1"], 45_000)
+        for what in Limited:
+            await one.hold(what, ACME, used=0, wanted=1, limit=3, ttl_ms=45_000)
         await one.close()
 
     asyncio.run(live())
@@ -278,7 +279,7 @@ def test_a_name_on_the_roster_without_a_record_is_struck_by_the_next_look(
     async def live() -> None:
         one = open_peers(redis_server.url, ONE)
         await one.join(CARD)
-        redis_server.command("HSET", f"{key_prefix}:{{instances}}:known", "ghost", "life-0")
+        redis_server.command("HSET", f"{key_prefix}:m2:{{instances}}:known", "ghost", "life-0")
         views = {view.instance_id: view.alive for view in await one.instances()}
         assert views == {"ghost": False, "one": True}
         assert await one.take_down(InstanceId("ghost")) is None

@@ -46,14 +46,16 @@ class Stepping:
 
         What was sent is carried out, and the answer to the last of them is never read.
         """
+        if not number:
+            operation.close()
+            return
         self._sends_at_most, self._sent = number, []
         self._cut_off.clear()
         task = asyncio.ensure_future(self.run(operation))
         death = asyncio.ensure_future(self._cut_off.wait())
         try:
-            if number:
-                await asyncio.wait((task, death), return_when=asyncio.FIRST_COMPLETED)
-                await asyncio.gather(*self._sent, return_exceptions=True)
+            await asyncio.wait((task, death), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.gather(*self._sent, return_exceptions=True)
         finally:
             for each in (task, death):
                 each.cancel()

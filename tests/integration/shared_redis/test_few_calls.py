@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+import redis
 from tests.contract.shared.bench import DUE_MS, Attempt, Bench, as_attempt
 from tests.integration.shared_redis.conftest import OpenBench, ledger_of
 from tests.servers import RedisProcess
+from tests.servers.programs import wait_until
 
+from dragoman.live.ledger import Keep
 from dragoman.live.protocol import AttemptState, Outcome
 from dragoman.live.shared import records as r
 
@@ -115,3 +118,77 @@ def test_a_result_that_its_driver_has_is_not_stored_in_the_cell(
     kept = bench.dispatch(bench.join("n-2"))
     assert isinstance(bench.finish(kept, keep=True, due_ms=DUE_MS), r.Freed)
     assert bench(bench.ledger.size())["finished"] == 1
+
+
+def test_a_heartbeat_costs_the_same_however_many_instances_there_are(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    bench = open_bench(own_redis.url)
+    node = bench.join("n-1", slots=2)
+    running = bench.dispatch(node).running
+    bench.beat(node, running)
+
+    def cost() -> int:
+        before = calls(own_redis)
+        bench.beat(node, running)
+        return calls(own_redis) - before
+
+    alone = cost()
+    for number in range(6):
+        other = open_bench(own_redis.url)
+        assert other(other.ledger.read_changes(0, 0)) is not None
+        ask = other.ask(candidates=0, instance_id=f"i-{number}", waits_for="zh-en")
+        assert other(other.ledger.reserve(ask)) == r.Full()
+    assert cost() == alone
+    version = bench(bench.ledger.cell_version(0))
+    bench.beat(node, running)
+    assert bench(bench.ledger.cell_version(0)) == version, "no instance has anything to fetch"
+
+
+def memory(server: RedisProcess, pattern: str) -> int:
+    """Bytes of the keys that match."""
+    with redis.Redis.from_url(server.url) as client:
+        return sum(client.memory_usage(key, samples=0) or 0 for key in client.scan_iter(pattern))
+
+
+def test_an_open_job_with_its_slot_and_a_node_take_few_bytes(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    """No more than the data model before: about 1,250 bytes a job, 530 a node and its facts."""
+    bench = open_bench(own_redis.url)
+    prefix = ledger_of(bench).key_prefix
+    nodes = [bench.join(f"node-{number:03}", slots=8) for number in range(50)]
+    of_nodes = memory(own_redis, f"{prefix}:*")
+    assert of_nodes / len(nodes) < 530
+    for number in range(400):
+        job = bench.open_job()
+        node = nodes[number % len(nodes)]
+        bench.dispatch(node, attempt_id=job.attempt_id, job_id=job.job_id)
+    of_jobs = memory(own_redis, f"{prefix}:*") - of_nodes
+    assert of_jobs / 400 < 1_250
+
+
+def test_in_the_end_only_directory_and_presence_are_left(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    """Everything else has a time to live, and what is over is taken out before that."""
+    bench = open_bench(own_redis.url, session_ms=1, job_ttl_ms=1)
+    prefix = ledger_of(bench).key_prefix
+    soon = Keep(lease_ms=1, retention_ms=1)
+    node = bench.join("n-1", slots=4)
+    for _ in range(20):
+        job = bench.new_job(total_ms=60_000)
+        bench.open(bench.opening(job, keep=soon))
+        attempt = bench.dispatch(node, attempt_id=job.attempt_id, job_id=job.job_id)
+        bench.finish(attempt, due_ms=0)
+        bench.close(job, keep=soon)
+    bench(bench.ledger.remove(0, node.sender))
+    bench(bench.ledger.stop())
+    with redis.Redis.from_url(own_redis.url) as client:
+
+        def left() -> set[str]:
+            keys = {key.decode() for key in client.scan_iter(f"{prefix}:*")}
+            # The list of recent jobs lives as long as a job may be kept.
+            return {key for key in keys if ":jobs:" not in key and not key.endswith(":lists")}
+
+        wait_until(lambda: all("{directory}" in key for key in left()), "what is over to be gone")

@@ -8,11 +8,14 @@ import pytest
 from tests.integration.shared_redis.conftest import OpenBench
 from tests.servers import PATIENT_MS, RedisProcess
 
-from dragoman.errors import DependencyDown, InternalError
+from dragoman.errors import CannotStart, DependencyDown, InternalError
+from dragoman.live.protocol import Outcome
 from dragoman.live.shared import records as r
 from dragoman.redis_servers import Caller, FunctionCall, Library, Reply, open_servers
 
 pytestmark = pytest.mark.redis
+
+JOBS = 10
 
 LUA = "register('answer', function() return {answer} end)"
 
@@ -70,6 +73,45 @@ def test_functions_that_were_flushed_are_loaded_again(
     assert loads(own_redis) == before + 2
 
 
+def test_functions_that_are_flushed_again_and_again_are_missed_by_no_job(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    bench = open_bench(own_redis.url)
+    node = bench.join("n-1", slots=JOBS)
+
+    async def one(job: r.NewJob) -> tuple[object, object]:
+        ask = bench.ask(node, attempt_id=job.attempt_id, job_id=job.job_id)
+        await asyncio.gather(bench.ledger.open(bench.opening(job)), bench.ledger.reserve(ask))
+        return await asyncio.gather(
+            bench.ledger.finish(0, job.attempt_id, node.sender, r.Finish(Outcome.SUCCESS)),
+            bench.ledger.close(bench.closing(job)),
+        )
+
+    async def flush() -> None:
+        while True:
+            await asyncio.to_thread(own_redis.command, "FUNCTION", "FLUSH")
+
+    async def live() -> list[tuple[object, object]]:
+        flushing = asyncio.create_task(flush())
+        answers = []
+        try:
+            for _ in range(20):
+                jobs = [bench.new_job() for _ in range(JOBS)]
+                answers += await asyncio.gather(*map(one, jobs))
+                await asyncio.sleep(0.01)
+        finally:
+            flushing.cancel()
+            await asyncio.gather(flushing, return_exceptions=True)
+        return answers
+
+    before = loads(own_redis)
+    for freed, closed in bench(live()):
+        assert isinstance(freed, r.Freed)
+        assert isinstance(closed, r.Closed)
+    assert loads(own_redis) > before + 2
+    assert bench.held(node) == 0
+
+
 def test_a_library_that_is_wrong_is_our_fault(own_redis: RedisProcess) -> None:
     [answer] = ask(own_redis, Library.of("test", ["this is no Lua"]))
     assert isinstance(answer, InternalError)
@@ -97,3 +139,16 @@ def test_a_user_who_may_not_load_functions_is_told_what_is_missing(
     # Once another user has loaded them, they may be called.
     assert ask(own_redis, library) == [1]
     assert ask(own_redis, library, url=url) == [1]
+
+
+def test_a_ledger_whose_user_may_not_load_functions_says_so_at_its_start(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    own_redis.command("ACL", "SETUSER", "poor", "on", ">word", "~*", "+@all", "-function|load")
+    poor = open_bench(own_redis.url.replace("redis://", "redis://poor:word@"))
+    with pytest.raises(CannotStart, match="FUNCTION LOAD and FCALL"):
+        poor(poor.ledger.start())
+    # Once another user has loaded them, it starts.
+    rich = open_bench(own_redis.url)
+    rich(rich.ledger.start())
+    poor(poor.ledger.start())

@@ -39,8 +39,8 @@ def live_parts(services: Services) -> Parts:
     )
     neighbours, instance_id = plane.neighbours, services.instance_id
     planes: list[Plane] = []
-    if neighbours is not None:
-        planes.append(RedisGate(services.settings.cluster, services.clock))
+    if neighbours is not None and plane.shared is not None:
+        planes.append(RedisGate(services.settings.cluster, services.clock, plane.shared))
         services.readiness.add("the cluster", neighbours.check_belongs)
     peers = Peers(instance_id, neighbours.roster if neighbours is not None else None)
     return Parts(

@@ -6,6 +6,7 @@ import asyncio
 
 from dragoman.clock import Clock
 from dragoman.errors import CannotStart, DependencyDown
+from dragoman.live.shared import SharedLedger
 from dragoman.observability import get_logger
 from dragoman.settings import ClusterSettings, masked
 
@@ -24,15 +25,20 @@ class RedisGate:
         self,
         settings: ClusterSettings,
         clock: Clock,
+        ledger: SharedLedger,
         *,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
         self._settings = settings
+        self._ledger = ledger
         self._clock = clock
         self._patience_seconds = patience_seconds
 
     async def start(self) -> None:
-        """Return once the server named in the settings answers, and is one that will do."""
+        """Return once the server named in the settings answers, and is one that will do.
+
+        It must take the ledger's functions, and no instance of another data model may use it.
+        """
         deadline = self._clock.monotonic() + self._patience_seconds
         while (problem := await self._problem()) is not None:
             if self._clock.monotonic() >= deadline:
@@ -59,7 +65,7 @@ class RedisGate:
         except DependencyDown as error:
             return error.message
         if facts is None:
-            return None
+            return await self._ledger_problem()
         if facts.eviction:
             _log.warning(
                 "redis_may_forget",
@@ -68,8 +74,15 @@ class RedisGate:
             )
         unfit = misfit(facts, cluster=self._settings.redis_cluster)
         if unfit is None:
-            return None
+            return await self._ledger_problem()
         sentence = f"Redis at {masked(url)} cannot be used: {unfit.found}; {unfit.remedy}."
         if not unfit.may_pass:
             raise CannotStart(sentence)
         return sentence
+
+    async def _ledger_problem(self) -> str | None:
+        try:
+            await self._ledger.start()
+        except DependencyDown as error:
+            return error.message
+        return None

@@ -71,9 +71,10 @@ from dragoman.live.cluster.pulse import Pulse
 from dragoman.live.cluster.reader import Reader
 
 if TYPE_CHECKING:
-    from dragoman.live.cluster.redis import RedisPeers
+    from dragoman.live.cluster.redis import KEY_FAMILIES, RedisPeers
 
 __all__ = [
+    "KEY_FAMILIES",
     "AskReportNote",
     "AssignNote",
     "Block",
@@ -135,9 +136,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name == "RedisPeers":
+    if name in {"KEY_FAMILIES", "RedisPeers"}:
         require_extra("cluster", "A cluster on Redis")
-        from dragoman.live.cluster.redis import RedisPeers
+        from dragoman.live.cluster import redis
 
-        return RedisPeers
+        return getattr(redis, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

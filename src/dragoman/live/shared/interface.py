@@ -304,6 +304,11 @@ class SharedLedger(Shards, Cells, Protocol):
         """How many things of each kind are kept, for tests and for operators."""
         ...
 
+    async def start(self) -> None:
+        """To be called before the instance joins its cluster: raises CannotStart while instances of
+        another data model are there, and takes over what such a one kept of nodes."""
+        ...
+
     async def stop(self) -> None:
         """Let go of the connection, if there is one."""
         ...

@@ -12,7 +12,7 @@ from dragoman.live.cluster.redis.inbox import InboxOperations
 from dragoman.live.cluster.redis.limits import LimitOperations
 from dragoman.live.cluster.redis.presence import PresenceOperations
 from dragoman.live.cluster.redis.tags import Tags
-from dragoman.redis_servers import Caller, open_servers
+from dragoman.redis_servers import Caller, open_servers, versioned
 
 
 class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOperations):
@@ -54,7 +54,7 @@ class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOpera
         self._servers = open_servers(url, timeout_ms, cluster=cluster)
         self._caller = Caller(self._servers, timeout_ms, on_answer)
         self._bell = Caller(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
-        self._tags = Tags(self._caller, key_prefix, time_shift_ms)
+        self._tags = Tags(self._caller, versioned(key_prefix), time_shift_ms)
 
     @property
     def instance_id(self) -> InstanceId:

@@ -74,5 +74,64 @@ local function forget(keys, args)
   return 1
 end
 
+-- mend_member: list a node in the cell that its entry names, or in none.
+-- args     1 '<d' time; node_id
+-- answers  1
+local function mend_member(keys, args)
+  clock(args[1])
+  local entry = call('HGET', keys[ENTRIES], args[2])
+  if entry then
+    call('ZADD', keys[MEMBERS], (unpk(KNOWN, entry)), args[2])
+  else
+    call('ZREM', keys[MEMBERS], args[2])
+  end
+  return 1
+end
+
+-- mend_count: count the nodes of a cell.
+-- args     1 '<d' time; cell
+-- answers  how many there are
+local function mend_count(keys, args)
+  clock(args[1])
+  local members = call('ZCOUNT', keys[MEMBERS], args[2], args[2])
+  if members == 0 then
+    call('HDEL', keys[COUNTS], args[2])
+  else
+    call('HSET', keys[COUNTS], args[2], members)
+  end
+  return members
+end
+
+-- copy_entry: enter a node that is not known yet, as one without a connection.
+-- args     1 '<dI4I4I4' time, cell_size, max_cells, epoch; node_id, holder
+-- answers  cell | -1 when it is known already, or no cell has room
+local function copy_entry(keys, args)
+  clock(args[1])
+  local _, cell_size, max_cells, epoch, node_id, holder = unpk('<dI4I4I4Bc0Bc0', args[1])
+  local known = call('HGET', keys[ENTRIES], node_id)
+  if known then
+    local cell, its_epoch, _, _, connection = unpk(KNOWN, known)
+    -- Copied before, and perhaps not to the end.
+    return connection == '' and its_epoch == epoch and cell or -1
+  end
+  local cell = cell_with_room(keys, {}, cell_size, max_cells)
+  if not cell then return -1 end
+  enter(keys, node_id, cell)
+  call('HSET', keys[ENTRIES], node_id, pack(KNOWN, cell, epoch, #holder, holder, 0, '', 0, ''))
+  return cell
+end
+
+-- known_nodes: how many nodes are known.
+-- args     1 '<d' time
+-- answers  the number
+local function known_nodes(keys, args)
+  clock(args[1])
+  return call('HLEN', keys[ENTRIES])
+end
+
+register('known_nodes', known_nodes, 'no-writes')
+register('copy_entry', copy_entry)
+register('mend_member', mend_member, 'allow-oom')
+register('mend_count', mend_count, 'allow-oom')
 register('enroll', enroll)
 register('forget', forget, 'allow-oom')

@@ -368,6 +368,18 @@ local function due(keys, args)
   return {}
 end
 
+-- list_open: have the sweep look at a job that is open.
+-- keys     OPEN, record
+-- args     1 '<d' time; job_id
+-- answers  1 | 0 when it is not open, or listed
+local function list_open(keys, args)
+  local now = clock(args[1])
+  local j = known_job(keys[2], args[2], now)
+  if not j or j.state ~= 'O' then return 0 end
+  return call('HSETNX', keys[1], args[2], due_of(j))
+end
+
+register('list_open', list_open, 'allow-oom')
 register('open', open)
 register('move', move)
 register('close', close, 'allow-oom')

@@ -293,6 +293,65 @@ local function read_changes(keys, args)
   return {string.format('%.0f', version), whole and 1 or 0, seats, free}
 end
 
+-- --- repairs, for the operator's check ------------------------------------------------------------------
+
+-- recount: count the slots that are held on a seat.
+-- args     1 '<dB' time, index
+-- answers  held now, counted before | nothing when no node sits there
+local function recount(keys, args)
+  clock(args[1])
+  local _, index = unpk('<dB', args[1])
+  local seat = read_seat(keys, index)
+  if not seat then return {} end
+  local before = seat.held
+  seat.held = #all_held(keys, seat)
+  write_seat(keys, seat)
+  return {seat.held, before}
+end
+
+-- clear_seat: free a seat that does not say which node has it; what it held is over.
+-- args     1 '<dBI4I4c8' time, index, tombstone_ms, the seat's epoch and node as they were read; then fields of
+--          nodes that lead to the seat
+-- answers  1 | 0 when the seat was taken anew since
+local function clear_seat(keys, args)
+  local now = clock(args[1])
+  local _, index, tombstone_ms, epoch, node = unpk('<dBI4I4c8', args[1])
+  local seat = read_seat(keys, index)
+  if not seat or seat.epoch ~= epoch or seat.node ~= node then return 0 end
+  for _, x in ipairs(all_held(keys, seat)) do bury(keys, x, now, now + tombstone_ms) end
+  for i = 2, #args do
+    if call('HGET', keys[SEATS], args[i]) == tostring(index) then call('HDEL', keys[SEATS], args[i]) end
+  end
+  call('HDEL', keys[SEATS], 'i' .. index, 'f' .. index)
+  change(keys, seat)
+  call('SETRANGE', keys[BOARD], FROM[index],
+    pack(RECORD, 0, 0, 0, 0, 0, 0, 0, seat.changed, 0, 0, NO_NODE))
+  return 1
+end
+
+-- mend_attempt: end an attempt that holds a slot of no seat, or waits for a slot that does not come.
+-- args     1 '<dI4' time, tombstone_ms; 2 its field
+-- answers  1 | 0 when it is sound
+local function mend_attempt(keys, args)
+  local now = clock(args[1])
+  local _, tombstone_ms = unpk('<dI4', args[1])
+  local x = find_attempt(keys, args[2], now)
+  if not x then return 0 end
+  if x.state <= CANCELLING and seat_held_by(keys, x).gone then
+    bury(keys, x, now, now + tombstone_ms)
+    return 1
+  end
+  local victim = x.state == HEIR and find_attempt(keys, x.peer, now)
+  if x.state == HEIR and not (victim and victim.state == CANCELLING and victim.peer == x.id) then
+    call('HDEL', keys[ATTEMPTS], x.id)
+    return 1
+  end
+  return 0
+end
+
+register('recount', recount, 'allow-oom')
+register('clear_seat', clear_seat, 'allow-oom')
+register('mend_attempt', mend_attempt, 'allow-oom')
 register('take_seat', take_seat)
 register('beat', beat, 'allow-oom')
 register('lose', lose, 'allow-oom')

@@ -340,6 +340,9 @@ class MemorySharedLedger:
             "sessions": sum(len(shard.sessions) for shard in shards),
         }
 
+    async def start(self) -> None:
+        """There is no other."""
+
     async def stop(self) -> None:
         """Nothing to let go of."""
 

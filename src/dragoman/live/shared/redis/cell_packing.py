@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
 from struct import Struct
@@ -12,6 +13,7 @@ from dragoman.ids import AttemptId, ConnectionId, InstanceId, JobId, NodeId
 from dragoman.live.ledger import DirectoryEntry, Owner, SeatRecord, Times
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, JobResult, Outcome
 from dragoman.live.shared import records as r
+from dragoman.live.shared.check import AttemptFacts, SeatFacts
 from dragoman.live.shared.redis.packing import name_at, pack
 
 _RECORD = Struct(">HHHBBIIIdd8s")
@@ -32,7 +34,7 @@ STATES = (
     AttemptState.FINISHED,
 )
 STATE_NUMBERS = {state: number for number, state in enumerate(STATES)}
-CANCELLING, FINISHED, TOMBSTONE = 3, 4, 5
+CANCELLING, FINISHED, TOMBSTONE, HEIR = 3, 4, 5, 6
 
 HELD_AGAIN = "~"
 """Behind the id of an attempt that is over and that its node still runs."""
@@ -271,6 +273,43 @@ def read_seat(index: int, record: bytes, packed_owner: bytes, facts: bytes) -> S
         alive_until_ms=int(alive),
         mean_ms=mean,
         facts=facts,
+    )
+
+
+def seat_facts(board: bytes, fields: dict[bytes, bytes]) -> Iterator[SeatFacts]:
+    """The seats of a board for the check, whatever state they are in."""
+    for index in range(len(board) // _RECORD.size - 1):
+        record = _RECORD.unpack_from(board, _RECORD.size * (index + 1))
+        held, flags, epoch, node = record[2], record[3], record[5], record[-1]
+        if flags < _SEATED:
+            continue
+        owner = fields.get(b"i%d" % index)
+        node_id = read_owner(owner)[0] if owner else None
+        sound = (
+            node_id is not None
+            and node_digest(node_id) == node
+            and fields.get(b"n" + node_id.encode()) == b"%d" % index
+        )
+        yield SeatFacts(index, node, held, epoch, node_id if sound else None)
+
+
+def attempt_facts(field: bytes, packed: bytes) -> AttemptFacts:
+    """An attempt for the check."""
+    entry = read_entry(field, packed)
+    _, at = name_at(packed, _ENTRY.size)
+    _, at = name_at(packed, at)
+    peer, _ = name_at(packed, at)
+    is_heir, is_cancelling = entry.state == HEIR, entry.state == CANCELLING
+    return AttemptFacts(
+        field=field.decode(),
+        attempt_id=entry.attempt_id,
+        job_id=entry.job_id,
+        index=entry.index,
+        node=entry.node,
+        holds_slot=entry.holds_slot,
+        is_heir=is_heir,
+        is_cancelling=is_cancelling,
+        peer=peer.decode() if is_heir or is_cancelling else "",
     )
 
 

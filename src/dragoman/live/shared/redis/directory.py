@@ -20,6 +20,7 @@ from dragoman.live.shared.redis.packing import names
 from dragoman.live.shared.redis.server import DIRECTORY, Server, Tag
 
 _ENROLL = Struct("<3IB")
+_COPY = Struct("<3I")
 _EPOCH = Struct("<I")
 
 
@@ -62,6 +63,19 @@ class RedisDirectory:
         )
         return Registered(entry.cell, entry.owner, previous)
 
+    async def copy_entry(self, node_id: NodeId, holder: str, epoch: int) -> int | None:
+        """Enter a node of another model; its cell, or None when it is known here."""
+        terms = _COPY.pack(self._cell_size, self._max_cells, epoch) + names(node_id, holder)
+        cell = int(await self._server.call(self._tag, "copy_entry", self._keys, terms))
+        return None if cell < 0 else cell
+
+    async def was_copied(self) -> bool:
+        """Whether the nodes of another model have been entered here."""
+        return bool(await self._server.plain(self._tag, "EXISTS", self._tag.key("copied")))
+
+    async def set_copied(self, life_ms: int) -> None:
+        await self._server.plain(self._tag, "SET", self._tag.key("copied"), "1", "PX", life_ms)
+
     async def forget(self, node_id: NodeId, epoch: int) -> Done | Stale:
         terms = _EPOCH.pack(epoch) + names(node_id)
         known = await self._server.call(self._tag, "forget", self._keys, terms)
@@ -81,4 +95,4 @@ class RedisDirectory:
 
     async def count(self) -> int:
         """How many nodes are known."""
-        return int(await self._server.plain(self._tag, "HLEN", self._keys[0]))
+        return int(await self._server.call(self._tag, "known_nodes", self._keys, b""))

@@ -7,11 +7,17 @@ from collections import Counter
 from collections.abc import Callable
 from random import Random
 
+from dragoman.errors import CannotStart, DependencyDown
+from dragoman.ids import SessionId
 from dragoman.live.shared.redis.cells import RedisCells
 from dragoman.live.shared.redis.directory import RedisDirectory
+from dragoman.live.shared.redis.other_models import OtherModels
 from dragoman.live.shared.redis.server import Server
 from dragoman.live.shared.redis.shards import RedisShards
 from dragoman.redis_servers import Caller, open_servers
+
+_NO_SESSION = SessionId("s-00")
+"""In a shard, and no session's."""
 
 
 class RedisSharedLedger:
@@ -65,6 +71,8 @@ class RedisSharedLedger:
             directory,
         )
 
+        self._others = OtherModels(self.caller, cells, directory, key_prefix)
+
         # Who answers what. Bound here, so that a call goes straight there.
         self.open, self.move, self.close = shards.open, shards.move, shards.close
         self.renew, self.take_over, self.release = shards.renew, shards.take_over, shards.release
@@ -88,6 +96,24 @@ class RedisSharedLedger:
         self.register, self.forget = directory.register, directory.forget
         self.lookup, self.members = directory.lookup, directory.members
         self.cells = directory.cells
+
+    async def start(self) -> None:
+        """Raise CannotStart beside instances of another data model; take over its nodes.
+
+        A server that does not take the functions says so here, not when the first job comes.
+        """
+        try:
+            await asyncio.gather(
+                self._shards.read_session(_NO_SESSION),
+                self._cells.read_cell(0),
+                self._directory.count(),
+            )
+        except DependencyDown as error:
+            if self.caller.may_load:
+                raise
+            raise CannotStart(error.message) from error
+        await self._others.refuse_beside()
+        await self._others.copy_nodes()
 
     @property
     def key_prefix(self) -> str:

@@ -152,6 +152,26 @@ def read_record(value: bytes, now_ms: int) -> JobRecord:
     return JobRecord(job, False, None, elsewhere)
 
 
+class JobHead(msgspec.Struct, frozen=True):
+    """What a job's record begins with."""
+
+    job_id: JobId
+    attempt_id: AttemptId
+    is_open: bool
+
+
+MOST_HEAD_BYTES = 1_100
+"""The beginning of a record, up to its names, is no longer than this."""
+
+
+def read_head(head: bytes) -> JobHead:
+    """Read the beginning of a record."""
+    _, at = name_at(head, _HEAD.size + _CELL.size)
+    job_id, at = name_at(head, at)
+    attempt_id, _ = name_at(head, at)
+    return JobHead(JobId(job_id.decode()), AttemptId(attempt_id.decode()), head[:1] == OPEN)
+
+
 def is_forgotten(value: bytes, now_ms: int) -> bool:
     """Whether a record only waits for its time to live to end."""
     forget: float = _HEAD.unpack_from(value)[-1]

@@ -11,15 +11,12 @@ from struct import Struct
 from typing import Any, TypeAlias
 
 from dragoman.errors import DependencyDown
-from dragoman.redis_servers import Caller, FunctionCall, Library, Plain
+from dragoman.redis_servers import Caller, FunctionCall, Library, Plain, versioned
 
 Answer: TypeAlias = Any
 """What a function's header says it answers."""
 
 Word: TypeAlias = bytes | str | int
-
-MODEL = "m2"
-"""The version of the data model, part of every key: another model's keys are never touched."""
 
 PAYLOAD_BYTES = 1_024
 """Anything longer lies under a key of its own: Lua copies and hashes what goes through it."""
@@ -47,7 +44,7 @@ class Tag:
     """Keys that live on one server, and the functions that work on them."""
 
     def __init__(self, prefix: str, tag: str, library: Library) -> None:
-        self.name = f"{prefix}:{MODEL}:{{{tag}}}"
+        self.name = f"{versioned(prefix)}:{{{tag}}}"
         self.library = library
 
     def key(self, name: str) -> bytes:
@@ -104,12 +101,11 @@ class Server:
 
     async def scan(self, tag: Tag, pattern: str) -> set[bytes]:
         """The keys on the server that holds a tag, for tests and for operators."""
+        wanted = f"{versioned(self.key_prefix)}:{pattern}"
         cursor = b"0"
         found: set[bytes] = set()
         while True:
-            cursor, keys = await self.plain(
-                tag, "SCAN", cursor, "MATCH", f"{self.key_prefix}:{MODEL}:{pattern}", "COUNT", 1_000
-            )
+            cursor, keys = await self.plain(tag, "SCAN", cursor, "MATCH", wanted, "COUNT", 1_000)
             found.update(keys)
             if cursor == b"0":
                 return found
