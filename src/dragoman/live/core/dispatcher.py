@@ -111,7 +111,7 @@ class JobDispatcher:
             random=random,
             slow=watch.path_took,
         )
-        self._background = Background(at_once=True)
+        self._background = Background(at_once=isinstance(ledger, MemoryLedger))
         self.spawn = self._background.spawn
         self.peer_messages: PeerMessages | None = None
         """Takes what other instances say; None: there are none."""

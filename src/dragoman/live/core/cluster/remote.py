@@ -295,7 +295,9 @@ class RemoteAttempts:
     async def _end_for(self, cell: int, guest: Guest) -> None:
         """Give a job of another instance its end, and tell those who wait for it."""
         job_id, attempt_id = guest.running.job_id, guest.running.attempt_id
-        kept = await self._ledger.insist(lambda: self._shared.look(cell, attempt_id, tombstone_ms=0))
+        kept = await self._ledger.insist(
+            lambda: self._shared.look(cell, attempt_id, tombstone_ms=0)
+        )
         if isinstance(kept, r.StoredAttempt) and kept.state is AttemptState.FINISHED:
             await self._ledger.insist(lambda: self.close(kept))
         self._peers.ended(job_id, guest.driver)
