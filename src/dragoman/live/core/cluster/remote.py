@@ -164,17 +164,24 @@ class RemoteAttempts:
         attempt_id = note.attempt_id
         if attempt_id in self._guests or attempt_id in self._over:
             return
-        held = await self._shared.look(
-            note.cell, attempt_id, tombstone_ms=self._ledger.terms.tombstone_ms
-        )
-        if not isinstance(held, r.StoredAttempt) or held.state is not AttemptState.DISPATCHED:
-            return  # Its job has gone on without it.
         message = note.message
-        if note.input_is_stored:
-            work = await self._shared.read_open(note.job_id)
-            if work is None:
-                return
-            message = msgspec.structs.replace(message, audio=work.input.audio, text=work.input.text)
+        grace_seconds = self._ledger.terms.slots.grace_ms / 1000
+        while True:
+            asked = self._driver.now()
+            held = await self._shared.look(
+                note.cell, attempt_id, tombstone_ms=self._ledger.terms.tombstone_ms
+            )
+            if not isinstance(held, r.StoredAttempt) or held.state is not AttemptState.DISPATCHED:
+                return  # Its job has gone on without it.
+            if note.input_is_stored:
+                work = await self._shared.read_open(note.job_id)
+                if work is None:
+                    return
+                audio, text = work.input.audio, work.input.text
+                message = msgspec.structs.replace(message, audio=audio, text=text)
+            if self._driver.now() < asked + grace_seconds:
+                break
+            # An attempt that was cancelled since may have no slot any more.
         if attempt_id in self._guests or attempt_id in self._over:
             return  # It was told, or cancelled, meanwhile.
         owner = Owner(self._instance_id, note.connection_id, note.epoch)

@@ -313,7 +313,8 @@ class ClusterSweeps:
 
     async def _cancelling(self, cell: int, attempt: r.StoredAttempt) -> None:
         """A node has not let go of a cancelled attempt in time."""
-        if attempt.asked:
+        is_own = attempt.owner.instance_id == self._instance_id
+        if attempt.asked or not is_own:
             # It was asked for a report and is silent: it is gone, or nearly.
             sender = Sender(attempt.node_id, attempt.owner.epoch)
             lost = await self._shared.lose(cell, sender, only_if_silent=True)
@@ -326,6 +327,10 @@ class ClusterSweeps:
                     else:
                         await self._remote.lost(cell, running)
                 return
+        if not is_own:
+            # Its instance may only be slow. What the node said to it before it heard of the
+            # attempt would pass for the answer, and the attempt reach the node after that.
+            return
         # Marked before asked: the answer to the question is the heartbeat that decides.
         await self._shared.mark_asked(
             cell, attempt.attempt_id, grace_ms=self._ledger.terms.slots.grace_ms
