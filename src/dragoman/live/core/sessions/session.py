@@ -700,9 +700,7 @@ class Session:
         else:
             self._working_bytes -= job.weight
 
-    def _make_again(
-        self, job: Job, request_id: RequestId, job_input: JobInput, now: float
-    ) -> None:
+    def _make_again(self, job: Job, request_id: RequestId, job_input: JobInput, now: float) -> None:
         again = Job(
             msgspec.structs.replace(job.spec, request_id=request_id),
             job_input,
