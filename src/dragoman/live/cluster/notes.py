@@ -43,6 +43,9 @@ class ResultNote(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
     output: JobResult | None = None
     """None for a result that is too large for a note: its cell keeps it."""
     error: ErrorInfo | None = None
+    accepted_after_ms: int = -1
+    running_after_ms: int = -1
+    """How long after its dispatch the node accepted it and began to work; -1: not said."""
 
 
 class CancelNote(msgspec.Struct, frozen=True, tag="cancel"):

@@ -78,6 +78,12 @@ class PeerMessages:
         if job.seat is not None:
             # Wherever its node was when it was told, another instance has freed the slot.
             job.seat.owner = msgspec.structs.replace(job.seat.owner, instance_id=InstanceId(""))
+        # By the driver's own clock: how long after its dispatch each step was taken is all that
+        # clocks of two machines agree on.
+        if note.accepted_after_ms >= 0:
+            job.accepted_ms = job.dispatched_ms + note.accepted_after_ms
+        if note.running_after_ms >= 0:
+            job.running_ms = job.dispatched_ms + note.running_after_ms
         succeeded = output is not None and output.success
         ending = Ending(note.outcome, output if succeeded else None, error)
         self._driver.finish(job, ending, self._clock.monotonic())

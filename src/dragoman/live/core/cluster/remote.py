@@ -21,7 +21,7 @@ from dragoman.live.core.job import Job, Leaving, Step
 from dragoman.live.core.node_messages import Node
 from dragoman.live.core.telemetry import DispatchTelemetry
 from dragoman.live.dispatch import Progress, why_dropped
-from dragoman.live.ledger import Adoption, Done, Ending, Freed, Owner, Sender, StaleReason
+from dragoman.live.ledger import Adoption, Done, Ending, Freed, Owner, Sender, StaleReason, Times
 from dragoman.live.protocol import (
     AttemptState,
     Command,
@@ -297,7 +297,7 @@ class RemoteAttempts:
             stored = await self._shared.read(answer.job_id)
             driver = stored.instance_id if stored is not None else None
         if driver is not None:
-            self._tell_result(answer.job_id, attempt_id, cell, ending, driver)
+            self._tell_result(answer.job_id, attempt_id, cell, ending, answer.times, driver)
 
     async def _end_for(self, cell: int, guest: Guest) -> None:
         """Give a job of another instance its end, and tell those who wait for it."""
@@ -333,19 +333,31 @@ class RemoteAttempts:
         attempt_id: AttemptId,
         cell: int,
         ending: Ending,
+        times: Times,
         driver: InstanceId,
     ) -> None:
         output = ending.output
         if output is not None and len(output.tts_audio or b"") > INLINE_BYTES:
             output = None
-        note = ResultNote(job_id, attempt_id, cell, ending.outcome, output, ending.error)
+        note = ResultNote(
+            job_id,
+            attempt_id,
+            cell,
+            ending.outcome,
+            output,
+            ending.error,
+            times.accepted_ms - times.dispatched_ms if times.accepted_ms else -1,
+            times.running_ms - times.dispatched_ms if times.running_ms else -1,
+        )
         self._peers.result(note, driver)
 
     def tell_result(self, attempt: r.StoredAttempt, driver: InstanceId) -> None:
         """The driver has not taken the result of an attempt: it may have missed the note."""
         assert attempt.outcome is not None, "a finished attempt has its outcome"
         ending = Ending(attempt.outcome, attempt.output, attempt.error)
-        self._tell_result(attempt.job_id, attempt.attempt_id, attempt.cell, ending, driver)
+        self._tell_result(
+            attempt.job_id, attempt.attempt_id, attempt.cell, ending, attempt.times, driver
+        )
 
     async def _count_dropped(
         self, reason: StaleReason, attempt_id: AttemptId, sender: Sender, job_id: JobId | None
