@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+
+from tests.simulation.chaos import SETTINGS
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.nodes import seconds
+from tests.simulation.roaming import open_roamer
 
 from dragoman.live.protocol import NodeRegisterAck, Outcome
 
@@ -67,3 +71,45 @@ def test_a_node_is_known_by_its_connection_before_it_hears_that_it_is_registered
         assert (await job.end(seconds=1)).outcome is Outcome.SUCCESS
 
     play_together(story)
+
+
+def test_jobs_that_look_for_a_slot_at_the_same_time_do_not_wake_each_other_for_ever() -> None:
+    async def story(world: ClusterWorld) -> None:
+        await world.node("n", at="b", slots=1, service=seconds(30))
+        speaker = await open_roamer(world, "a")
+        for _ in range(5):
+            await speaker.say()
+        door = world["a"].door
+        await asyncio.sleep(1)
+        pending = world["a"].plane.dispatcher._driver.pending
+        assert pending.count == 4
+        door.seconds = 0.01
+        before = door.operations
+        for _ in range(3):
+            pending.wake()
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(3)
+        # Each of the four looks a few times, and then waits.
+        assert door.operations - before < 400
+
+    play_together(story)
+
+
+def test_a_node_whose_instance_stood_still_gets_no_more_than_its_slots() -> None:
+    """What it said before it heard of an attempt is no answer to a question about it."""
+
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="a", slots=1, service=seconds(0.5))
+        for link in world["a"].network.links:
+            link.to_client.pause()
+            link.to_server.pause()
+        await world.submit("b", "r1", may_wait=True)
+        await asyncio.sleep(0.05)
+        world.pause("a")
+        second = await world.submit("b", "r2", may_wait=True)
+        await asyncio.sleep(3.5)
+        world.resume("a")
+        await second.end()
+        assert node.over_limit == 0
+
+    play_together(story, names=("a", "b", "c"), **SETTINGS)

@@ -257,6 +257,27 @@ def test_when_everything_is_forgotten_open_utterances_are_made_again(at: str) ->
     play_together(story)
 
 
+def test_the_next_owner_waits_for_the_jobs_that_were_made_again() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="b", slots=20, service=seconds(8.0))
+        speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=("en", "zh"))
+        for _ in range(3):
+            await speaker.say()
+        await world.until(lambda: len(node.working) == 6)
+        world.server.restart_empty()
+        await speaker.say()
+        await world.until(lambda: len({assign.job_id for assign in node.assigned}) == 14)
+        await asyncio.sleep(0.5)
+        await world.kill("a")
+        speaker.cut()
+        assert (await speaker.go_on_at("b")).resumed
+        await speaker.until_ended(8, seconds=60)
+        assert len(speaker.results) == 8
+        assert len({assign.job_id for assign in node.assigned}) == 14
+
+    play_together(story)
+
+
 def test_a_client_that_is_away_when_its_record_is_lost_goes_on_at_its_instance() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.5))
