@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.simulation.chaos import SETTINGS
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.nodes import seconds
 from tests.simulation.roaming import open_roamer
 
+from dragoman.live.gateway.memory import uniform
 from dragoman.live.protocol import NodeRegisterAck, Outcome
 
 
@@ -95,21 +97,27 @@ def test_jobs_that_look_for_a_slot_at_the_same_time_do_not_wake_each_other_for_e
     play_together(story)
 
 
-def test_a_node_whose_instance_stood_still_gets_no_more_than_its_slots() -> None:
+@pytest.mark.parametrize("seed", range(1, 5))
+@pytest.mark.parametrize("still_seconds", [2.6, 2.8, 3.0])
+def test_a_node_whose_instance_stood_still_gets_no_more_than_its_slots(
+    still_seconds: float, seed: int
+) -> None:
     """What it said before it heard of an attempt is no answer to a question about it."""
 
     async def story(world: ClusterWorld) -> None:
         node = await world.node("n", at="a", slots=1, service=seconds(0.5))
+        await asyncio.sleep(0.3)
         for link in world["a"].network.links:
             link.to_client.pause()
             link.to_server.pause()
         await world.submit("b", "r1", may_wait=True)
         await asyncio.sleep(0.05)
         world.pause("a")
-        second = await world.submit("b", "r2", may_wait=True)
-        await asyncio.sleep(3.5)
+        await world.submit("b", "r2", may_wait=True)
+        await asyncio.sleep(still_seconds)
         world.resume("a")
-        await second.end()
+        await asyncio.sleep(5)
         assert node.over_limit == 0
 
-    play_together(story, names=("a", "b", "c"), **SETTINGS)
+    delay = uniform(0.0, 0.05)
+    play_together(story, names=("a", "b", "c"), seed=seed, delay=delay, **SETTINGS)
