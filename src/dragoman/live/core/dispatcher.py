@@ -319,7 +319,8 @@ class JobDispatcher:
         ledger = self._ledger
         if isinstance(ledger, MemoryLedger):
             job = ledger.find(job_id)
-        elif job is None:
+        elif job is None or ledger.is_far(job):
+            # Its steps are told to the instance that has its node.
             return await ledger.read_whole(job_id)
         return None if job is None else (ledger.record(job), attempt_state(job))
 

@@ -719,6 +719,12 @@ class ClusterLedger:
         job.driven = False
         return job
 
+    def is_far(self, job: Job) -> bool:
+        """Whether the job is at a node of another instance."""
+        return (
+            job.is_out and job.seat is not None and job.seat.owner.instance_id != self._instance_id
+        )
+
     async def read_whole(self, job_id: JobId) -> tuple[JobRecord, AttemptState | None] | None:
         """A job with the state of the attempt that holds a slot for it, if any."""
         stored = await self.shared.read(job_id)
