@@ -46,6 +46,8 @@ FORGOTTEN = ErrorInfo(
 CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
 
 
+_DOWN_RETRY_MS = 1_000
+
 _FAIR_SHARE = 0.5
 """A node that had less than this part of its time cannot be blamed for being late."""
 
@@ -340,7 +342,10 @@ class JobDriver:
 
     def _down(self, job: Job, answer: PlaceAnswer, now: float) -> None:
         """The ledger did not answer, and the request may or may not be bound to this job."""
-        error = errors.DependencyDown("The scheduler cannot reach Redis; send the request again.")
+        error = errors.DependencyDown(
+            "The scheduler cannot reach Redis; send the request again.",
+            retry_after_ms=_DOWN_RETRY_MS,
+        )
         if job.owner is not None:
             job.owner.job_refused(job, error, now)
         else:

@@ -766,8 +766,8 @@ class ClusterLedger:
         return record(job, job.driver_instance or self._instance_id, now, self.now_ms(now))
 
     async def read(self, job_id: JobId) -> JobRecord | None:
-        stored = await self.shared.read(job_id)
-        return record_of(stored) if stored is not None else None
+        found = await self.read_whole(job_id)
+        return found[0] if found is not None else None
 
     async def recent(
         self, tenant: TenantId, limit: int, before: tuple[int, JobId] | None = None
