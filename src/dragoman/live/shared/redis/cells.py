@@ -419,7 +419,8 @@ class RedisCells:
 
     async def cell_version(self, cell: int) -> int | None:
         tag = self._tag(cell)
-        header = await self._server.plain(tag, "GETRANGE", self._cell_keys(cell)[0], 0, 7)
+        board = self._cell_keys(cell)[0]
+        header = await self._server.plain(tag, "GETRANGE", board, 0, 7, name="cell_version")
         return int(Struct(">d").unpack(header)[0]) if header else None
 
     async def count(self, cell: int) -> dict[str, int]:

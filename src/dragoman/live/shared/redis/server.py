@@ -110,7 +110,8 @@ class Server:
             if cursor == b"0":
                 return found
 
-    def plain(self, tag: Tag, *words: Word) -> Future[Answer]:
-        """One plain command."""
-        self.operations[str(words[0])] += 1
-        return self._caller.ask(tag.name, str(words[0]), Plain(words))
+    def plain(self, tag: Tag, *words: Word, name: str = "") -> Future[Answer]:
+        """One plain command; it counts under its own name, or that of an operation."""
+        name = name or str(words[0])
+        self.operations[name] += 1
+        return self._caller.ask(tag.name, name, Plain(words))
