@@ -29,16 +29,19 @@ from dragoman.randomness import Randomness, Secrets
 from dragoman.sdk import (
     Answer,
     Job,
-    MemoryConnect,
-    MemoryLink,
-    MemorySessionConnect,
     Node,
     SessionClient,
     SessionEvent,
     SessionOptions,
     Unreachable,
 )
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import (
+    MemoryConnect,
+    MemoryLink,
+    MemorySessionConnect,
+    VirtualClock,
+    run_virtual,
+)
 
 LANGUAGES = ("en", "es", "fr")
 LONG_SECONDS = 5_000.0

@@ -1,4 +1,4 @@
-"""How nodes and clients reach a scheduler: links over WebSocket, or through memory in tests."""
+"""How nodes and clients reach a scheduler: links over WebSocket, or of a program's own."""
 
 from dragoman.sdk.transport.backoff import Backoff
 from dragoman.sdk.transport.doors import CLIENT_DOOR, NODE_DOOR, Door, door_url
@@ -9,8 +9,8 @@ from dragoman.sdk.transport.link import (
     Link,
     LinkClosed,
     Unreachable,
+    check_frame,
 )
-from dragoman.sdk.transport.memory import MemoryDoorConnect, MemoryLink
 from dragoman.sdk.transport.websocket import WebSocketDoorConnect, WebSocketLink
 
 __all__ = [
@@ -23,10 +23,9 @@ __all__ = [
     "LimitsFrames",
     "Link",
     "LinkClosed",
-    "MemoryDoorConnect",
-    "MemoryLink",
     "Unreachable",
     "WebSocketDoorConnect",
     "WebSocketLink",
+    "check_frame",
     "door_url",
 ]

@@ -1,4 +1,4 @@
-"""Nodes for tests: honest ones that count for themselves, and every kind of misbehaviour."""
+"""Simulated nodes: honest ones that count for themselves, and every kind of misbehaviour."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Any
+from typing import Any, TypedDict
 
 from dragoman.auth import ApiKey
 from dragoman.ids import AttemptId, NodeId
-from dragoman.live.gateway import ConnectionClosed, Endpoint, MemoryClient, MemoryNetwork
-from dragoman.live.gateway.memory import Link
+from dragoman.live.gateway import ConnectionClosed, Endpoint, Link, MemoryClient, MemoryNetwork
 from dragoman.live.protocol import (
     TO_NODE,
     Command,
@@ -48,45 +47,78 @@ OVERLOADED = ErrorInfo("NODE_OVERLOADED", "every slot is taken")
 STOPPED = ErrorInfo("JOB_CANCELLED", "stopped as asked")
 
 
-class Answer(Enum):
-    """How a node ends its jobs."""
+class JobEnding(Enum):
+    """How a simulated node ends its jobs."""
 
     WELL = "well"
     RETRYABLE = "retryable"
+    """With an error after which another node is asked."""
     FINAL = "final"
+    """With an error after which no other node is asked."""
     OVERLOADED = "overloaded"
+    """It refuses them: every slot is taken, it says."""
     MODEL_MISSING = "model_missing"
     NEVER = "never"
 
 
+Duration = Callable[[Random], float]
+"""A draw, in seconds, for each job."""
+
+
+def seconds(value: float) -> Duration:
+    """Every job takes this long."""
+    return lambda _: value
+
+
+def exponential(mean: float) -> Duration:
+    """Jobs take any time, so long on average."""
+    return lambda random: random.expovariate(1 / mean)
+
+
 @dataclass
-class Manner:
-    """How a node behaves; may be changed while it runs."""
+class Behaviour:
+    """How a simulated node behaves; a test may change it while the node runs."""
 
     slots: int | None = 4
-    service: Callable[[Random], float] = lambda _: 1.0
-    answer: Answer = Answer.WELL
+    service: Duration = lambda _: 1.0
+    """How long it works on a job."""
+    answer: JobEnding = JobEnding.WELL
+    text: Callable[[JobAssign], str] | None = None
+    """What it answers; without one, its own name."""
     acks: bool = True
+    """Whether it says that it took a job, and that it started."""
     lists: bool = True
     """Whether its heartbeats tell what it works on."""
     obeys_cancel: bool = True
     cancel_seconds: float = 0.0
+    """How long it takes to obey."""
     beats: bool = True
+    """Whether it sends heartbeats."""
     public: bool = True
+    """Whether it takes jobs that do not name it."""
     asr: tuple[str, ...] = ("zh", "en")
     nmt: tuple[str, ...] = ("zh", "en")
     tts: tuple[str, ...] = ("zh", "en")
     features: tuple[str, ...] = ()
 
 
-def seconds(value: float) -> Callable[[Random], float]:
-    """Every job takes this long."""
-    return lambda _: value
+class BehaviourOptions(TypedDict, total=False):
+    """The fields of `Behaviour`, as keywords."""
 
-
-def exponential(mean: float) -> Callable[[Random], float]:
-    """Jobs take any time, so long on average."""
-    return lambda random: random.expovariate(1 / mean)
+    slots: int | None
+    service: Duration
+    answer: JobEnding
+    text: Callable[[JobAssign], str] | None
+    acks: bool
+    lists: bool
+    obeys_cancel: bool
+    cancel_seconds: float
+    beats: bool
+    public: bool
+    asr: tuple[str, ...]
+    nmt: tuple[str, ...]
+    tts: tuple[str, ...]
+    features: tuple[str, ...]
 
 
 def service(kind: ServiceType, status: ServiceStatus = ServiceStatus.RUNNING) -> Service:
@@ -96,7 +128,7 @@ def service(kind: ServiceType, status: ServiceStatus = ServiceStatus.RUNNING) ->
 SERVICES = tuple(service(kind) for kind in (ServiceType.ASR, ServiceType.NMT, ServiceType.TTS))
 
 
-class ScriptedNode:
+class SimulatedNode:
     """A node program: its work goes on while its connection is gone, until it is restarted."""
 
     def __init__(
@@ -105,11 +137,11 @@ class ScriptedNode:
         network: MemoryNetwork,
         endpoint: Endpoint[NodeToScheduler],
         random: Random,
-        manner: Manner,
+        behaviour: Behaviour,
         key: ApiKey | None = None,
     ) -> None:
         self.node_id = NodeId(node_id)
-        self.manner = manner
+        self.behaviour = behaviour
         self.working: dict[AttemptId, RunningJob] = {}
         """What it works on, by its own count."""
         self.high_water = 0
@@ -166,12 +198,12 @@ class ScriptedNode:
                 platform="test",
                 hardware=Hardware(4, 8.0),
                 services=SERVICES,
-                languages=Languages(self.manner.asr, (), self.manner.nmt, self.manner.tts),
+                languages=Languages(self.behaviour.asr, (), self.behaviour.nmt, self.behaviour.tts),
                 node_id=self.node_id,
                 registration_token=token,
-                features=self.manner.features,
-                max_concurrent_jobs=self.manner.slots,
-                accept_public_jobs=self.manner.public,
+                features=self.behaviour.features,
+                max_concurrent_jobs=self.behaviour.slots,
+                accept_public_jobs=self.behaviour.public,
                 running=tuple(self.working.values()),
             )
         )
@@ -237,7 +269,7 @@ class ScriptedNode:
         await self.say(
             NodeHeartbeat(
                 usage,
-                tuple(self.working.values()) if self.manner.lists else (),
+                tuple(self.working.values()) if self.behaviour.lists else (),
                 services=services,
                 max_concurrent_jobs=slots,
             )
@@ -275,7 +307,7 @@ class ScriptedNode:
             case JobCancel():
                 await self._cancelled(RunningJob(message.job_id, message.attempt_id))
             case NodeControl(command=Command.REPORT):
-                if self.manner.beats:
+                if self.behaviour.beats:
                     await self.beat()
             case NodeControl() | Error():
                 pass
@@ -294,7 +326,7 @@ class ScriptedNode:
 
     async def _beat_forever(self, interval: float) -> None:
         while self.connected:
-            if self.manner.beats and self._stopped is None:
+            if self.behaviour.beats and self._stopped is None:
                 await self.beat()
             await asyncio.sleep(interval)
 
@@ -303,49 +335,51 @@ class ScriptedNode:
     def _take(self, assign: JobAssign) -> None:
         self.assigned.append(assign)
         running = RunningJob(assign.job_id, assign.attempt_id)
-        limit = self.manner.slots
+        limit = self.behaviour.slots
         if limit is not None and len(self.working) >= limit:
             self.over_limit += not self._brought & self.working.keys()
             self._spawn(self._refuse(running))
             return
         self.working[assign.attempt_id] = running
         self.high_water = max(self.high_water, len(self.working))
-        task = self._spawn(self._work(running))
+        task = self._spawn(self._work(running, assign))
         self._jobs[assign.attempt_id] = task
         task.add_done_callback(lambda _: self._jobs.pop(assign.attempt_id, None))
 
     async def _refuse(self, running: RunningJob) -> None:
         await self.say(JobResult(running.job_id, running.attempt_id, False, error=OVERLOADED))
 
-    async def _work(self, running: RunningJob) -> None:
+    async def _work(self, running: RunningJob, assign: JobAssign) -> None:
         job_id, attempt_id = running.job_id, running.attempt_id
-        answer = self.manner.answer
-        if answer is Answer.OVERLOADED:
+        answer = self.behaviour.answer
+        if answer is JobEnding.OVERLOADED:
             result = JobResult(job_id, attempt_id, False, error=OVERLOADED)
             await self.finish(running, result)
             return
-        if self.manner.acks:
+        if self.behaviour.acks:
             await self.say(JobAck(job_id, attempt_id))
             await self.say(JobStarted(job_id, attempt_id))
-        if answer is Answer.NEVER:
+        if answer is JobEnding.NEVER:
             await asyncio.Event().wait()
-        await asyncio.sleep(self.manner.service(self._random))
+        await asyncio.sleep(self.behaviour.service(self._random))
         match answer:
-            case Answer.WELL:
-                result = JobResult(job_id, attempt_id, True, text_translated=str(self.node_id))
-            case Answer.MODEL_MISSING:
+            case JobEnding.WELL:
+                write = self.behaviour.text
+                text = str(self.node_id) if write is None else write(assign)
+                result = JobResult(job_id, attempt_id, True, text_translated=text)
+            case JobEnding.MODEL_MISSING:
                 await self.say(
                     ModelNotAvailable("nmt-1", "not loaded", job_id=job_id, attempt_id=attempt_id)
                 )
                 self.working.pop(attempt_id, None)
                 return
             case _:
-                error = ErrorInfo("MODEL_CRASHED", "no luck", answer is Answer.RETRYABLE)
+                error = ErrorInfo("MODEL_CRASHED", "no luck", answer is JobEnding.RETRYABLE)
                 result = JobResult(job_id, attempt_id, False, error=error)
         await self.finish(running, result)
 
     async def _cancelled(self, running: RunningJob) -> None:
-        if not self.manner.obeys_cancel:
+        if not self.behaviour.obeys_cancel:
             return
         task = self._jobs.pop(running.attempt_id, None)
         if task is not None:
@@ -353,7 +387,7 @@ class ScriptedNode:
         self._spawn(self._stop(running))
 
     async def _stop(self, running: RunningJob) -> None:
-        await asyncio.sleep(self.manner.cancel_seconds)
+        await asyncio.sleep(self.behaviour.cancel_seconds)
         self._unsent.pop(running.attempt_id, None)
         result = JobResult(running.job_id, running.attempt_id, False, error=STOPPED)
         await self.finish(running, result)
