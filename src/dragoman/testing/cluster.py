@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from random import Random
 from types import TracebackType
@@ -17,6 +16,7 @@ from dragoman.live.protocol import Message, NodeHealth
 from dragoman.live.sessions import SessionRecords
 from dragoman.sdk import Connect, Link, NodeConnect, SessionConnect, Unreachable
 from dragoman.settings import Settings
+from dragoman.task_set import TaskSet
 from dragoman.testing.nodes import BehaviourOptions, SimulatedNode
 from dragoman.testing.scheduler import MemoryScheduler, settings_with
 from dragoman.testing.shared import ServerAccess, SharedServer
@@ -126,7 +126,7 @@ class MemoryCluster(MemorySite):
         self.nodes: dict[str, SimulatedNode] = {}
         self._names = tuple(names)
         self._begun: list[MemoryInstance] = []
-        self._dying: set[asyncio.Task[None]] = set()
+        self._dying = TaskSet()
 
     def _new_server(self) -> SharedServer:
         return SharedServer(self.clock, self.seed, self.settings)
@@ -158,7 +158,7 @@ class MemoryCluster(MemorySite):
         for instance in list(self.instances.values()):
             instance.access.dies_at = 0
             await instance.stop()
-        await asyncio.gather(*self._dying)
+        await self._dying.wait()
 
     @property
     def connect_node(self) -> NodeConnect:
@@ -239,9 +239,7 @@ class MemoryCluster(MemorySite):
 
     def _died(self, name: str) -> None:
         instance = self.instances.pop(name)
-        task = asyncio.get_running_loop().create_task(instance.die())
-        self._dying.add(task)
-        task.add_done_callback(self._dying.discard)
+        self._dying.spawn(instance.die())
 
     # --- nodes -----------------------------------------------------------------------------------
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from dragoman.auth import ApiKey
 from dragoman.ids import AttemptId, NodeId
@@ -41,6 +41,7 @@ from dragoman.live.protocol import (
     ServiceStatus,
     ServiceType,
 )
+from dragoman.task_set import TaskSet
 
 CALM = ResourceUsage(cpu_percent=1.0, mem_percent=1.0)
 OVERLOADED = ErrorInfo("NODE_OVERLOADED", "every slot is taken")
@@ -162,7 +163,7 @@ class SimulatedNode:
         self._random = random
         self._key = key
         self._client: MemoryClient[SchedulerToNode] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._jobs: dict[AttemptId, asyncio.Task[None]] = {}
         self._brought: set[AttemptId] = set()
         self._unsent: dict[AttemptId, JobResult] = {}
@@ -190,7 +191,7 @@ class SimulatedNode:
         client = await self._network.connect(self._endpoint, TO_NODE, key=key or self._key)
         self._client, self.ack, self.close_code = client, None, None
         self._brought = set(self.working)
-        self._ear = self._spawn(self._listen(client))
+        self._ear = self._tasks.spawn(self._listen(client))
         await client.send(
             NodeRegister(
                 version="1",
@@ -243,9 +244,7 @@ class SimulatedNode:
     async def stop(self) -> None:
         """End everything the node does."""
         self.restart()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     # --- speaking --------------------------------------------------------------------------------
 
@@ -322,7 +321,7 @@ class SimulatedNode:
                 self.working.pop(attempt_id, None)
         if self._pulse is not None:
             self._pulse.cancel()
-        self._pulse = self._spawn(self._beat_forever(ack.heartbeat_interval_ms / 1000))
+        self._pulse = self._tasks.spawn(self._beat_forever(ack.heartbeat_interval_ms / 1000))
 
     async def _beat_forever(self, interval: float) -> None:
         while self.connected:
@@ -338,11 +337,11 @@ class SimulatedNode:
         limit = self.behaviour.slots
         if limit is not None and len(self.working) >= limit:
             self.over_limit += not self._brought & self.working.keys()
-            self._spawn(self._refuse(running))
+            self._tasks.spawn(self._refuse(running))
             return
         self.working[assign.attempt_id] = running
         self.high_water = max(self.high_water, len(self.working))
-        task = self._spawn(self._work(running, assign))
+        task = self._tasks.spawn(self._work(running, assign))
         self._jobs[assign.attempt_id] = task
         task.add_done_callback(lambda _: self._jobs.pop(assign.attempt_id, None))
 
@@ -384,16 +383,10 @@ class SimulatedNode:
         task = self._jobs.pop(running.attempt_id, None)
         if task is not None:
             task.cancel()
-        self._spawn(self._stop(running))
+        self._tasks.spawn(self._stop(running))
 
     async def _stop(self, running: RunningJob) -> None:
         await asyncio.sleep(self.behaviour.cancel_seconds)
         self._unsent.pop(running.attempt_id, None)
         result = JobResult(running.job_id, running.attempt_id, False, error=STOPPED)
         await self.finish(running, result)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task

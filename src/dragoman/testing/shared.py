@@ -16,6 +16,7 @@ from dragoman.live.gateway import cluster_terms
 from dragoman.live.ledger import MemoryLedger
 from dragoman.live.sessions import MemoryRecords
 from dragoman.settings import Settings
+from dragoman.task_set import TaskSet
 
 PATIENCE_SECONDS = 1.0
 """After so long without an answer an instance gives up; the server may still do as it was told."""
@@ -34,7 +35,7 @@ class SharedServer:
         self._running = asyncio.Event()
         self._running.set()
         self._unanswered: list[Callable[[], Awaitable[Any]]] = []
-        self._late: set[asyncio.Task[None]] = set()
+        self._late = TaskSet()
 
     async def answer(self, operation: Callable[[], Awaitable[Any]]) -> Any:
         """Do as an instance says, now or when the server goes on."""
@@ -49,9 +50,7 @@ class SharedServer:
     def go_on(self) -> None:
         """Do at once what was asked in between, also for callers that gave up waiting."""
         for operation in self._unanswered:
-            task = asyncio.get_running_loop().create_task(_do_late(operation))
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
+            self._late.spawn(_do_late(operation))
         self._unanswered.clear()
         self._running.set()
 
