@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 
 import msgspec
+from cachetools import FIFOCache
 
 from dragoman.ids import JobId
 from dragoman.live.protocol import Error, MissingResult, TranslationResult
@@ -37,7 +38,7 @@ class Results:
         """Everything up to it has arrived; the scheduler is told so that it can forget."""
         self.unacknowledged = 0
         self._unread: deque[Result] = deque()
-        self._errors: OrderedDict[int, list[Error]] = OrderedDict()
+        self._errors: FIFOCache[int, list[Error]] = FIFOCache(_MOST_ERRORS_KEPT)
 
     def __len__(self) -> int:
         """How many were not read yet."""
@@ -48,8 +49,6 @@ class Results:
         if error.utterance_index is None:
             return
         self._errors.setdefault(error.utterance_index, []).append(error)
-        if len(self._errors) > _MOST_ERRORS_KEPT:
-            self._errors.popitem(last=False)
 
     def arrived(self, message: TranslationResult | MissingResult, speech: Speech) -> None:
         """Take an end, unless it came before: after a lost connection some come again."""
