@@ -63,6 +63,15 @@ class MemoryLink(Generic[M]):
     def limit(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
 
+    def send_now(self, message: Message) -> bool:
+        frame = encode(message, self.client.sub)
+        check_frame(frame, self._max_frame_bytes)
+        link = self.client.link
+        if not link.to_server.has_room or link.to_client.ended is not None:
+            return False
+        link.to_server.put(frame)
+        return True
+
     async def send(self, message: Message) -> None:
         frame = encode(message, self.client.sub)
         check_frame(frame, self._max_frame_bytes)

@@ -121,6 +121,7 @@ class Node:
             _work_of(work, services, self._clock, threads=threads),
             self._clock,
             self._tell,
+            is_watched=on_event is not None,
         )
         self._drain_seconds = drain_seconds
         self._leaving = asyncio.Event()

@@ -34,10 +34,10 @@ def as_work(function: WorkFunction, parameter: str, *, threads: bool = True) -> 
 
         async def work(job: Job) -> Answer:
             try:
-                returned = await running(job)
+                returned: object = await running(job)
             except SystemExit as error:
                 raise _exited(error) from error
-            return checked_answer(returned, function)
+            return returned if isinstance(returned, Answer) else checked_answer(returned, function)
 
         return work
     plain = cast(Callable[[Job], Answer], function)

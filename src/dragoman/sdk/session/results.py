@@ -37,12 +37,9 @@ class Results:
         self.last_delivery_seq = 0
         """Everything up to it has arrived; the scheduler is told so that it can forget."""
         self.unacknowledged = 0
-        self._unread: deque[Result] = deque()
+        self.unread: deque[Result] = deque()
+        """What came and was not read yet."""
         self._errors: FIFOCache[int, list[Error]] = FIFOCache(_MOST_ERRORS_KEPT)
-
-    def __len__(self) -> int:
-        """How many were not read yet."""
-        return len(self._unread)
 
     def explain(self, error: Error) -> None:
         """Keep an error for the missing result that follows."""
@@ -59,10 +56,7 @@ class Results:
         self.last_delivery_seq = message.delivery_seq
         result = self._as_result(message, speech.index_of(message.utterance_index))
         if speech.ended(result.utterance_index, result.tgt_lang):
-            self._unread.append(result)
-
-    def next_unread(self) -> Result | None:
-        return self._unread.popleft() if self._unread else None
+            self.unread.append(result)
 
     def restart(self) -> None:
         """A new session numbers its deliveries from 1, and knows no old errors."""
@@ -71,6 +65,8 @@ class Results:
 
     def _as_result(self, message: TranslationResult | MissingResult, index: int) -> Result:
         if isinstance(message, TranslationResult):
+            if message.utterance_index == index:
+                return message
             return msgspec.structs.replace(message, utterance_index=index)
         error = self._take_error(message)
         return Missing(index, message.reason, message.tgt_lang, message.job_id, error)

@@ -5,11 +5,14 @@ from dragoman.sdk.transport.doors import CLIENT_DOOR, NODE_DOOR, Door, door_url
 from dragoman.sdk.transport.link import (
     NO_GOODBYE,
     Connect,
+    HandsOver,
     LimitsFrames,
     Link,
     LinkClosed,
+    SendsNow,
     Unreachable,
     check_frame,
+    listen,
 )
 from dragoman.sdk.transport.websocket import WebSocketDoorConnect, WebSocketLink
 
@@ -20,12 +23,15 @@ __all__ = [
     "Backoff",
     "Connect",
     "Door",
+    "HandsOver",
     "LimitsFrames",
     "Link",
     "LinkClosed",
+    "SendsNow",
     "Unreachable",
     "WebSocketDoorConnect",
     "WebSocketLink",
     "check_frame",
     "door_url",
+    "listen",
 ]
