@@ -103,7 +103,12 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         if self._thread_id not in (None, threading.get_ident()):
-            self._refuse_threads()
+            try:
+                self._refuse_threads()
+            except RuntimeError as refusal:
+                # Code in a thread may keep it to itself, and the run would only seem to hang.
+                self._unhandled.append(refusal)
+                raise
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(
@@ -168,8 +173,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _refuse_threads(self) -> NoReturn:
         raise RuntimeError(
             "The virtual loop has no threads: their timing would not follow from the seed."
-            " Call the function directly, hand in a part that does not need a thread, or let the"
-            " loop run such functions itself with inline_threads=True."
+            " Call the function directly, hand in a part that does not need a thread, as"
+            " Node(threads=False), or let the loop run such functions itself with"
+            " inline_threads=True."
         )
 
     def _process_events(self, event_list: list[Any]) -> None:

@@ -5,6 +5,7 @@ import gc
 import inspect
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
@@ -282,6 +283,23 @@ def test_a_coroutine_will_do_for_main_and_generators_are_closed() -> None:
 
     assert run_virtual(main(), seed=1) == 1
     assert closed == [True]
+
+
+def test_a_refusal_that_a_thread_keeps_to_itself_fails_the_run() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def call() -> None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(print)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        run_virtual(main, seed=1)
+    assert "has no threads" in str(caught.value.exceptions[0])
 
 
 def test_threads_run_on_the_loop_where_a_test_asks_for_that() -> None:
