@@ -44,6 +44,7 @@ from dragoman.live.protocol import (
 from dragoman.task_set import TaskSet
 
 CALM = ResourceUsage(cpu_percent=1.0, mem_percent=1.0)
+"""What the heartbeats of a node say that has little to do."""
 OVERLOADED = ErrorInfo("NODE_OVERLOADED", "every slot is taken")
 STOPPED = ErrorInfo("JOB_CANCELLED", "stopped as asked")
 
@@ -123,10 +124,12 @@ class BehaviourOptions(TypedDict, total=False):
 
 
 def service(kind: ServiceType, status: ServiceStatus = ServiceStatus.RUNNING) -> Service:
+    """A service as nodes list it, such as ``nmt-1``."""
     return Service(f"{kind.value}-1", kind, Device.CPU, status)
 
 
 SERVICES = tuple(service(kind) for kind in (ServiceType.ASR, ServiceType.NMT, ServiceType.TTS))
+"""What every simulated node runs."""
 
 
 class SimulatedNode:

@@ -64,9 +64,14 @@ class MemoryScheduler(MemorySite):
         clock: Clock | None = None,
         authenticator: Authenticator | None = None,
         delay: Delay = instant,
+        codec: bool = True,
         instance_id: str = "here",
     ) -> None:
-        """Nothing runs yet. `settings` are whole or a few dotted keys; `delay` is the network's."""
+        """Nothing runs yet. `settings` are whole or a few dotted keys; `delay` is the network's.
+
+        With `codec` off, what simulated nodes hear and say is neither written nor read as frames:
+        quicker, where a test is about many of them and not about messages.
+        """
         super().__init__(seed, clock)
         self.settings = settings if isinstance(settings, Settings) else settings_with(settings)
         self.instance_id = InstanceId(instance_id)
@@ -74,7 +79,7 @@ class MemoryScheduler(MemorySite):
         self.connections = Connections()
         self.authenticator = authenticator or OpenAuthenticator()
         self.plane = self._new_plane()
-        self.network = MemoryNetwork(Random(self.seed + 2), delay=delay)
+        self.network = MemoryNetwork(Random(self.seed + 2), delay=delay, codec=codec)
         """Its `links` are the open connections, which a test may pause or cut."""
         self.nodes: dict[str, SimulatedNode] = {}
         """The simulated nodes by name, the latest of each."""

@@ -167,6 +167,12 @@ class _Overheard(MemoryLink[SchedulerToClient]):
         super().__init__(client)
         self._sent = sent
 
+    def send_now(self, message: Message) -> bool:
+        is_sent = super().send_now(message)
+        if is_sent:
+            self._sent.append(message)
+        return is_sent
+
     async def send(self, message: Message) -> None:
         self._sent.append(message)
         await super().send(message)

@@ -126,6 +126,19 @@ async def test_a_simulated_node_behaves_as_it_is_told() -> None:
 
 
 @virtual
+async def test_messages_need_not_be_written_and_read() -> None:
+    async with MemoryScheduler(codec=False) as scheduler:
+        await scheduler.add_simulated_node("n-1", nmt=LANGUAGES, service=seconds(1))
+        await scheduler.add_node(shout, nmt=LANGUAGES)
+        ends = [
+            await (await scheduler.submit_job("hello", src_lang="en", tgt_lang="es")).end()
+            for _ in range(10)
+        ]
+        said = {end.output.text_translated for end in ends if end.output is not None}
+        assert said == {"n-1", "HELLO"}
+
+
+@virtual
 async def test_a_refused_job_keeps_the_refusal_and_its_end_raises_it() -> None:
     async with MemoryScheduler() as scheduler:
         job = await scheduler.submit_job("hello", src_lang="en", tgt_lang="xx")
