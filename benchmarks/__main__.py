@@ -10,7 +10,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import fleet, ledger
+from benchmarks import fleet, ledger, shared
 from benchmarks.cluster import run as cluster
 from benchmarks.full_job import run as full_job
 from benchmarks.lab import run as lab
@@ -20,6 +20,7 @@ from benchmarks.sight import run as sight
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "ledger": lambda chosen: ledger.run(chosen.quick),
+    "shared": lambda chosen: shared.run(chosen.quick),
     "fleet": lambda chosen: fleet.run(chosen.quick),
     "sight": lambda chosen: sight.run(chosen.quick),
     "cluster": lambda chosen: cluster.run(chosen.quick, chosen.record),

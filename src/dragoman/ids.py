@@ -51,3 +51,55 @@ def request_shard(tenant: str, request_id: str, tgt_lang: str) -> int:
     """The shard that binds a request; the same request always meets in the same place."""
     key = f"{tenant}\0{request_id}\0{tgt_lang}".encode()
     return blake2b(key, digest_size=1).digest()[0]
+
+
+# --- ids of the shared ledger: a job is found by its request, and by its id alone ----------------
+
+_REQUEST_DIGITS = 20
+_JOB_DIGITS = 12
+_JOB_ID_LENGTH = len("j-") + 2 + _REQUEST_DIGITS + _JOB_DIGITS
+_SESSION_ID_LENGTH = len("s-") + _ID_BITS // 4
+
+
+def shard_in(name: str) -> int | None:
+    """The shard that a session_id or a job_id names, or None when the text is neither."""
+    if name[1:2] != "-" or name[:1] not in "sj" or len(name) < len("s-00"):
+        return None
+    try:
+        return bytes.fromhex(name[2:4])[0]
+    except (ValueError, IndexError):
+        return None
+
+
+def shard_for_request(tenant: str, request_id: str) -> int:
+    """Where a request is bound: an utterance's in its session's shard, any other by its hash."""
+    session_id, slash, _ = request_id.partition("/")
+    if slash and session_id.startswith("s-") and len(session_id) == _SESSION_ID_LENGTH:
+        shard = shard_in(session_id)
+        if shard is not None:
+            return shard
+    return blake2b(f"{tenant}\0{request_id}".encode(), digest_size=1).digest()[0]
+
+
+def request_digits(tenant: str, request_id: str, target_key: str) -> str:
+    """What stands for a request in the ids of its jobs."""
+    key = f"{tenant}\0{request_id}\0{target_key}".encode()
+    return blake2b(key, digest_size=_REQUEST_DIGITS // 2).hexdigest()
+
+
+def new_job_id_for(random: Random, tenant: str, request_id: str, target_key: str) -> JobId:
+    """A fresh job_id that names its shard and its request."""
+    shard = shard_for_request(tenant, request_id)
+    digits = request_digits(tenant, request_id, target_key)
+    return JobId(f"j-{shard:02x}{digits}{random.getrandbits(4 * _JOB_DIGITS):012x}")
+
+
+def request_in(job_id: str) -> str | None:
+    """The digits of the request that a job_id names, or None when the text is no such job_id."""
+    if len(job_id) != _JOB_ID_LENGTH or not job_id.startswith("j-"):
+        return None
+    try:
+        bytes.fromhex(job_id[2:])
+    except ValueError:
+        return None
+    return job_id[4 : 4 + _REQUEST_DIGITS]

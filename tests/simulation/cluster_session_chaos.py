@@ -126,7 +126,7 @@ class Schedule:
         for _ in range(FORGOTTEN_SECONDS):
             left = await what_is_left(world)
             # A record that no client heard of lapses with time, which those in memory do not.
-            left |= {name: "record" for name in closed if await world.records.read(name)}
+            left |= {name: "record" for name in closed if await world.ledger.read_session(name)}
             if not left:
                 return
             await asyncio.sleep(1.0)

@@ -9,13 +9,20 @@ from typing import Any
 
 from dragoman.live.core import MemoryLedger
 from dragoman.live.core.job import Job
-from dragoman.live.core.ledger import AfterFinish, AfterPlace, Finishing, PlaceAnswer
+from dragoman.live.core.ledger import (
+    AfterFinish,
+    AfterOutlook,
+    AfterPlace,
+    AfterPreempt,
+    Finishing,
+    PlaceAnswer,
+)
 from dragoman.live.ledger import Ending, Freed
 
 
 class DelayingLedger(MemoryLedger):
-    """Carries out `place` and `finish` some time after they were asked for, and answers some time
-    after that; each takes as long as it is drawn."""
+    """Carries out what is answered by a callback some time after it was asked for, and answers some
+    time after that; each takes as long as it is drawn."""
 
     def __init__(self, *arguments: Any, delays: Random, seconds: float, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -37,6 +44,19 @@ class DelayingLedger(MemoryLedger):
         self._later(
             lambda at: MemoryLedger.finish(self, job, ending, again=again, now=at, then=answer)
         )
+
+    def end(self, job: Job, ending: Ending, now: float, then: AfterFinish) -> None:
+        def answer(job: Job, answer: Finishing, freed: Freed, now: float) -> None:
+            self._later(partial(then, job, answer, freed))
+
+        self._later(lambda at: MemoryLedger.end(self, job, ending, at, answer))
+
+    def preempt(self, job: Job, now: float, then: AfterPreempt) -> None:
+        # The victim must not go on as if it had its slot: its driver hears at once.
+        self._later(lambda at: MemoryLedger.preempt(self, job, at, then))
+
+    def outlook_for(self, job: Job, now: float, then: AfterOutlook) -> None:
+        self._later(lambda at: MemoryLedger.outlook_for(self, job, at, then))
 
     def _later(self, act: Any) -> None:
         delay = self._delays.choice((0.0, self._delays.random() * self._seconds))

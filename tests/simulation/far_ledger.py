@@ -9,7 +9,7 @@ from random import Random
 from typing import Any, cast
 
 from dragoman.errors import DependencyDown
-from dragoman.live.ledger import Ledger
+from dragoman.live.shared import SharedLedger
 
 _ARRIVE_LATE = 0.5
 """Of the operations that are lost on their way there."""
@@ -24,7 +24,7 @@ class FarLedger:
     """
 
     def __init__(
-        self, ledger: Ledger, random: Random, *, seconds: float, failures: float = 0.0
+        self, ledger: SharedLedger, random: Random, *, seconds: float, failures: float = 0.0
     ) -> None:
         self._ledger = ledger
         self._random = random
@@ -34,7 +34,7 @@ class FarLedger:
 
     def __getattr__(self, name: str) -> Any:
         operation = getattr(self._ledger, name)
-        if name == "close" or not inspect.iscoroutinefunction(operation):
+        if name == "stop" or not inspect.iscoroutinefunction(operation):
             return operation
 
         async def at_a_distance(*args: Any, **options: Any) -> Any:
@@ -65,8 +65,10 @@ class FarLedger:
             raise DependencyDown("The ledger did not answer.")
 
 
-def far(random: Random, *, seconds: float, failures: float = 0.0) -> Callable[[Ledger], Ledger]:
+def far(
+    random: Random, *, seconds: float, failures: float = 0.0
+) -> Callable[[SharedLedger], SharedLedger]:
     """Puts a ledger at a distance."""
     return lambda ledger: cast(
-        Ledger, FarLedger(ledger, random, seconds=seconds, failures=failures)
+        SharedLedger, FarLedger(ledger, random, seconds=seconds, failures=failures)
     )

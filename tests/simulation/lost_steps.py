@@ -14,30 +14,29 @@ from dragoman.live.cluster import Posted
 
 ANSWERED_BY_LEDGER = frozenset(
     {
-        "bind",
         "cancel",
-        "claim",
+        "close",
         "drop",
-        "end",
         "finish",
+        "look",
         "mark_asked",
+        "move",
+        "open",
         "outlook",
         "preempt",
         "read",
-        "read_attempt",
-        "read_input",
         "read_open",
-        "renew_claims",
+        "release",
+        "renew",
         "reserve",
-        "retry",
         "settle",
+        "step",
         "take_over",
-        "transition",
     }
 )
 """What is asked of the ledger for the sake of a job; the rest goes on without jobs as well."""
 
-READS = frozenset({"outlook", "read", "read_attempt", "read_input", "read_open"})
+READS = frozenset({"outlook", "read", "read_open"})
 WRITES = ANSWERED_BY_LEDGER - READS
 NOTES = frozenset({"post", "publish"})
 PEERS = NOTES | {"take"}

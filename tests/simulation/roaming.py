@@ -75,6 +75,18 @@ def holders(world: ClusterWorld, roamer: Roamer) -> list[str]:
     ]
 
 
+def forget_records(world: ClusterWorld) -> None:
+    """The ledger loses the records of all sessions; it keeps the jobs."""
+    for shard in world.ledger._shards:
+        for session_id in list(shard.sessions):
+            shard.end_session(session_id, shard.sessions[session_id].owner)
+
+
+def records(world: ClusterWorld) -> int:
+    """How many sessions the ledger knows."""
+    return sum(len(shard.sessions) for shard in world.ledger._shards)
+
+
 async def check_nothing_is_left(world: ClusterWorld) -> None:
     """With all sessions over, no instance and no job speaks of one."""
     assert await what_is_left(world) == {}
@@ -87,15 +99,16 @@ async def what_is_left(world: ClusterWorld) -> dict[str, object]:
         sessions: Any = instance.plane.sessions
         kept |= {
             f"{name}'s sessions": len(sessions),
-            f"{name}'s routes": sessions._by_heard,
+            f"{name}'s languages": sessions.languages._spelling,
+            f"{name}'s looks for silent clients": sessions._looks,
             f"{name}'s sessions that ended": sessions._gone,
             f"{name}'s tenants": sessions._by_tenant,
             f"{name}'s sessions to forget": sessions._to_forget,
             f"{name}'s resumes": sessions._resuming,
-            f"{name}'s buffered bytes": sessions._tools.budget.used,
+            f"{name}'s buffered bytes": sessions._context.budget.used,
             f"{name}'s sockets": instance.connections.counts.get("session", 0),
             **instance.plane.dispatcher.counts(),
         }
     size = await world.ledger.size()
-    kept |= {kind: size[kind] for kind in ("held", "ended", "jobs", "bindings", "inputs")}
+    kept |= {kind: size[kind] for kind in ("held", "finished", "tombstones", "jobs", "requests")}
     return {what: value for what, value in kept.items() if value}

@@ -10,14 +10,14 @@ from dragoman.clock import Clock
 from dragoman.settings import Settings
 from dragoman.testing import SharedServer
 
-_OF_THE_HUB = ("instances", "finished", "letters", "windows", "leases")
+_OF_THE_HUB = ("instances", "finished", "letters", "windows", "blocks")
 """What a hub keeps; who listens to it is no part of its memory."""
 
 Memory = dict[str, dict[str, Any]]
 
 
 class ForgetfulServer(SharedServer):
-    """Ledger, records and hub in one place: they forget together."""
+    """Ledger and hub in one place: they forget together."""
 
     def __init__(self, clock: Clock, seed: int, settings: Settings) -> None:
         super().__init__(clock, seed, settings)
@@ -31,9 +31,17 @@ class ForgetfulServer(SharedServer):
         # As on Redis, a cell that lost its memory does not repeat a version.
         ledger._retired_version = self._random.getrandbits(32)
         vars(self.ledger).update(vars(ledger))
-        vars(self.records).update(vars(self._new_records()))
         self.hub.forget()
         self._begin_again()
+
+    @property
+    def held(self) -> int:
+        """Slots that are held, in all cells."""
+        return sum(len(cell.held) for cell in self.ledger._cells.values())
+
+    def forget_jobs(self) -> None:
+        """The ledger loses everything, and its server goes on as if nothing had happened."""
+        vars(self.ledger).update(vars(self._new_ledger(self.ledger._random)))
 
     def memory(self) -> Memory:
         """All that it knows now, as a replica that has got this far."""
@@ -43,7 +51,6 @@ class ForgetfulServer(SharedServer):
         return deepcopy(
             {
                 "ledger": vars(self.ledger),
-                "records": vars(self.records),
                 "hub": {name: getattr(self.hub, name) for name in _OF_THE_HUB},
             },
             {id(thing): thing for thing in shared},
@@ -52,7 +59,6 @@ class ForgetfulServer(SharedServer):
     def fail_over(self, replica: Memory) -> None:
         """A replica takes its place, and knows nothing of what came after."""
         vars(self.ledger).update(replica["ledger"])
-        vars(self.records).update(replica["records"])
         vars(self.hub).update(replica["hub"])
         self._begin_again()
 

@@ -283,8 +283,6 @@ def test_a_cell_that_lost_its_memory_is_rebuilt_from_what_its_nodes_say() -> Non
         jobs = [await world.submit("a", f"r{number}") for number in range(4)]
         await world.until(lambda: len(far.working) + len(near.working) == 4)
         world.ledger._cells.clear()
-        world.ledger._whereabouts.cells.clear()
-        world.ledger._whereabouts.held = 0
         await asyncio.sleep(1.5)
         known = await world.submit("a", "r9", may_wait=True)
         assert known.refusal is None, "its pair is known, though nobody knows who has room"

@@ -6,7 +6,7 @@ import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
 
-from dragoman.live.dispatch import FORGOTTEN
+from dragoman.live.core.driver import FORGOTTEN
 from dragoman.live.protocol import JobPartial, Outcome
 from dragoman.testing import JobEnding, seconds
 
@@ -98,7 +98,7 @@ def test_a_job_that_waits_when_its_instance_is_killed_is_taken_up_by_another() -
         record = await world.ledger.read(waiting.job_id)
         assert record is not None
         assert record.outcome is Outcome.SUCCESS
-        assert record.claimed_by == "b"
+        assert record.instance_id == "b"
 
     play_together(story)
 
@@ -127,7 +127,7 @@ def test_a_slot_that_comes_free_wakes_those_who_wait_at_other_instances() -> Non
         await first.end()
         await second.end()
         took = (second.ended_at or 0) - (first.ended_at or 0)
-        assert 1.26 <= took < 1.30, "it was not woken, but looked by itself"
+        assert 1.259 < took < 1.30, "it was not woken, but looked by itself"
 
     play_together(story)
 
@@ -229,7 +229,7 @@ def test_a_caller_at_another_instance_is_told_of_a_job_that_the_ledger_lost() ->
         job = await world.submit("a", "r1")
         waits = asyncio.create_task(world["b"].plane.dispatcher.ended(job.job_id, 20))
         await world.until(lambda: len(node.working) == 1)
-        world.ledger.__init__(world.clock, world.random)  # type: ignore[misc]
+        world.server.forget_jobs()
         record = await waits
         assert record is not None, "it was waited for in vain"
         assert (record.outcome, record.error) == (Outcome.FAILED, FORGOTTEN)

@@ -83,7 +83,7 @@ def test_a_job_asked_for_while_the_server_stands_still_is_refused_or_done_once()
             assert errand.refusal.code == "SCHEDULER_DEPENDENCY_DOWN"
         assert (await (await late).end()).outcome is Outcome.SUCCESS
         # The server does as it was told, though nobody waits for it any more.
-        await world.until(lambda: not world.ledger._whereabouts.held, seconds=60)
+        await world.until(lambda: not world.server.held, seconds=60)
         attempts = [assign.job_id for assign in node.assigned]
         assert len(attempts) == len(set(attempts))
 
@@ -101,7 +101,7 @@ def test_a_failover_that_forgets_a_job_keeps_the_node_at_its_own_limit() -> None
         await world.until(lambda: forgotten.over and other.over)
         assert node.high_water == 1
         assert (len(forgotten.ends), len(other.ends) or other.refusal is not None) == (1, 1)
-        await world.until(lambda: not world.ledger._whereabouts.held, seconds=30)
+        await world.until(lambda: not world.server.held, seconds=30)
 
     play_together(story)
 

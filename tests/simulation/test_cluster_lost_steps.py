@@ -183,7 +183,7 @@ async def until_nothing_is_left(world: ClusterWorld) -> None:
     """Soon no instance drives a job any more, and no slot is held."""
 
     def nothing_is_left() -> bool:
-        held = world.ledger._whereabouts.held
+        held = world.server.held
         counts = [instance.plane.dispatcher.counts() for instance in world.instances.values()]
         return not held and not any(sum(count.values()) for count in counts)
 

@@ -17,7 +17,6 @@ Placing = Placed | CellFull | Stale
 def forget_everything(world: ClusterWorld) -> None:
     """The ledger is empty, as after a restart without its data."""
     world.ledger._cells.clear()
-    world.ledger._whereabouts.cells.clear()
     world.ledger._directory.entries.clear()
 
 

@@ -7,11 +7,18 @@ from typing import Any
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.roaming import Roamer, check_nothing_is_left, holders, open_roamer
+from tests.simulation.roaming import (
+    Roamer,
+    check_nothing_is_left,
+    forget_records,
+    holders,
+    open_roamer,
+    records,
+)
 from tests.simulation.speakers import BYTES_PER_MS
 
+from dragoman.live.core.sessions.record_writer import FIRST_PAUSE_SECONDS
 from dragoman.live.protocol import AudioChunk, MissingResult, SessionState
-from dragoman.live.sessions.arrivals import RETRY_SECONDS
 from dragoman.testing import JobEnding, seconds
 
 
@@ -144,7 +151,7 @@ def test_a_client_that_comes_back_to_the_first_instance_finds_what_the_second_di
         assert await speaker.close() == 1000
         await asyncio.sleep(700)
         await check_nothing_is_left(world)
-        assert await world.records.count() == 0
+        assert records(world) == 0
 
     play_together(story)
 
@@ -211,11 +218,11 @@ def test_a_record_that_is_gone_is_written_again_by_the_instance_that_holds_the_c
         await speaker.say()
         await speaker.until_ended(1)
         await speaker.say()
-        world.records._kept.clear()
+        forget_records(world)
         await speaker.until_ended(2)
         await speaker.say()
-        world.records._kept.clear()
-        await world.until(lambda: bool(world.records._kept), seconds=15)
+        forget_records(world)
+        await world.until(lambda: bool(records(world)), seconds=15)
         heard = list(await speaker.until_ended(3))
         await world.kill("a")
         speaker.cut()
@@ -236,7 +243,7 @@ def test_when_everything_is_forgotten_open_utterances_are_made_again(at: str) ->
         for _ in range(3):
             await speaker.say()
         await world.until(lambda: len(node.working) == 6)
-        forget_everything(world)
+        world.server.restart_empty()
         await speaker.say()
         await speaker.until_ended(8, seconds=30)
         assert len(speaker.results) == 8
@@ -250,20 +257,13 @@ def test_when_everything_is_forgotten_open_utterances_are_made_again(at: str) ->
     play_together(story)
 
 
-def forget_everything(world: ClusterWorld) -> None:
-    """As a Redis that is restarted empty."""
-    world.ledger.__init__(world.clock, world.random)  # type: ignore[misc]
-    world.records._kept.clear()
-    world.hub.forget()
-
-
 def test_a_client_that_is_away_when_its_record_is_lost_goes_on_at_its_instance() -> None:
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.5))
         speaker = await open_roamer(world, "a", acknowledges=True)
         await speaker.say()
         speaker.cut()
-        world.records._kept.clear()
+        forget_records(world)
         await asyncio.sleep(3)
         ack = await speaker.go_on_at("a")
         assert ack.resumed
@@ -311,7 +311,7 @@ def test_what_would_be_written_again_is_what_is_stored() -> None:
                 await speaker.beat(4)
                 node.behaviour.answer = JobEnding.NEVER
                 await asyncio.sleep(0.05)
-            assert session.describe() == await world.records.read(speaker.session_id)
+            assert session.writer.known() == await world.ledger.read_session(speaker.session_id)
 
     play_together(story)
 
@@ -347,9 +347,9 @@ def test_an_utterance_that_no_node_took_is_told_of_by_the_next_owner(operation: 
         await world.node("n", at="b", slots=9, service=seconds(0.1))
         speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=("en", "zh"))
         door = world["a"].access
-        door.cut |= {world.ledger, world.records}
+        door.cut.add(world.ledger)
         await speaker.say()
-        await asyncio.sleep(RETRY_SECONDS - 0.01)
+        await asyncio.sleep(FIRST_PAUSE_SECONDS - 0.01)
         door.cut.clear()
         world.die_at("a", operation, before=False)
         await asyncio.sleep(1)

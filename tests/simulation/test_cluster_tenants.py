@@ -68,7 +68,7 @@ def test_a_tenants_jobs_are_counted_over_all_instances() -> None:
         await asyncio.sleep(0.1)
         assert (await world.submit("b", "late")).refusal is None
         await asyncio.sleep(2)
-        assert not any(world.hub.leases.values())
+        assert not any(world.hub.blocks.values())
 
     play_together(story, limits__max_inflight_per_tenant=2)
 

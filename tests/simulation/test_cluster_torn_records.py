@@ -23,14 +23,21 @@ SPOKEN: dict[str, Any] = {
 
 
 class Replica:
-    """What a replica of the records had got at some time; promoted, it is all that there is."""
+    """What a replica of the records had got at some time; promoted, it is all that there is.
+
+    The jobs are kept: their ends must not be told twice, or be lost with the records.
+    """
 
     def __init__(self, world: ClusterWorld) -> None:
         self._world = world
-        self._kept = deepcopy(world.records._kept)
+        self._kept = deepcopy([shard.sessions for shard in world.ledger._shards])
 
     def promote(self) -> None:
-        self._world.records._kept = self._kept
+        for shard, sessions in zip(self._world.ledger._shards, self._kept, strict=True):
+            for session_id in shard.sessions.keys() - sessions.keys():
+                shard.end_session(session_id, shard.sessions[session_id].owner)
+            for session in sessions.values():
+                shard._keep_session(session, self._world.ledger._now())
 
 
 def check_in_order(speaker: Roamer, utterances: int) -> None:
@@ -44,7 +51,7 @@ async def is_whole(world: ClusterWorld, speaker: Roamer, at: str) -> bool:
     """Whether the record has all that its owner knows to be stored."""
     session: Any = world[at].plane.sessions.find(speaker.session_id)
     assert session is not None
-    return bool(await world.records.read(speaker.session_id) == session.describe())
+    return bool(await world.ledger.read_session(speaker.session_id) == session.writer.known())
 
 
 async def until_whole(world: ClusterWorld, speaker: Roamer, at: str, seconds: float) -> None:
@@ -129,7 +136,7 @@ def test_a_keeper_that_is_back_after_it_was_away_is_told_all_at_once() -> None:
         for speaker in speakers:
             await speaker.until_ended(1)
         door = world["a"].access
-        door.cut.add(world.records)
+        door.cut.add(world.ledger)
         await asyncio.sleep(3)
         replica.promote()
         door.cut.clear()
@@ -186,7 +193,7 @@ def test_a_session_that_was_forgotten_as_a_whole_is_written_again() -> None:
         check_in_order(speaker, 2)
 
     async def until_whole_again(world: ClusterWorld, speaker: Roamer) -> None:
-        assert await world.records.read(speaker.session_id) is None
+        assert await world.ledger.read_session(speaker.session_id) is None
         await until_whole(world, speaker, "a", seconds=11)
 
     play_together(story)
@@ -209,7 +216,7 @@ def test_a_session_whose_new_owner_was_forgotten_stays_with_it() -> None:
         await speaker.until_ended(4)
         check_in_order(speaker, 2)
         assert speaker.close_code is None
-        after = await world.records.read(speaker.session_id)
+        after = await world.ledger.read_session(speaker.session_id)
         assert after is not None
         assert after.owner.instance_id == "b"
 
@@ -327,7 +334,7 @@ def test_writes_that_are_on_their_way_meanwhile_are_lost_as_little(seed: int) ->
             await asyncio.sleep(random.random() * 0.3)
             away = random.random() < 0.5
             if away:
-                world["a"].access.cut.add(world.records)
+                world["a"].access.cut.add(world.ledger)
                 await asyncio.sleep(random.random() * 0.2)
             replica.promote()
             world["a"].access.cut.clear()

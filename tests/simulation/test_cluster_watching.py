@@ -87,7 +87,7 @@ def test_a_node_of_another_instance_learns_the_trace_of_its_job() -> None:
     async def story(world: ClusterWorld) -> None:
         nodes = [await world.node("near", at="a"), await world.node("far", at="b")]
         exporter = OtlpExit(SimpleSpanProcessor(InMemorySpanExporter()), "a")
-        world["a"].plane.dispatcher._tracing = Tracing(exporter, world.clock)
+        world["a"].plane.dispatcher._telemetry.tracing = Tracing(exporter, world.clock)
         for node in nodes:
             await world.submit("a", node.node_id, trace_id=TRACE, preferred_node_id=node.node_id)
             await world.until(lambda node=node: bool(node.assigned))  # type: ignore[misc]

@@ -14,12 +14,12 @@ from tests.simulation.delaying import DelayingLedger
 from dragoman.auth import ApiKey, Authenticator
 from dragoman.clock import Clock
 from dragoman.ids import RequestId, SessionId, TenantId
-from dragoman.live.cluster import Cluster
-from dragoman.live.core import MemoryLedger as CoreLedger
-from dragoman.live.gateway import Delay, LivePlane, instant, rules
-from dragoman.live.ledger import JobInput, JobSpec, Ledger, MemoryLedger
+from dragoman.live.cluster import Cluster, MemoryHub
+from dragoman.live.core import MemoryLedger
+from dragoman.live.gateway import Delay, LivePlane, cluster_terms, instant, rules
+from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import JobClass, Pipeline
-from dragoman.live.sessions import SessionRecords
+from dragoman.live.shared import SharedLedger
 from dragoman.observability import Tracing
 from dragoman.settings import Settings
 from dragoman.testing import (
@@ -29,6 +29,7 @@ from dragoman.testing import (
     SubmittedJob,
     VirtualClock,
     run_virtual,
+    shared_ledger,
 )
 from dragoman.testing import settings_with as dotted_settings
 
@@ -107,21 +108,19 @@ class World(Conveniences):
         seed: int,
         clock: Clock,
         settings: Settings | None = None,
-        ledger: Ledger | CoreLedger | None = None,
+        ledger: MemoryLedger | SharedLedger | None = None,
         authenticator: Authenticator | None = None,
         delay: Delay = instant,
-        wrap: Callable[[Ledger], Ledger] | None = None,
+        wrap: Callable[[SharedLedger], SharedLedger] | None = None,
         tracing: Callable[[Clock], Tracing | None] = lambda clock: None,
         answers_late: float | None = None,
         instance_id: str = "here",
-        records: SessionRecords | None = None,
         cluster: Cluster | None = None,
     ) -> None:
         self._given_ledger = ledger
         self._wrap = wrap
         self._tracing = tracing
         self._answers_late = answers_late
-        self._records = records
         self._cluster = cluster
         self.ledger: Any = None
         super().__init__(
@@ -140,9 +139,11 @@ class World(Conveniences):
         if self._given_ledger is not None:
             self.ledger = self._given_ledger
         elif self._wrap is not None:
-            self.ledger = MemoryLedger(self.clock, random, **size)
+            self.ledger = shared_ledger(self.clock, random, self.settings)
+            hub = MemoryHub(self.clock, Random(self.seed + 5), cluster_terms(self.settings))
+            self._cluster = hub.peers(self.instance_id)
         else:
-            kind: Callable[..., CoreLedger] = CoreLedger
+            kind: Callable[..., MemoryLedger] = MemoryLedger
             if self._answers_late is not None:
                 delays = Random(self.seed + 4)
                 kind = partial(DelayingLedger, delays=delays, seconds=self._answers_late)
@@ -151,7 +152,6 @@ class World(Conveniences):
         return LivePlane(
             ledger=self.ledger if self._wrap is None else self._wrap(self.ledger),
             tracing=self._tracing(self.clock),
-            records=self._records,
             cluster=self._cluster,
             **self._plane_parts(),
         )

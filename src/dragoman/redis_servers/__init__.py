@@ -7,7 +7,15 @@ from dragoman.redis_servers.connection import Reply
 from dragoman.redis_servers.fitness import OLDEST_REDIS, Misfit, ServerFacts, ask_redis, misfit
 from dragoman.redis_servers.gathering import Caller
 from dragoman.redis_servers.operations import Operations, Tag
-from dragoman.redis_servers.requests import Call, Command, Plain, Request, Script
+from dragoman.redis_servers.requests import (
+    Call,
+    Command,
+    FunctionCall,
+    Library,
+    Plain,
+    Request,
+    Script,
+)
 from dragoman.redis_servers.servers import Servers, open_servers
 from dragoman.redis_servers.subscription import Subscription
 
@@ -16,6 +24,8 @@ __all__ = [
     "Call",
     "Caller",
     "Command",
+    "FunctionCall",
+    "Library",
     "Misfit",
     "Operations",
     "Plain",

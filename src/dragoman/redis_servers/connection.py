@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeAlias
 
@@ -22,6 +22,26 @@ _ERRORS: dict[str, type[exceptions.ResponseError]] = {
     "NOSCRIPT": exceptions.NoScriptError,
 }
 """Error replies that a user or operator can act on, by their first word."""
+
+
+class FunctionNotFound(exceptions.ResponseError):
+    """The server does not have the function that was called."""
+
+
+class TryAgain(exceptions.ResponseError):
+    """Some of the keys have moved to another server and some have not yet."""
+
+
+class NotAllowed(exceptions.ResponseError):
+    """The user that the connection speaks for may not do that."""
+
+
+_OWN_ERRORS: dict[str, type[exceptions.ResponseError]] = {
+    "NOPERM": NotAllowed,
+    "TRYAGAIN": TryAgain,
+}
+
+_FUNCTION_NOT_FOUND = "ERR Function not found"
 
 _INCOMPLETE = object()
 
@@ -52,6 +72,8 @@ class Connection(asyncio.Protocol):
     def __init__(self, timeout_ms: int) -> None:
         self.known: set[str] = set()
         """Scripts that were sent in full over this connection, so that the server knows them."""
+        self.loads: Counter[str] = Counter()
+        """How often each library of functions was loaded over this connection."""
         self.on_lost: Callable[[], None] | None = None
         """Called once, before pending requests are refused."""
         self.on_idle: Callable[[], None] | None = None
@@ -186,5 +208,9 @@ def _first_words(to: descriptions.AbstractConnection) -> list[Command]:
 def _error(message: str) -> exceptions.ResponseError:
     """An error reply as redis-py names it."""
     code, _, rest = message.partition(" ")
+    if message.startswith(_FUNCTION_NOT_FOUND):
+        return FunctionNotFound(rest)
+    if code in _OWN_ERRORS:
+        return _OWN_ERRORS[code](rest)
     kind = _ERRORS.get(code)
     return exceptions.ResponseError(message.removeprefix("ERR ")) if kind is None else kind(rest)

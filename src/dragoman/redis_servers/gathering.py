@@ -1,4 +1,7 @@
-"""Asking servers: requests travel together, each is answered or refused in time, none is retried.
+"""Asking servers: requests travel together, each is answered or refused in time.
+
+None is retried, unless the server said that it did nothing because it does not know the script or
+the function, or because the keys are moving.
 
 A journey costs many times what a request does, on both sides. So a server that is near is asked
 for the next things when it has answered the last, and what comes up meanwhile goes together.
@@ -13,18 +16,32 @@ from functools import partial
 from redis.exceptions import AskError, MovedError, NoScriptError, RedisError, ResponseError
 
 from dragoman.errors import DependencyDown, DragomanError, InternalError
-from dragoman.redis_servers.connection import Asker, Connection, Reply, connect
+from dragoman.redis_servers.connection import (
+    Asker,
+    Connection,
+    FunctionNotFound,
+    NotAllowed,
+    Reply,
+    TryAgain,
+    connect,
+)
 from dragoman.redis_servers.requests import Command, Request
 from dragoman.redis_servers.servers import Servers
 
 _LED_ON_AT_MOST = 3
 """A request goes so often to a server that holds the keys now, or again with the whole script."""
 
-_BROKEN_SCRIPT = ("user_script:", "Error running script")
+_BROKEN_SCRIPT = ("user_script:", "user_function:", "Error running script")
 """How the error of a script that is wrong begins, on newer servers and on older ones."""
 
 _GATHER_SECONDS = 0.001
 """How many batches may be on their way to a distant server before it answers."""
+
+_MOVING_SECONDS = 0.02
+"""How long to wait while some of the keys are on one server and some on another."""
+
+_MOVING_SHARE = 0.5
+"""How much of the time for an answer may pass with that."""
 
 _LET_GO = "was closed"
 _UNKNOWN_OUTCOME = "Whether the operation took effect is unknown; asking again is safe."
@@ -36,11 +53,24 @@ _ASKING: Command = ("ASKING",)
 class _Asking:
     """A request, and the future that waits for its reply."""
 
-    __slots__ = ("_caller", "asked_at", "led_on", "moving", "name", "reply", "request")
+    __slots__ = (
+        "_caller",
+        "asked_at",
+        "led_on",
+        "loads_seen",
+        "loads_with",
+        "moving",
+        "name",
+        "not_loaded",
+        "reply",
+        "request",
+        "tag",
+    )
 
-    def __init__(self, caller: Caller, name: str, request: Request) -> None:
+    def __init__(self, caller: Caller, tag: str, name: str, request: Request) -> None:
         loop = asyncio.get_running_loop()
         self._caller = caller
+        self.tag = tag
         self.name = name
         self.request = request
         self.asked_at = loop.time()
@@ -48,6 +78,12 @@ class _Asking:
         self.led_on = 0
         self.moving = False
         """Whether its keys are just moving to the server that is asked next."""
+        self.loads_with = False
+        """Whether its library goes to the server before it."""
+        self.loads_seen = 0
+        """How often its library had been loaded over the connection when it was sent."""
+        self.not_loaded: ResponseError | None = None
+        """Why the server did not take its library."""
 
     def answered(self, connection: Connection, reply: Reply) -> None:
         self._caller.answered(self, connection, reply)
@@ -67,6 +103,21 @@ class _Nobody:
 
     def refused(self, why: str) -> None:
         """Says nothing."""
+
+
+class _Loading:
+    """A library on its way to a server, for the request behind it."""
+
+    def __init__(self, asking: _Asking) -> None:
+        self._asking = asking
+        self.asked_at = asking.asked_at
+
+    def answered(self, connection: Connection, reply: Reply) -> None:
+        if isinstance(reply, ResponseError):
+            self._asking.not_loaded = reply
+
+    def refused(self, why: str) -> None:
+        """The request behind it hears the same."""
 
 
 class Caller:
@@ -90,12 +141,18 @@ class Caller:
         self._opening: dict[str, asyncio.Task[None]] = {}
         self.exchanges = 0
         """Journeys to a server, each with one or more requests."""
+        self.waits_for_keys = 0
+        """How often a request had to wait while its keys moved from one server to another."""
 
     def ask(self, tag: str, name: str, request: Request) -> asyncio.Future[Reply]:
         """Send a request to the server that holds a tag; refused with DependencyDown in time."""
-        asking = _Asking(self, name, request)
+        asking = _Asking(self, tag, name, request)
         self._queue(self._servers.lane(tag), asking)
         return asking.reply
+
+    def lane(self, tag: str) -> str:
+        """Name the server that holds a tag, as far as it is known."""
+        return self._servers.lane(tag)
 
     async def close(self) -> None:
         """Close the connections; pending requests are refused."""
@@ -155,6 +212,14 @@ class Caller:
         commands: list[Command] = []
         askers: list[Asker] = []
         for asking in queue:
+            library = asking.request.library
+            if library is not None:
+                if asking.loads_with:
+                    connection.loads[library.name] += 1
+                    commands.append(library.load)
+                    askers.append(_Loading(asking))
+                    asking.loads_with = False
+                asking.loads_seen = connection.loads[library.name]
             if asking.moving:
                 commands.append(_ASKING)
                 askers.append(_Nobody(asking.asked_at))
@@ -195,7 +260,7 @@ class Caller:
         if isinstance(reply, ResponseError):
             if self._led_on(asking, connection, reply):
                 return
-            reply = self._failure(reply)
+            reply = self._failure(asking, reply)
         if self._on_answer is not None:
             self._on_answer(asking.name, asyncio.get_running_loop().time() - asking.asked_at)
         if asking.reply.done():
@@ -212,6 +277,8 @@ class Caller:
 
     def _led_on(self, asking: _Asking, connection: Connection, error: ResponseError) -> bool:
         """Try a request elsewhere or otherwise, if the error says how."""
+        if isinstance(error, TryAgain):
+            return self._try_again(asking)
         asking.led_on += 1
         if asking.led_on > _LED_ON_AT_MOST:
             return False
@@ -220,11 +287,32 @@ class Caller:
             asking.request.unknown(connection.known)
             self._send(connection, (asking,))
             return True
+        if isinstance(error, FunctionNotFound):
+            library = asking.request.library
+            if library is None or asking.not_loaded is not None:
+                return False
+            # Those that were sent together load it once.
+            asking.loads_with = connection.loads[library.name] == asking.loads_seen
+            self._send(connection, (asking,))
+            return True
         if isinstance(error, AskError):
             asking.moving = not isinstance(error, MovedError)
             self._queue(self._servers.lane_named_by(error), asking)
             return True
         return False
+
+    def _try_again(self, asking: _Asking) -> bool:
+        """Ask anew in a moment, for as long as the asker is not late for it."""
+        loop = asyncio.get_running_loop()
+        if loop.time() - asking.asked_at > self._timeout_ms / 1000 * _MOVING_SHARE:
+            return False
+        asking.led_on = 0
+        self.waits_for_keys += 1
+        loop.call_later(_MOVING_SECONDS, self._ask_anew, asking)
+        return True
+
+    def _ask_anew(self, asking: _Asking) -> None:
+        self._queue(self._servers.lane(asking.tag), asking)
 
     def _refuse(self, lane: str, why: str) -> None:
         """Nothing was sent of what waits for a server."""
@@ -232,7 +320,14 @@ class Caller:
             if not asking.reply.done():
                 asking.reply.set_exception(self._down(f"{why}."))
 
-    def _failure(self, error: ResponseError) -> DragomanError:
+    def _failure(self, asking: _Asking, error: ResponseError) -> DragomanError:
+        if asking.not_loaded is not None:
+            if not isinstance(asking.not_loaded, NotAllowed):
+                return InternalError(f"Functions failed in Redis: {asking.not_loaded}")
+            return self._down(
+                f"does not take the functions of the ledger ({asking.not_loaded}). "
+                "Its user needs the right to use FUNCTION LOAD and FCALL."
+            )
         if str(error).startswith(_BROKEN_SCRIPT):
             return InternalError(f"A script failed in Redis: {error}")
         return self._down(f"cannot do it now ({error}). {_UNKNOWN_OUTCOME}")

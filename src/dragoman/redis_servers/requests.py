@@ -1,7 +1,8 @@
-"""What can be asked of a server: a run of a script, or a plain command."""
+"""What can be asked of a server: a run of a script or of a function, or a plain command."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from hashlib import sha1
 from typing import Protocol, TypeAlias
 
@@ -9,6 +10,15 @@ import msgspec
 
 Argument: TypeAlias = bytes | str | int
 Command: TypeAlias = tuple[Argument, ...]
+
+_VERSION_DIGITS = 10
+
+_REGISTER = """
+local function register(name, callback, ...)
+  redis.register_function{{
+    function_name = 'dragoman_{stem}_{version}_' .. name, callback = callback, flags = {{...}}}}
+end
+"""
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -24,6 +34,32 @@ class Script(msgspec.Struct, frozen=True):
         return cls(source, sha1(source.encode(), usedforsecurity=False).hexdigest(), keys)
 
 
+class Library(msgspec.Struct, frozen=True):
+    """Functions as the server gets them. Their names end with a hash of the source, so that the
+    functions of two versions are there side by side."""
+
+    name: str
+    source: str
+    version: str
+
+    @classmethod
+    def of(cls, stem: str, parts: Sequence[str]) -> Library:
+        """A library of Lua texts, which call `register(name, function, flags...)`."""
+        text = "\n".join(parts)
+        version = sha1(text.encode(), usedforsecurity=False).hexdigest()[:_VERSION_DIGITS]
+        name = f"dragoman_{stem}_{version}"
+        register = _REGISTER.format(stem=stem, version=version)
+        return cls(name, f"#!lua name={name}\n{register}\n{text}", version)
+
+    def function(self, name: str) -> str:
+        """The name that the server knows a function by."""
+        return f"{self.name}_{name}"
+
+    @property
+    def load(self) -> Command:
+        return ("FUNCTION", "LOAD", "REPLACE", self.source)
+
+
 class Request(Protocol):
     """Something to send."""
 
@@ -33,6 +69,11 @@ class Request(Protocol):
 
     def unknown(self, known: set[str]) -> None:
         """The server said that it does not know the script, whatever it knew before."""
+        ...
+
+    @property
+    def library(self) -> Library | None:
+        """The functions that the server must have been given, if it must."""
         ...
 
 
@@ -54,6 +95,30 @@ class Call(msgspec.Struct, frozen=True):
     def unknown(self, known: set[str]) -> None:
         known.discard(self.script.sha)
 
+    @property
+    def library(self) -> Library | None:
+        return None
+
+
+class FunctionCall(msgspec.Struct, frozen=True):
+    """One run of a function on the keys of one tag."""
+
+    of: Library
+    function: str
+    """As the server knows it."""
+    keys: tuple[Argument, ...]
+    arguments: tuple[Argument, ...]
+
+    def command(self, known: set[str]) -> Command:
+        return ("FCALL", self.function, len(self.keys), *self.keys, *self.arguments)
+
+    def unknown(self, known: set[str]) -> None:
+        """What a server has of libraries is not remembered: it is asked, and says so."""
+
+    @property
+    def library(self) -> Library | None:
+        return self.of
+
 
 class Plain(msgspec.Struct, frozen=True):
     """One plain command, for what a script cannot do: to wait, for example."""
@@ -65,3 +130,7 @@ class Plain(msgspec.Struct, frozen=True):
 
     def unknown(self, known: set[str]) -> None:
         """There is no script in it."""
+
+    @property
+    def library(self) -> Library | None:
+        return None

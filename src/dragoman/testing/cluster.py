@@ -11,9 +11,8 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import Cluster
 from dragoman.live.gateway import Delay, LivePlane, instant
-from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import Message, NodeHealth
-from dragoman.live.sessions import SessionRecords
+from dragoman.live.shared import SharedLedger
 from dragoman.sdk import Connect, Link, NodeConnect, SessionConnect, Unreachable
 from dragoman.settings import Settings
 from dragoman.task_set import TaskSet
@@ -55,9 +54,8 @@ class MemoryInstance(MemoryScheduler):
 
     def _new_plane(self) -> LivePlane:
         return LivePlane(
-            ledger=cast(Ledger, self.access.to(self._server.ledger)),
-            records=cast(SessionRecords, self.access.to(self._server.records)),
-            cluster=cast(Cluster, self.access.to(self.hub_place)),
+            ledger=cast(SharedLedger, self.access.to(self._server.ledger, "stop")),
+            cluster=cast(Cluster, self.access.to(self.hub_place, "close", "listen")),
             **self._plane_parts(),
         )
 
@@ -119,7 +117,6 @@ class MemoryCluster(MemorySite):
         self.delay = delay
         self.server = self._new_server()
         self.ledger = self.server.ledger
-        self.records = self.server.records
         self.hub = self.server.hub
         self.instances: dict[str, MemoryInstance] = {}
         """Those that live."""

@@ -12,9 +12,8 @@ from typing import Any
 from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
 from dragoman.live.cluster import MemoryHub
-from dragoman.live.gateway import cluster_terms
-from dragoman.live.ledger import MemoryLedger
-from dragoman.live.sessions import MemoryRecords
+from dragoman.live.gateway import cluster_terms, rules
+from dragoman.live.shared import MemorySharedLedger
 from dragoman.settings import Settings
 from dragoman.task_set import TaskSet
 
@@ -23,13 +22,12 @@ PATIENCE_SECONDS = 1.0
 
 
 class SharedServer:
-    """Ledger, records and hub in one place, as Redis keeps them; it can stop and go on."""
+    """Ledger and hub in one place, as Redis keeps them; it can stop and go on."""
 
     def __init__(self, clock: Clock, seed: int, settings: Settings) -> None:
         self._clock = clock
         self._settings = settings
         self.ledger = self._new_ledger(Random(seed + 1))
-        self.records = self._new_records()
         self.hub = MemoryHub(clock, Random(seed + 2), cluster_terms(settings))
         self._lives = 1
         self._running = asyncio.Event()
@@ -66,14 +64,21 @@ class SharedServer:
         if life != self._lives:
             raise DependencyDown("The server is another one by now.")
 
-    def _new_ledger(self, random: Random) -> MemoryLedger:
-        pools = self._settings.scheduler.pools
-        return MemoryLedger(
-            self._clock, random, cell_size=pools.cell_size, max_cells=pools.max_cells
-        )
+    def _new_ledger(self, random: Random) -> MemorySharedLedger:
+        return shared_ledger(self._clock, random, self._settings)
 
-    def _new_records(self) -> MemoryRecords:
-        return MemoryRecords(self._settings.limits.session_queue)
+
+def shared_ledger(clock: Clock, random: Random, settings: Settings) -> MemorySharedLedger:
+    """A ledger as the settings ask for one."""
+    pools = settings.scheduler.pools
+    return MemorySharedLedger(
+        clock,
+        random,
+        keep_delivered=settings.limits.session_queue,
+        session_ms=rules.session_record_ms(settings),
+        cell_size=pools.cell_size,
+        max_cells=pools.max_cells,
+    )
 
 
 async def _do_late(operation: Callable[[], Awaitable[Any]]) -> None:
@@ -113,9 +118,9 @@ class ServerAccess:
     def unblock(self) -> None:
         self._open.set()
 
-    def to(self, room: Any) -> Any:
-        """The room, as this instance reaches it."""
-        return _Through(self, room)
+    def to(self, room: Any, *own: str) -> Any:
+        """The room, as this instance reaches it; own is what needs no way there."""
+        return _Through(self, room, own)
 
     async def go_through(self, room: object, operation: Callable[[], Awaitable[Any]]) -> Any:
         self.operations += 1
@@ -150,15 +155,16 @@ class ServerAccess:
 
 
 class _Through:
-    """A ledger, records or a place in the cluster, as its instance reaches it."""
+    """A ledger or a place in the cluster, as its instance reaches it."""
 
-    def __init__(self, access: ServerAccess, room: Any) -> None:
+    def __init__(self, access: ServerAccess, room: Any, own: tuple[str, ...]) -> None:
         self._access = access
+        self._own = own
         self._room = room
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._room, name)
-        if name in ("close", "listen") or not inspect.iscoroutinefunction(found):
+        if name in self._own or not inspect.iscoroutinefunction(found):
             return found
 
         async def through(*args: Any, **options: Any) -> Any:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-import pytest
 from tests.contract.cluster.bench import Bench
 
 from dragoman.ids import TenantId
-from dragoman.live.cluster import Acquired, Counted, Limited, LimitReached
+from dragoman.live.cluster import Block, Cluster, Counted, Limited
 
 ACME, OTHER = TenantId("acme"), TenantId("other {tenant}")
 SESSIONS, IN_FLIGHT = Limited.SESSIONS, Limited.IN_FLIGHT
@@ -58,72 +57,76 @@ def test_the_two_kinds_of_window_do_not_meet(bench: Bench) -> None:
     assert bench(one.first_in_window("n-1", 10_000))
 
 
-def test_a_tenants_limit_holds_over_all_instances(bench: Bench) -> None:
+def hold(bench: Bench, peers: Cluster, used: int, wanted: int, limit: int = 10) -> Block:
+    return bench(peers.hold(SESSIONS, ACME, used=used, wanted=wanted, limit=limit, ttl_ms=TTL_MS))
+
+
+def test_blocks_of_all_instances_are_no_more_than_the_limit(bench: Bench) -> None:
     one, other = bench.joined("one"), bench.joined("other")
 
-    assert bench(one.acquire(SESSIONS, ACME, "s-1", 2, TTL_MS)) == Acquired(1)
-    assert bench(other.acquire(SESSIONS, ACME, "s-2", 2, TTL_MS)) == Acquired(2)
-    assert bench(one.acquire(SESSIONS, ACME, "s-3", 2, TTL_MS)) == LimitReached(2)
+    assert hold(bench, one, 0, 7) == Block(7, 7)
+    assert hold(bench, other, 0, 7) == Block(3, 10)
+    assert hold(bench, other, 3, 4) == Block(3, 10)
+    # What one gives back, the other may have.
+    assert hold(bench, one, 2, 5) == Block(5, 8)
+    assert hold(bench, other, 3, 7) == Block(5, 10)
 
 
-@pytest.mark.parametrize("limit", [1, 5, 30])
-def test_however_many_ask_at_once_no_more_than_the_limit_are_counted(
-    bench: Bench, limit: int
-) -> None:
-    peers = [bench.joined(f"peer-{number}") for number in range(3)]
+def test_a_rush_of_all_instances_gets_no_more_than_the_limit(bench: Bench) -> None:
+    peers = [bench.joined(name) for name in ("one", "two", "three")]
 
-    async def rush() -> list[Acquired | LimitReached]:
+    async def rush() -> list[Block]:
         return list(
             await asyncio.gather(
                 *(
-                    peers[number % 3].acquire(IN_FLIGHT, ACME, f"j-{number}", limit, TTL_MS)
-                    for number in range(40)
+                    peers[number % 3].hold(
+                        IN_FLIGHT, ACME, used=0, wanted=number, limit=20, ttl_ms=TTL_MS
+                    )
+                    for number in range(30)
                 )
             )
         )
 
-    assert sum(isinstance(answer, Acquired) for answer in bench(rush())) == limit
+    answers = bench(rush())
+    assert max(answer.held for answer in answers) <= 20
+    last = [
+        bench(peer.hold(IN_FLIGHT, ACME, used=0, wanted=20, limit=20, ttl_ms=TTL_MS))
+        for peer in peers
+    ]
+    assert sum(answer.size for answer in last) == 20
+
+
+def test_what_is_used_counts_whatever_the_limit(bench: Bench) -> None:
+    one, other = bench.joined("one"), bench.joined("other")
+    hold(bench, one, 0, 8)
+
+    assert hold(bench, other, 6, 9) == Block(6, 14)
+    assert hold(bench, one, 8, 9) == Block(8, 14)
 
 
 def test_tenants_and_kinds_are_counted_apart(bench: Bench) -> None:
-    one = bench.joined("one")
-    bench(one.acquire(SESSIONS, ACME, "s-1", 1, TTL_MS))
-
-    assert bench(one.acquire(SESSIONS, OTHER, "s-1", 1, TTL_MS)) == Acquired(1)
-    assert bench(one.acquire(IN_FLIGHT, ACME, "s-1", 1, TTL_MS)) == Acquired(1)
-
-
-def test_the_same_thing_is_counted_once_from_every_instance(bench: Bench) -> None:
     one, other = bench.joined("one"), bench.joined("other")
+    hold(bench, one, 0, 10)
 
-    assert bench(one.acquire(SESSIONS, ACME, "s-1", 1, TTL_MS)) == Acquired(1)
-    assert bench(one.acquire(SESSIONS, ACME, "s-1", 1, TTL_MS)) == Acquired(1)
-    assert bench(other.acquire(SESSIONS, ACME, "s-1", 1, TTL_MS)) == Acquired(1)
+    for what, tenant in ((SESSIONS, OTHER), (IN_FLIGHT, ACME)):
+        answer = bench(other.hold(what, tenant, used=0, wanted=10, limit=10, ttl_ms=TTL_MS))
+        assert answer == Block(10, 10)
 
 
-def test_what_is_released_makes_room_and_releasing_twice_does_no_harm(bench: Bench) -> None:
+def test_a_block_that_is_asked_for_again_counts_once(bench: Bench) -> None:
     one = bench.joined("one")
-    bench(one.acquire(SESSIONS, ACME, "s-1", 1, TTL_MS))
-    bench(one.release(SESSIONS, ACME, "s-1"))
-    bench(one.release(SESSIONS, ACME, "s-1"))
 
-    assert bench(one.acquire(SESSIONS, ACME, "s-2", 1, TTL_MS)) == Acquired(1)
+    assert hold(bench, one, 1, 4) == Block(4, 4)
+    assert hold(bench, one, 1, 4) == Block(4, 4)
+    assert hold(bench, one, 0, 0) == Block(0, 0)
 
 
-def test_what_a_dead_instance_held_counts_no_longer(bench: Bench) -> None:
-    one, dead = bench.joined("one"), bench.joined("dead")
-    bench(dead.acquire(SESSIONS, ACME, "s-dead", 2, TTL_MS))
-    bench(one.acquire(SESSIONS, ACME, "s-1", 2, TTL_MS))
+def test_the_block_of_an_instance_that_died_is_free_again(bench: Bench) -> None:
+    dead, one = bench.joined("dead"), bench.joined("one")
+    hold(bench, dead, 10, 10)
+    assert hold(bench, one, 0, 4) == Block(0, 10)
     bench.advance(TTL_MS / 1000 - 1)
-    assert bench(one.keep(SESSIONS, ACME, ["s-1"], TTL_MS)) == 2
+    assert hold(bench, one, 0, 4) == Block(0, 10)
     bench.advance(1)
 
-    assert bench(one.acquire(SESSIONS, ACME, "s-2", 2, TTL_MS)) == Acquired(2)
-    assert bench(one.acquire(SESSIONS, ACME, "s-3", 2, TTL_MS)) == LimitReached(2)
-
-
-def test_keeping_brings_back_what_was_forgotten_over_the_limit_too(bench: Bench) -> None:
-    one = bench.joined("one")
-
-    assert bench(one.keep(SESSIONS, ACME, ["s-1", "s-2", "s-3"], TTL_MS)) == 3
-    assert bench(one.acquire(SESSIONS, ACME, "s-4", 2, TTL_MS)) == LimitReached(3)
+    assert hold(bench, one, 0, 4) == Block(4, 4)

@@ -7,21 +7,16 @@ from dataclasses import dataclass
 from dragoman.api.services import Services
 from dragoman.extras import require_extra
 from dragoman.live import cluster as clusters
-from dragoman.live import ledger as ledgers
-from dragoman.live import sessions
-from dragoman.live.core import MemoryLedger as CoreLedger
+from dragoman.live import shared
+from dragoman.live.core import MemoryLedger
 from dragoman.live.gateway import cluster_terms, rules
-
-_RECORD_KEPT_FACTOR = 5
-"""A session's record outlives its grace by this: its owner renews it long before."""
 
 
 @dataclass(frozen=True, slots=True)
 class Backends:
     """What the live plane is kept in."""
 
-    ledger: ledgers.Ledger | CoreLedger
-    records: sessions.SessionRecords
+    ledger: MemoryLedger | shared.SharedLedger
     cluster: clusters.Cluster | None = None
     """None: this server is alone."""
 
@@ -34,7 +29,7 @@ def open_backends(services: Services) -> Backends:
     pools = settings.scheduler.pools
     random = services.randomness.stream("ledger")
     return Backends(
-        CoreLedger(
+        MemoryLedger(
             rules.ledger_terms(settings),
             services.instance_id,
             services.clock,
@@ -42,7 +37,6 @@ def open_backends(services: Services) -> Backends:
             cell_size=pools.cell_size,
             max_cells=pools.max_cells,
         ),
-        sessions.MemoryRecords(settings.limits.session_queue),
     )
 
 
@@ -56,9 +50,11 @@ def _on_redis(services: Services) -> Backends:
 
     kept_seconds = 2 * settings.scheduler.node_health.forget_offline_seconds
     # Named only here: a server without the cluster extra installed never asks for them.
-    ledger = ledgers.RedisLedger(
+    ledger = shared.RedisSharedLedger(
         cluster.redis_url,
         services.randomness.stream("ledger"),
+        keep_delivered=settings.limits.session_queue,
+        session_ms=rules.session_record_ms(settings),
         cluster=cluster.redis_cluster,
         key_prefix=cluster.key_prefix,
         timeout_ms=cluster.redis_timeout_ms,
@@ -68,13 +64,6 @@ def _on_redis(services: Services) -> Backends:
         on_answer=answered,
     )
     services.readiness.add("Redis", ledger.cells)
-    grace_seconds = settings.scheduler.delivery.resume_grace_seconds
-    records = sessions.RedisRecords(
-        ledger.caller,
-        settings.limits.session_queue,
-        ttl_ms=int(_RECORD_KEPT_FACTOR * grace_seconds * 1000),
-        key_prefix=cluster.key_prefix,
-    )
     peers = clusters.RedisPeers(
         cluster.redis_url,
         services.instance_id,
@@ -85,4 +74,4 @@ def _on_redis(services: Services) -> Backends:
         timeout_ms=cluster.redis_timeout_ms,
         on_answer=answered,
     )
-    return Backends(ledger, records, peers)
+    return Backends(ledger, peers)

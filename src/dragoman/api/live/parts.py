@@ -26,7 +26,6 @@ def live_parts(services: Services) -> Parts:
     plane = LivePlane(
         settings=services.settings,
         ledger=backends.ledger,
-        records=backends.records,
         cluster=backends.cluster,
         url=services.peer_url,
         authenticator=services.authenticator,
@@ -51,7 +50,7 @@ def live_parts(services: Services) -> Parts:
             nodes_router(PREFIX, plane, services.clock),
             pools_router(PREFIX, plane, services.clock),
             catalog_router(PREFIX, plane.catalog),
-            sessions_router(PREFIX, plane, backends.records, peers, instance_id),
+            sessions_router(PREFIX, plane, plane.shared, peers, instance_id),
             cluster_router(PREFIX, plane, instance_id),
             stats_router(PREFIX, plane, services.clock),
             metrics_router(PREFIX, plane, services.metrics),

@@ -16,10 +16,11 @@ from dragoman.api.permissions import require
 from dragoman.auth import Permission, Principal, Role, may_see
 from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.ids import InstanceId, SessionId
-from dragoman.live.core import Session as CoreSession
+from dragoman.live.core import Session
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, SessionState, SessionView
-from dragoman.live.sessions import Session, SessionRecord, SessionRecords
+from dragoman.live.shared import SharedLedger
+from dragoman.live.shared.records import StoredSession
 
 Client = Annotated[Principal, Depends(require(Permission.SESSIONS))]
 
@@ -34,11 +35,11 @@ class SessionPage(ListPage[SessionView], frozen=True):
 def sessions_router(
     prefix: str,
     plane: LivePlane,
-    records: SessionRecords,
+    shared: SharedLedger | None,
     peers: Peers,
     instance_id: InstanceId,
 ) -> APIRouter:
-    """Routes of sessions; none of them shows what was said."""
+    """Routes of sessions; none of them shows what was said. shared has those of all instances."""
     router = APIRouter(prefix=f"{prefix}/sessions", tags=["sessions"])
 
     def our_page(client: Principal, page: PageRequest) -> SessionPage:
@@ -76,8 +77,8 @@ def sessions_router(
         if session is not None and may_see(client, session.tenant):
             return answer(session_view(session, instance_id))
         record = None
-        if not peers.answers_alone(request):
-            record = await records.read(SessionId(session_id))
+        if shared is not None and not peers.answers_alone(request):
+            record = await shared.read_session(SessionId(session_id))
         if record is None or not may_see(client, record.tenant):
             raise _no_session(session_id)
         owner = record.owner.instance_id
@@ -98,8 +99,8 @@ def sessions_router(
             await session.end()
             return answer(session_view(session, instance_id))
         record = None
-        if not peers.answers_alone(request):
-            record = await records.read(SessionId(session_id))
+        if shared is not None and not peers.answers_alone(request):
+            record = await shared.read_session(SessionId(session_id))
         if record is None or not may_see(client, record.tenant):
             raise _no_session(session_id)
         owner = record.owner.instance_id
@@ -111,11 +112,11 @@ def sessions_router(
                 f"Instance {owner}, which has session {session_id}, does not answer; try again."
             )
         # Its instance is gone, and no client has come back for it: only its record is left.
-        await records.forget(record.session_id, record.owner)
-        for job in record.open_jobs:
-            if job.job_id is not None:
-                with suppress(JobEnded, NotFound):
-                    await plane.dispatcher.cancel(job.job_id)
+        assert shared is not None, "its record was read there"
+        await shared.end_session(record.session_id, record.owner)
+        for utterance in record.open:
+            with suppress(JobEnded, NotFound):
+                await plane.dispatcher.cancel(utterance.job_id)
         view = recorded_view(record, owner_present=False)
         return answer(msgspec.structs.replace(view, state=SessionState.OVER))
 
@@ -144,7 +145,7 @@ def merged_pages(pages: Iterable[SessionPage], limit: int) -> SessionPage:
     return merged
 
 
-def session_view(session: Session | CoreSession, instance_id: InstanceId) -> SessionView:
+def session_view(session: Session, instance_id: InstanceId) -> SessionView:
     """A session as it may be shown."""
     return SessionView(
         session_id=session.session_id,
@@ -158,7 +159,7 @@ def session_view(session: Session | CoreSession, instance_id: InstanceId) -> Ses
     )
 
 
-def recorded_view(record: SessionRecord, *, owner_present: bool) -> SessionView:
+def recorded_view(record: StoredSession, *, owner_present: bool) -> SessionView:
     """A session as its record has it, for when its instance cannot be asked."""
     return SessionView(
         session_id=record.session_id,
@@ -167,6 +168,6 @@ def recorded_view(record: SessionRecord, *, owner_present: bool) -> SessionView:
         tgt_langs=record.init.heard,
         state=SessionState.ACTIVE if owner_present else SessionState.DISCONNECTED,
         instance_id=record.owner.instance_id,
-        utterances=record.next_utterance_index,
-        in_flight=len({job.utterance_index for job in record.open_jobs}),
+        utterances=record.next_index,
+        in_flight=len({utterance.index for utterance in record.open}),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.extras import require_extra
 from dragoman.live.cluster.answers import (
-    Acquired,
+    Block,
     Burial,
     Card,
     CleanUp,
@@ -26,7 +26,6 @@ from dragoman.live.cluster.answers import (
     InstanceView,
     Joined,
     Limited,
-    LimitReached,
     NoSuchLetter,
     Posted,
     Renewed,
@@ -61,6 +60,7 @@ from dragoman.live.cluster.notes import (
     EndedNote,
     InheritedNote,
     Note,
+    ResultNote,
     SessionTakenNote,
     SupersededNote,
     TryAgainNote,
@@ -74,9 +74,9 @@ if TYPE_CHECKING:
     from dragoman.live.cluster.redis import RedisPeers
 
 __all__ = [
-    "Acquired",
     "AskReportNote",
     "AssignNote",
+    "Block",
     "Burial",
     "CancelNote",
     "Card",
@@ -104,7 +104,6 @@ __all__ = [
     "InstanceStats",
     "InstanceView",
     "Joined",
-    "LimitReached",
     "Limited",
     "Limits",
     "Marked",
@@ -121,6 +120,7 @@ __all__ = [
     "Reader",
     "RedisPeers",
     "Renewed",
+    "ResultNote",
     "SessionTakenNote",
     "SlotFreed",
     "SocketHolder",

@@ -132,6 +132,8 @@ class Delivery(msgspec.Struct, frozen=True):
     deliveries: int
     """How often it was handed out, this time included."""
     note: Note
+    age_ms: int = 0
+    """How long ago it was posted, by the time of where the inbox lies."""
 
 
 class Handed(msgspec.Struct, frozen=True):
@@ -185,13 +187,9 @@ class Counted(msgspec.Struct, frozen=True):
     resets_in_ms: int
 
 
-class Acquired(msgspec.Struct, frozen=True):
-    """It counts against the tenant's limit now."""
+class Block(msgspec.Struct, frozen=True):
+    """A part of a tenant's limit that one instance may use."""
 
-    count: int
-
-
-class LimitReached(msgspec.Struct, frozen=True):
-    """The tenant has as many as it may."""
-
-    count: int
+    size: int
+    held: int
+    """By all instances together."""

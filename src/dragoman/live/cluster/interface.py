@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dragoman.ids import InstanceId, TenantId
 from dragoman.live.cluster.answers import (
-    Acquired,
+    Block,
     Card,
     CleanUp,
     Counted,
@@ -20,7 +20,6 @@ from dragoman.live.cluster.answers import (
     InstanceView,
     Joined,
     Limited,
-    LimitReached,
     NoSuchLetter,
     Posted,
     Renewed,
@@ -137,23 +136,14 @@ class Limits(Protocol):
         """Count one more for the key; the window begins with the first."""
         ...
 
-    async def acquire(
-        self, what: Limited, tenant: TenantId, lease_id: str, limit: int, ttl_ms: int
-    ) -> Acquired | LimitReached:
-        """Count a session or a job against its tenant's limit, until released or not renewed.
+    async def hold(
+        self, what: Limited, tenant: TenantId, *, used: int, wanted: int, limit: int, ttl_ms: int
+    ) -> Block:
+        """Have a part of a tenant's limit for this instance, instead of what it had before.
 
-        The same lease_id is counted once, however often and from wherever it is asked for.
+        It is what the instance uses in any case, and of what it wants as much as the other
+        instances leave. It counts until it is held again or its time is up.
         """
-        ...
-
-    async def keep(
-        self, what: Limited, tenant: TenantId, lease_ids: Sequence[str], ttl_ms: int
-    ) -> int:
-        """Renew leases of things that exist, forgotten ones too; the answer is the count."""
-        ...
-
-    async def release(self, what: Limited, tenant: TenantId, lease_id: str) -> None:
-        """Count it no more."""
         ...
 
 

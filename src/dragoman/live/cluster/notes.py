@@ -1,7 +1,7 @@
-"""What instances write to each other: pointers, never payloads.
+"""What instances write to each other.
 
-A note is a hint. Its reader looks up the truth in the ledger and does nothing when the
-truth has moved on, so a note that comes twice, late or not at all does no harm.
+A note is a hint. Its reader looks up the truth in the ledger where that may have moved on, so a
+note that comes twice, late or not at all does no harm.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 
 from dragoman.ids import AttemptId, ConnectionId, InstanceId, JobId, NodeId, SessionId
-from dragoman.live.protocol import Command
+from dragoman.live.protocol import Command, ErrorInfo, JobAssign, JobResult, Outcome
 
 
 class AssignNote(msgspec.Struct, frozen=True, tag="assign", omit_defaults=True):
@@ -23,10 +23,26 @@ class AssignNote(msgspec.Struct, frozen=True, tag="assign", omit_defaults=True):
     node_id: NodeId
     connection_id: ConnectionId
     epoch: int
+    driver: InstanceId
+    """Who drives the job, and is told how the attempt goes on."""
+    message: JobAssign
+    """What the node is told."""
+    input_is_stored: bool = False
+    """The input is too large for a note: it is read from the job's record."""
     watched: bool = False
     """A watcher wants every step: those are to be called out to the job's driver."""
-    traceparent: str | None = None
-    """The span the node works under."""
+
+
+class ResultNote(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):
+    """An attempt of a job that you drive is over, by its node's word; its slot is free."""
+
+    job_id: JobId
+    attempt_id: AttemptId
+    cell: int
+    outcome: Outcome
+    output: JobResult | None = None
+    """None for a result that is too large for a note: its cell keeps it."""
+    error: ErrorInfo | None = None
 
 
 class CancelNote(msgspec.Struct, frozen=True, tag="cancel"):
@@ -47,9 +63,12 @@ class EndedNote(msgspec.Struct, frozen=True, tag="ended"):
 
 
 class TryAgainNote(msgspec.Struct, frozen=True, tag="try_again"):
-    """A job that you hold lost its attempt and needs another."""
+    """A job that you drive lost an attempt and needs another."""
 
     job_id: JobId
+    attempt_id: AttemptId
+    preempted: bool = False
+    """It gave way to live work."""
 
 
 class InheritedNote(msgspec.Struct, frozen=True, tag="inherited"):
@@ -103,6 +122,7 @@ class AskReportNote(msgspec.Struct, frozen=True, tag="ask_report"):
 
 Note: TypeAlias = (
     AssignNote
+    | ResultNote
     | CancelNote
     | EndedNote
     | TryAgainNote
@@ -119,9 +139,9 @@ Note: TypeAlias = (
 def subject_of(note: Note) -> str:
     """What a note is about; notes about the same thing are handled in the order they came."""
     match note:
-        case AssignNote() | CancelNote() | EndedNote() | TryAgainNote() | InheritedNote():
+        case AssignNote() | ResultNote() | CancelNote() | EndedNote() | TryAgainNote():
             return note.job_id
-        case WatchNote():
+        case InheritedNote() | WatchNote():
             return note.job_id
         case SupersededNote() | ControlNote():
             return note.node_id

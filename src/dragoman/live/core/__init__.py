@@ -1,6 +1,7 @@
 """The live core: one job, one synchronous walk from its submission to its end."""
 
 from dragoman.live.core.cells import SlotRules
+from dragoman.live.core.cluster.ledger import ClusterLedger, SharedTerms
 from dragoman.live.core.dispatcher import JobDispatcher
 from dragoman.live.core.driver import DriverTerms
 from dragoman.live.core.job import Step
@@ -11,6 +12,7 @@ from dragoman.live.core.sessions.session import Session, SessionContext
 from dragoman.live.core.sessions.sessions import Sessions
 
 __all__ = [
+    "ClusterLedger",
     "DriverTerms",
     "JobDispatcher",
     "LedgerTerms",
@@ -20,6 +22,7 @@ __all__ = [
     "Session",
     "SessionContext",
     "Sessions",
+    "SharedTerms",
     "SlotRules",
     "Step",
 ]

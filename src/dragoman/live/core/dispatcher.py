@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Coroutine
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from math import inf
 from random import Random
 from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import JobId
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.budget import Budget
-from dragoman.live.core.driver import CANCELLED, DriverTerms, JobDriver, Nodes
+from dragoman.live.core.cluster.ledger import ClusterLedger, record_of
+from dragoman.live.core.cluster.peers import PeerMessages
+from dragoman.live.core.cluster.ports import PeerPort
+from dragoman.live.core.cluster.remote import ClusterNodes, RemoteAttempts
+from dragoman.live.core.cluster.sweeps import ClusterSweeps, total_until, waited_since
+from dragoman.live.core.cluster.watcher import RemoteJobWatcher
+from dragoman.live.core.driver import CANCELLED, FORGOTTEN, DriverTerms, JobDriver, Nodes
 from dragoman.live.core.explain import Explanations
 from dragoman.live.core.job import Job, OnEnd, Stop, attempt_state
 from dragoman.live.core.memory import MemoryLedger
-from dragoman.live.core.node_messages import NodeMessages
+from dragoman.live.core.node_messages import LeftAttempts, NodeMessages
 from dragoman.live.core.refusals import as_info
 from dragoman.live.core.selection import SelectionRules, Selector
 from dragoman.live.core.sweeps import Sweeps
@@ -28,8 +34,10 @@ from dragoman.live.dispatch import (
     OnPartial,
     OnProgress,
     Routes,
+    Share,
     Submitted,
     Tally,
+    TenantCounts,
     TenantJobs,
     body_hash,
     pairs_of,
@@ -37,6 +45,7 @@ from dragoman.live.dispatch import (
 from dragoman.live.dispatch import OnEnd as OnRecord
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
 from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
+from dragoman.live.shared.records import OpenWork
 from dragoman.live.snapshot import Requirement, Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
 
@@ -49,7 +58,7 @@ class JobDispatcher:
     def __init__(
         self,
         *,
-        ledger: MemoryLedger,
+        ledger: MemoryLedger | ClusterLedger,
         snapshots: SnapshotHolder,
         nodes: Nodes,
         terms: DriverTerms,
@@ -63,19 +72,32 @@ class JobDispatcher:
         clock: Clock,
         random: Random,
         budget: Budget,
+        instance_id: InstanceId,
         tracing: Tracing | None = None,
+        peers: PeerPort | None = None,
+        share: Callable[[], Share] = Share,
+        tenant_jobs: TenantCounts[JobId] | None = None,
+        cold: Callable[[], Collection[int]] = tuple,
     ) -> None:
+        """peers reaches the other instances, where the ledger is one that they share; share is
+        this instance's part of what all of them see to. cold names the cells that are known to
+        have lost their memory."""
         self._ledger = ledger
+        self._snapshots = snapshots
         self._clock = clock
         self._budget = budget
         self.total_seconds = terms.total_seconds
+        self._pending_seconds = terms.pending_seconds
         self._requirements = Requirements(snapshots.current.rule)
         self._tracing = tracing
         self.routes = Routes(routes)
         self.tally = Tally(metrics, clock)
         self._explanations = Explanations(explain_max)
-        self._tenants = TenantJobs(inflight_per_tenant)
+        self._tenants = TenantJobs(inflight_per_tenant, tenant_jobs)
         self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, catalog)
+        far: ClusterNodes | None = None
+        if peers is not None:
+            nodes = far = ClusterNodes(nodes, peers, instance_id)
         self._driver = JobDriver(
             ledger=ledger,
             selector=Selector(snapshots, selection, random),
@@ -89,14 +111,94 @@ class JobDispatcher:
             random=random,
             slow=watch.path_took,
         )
-        self.events = NodeMessages(ledger, self._driver, self._telemetry, clock)
-        self.upkeep = Sweeps(ledger, self._driver, nodes, watch, clock)
-        self.peer_events = None
-        self.hosting = None
         self._background = Background(at_once=True)
         self.spawn = self._background.spawn
+        self.peer_messages: PeerMessages | None = None
+        """Takes what other instances say; None: there are none."""
+        self._watcher: RemoteJobWatcher | None = None
+        self._remote: RemoteAttempts | None = None
+        self.upkeep: Sweeps | ClusterSweeps
+        if isinstance(ledger, MemoryLedger):
+            left = LeftAttempts(ledger, self._driver, self._telemetry)
+            self.events = NodeMessages(self._driver, left, self._telemetry, ledger.origin_ms, clock)
+            self.upkeep = Sweeps(ledger, self._driver, nodes, watch, clock)
+        else:
+            assert peers is not None, "a shared ledger is shared with others"
+            assert far is not None, "others have nodes, too"
+            self._join(ledger, peers, far, share, cold, instance_id, watch)
         self._draining = False
         metrics.pending_jobs.set_function(lambda: len(self._driver.pending))
+
+    def _join(
+        self,
+        ledger: ClusterLedger,
+        peers: PeerPort,
+        nodes: ClusterNodes,
+        share: Callable[[], Share],
+        cold: Callable[[], Collection[int]],
+        instance_id: InstanceId,
+        watch: Watch,
+    ) -> None:
+        """Work beside other instances."""
+        driver, clock = self._driver, self._clock
+        nodes.attempts = driver.attempts
+        ledger.driven = driver.jobs
+        ledger.tenants = self._tenants
+        remote = RemoteAttempts(
+            ledger, driver, nodes.here, peers, self._telemetry, instance_id, self.spawn
+        )
+        ledger.on_freed = driver.on_freed = remote.freed
+        ledger.gave_way = remote.gave_way
+        watcher = self._watcher = RemoteJobWatcher(ledger, peers, remote, instance_id)
+        driver.watch = watcher.watch
+        driver.cold = cold
+        ledger.knows = self._knows
+        self._remote = remote
+        self.events = NodeMessages(
+            driver, remote, self._telemetry, ledger.origin_ms, clock, remote.driven_step
+        )
+        self.peer_messages = PeerMessages(ledger, driver, remote, watcher, peers, clock, self.spawn)
+        self.upkeep = ClusterSweeps(
+            ledger=ledger,
+            driver=driver,
+            nodes=nodes,
+            remote=remote,
+            watcher=watcher,
+            peers=peers,
+            share=share,
+            revive=self._revive,
+            present=peers.present,
+            own_cells=nodes.here.own_cells,
+            instance_id=instance_id,
+            watch=watch,
+            clock=clock,
+        )
+
+    def _knows(self, cell: int, index: int, node_id: NodeId) -> bool:
+        """Whether a seat is the node's that it was taken for."""
+        view = self._snapshots.current.cells.get(cell)
+        return view is not None and view.indexes.get(node_id) == index
+
+    def _revive(self, work: OpenWork, now: float) -> Job:
+        """A job that another instance drove, as it goes on here."""
+        stored = work.job
+        job = self.job(stored.spec, work.input, now)
+        if stored.spec.session_id:
+            job.route = self.routes.of(stored.spec.session_id)
+        job.may_wait = True
+        job.job_id = stored.job_id
+        job.created_ms = stored.created_ms
+        job.named, job.named_cell = stored.attempt_id, stored.cell
+        job.claimed = now
+        job.past = list(stored.past) or None
+        job.used = sum(1 for past in stored.past if past.bound and past.counts)
+        job.preemptions = stored.preemptions
+        assert isinstance(self._ledger, ClusterLedger), "only a shared job is revived"
+        claim_ms = self._ledger.terms.claim_ms
+        job.total_until = total_until(work, claim_ms, now)
+        if not job.is_batch:
+            job.pending_until = waited_since(work, claim_ms, now) + self._pending_seconds
+        return job
 
     # --- jobs -----------------------------------------------------------------------------------
 
@@ -194,9 +296,11 @@ class JobDispatcher:
 
     async def cancel(self, job_id: JobId) -> JobRecord:
         """End a job for its owner; raises JobEnded when it has its end already."""
-        job = self._ledger.find(job_id)
+        job = await self._find(job_id)
         if job is None:
             raise errors.NotFound(f"There is no job {job_id}.")
+        if job.outcome is None and not job.driven:
+            return await self._cancel_elsewhere(job)
         if job.outcome is None:
             stop = Stop(Outcome.CANCELLED, CANCELLED)
             self._driver.stop(job, stop, self._clock.monotonic())
@@ -211,8 +315,13 @@ class JobDispatcher:
 
     async def read(self, job_id: JobId) -> tuple[JobRecord, AttemptState | None] | None:
         """A job, and the state of its current attempt."""
-        job = self._ledger.find(job_id)
-        return None if job is None else (self._ledger.record(job), attempt_state(job))
+        job = self._driver.jobs.get(job_id)
+        ledger = self._ledger
+        if isinstance(ledger, MemoryLedger):
+            job = ledger.find(job_id)
+        elif job is None:
+            return await ledger.read_whole(job_id)
+        return None if job is None else (ledger.record(job), attempt_state(job))
 
     def explain(self, job_id: JobId) -> ExplainView | None:
         """How the job's nodes were chosen, and whether it waits; None when nothing is kept."""
@@ -225,11 +334,13 @@ class JobDispatcher:
 
     async def ended(self, job_id: JobId, seconds: float) -> JobRecord | None:
         """Wait for a job's end; None when it takes longer."""
-        job = self._ledger.find(job_id)
+        job = await self._find(job_id)
         if job is None:
             return None
         if job.outcome is not None:
             return self._ledger.record(job)
+        if self._watcher is not None and not job.driven:
+            job = self._watcher.watch(job)
         end: asyncio.Future[JobRecord] = asyncio.get_running_loop().create_future()
 
         def told(ended: Job) -> None:
@@ -252,7 +363,7 @@ class JobDispatcher:
         on_progress: OnProgress | None = None,
     ) -> None:
         """Call back, once, when a job has ended."""
-        job = self._ledger.find(record.job_id)
+        job = self._known(record.job_id)
         if job is None:
             return
         self._driver.expect(job, self._told_as_record(on_end))
@@ -261,7 +372,7 @@ class JobDispatcher:
 
     def expect_no_more(self, job_id: JobId, on_end: OnRecord) -> None:
         """Call back no more."""
-        job = self._ledger.find(job_id)
+        job = self._known(job_id)
         for known in list(job.on_end or ()) if job is not None else ():
             if job is not None and getattr(known, "on_record", None) == on_end:
                 _forget(job, known)
@@ -277,6 +388,10 @@ class JobDispatcher:
             async with asyncio.timeout(seconds):
                 await placed.wait()
 
+    def not_told(self, attempt_id: AttemptId) -> None:
+        """The instance that an attempt's node is connected to surely was not reached."""
+        self._driver.not_told(attempt_id)
+
     # --- neighbours -----------------------------------------------------------------------------
 
     def drives(self, job_id: JobId) -> bool:
@@ -289,7 +404,7 @@ class JobDispatcher:
             "jobs": len(self._driver.jobs),
             "attempts": len(self._driver.attempts),
             "waiting": len(self._driver.pending),
-            "looked_out_for": 0,
+            "looked_out_for": len(self._watcher) if self._watcher is not None else 0,
         }
 
     def drain(self) -> None:
@@ -309,6 +424,72 @@ class JobDispatcher:
     async def stop(self) -> None:
         self._driver.close()
         await self._background.stop()
+        if self._remote is not None:
+            await self._remote.steps.stop()
+
+    # --- jobs of other instances ----------------------------------------------------------------
+
+    def watch(
+        self,
+        job_id: JobId,
+        then: Callable[[Job | None], None],
+        on_partial: OnPartial | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Call back when a job has ended, wherever it is driven; with None when it was lost."""
+
+        def on_end(job: Job) -> None:
+            then(None if job.error is FORGOTTEN else job)
+
+        job = self._driver.jobs.get(job_id)
+        if job is not None:
+            self._driver.expect(job, on_end)
+        else:
+            assert self._watcher is not None, "alone, every job is driven here"
+            ledger = self._ledger
+            assert isinstance(ledger, ClusterLedger), "a watcher watches shared jobs"
+            job = ledger.unread(job_id)
+            job.on_end = [on_end]
+            job.on_partial, job.on_progress = on_partial, on_progress
+            self._watcher.watch(job)
+            self.spawn(self._watcher.told(job_id, ask=True))
+            return
+        if job.outcome is None:
+            job.on_partial, job.on_progress = on_partial, on_progress
+
+    async def find_ended(self, job_ids: Iterable[JobId]) -> dict[JobId, Job]:
+        """Those of the jobs that have ended and are remembered."""
+        found = await asyncio.gather(*map(self._find, job_ids))
+        return {job.job_id: job for job in found if job is not None and job.outcome is not None}
+
+    def _known(self, job_id: JobId) -> Job | None:
+        if isinstance(self._ledger, MemoryLedger):
+            return self._ledger.find(job_id)
+        job = self._driver.jobs.get(job_id)
+        if job is None and self._watcher is not None:
+            job = self._watcher.jobs.get(job_id)
+        return job
+
+    async def _find(self, job_id: JobId) -> Job | None:
+        job = self._known(job_id)
+        if job is not None or isinstance(self._ledger, MemoryLedger):
+            return job
+        stored = await self._ledger.shared.read(job_id)
+        return self._ledger.foreign(stored) if stored is not None else None
+
+    async def _cancel_elsewhere(self, job: Job) -> JobRecord:
+        """End a job that another instance drives, whatever its attempt does."""
+        ledger = self._ledger
+        assert isinstance(ledger, ClusterLedger), "others share the ledger"
+        assert self._remote is not None, "others have attempts"
+        cancelled = await ledger.cancel_elsewhere(job, CANCELLED)
+        if cancelled is None:
+            ended = await ledger.shared.read(job.job_id)
+            outcome = ended.outcome if ended is not None else None
+            raise errors.JobEnded(f"Job {job.job_id} has ended: {outcome}.")
+        stored, attempt = cancelled
+        self._remote.cancelled_elsewhere(stored, attempt)
+        return record_of(stored)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -322,7 +503,7 @@ class JobDispatcher:
                 " send the job again later, or to another server.",
                 retry_after_ms=_NO_ROOM_RETRY_MS,
             )
-        elif self._tenants.limited:
+        elif self._tenants.limited and isinstance(self._ledger, MemoryLedger):
             refused = self._tenants.refusal_now(job.spec.tenant)
         if refused is not None:
             job.refusal = refused

@@ -7,7 +7,7 @@ works on a job, the job is `in_flight`, and whatever else happens to it is only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Set
 from math import inf
 from random import Random
 from typing import Protocol
@@ -16,18 +16,19 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, JobId, NodeId
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.budget import Budget
+from dragoman.live.core.cells import NOTHING
 from dragoman.live.core.explain import Explanations
 from dragoman.live.core.job import Job, Leaving, Step, Stop
-from dragoman.live.core.ledger import Finishing, JobLedger, PlaceAnswer, Placing
+from dragoman.live.core.ledger import Finishing, JobLedger, PlaceAnswer, Placing, Preempted
 from dragoman.live.core.pending import PendingQueue
 from dragoman.live.core.refusals import as_info, refusal, with_job
 from dragoman.live.core.selection import LENGTH_CUTS, Selector
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.core.timeouts import Timeouts
 from dragoman.live.dispatch import NodePort, Progress, TenantJobs, assignment_of
-from dragoman.live.ledger import Ending, Freed, Owner
+from dragoman.live.ledger import Ending, Freed, Outlook, Owner
 from dragoman.live.protocol import ErrorInfo, JobAssign, JobCancel, JobClass, Outcome
 from dragoman.observability import get_logger
 
@@ -39,6 +40,9 @@ OUT_OF_TIME = ErrorInfo("JOB_TIMEOUT", "The job's total time is up.")
 UNREACHABLE = ErrorInfo("NODE_UNAVAILABLE", "The node's connection was gone before it was told.")
 LOST = ErrorInfo("NODE_UNAVAILABLE", "The node that carried the attempt is gone.")
 PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
+FORGOTTEN = ErrorInfo(
+    "SCHEDULER_DEPENDENCY_DOWN", "The ledger lost its memory of the job; send it again."
+)
 CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
 
 
@@ -51,6 +55,10 @@ class Nodes(NodePort, Protocol):
 
     def assign(self, node_id: NodeId, owner: Owner, message: JobAssign) -> bool:
         """Give the node an attempt over this very connection; False when it is gone."""
+        ...
+
+    def own_cells(self) -> Set[int]:
+        """The cells that have nodes of this instance."""
         ...
 
     def was_late(self, node_id: NodeId, owner: Owner) -> None:
@@ -116,10 +124,22 @@ class JobDriver:
             clock=clock,
         )
         self._timeouts = Timeouts(self.attempts, self.jobs, self._due, terms.ack_seconds, clock)
+        self.on_freed: Callable[[Freed], None] | None = None
+        """Takes slots that came free to the instances that wait for them; None: there is one."""
+        self.cold: Callable[[], Collection[int]] = tuple
+        """Names the cells that are known to have lost their memory."""
+        self.watch: Callable[[Job], Job] | None = None
+        """Tells the waiters of a job that another instance drives of its end; None: there is no
+        other instance."""
         self._after = {
             Placing.FULL: self._full,
             Placing.EXISTING: self._existing,
             Placing.CONFLICT: self._conflict,
+            Placing.COLD: self._cold,
+            Placing.DOWN: self._down,
+            Placing.ELSEWHERE: self._elsewhere,
+            Placing.TAKEN: self._taken,
+            Placing.FORGOTTEN: self._lost_by_ledger,
         }
 
     # --- looking for a slot ---------------------------------------------------------------------
@@ -250,22 +270,47 @@ class JobDriver:
         search.vain()
         self._explanations.searched(job.job_id, search)
         job.cells = tuple(search.asked.items())
-        job.search = None
-        if job.spec.job_class is JobClass.LIVE and job.cells and self._preempt(job, now):
-            return
-        outlook = self._ledger.outlook_for(job.cells) if job.cells else None
-        error = refusal(search, outlook)
-        self._telemetry.found_none(search.decisions[0], error)
-        self._slow("allocation", self._clock.monotonic() - now)
-        if self.pending.may_wait(job, error) and self.pending.join(job, error, now):
-            self._waits(job, now)
-            return
-        self._refuse(job, error, now)
+        if job.cells and job.spec.job_class is JobClass.LIVE:
+            job.in_flight = True
+            self._ledger.preempt(job, now, self._preempted)
+        else:
+            self._find_none(job, now)
+
+    def _find_none(self, job: Job, now: float) -> None:
+        """No slot is to be had: find out when there may be one."""
+        if job.cells:
+            job.in_flight = True
+            self._ledger.outlook_for(job, now, self._found_none)
+        else:
+            self._found_none(job, None, now)
+
+    def _found_none(self, job: Job, outlook: Outlook | None, now: float) -> None:
+        """There is no slot: wait, or refuse."""
+        job.in_flight = False
+        try:
+            if job.stop is not None:
+                self._turn_away(job, job.stop, now)
+                return
+            search, job.search = job.search, None
+            assert search is not None, "a search found none"
+            error = refusal(search, outlook, self.cold())
+            self._telemetry.found_none(search.decisions[0], error)
+            self._slow("allocation", self._clock.monotonic() - now)
+            if self.pending.may_wait(job, error) and self.pending.join(job, error, now):
+                self._waits(job, now)
+            else:
+                self._refuse(job, error, now)
+            if job.was_due:
+                self._look_again(job, now)
+        except Exception as failed:
+            self._failed(job, failed, now)
 
     def _existing(self, job: Job, answer: PlaceAnswer, now: float) -> None:
         """The request was made before: its job answers."""
         known = answer.other
         assert known is not None, "an existing request has its job"
+        if self.watch is not None and not known.driven and known.outcome is None:
+            known = self.watch(known)
         if job.owner is not None:
             job.owner.job_found(job, known, now)
             return
@@ -288,6 +333,41 @@ class JobDriver:
         else:
             self._submitted(job, error)
 
+    def _cold(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """A cell lost its memory: its nodes are to say what they run."""
+        self._nodes.report(answer.cold)
+        self._full(job, answer, now)
+
+    def _down(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """The ledger did not answer, and the request may or may not be bound to this job."""
+        error = errors.DependencyDown("The scheduler cannot reach Redis; send the request again.")
+        if job.owner is not None:
+            job.owner.job_refused(job, error, now)
+        else:
+            self._submitted(job, error)
+
+    def _elsewhere(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """The session goes on at another instance, and so does the utterance."""
+        if job.owner is not None:
+            job.owner.job_refused(job, errors.SessionClosed("The session went on elsewhere."), now)
+
+    def _taken(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        """Another instance drives the job, or ended it."""
+        other = answer.other
+        assert other is not None, "a job that was taken is stored"
+        if other.outcome is None:
+            self.hand_on(job, other.driver_instance)
+            return
+
+        def take() -> None:
+            job.outcome, job.output, job.error = other.outcome, other.output, other.error
+            job.finished_ms = other.finished_ms
+
+        self.ended_elsewhere(job, take, now)
+
+    def _lost_by_ledger(self, job: Job, answer: PlaceAnswer, now: float) -> None:
+        self.forgotten(job, now)
+
     def _attach(self, known: Job, job: Job) -> None:
         """Who asked again hears of the job's end, too."""
         for on_end in job.on_end or ():
@@ -306,21 +386,37 @@ class JobDriver:
 
     # --- making room, waiting, refusing ---------------------------------------------------------
 
-    def _preempt(self, job: Job, now: float) -> bool:
-        """Have a batch attempt give way; False when none may."""
-        gave_way = self._ledger.preempt(job, now)
-        if gave_way is None:
-            return False
-        if job.waiting:
-            self.pending.leave(job)
-        job.heir_until = now + self._terms.grace_seconds
-        self._timeouts.plan(job, now)
-        self._submitted(job, None)
-        victim, left = gave_way.victim, gave_way.left
+    def _preempted(self, job: Job, gave_way: Preempted | None, now: float) -> None:
+        """A batch attempt gives way, or none may."""
+        job.in_flight = False
+        try:
+            if gave_way is None:
+                if job.stop is not None:
+                    self._turn_away(job, job.stop, now)
+                else:
+                    self._find_none(job, now)
+                return
+            self._tell_cancel(gave_way.left)
+            self.gives_way(gave_way.victim, gave_way.left, now)
+            if job.stop is not None:
+                self._turn_away(job, job.stop, now)
+                return
+            job.search = None
+            if job.waiting:
+                self.pending.leave(job)
+            job.heir_until = now + self._terms.grace_seconds
+            self._timeouts.plan(job, now)
+            self._submitted(job, None)
+            if job.was_due:
+                self._look_again(job, now)
+        except Exception as failed:
+            self._failed(job, failed, now)
+
+    def gives_way(self, victim: Job | None, left: Leaving, now: float) -> None:
+        """A batch attempt lost its slot to live work: its job goes on."""
         self.attempts.pop(left.attempt_id, None)
-        self._tell_cancel(left)
-        self._go_on(victim, left.seat.node_id, PREEMPTED, now, exclude=False)
-        return True
+        if victim is not None:
+            self._go_on(victim, left.seat.node_id, PREEMPTED, now, exclude=False)
 
     def inherited(self, job: Job, attempt_id: AttemptId, now: float) -> None:
         """The slot of a batch attempt passed to the job."""
@@ -336,26 +432,21 @@ class JobDriver:
         """End a job that no node takes; it keeps its record and its explanation."""
         with_job(error, job.job_id)
         self._telemetry.refused(job, error)
-        told, job.on_submitted = job.on_submitted, None
-        if told is not None:
+        if job.on_submitted is not None:
             _forget_submitter(job)
+            job.refused = error
         self._end(job, Stop(Outcome.FAILED, as_info(error)), now)
-        if told is not None:
-            told(job, error)
 
     def _turn_away(self, job: Job, stop: Stop, now: float) -> None:
         """End a job that may not be tried; its caller is told by the refusal itself."""
-        told, job.on_submitted = job.on_submitted, None
-        error = job.refusal
+        error = job.refusal if job.on_submitted is not None else None
         if error is None:
             self._end(job, stop, now)
             return
         with_job(error, job.job_id)
-        if told is not None:
-            _forget_submitter(job)
+        _forget_submitter(job)
+        job.refused = error
         self._end(job, Stop(stop.outcome, as_info(error)), now)
-        if told is not None:
-            told(job, error)
 
     # --- an attempt is over ---------------------------------------------------------------------
 
@@ -380,7 +471,10 @@ class JobDriver:
                 self.attempts.pop(last.attempt_id, None)
                 assert last.error is not None, "an attempt that is tried again failed"
                 self._go_on(job, last.node_id, last.error, now)
-            if freed.slots and self.pending.count:
+            elif answer is Finishing.MOVED and not job.driven:
+                self.attempts.pop(job.attempt_id, None)
+                self.hand_on(job, job.driver_instance)
+            if freed is not NOTHING and (self.pending.count or self.on_freed is not None):
                 self.freed(freed)
             if job.was_due:
                 self._look_again(job, now)
@@ -417,6 +511,12 @@ class JobDriver:
         self._end(job, stop, now)
         if left is not None:
             self._tell_cancel(left)
+
+    def not_told(self, attempt_id: AttemptId) -> None:
+        """The instance that the attempt's node is connected to surely was not reached."""
+        job = self.attempts.get(attempt_id)
+        if job is not None and not job.in_flight and job.seat is not None:
+            self._not_told(job, job.seat.node_id, self.now())
 
     def _not_told(self, job: Job, node_id: NodeId, now: float) -> None:
         """The node was gone before it heard of the attempt."""
@@ -455,8 +555,21 @@ class JobDriver:
 
     def _end(self, job: Job, stop: Stop, now: float) -> None:
         """Give a job that is not out its end."""
-        if self._ledger.end(job, Ending(stop.outcome, error=stop.error), now):
-            self._ended(job, now)
+        if job.outcome is not None:
+            return
+        job.in_flight = True
+        self._ledger.end(job, Ending(stop.outcome, error=stop.error), now, self._closed)
+
+    def _closed(self, job: Job, answer: Finishing, freed: Freed, now: float) -> None:
+        """The ledger has given the job its end, or another instance drives it."""
+        job.in_flight = False
+        try:
+            if answer is Finishing.ENDED:
+                self._ended(job, now)
+            else:
+                self.hand_on(job, job.driver_instance)
+        except Exception as error:
+            self._failed(job, error, now)
 
     def _ended(self, job: Job, now: float) -> None:
         """The job has its end: every waiter is told, once."""
@@ -484,6 +597,8 @@ class JobDriver:
         if waiting is not None:
             for on_end in waiting:
                 on_end(job)
+        if job.on_submitted is not None:
+            self._submitted(job, job.refused)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -518,8 +633,8 @@ class JobDriver:
     def _attempt_due(self, job: Job, now: float) -> None:
         if not job.accepted_ms:
             if now >= job.dispatched + self._terms.ack_seconds:
-                self._blame(job, now)
-                self.give_up(job, NO_ACK, now)
+                job.in_flight = True
+                self._ledger.check_acknowledged(job, now, self._acknowledged)
             else:
                 self._timeouts.plan(job, now)
             return
@@ -530,6 +645,24 @@ class JobDriver:
             self.give_up(job, RAN_TOO_LONG, now)
         else:
             self._timeouts.plan(job, now)
+
+    def _acknowledged(self, job: Job, acknowledged: bool, now: float) -> None:
+        """The time for an acknowledgement is up: the ledger says whether there was one."""
+        job.in_flight = False
+        try:
+            if job.stop is not None:
+                self.stop(job, job.stop, now)
+            elif acknowledged or job.accepted_ms:
+                if not job.accepted_ms:
+                    job.accepted_ms = job.dispatched_ms + int((now - job.dispatched) * 1000)
+                    job.step = max(job.step, Step.ACCEPTED)
+                    job.acked = True
+                self._attempt_due(job, now)
+            else:
+                self._blame(job, now)
+                self.give_up(job, NO_ACK, now)
+        except Exception as error:
+            self._failed(job, error, now)
 
     def _blame(self, job: Job, now: float) -> None:
         """A time is up while the node has the job: count it against the node, if it had enough."""
@@ -552,6 +685,9 @@ class JobDriver:
 
     def freed(self, freed: Freed) -> None:
         """Slots came free: the heirs take theirs, the others are for those that wait."""
+        if self.on_freed is not None:
+            self.on_freed(freed)
+            return
         for inherited in freed.inherited:
             job = self.jobs.get(inherited.job_id)
             if job is not None:
@@ -560,6 +696,63 @@ class JobDriver:
             self.pending.wake(freed.slots)
 
     # --- whole lives ----------------------------------------------------------------------------
+
+    def take_up(self, job: Job) -> None:
+        """Drive a job whose instance fell silent."""
+        self._enter(job)
+
+    def goes_on(self, job: Job, now: float) -> None:
+        """A node has an attempt of a job that was taken up."""
+        job.dispatched = now
+        job.run_until = inf
+        job.shown = job.step
+        self.attempts[job.attempt_id] = job
+        self._timeouts.dispatched(job.attempt_id, now)
+        self._timeouts.plan(job, now)
+
+    def ended_elsewhere(self, job: Job, take: Callable[[], None], now: float) -> None:
+        """Another instance gave the job its end, which take puts into it."""
+        if job.outcome is not None or job.in_flight:
+            return
+        self.attempts.pop(job.attempt_id, None)
+        take()
+        job.step = Step.NONE
+        job.input = None
+        self._ended(job, now)
+
+    def forgotten(self, job: Job, now: float) -> None:
+        """The ledger lost its memory of a job that no node has."""
+        if job.outcome is not None or job.in_flight:
+            return
+        owner, job_input = job.owner, job.input
+        is_wanted = owner is not None and job.stop is None
+        if is_wanted:
+            job.owner = None
+
+        def take() -> None:
+            job.outcome, job.error = Outcome.FAILED, FORGOTTEN
+
+        self.ended_elsewhere(job, take, now)
+        if is_wanted and owner is not None and job_input is not None:
+            owner.job_forgotten(job, job_input, now)
+
+    def hand_on(self, job: Job, driver: InstanceId) -> None:
+        """Another instance drives the job; those who wait for it here hear of its end."""
+        self.abandon(job)
+        job.driven = False
+        job.driver_instance = driver
+        owner, job.owner = job.owner, None
+        if owner is not None:
+            waiting = job.on_end or []
+            job.on_end = [*waiting, lambda ended: owner.job_ended(ended, self.now())]
+            job.on_partial = lambda message: owner.job_partial(job, message)
+        if job.on_submitted is not None:
+            self._submitted(job, None)
+        if self.watch is not None and job.on_end:
+            self.watch(job)
+
+    def now(self) -> float:
+        return self._clock.monotonic()
 
     def abandon(self, job: Job) -> None:
         """Drive the job no more."""
@@ -630,13 +823,15 @@ class JobDriver:
         internal = errors.InternalError(f"The scheduler failed on job {job.job_id}; see its log.")
         if job.on_submitted is not None:
             _forget_submitter(job)
+            job.refused = internal
         if job.outcome is None:
             self.attempts.pop(job.attempt_id, None)
             left = self._ledger.leave(job, as_info(internal), now)
             if left is not None:
                 self._tell_cancel(left)
             self._end(job, Stop(Outcome.FAILED, as_info(internal)), now)
-        self._submitted(job, internal)
+        else:
+            self._submitted(job, internal)
 
 
 def _forget_submitter(job: Job) -> None:

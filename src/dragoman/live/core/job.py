@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
     from dragoman.live.core.selection import Decision, Search
+    from dragoman.live.core.sessions.record_writer import RecordWriter
     from dragoman.live.dispatch import Route
     from dragoman.observability import Trace
 
@@ -144,6 +145,8 @@ class Job(msgspec.Struct, eq=False):
     """The target whose order its result belongs to."""
     watched: bool = False
     """Its owner wants to hear of every step."""
+    writer: RecordWriter | None = None
+    """Keeps its session's record where instances share it; None: there is none to keep."""
 
     # --- the ledger's ---------------------------------------------------------------------------
     job_id: JobId = JobId("")
@@ -170,8 +173,21 @@ class Job(msgspec.Struct, eq=False):
     """None until the end."""
     output: JobResult | None = None
     error: ErrorInfo | None = None
+    delivery_seq: int = 0
+    """The number under which the shared record has its end delivered; 0: none yet."""
     released: bool = False
     """The result was let go of."""
+    named: AttemptId = AttemptId("")
+    """The attempt that the shared record names, in this cell; no slot need be held for it."""
+    named_cell: int = 0
+    maybe_named: tuple[AttemptId, ...] = ()
+    """Attempts that the shared record may name: the answers did not come."""
+    left: PastAttempt | None = None
+    """How the attempt that the shared record names ended."""
+    claimed: float = 0.0
+    """When the shared record was last asked for this instance's claim, and granted it."""
+    driver_instance: InstanceId = InstanceId("")
+    """Which instance drives it, where it is another."""
     lease_until_ms: int = 0
     release_at_ms: int = 0
     forget_at_ms: int = 0
@@ -213,6 +229,8 @@ class Job(msgspec.Struct, eq=False):
     """The last step that watchers were told of."""
     on_submitted: OnSubmitted | None = None
     """Called once, when its node was told, it waits, it was found, or it was refused."""
+    refused: DragomanError | None = None
+    """What its submitter is told once it has ended: it was never tried."""
     on_end: list[OnEnd] | None = None
     submitter_waits: bool = False
     """The first of `on_end` is the submitter's own."""
@@ -262,6 +280,7 @@ class JobOwner(Protocol):
     def job_ended(self, job: Job, now: float) -> None: ...
     def job_refused(self, job: Job, error: DragomanError, now: float) -> None: ...
     def job_found(self, job: Job, known: Job, now: float) -> None: ...
+    def job_forgotten(self, job: Job, job_input: JobInput, now: float) -> None: ...
     def job_partial(self, job: Job, message: JobPartial) -> None: ...
     def job_progressed(self, job: Job, progress: Progress) -> None: ...
 

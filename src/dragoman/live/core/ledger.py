@@ -7,19 +7,17 @@ one behind a network, which answers later. Everything else is rare and may be a 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum
 from typing import Protocol
 
 import msgspec
 
-from dragoman.ids import AttemptId, JobId
-from dragoman.live.core.job import Job, Leaving, Mask
+from dragoman.live.core.job import Job, Leaving
 from dragoman.live.ledger import (
     Ending,
     Freed,
     Outlook,
-    Sender,
     StaleReason,
 )
 from dragoman.live.protocol import ErrorInfo, Outcome
@@ -38,6 +36,8 @@ class Placing(Enum):
     | GONE | is this job | the attempt is over already | asks again with a fresh attempt_id |
     | DOWN | may or may not be this job | may or may not be held | treats both as unknown |
     | ELSEWHERE | belongs to a session that another instance owns | none | lets go of the session |
+    | TAKEN | was this job's; another instance drives it, or ended it | none | waits for its end |
+    | FORGOTTEN | was this job's, and the ledger lost it | none | tells those who wait |
     """
 
     PLACED = "placed"
@@ -48,6 +48,8 @@ class Placing(Enum):
     GONE = "gone"
     DOWN = "down"
     ELSEWHERE = "elsewhere"
+    TAKEN = "taken"
+    FORGOTTEN = "forgotten"
 
 
 class Finishing(Enum):
@@ -72,7 +74,7 @@ class PlaceAnswer(msgspec.Struct, frozen=True):
 
     kind: Placing
     other: Job | None = None
-    """EXISTING and CONFLICT: the job that the request is bound to."""
+    """EXISTING and CONFLICT: the job that the request is bound to. TAKEN: as it is stored."""
     cold: tuple[int, ...] = ()
     """COLD: the cells."""
     headroom: bool = False
@@ -88,6 +90,9 @@ FULL_BUT_HEADROOM = PlaceAnswer(Placing.FULL, headroom=True)
 AfterPlace = Callable[[Job, PlaceAnswer, float], None]
 """Called once for each job, with the time; it never raises."""
 AfterFinish = Callable[[Job, Finishing, Freed, float], None]
+AfterCheck = Callable[[Job, bool, float], None]
+AfterPreempt = Callable[[Job, "Preempted | None", float], None]
+AfterOutlook = Callable[[Job, Outlook | None, float], None]
 
 
 class Late(msgspec.Struct, frozen=True):
@@ -101,7 +106,8 @@ class Late(msgspec.Struct, frozen=True):
 class Preempted(msgspec.Struct, frozen=True):
     """A batch attempt gives way; its slot passes to the job that asked."""
 
-    victim: Job
+    victim: Job | None
+    """None: another instance drives it, and was told."""
     left: Leaving
 
 
@@ -124,10 +130,15 @@ class JobLedger(Protocol):
         again."""
         ...
 
+    def check_acknowledged(self, job: Job, now: float, then: AfterCheck) -> None:
+        """Whether the job's node acknowledged it to another instance."""
+        ...
+
     # --- ends without a node's word -------------------------------------------------------------
 
-    def end(self, job: Job, ending: Ending, now: float) -> bool:
-        """Give a job that is not out its end; False when it has one."""
+    def end(self, job: Job, ending: Ending, now: float, then: AfterFinish) -> None:
+        """Give a job that is not out its end. ENDED: it has one, this or one it had before;
+        MOVED: another instance drives it."""
         ...
 
     def leave(
@@ -143,7 +154,7 @@ class JobLedger(Protocol):
         """Take the job from a node that was never told of it; the slot is free at once."""
         ...
 
-    def preempt(self, job: Job, now: float) -> Preempted | None:
+    def preempt(self, job: Job, now: float, then: AfterPreempt) -> None:
         """Have a batch attempt on a candidate give way, and make the job its heir."""
         ...
 
@@ -151,16 +162,8 @@ class JobLedger(Protocol):
         """The job is heir of no slot any more."""
         ...
 
-    # --- what nodes say of attempts that are no job's current one -------------------------------
-
-    def late(self, cell: int, sender: Sender, attempt_id: AttemptId, *, ends: bool) -> Late:
-        """Take in a message about such an attempt; `ends` frees the slot that it holds."""
-        ...
-
     # --- reading --------------------------------------------------------------------------------
 
-    def find(self, job_id: JobId) -> Job | None: ...
-
-    def outlook_for(self, cells: Sequence[Mask]) -> Outlook:
-        """When a slot of these candidates can be expected."""
+    def outlook_for(self, job: Job, now: float, then: AfterOutlook) -> None:
+        """When a slot of the job's candidates can be expected."""
         ...

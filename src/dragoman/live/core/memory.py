@@ -23,7 +23,6 @@ from dragoman.live.core.cells import (
 from dragoman.live.core.job import (
     Job,
     Leaving,
-    Mask,
     Step,
     attempt_record,
     closed_attempt,
@@ -33,8 +32,11 @@ from dragoman.live.core.ledger import (
     FULL,
     FULL_BUT_HEADROOM,
     PLACED,
+    AfterCheck,
     AfterFinish,
+    AfterOutlook,
     AfterPlace,
+    AfterPreempt,
     Finishing,
     Late,
     PlaceAnswer,
@@ -61,7 +63,6 @@ from dragoman.live.ledger import (
     KeptResults,
     NodeLost,
     NotSeated,
-    Outlook,
     Placed,
     Placement,
     RecentJobs,
@@ -174,16 +175,17 @@ class MemoryLedger:
             self._end(job, ending, now_ms)
             then(job, Finishing.ENDED, freed, now)
 
+    def check_acknowledged(self, job: Job, now: float, then: AfterCheck) -> None:
+        then(job, False, now)  # There is no other instance.
+
     # --- ends without a node's word -------------------------------------------------------------
 
-    def end(self, job: Job, ending: Ending, now: float) -> bool:
-        if job.outcome is not None:
-            return False
+    def end(self, job: Job, ending: Ending, now: float, then: AfterFinish) -> None:
         self.renounce(job)
         now_ms = self.now_ms(now)
         job.finished_ms = now_ms
         self._end(job, ending, now_ms)
-        return True
+        then(job, Finishing.ENDED, NOTHING, now)
 
     def leave(
         self, job: Job, error: ErrorInfo, now: float, outcome: Outcome = Outcome.FAILED
@@ -207,7 +209,10 @@ class MemoryLedger:
             self._close(job, Outcome.FAILED, error, counts=True)
         return freed
 
-    def preempt(self, job: Job, now: float) -> Preempted | None:
+    def preempt(self, job: Job, now: float, then: AfterPreempt) -> None:
+        then(job, self._preempt(job, now), now)
+
+    def _preempt(self, job: Job, now: float) -> Preempted | None:
         now_ms = self.now_ms(now)
         for number, mask in job.cells:
             cell = self._cells.get(number)
@@ -297,8 +302,8 @@ class MemoryLedger:
     def find(self, job_id: JobId) -> Job | None:
         return self._jobs.get(job_id)
 
-    def outlook_for(self, cells: Sequence[Mask]) -> Outlook:
-        return self._cells.outlook(cells)
+    def outlook_for(self, job: Job, now: float, then: AfterOutlook) -> None:
+        then(job, self._cells.outlook(job.cells), now)
 
     def record(self, job: Job) -> JobRecord:
         now = self._clock.monotonic()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import islice
 from typing import Protocol
 
@@ -13,6 +13,7 @@ from dragoman.live.core.job import Job, Step
 from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.dispatch import Progress, why_dropped
+from dragoman.live.fleet.ports import Seated
 from dragoman.live.ledger import Adoption, Ending, Freed, Owner, Sender, StaleReason
 from dragoman.live.protocol import (
     ErrorInfo,
@@ -43,6 +44,25 @@ class Node(Protocol):
     def owner(self) -> Owner: ...
     @property
     def sender(self) -> Sender: ...
+    @property
+    def words(self) -> int: ...
+
+
+class OtherAttempts(Protocol):
+    """Takes what is said of attempts that no job driven here has now."""
+
+    def took_step(self, node: Node, attempt_id: AttemptId, step: Step) -> None: ...
+    def finished(
+        self, node: Node, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
+    ) -> bool: ...
+    def partial(self, node: Node, partial: JobPartial) -> None: ...
+    async def lost(self, cell: int, entry: RunningJob) -> None: ...
+    async def is_wanted(
+        self, cell: int, sender: Sender, entry: RunningJob, number: int
+    ) -> bool: ...
+
+
+OnStep = Callable[[Job, Node, Step], None]
 
 
 class NodeMessages:
@@ -50,16 +70,21 @@ class NodeMessages:
 
     def __init__(
         self,
-        ledger: MemoryLedger,
         driver: JobDriver,
+        others: OtherAttempts,
         telemetry: DispatchTelemetry,
+        origin_ms: int,
         clock: Clock,
+        on_step: OnStep | None = None,
     ) -> None:
-        self._ledger = ledger
+        """origin_ms is when the clock was 0; on_step is told of steps that others must know of."""
         self._driver = driver
         self._attempts = driver.attempts
-        self._telemetry = telemetry
+        self._others = others
+        self._dropped = telemetry.dropped
+        self._origin_ms = origin_ms
         self._clock = clock
+        self._on_step = on_step
 
     # --- hot ------------------------------------------------------------------------------------
 
@@ -67,19 +92,21 @@ class NodeMessages:
         """The node accepted the attempt, or began to work on it. Forward only."""
         job = self._attempts.get(attempt_id)
         if job is None:
-            self._ledger.late(node.cell, node.sender, attempt_id, ends=False)
+            self._others.took_step(node, attempt_id, step)
             return
         seat = job.seat
         if seat is None or seat.node_id != node.node_id or job.epoch != node.owner.epoch:
             return
         job.acked = True
         if job.step < step:
-            at_ms = self._ledger.origin_ms + int(now * 1000)
+            at_ms = self._origin_ms + int(now * 1000)
             job.step = step
             if not job.accepted_ms:
                 job.accepted_ms = at_ms
             if step is Step.RUNNING:
                 job.running_ms = at_ms
+            if self._on_step is not None:
+                self._on_step(job, node, step)
         if job.shown < step:
             if job.watched or job.on_progress is not None or job.trace is not None:
                 _show(job, step)
@@ -106,15 +133,14 @@ class NodeMessages:
     ) -> bool:
         job = self._attempts.get(attempt_id)
         if job is None:
-            self._drop_late(node.cell, node.sender, attempt_id, job_id)
-            return False
+            return self._others.finished(node, attempt_id, job_id, ending)
         seat = job.seat
         if seat is None or seat.node_id != node.node_id:
-            self._telemetry.dropped(StaleReason.WRONG_NODE)
+            self._dropped(StaleReason.WRONG_NODE)
         elif job.epoch != node.owner.epoch:
-            self._telemetry.dropped(StaleReason.OLD_ATTEMPT)
+            self._dropped(StaleReason.OLD_ATTEMPT)
         elif job.in_flight:
-            self._telemetry.dropped(StaleReason.DUPLICATE)
+            self._dropped(StaleReason.DUPLICATE)
         else:
             self._driver.finish(job, ending, now)
             return True
@@ -134,7 +160,10 @@ class NodeMessages:
     def partial(self, node: Node, partial: JobPartial) -> None:
         """What the node has recognised so far; only of its own, current attempt."""
         job = self._attempts.get(partial.attempt_id)
-        if job is None or job.seat is None or job.seat.node_id != node.node_id:
+        if job is None:
+            self._others.partial(node, partial)
+            return
+        if job.seat is None or job.seat.node_id != node.node_id:
             return
         if job.owner is not None:
             job.owner.job_partial(job, partial)
@@ -155,44 +184,81 @@ class NodeMessages:
             job = self._attempts.get(entry.attempt_id)
             if job is not None:
                 self._driver.lost(job, self._clock.monotonic())
+            else:
+                await self._others.lost(cell, entry)
+
+    def passed(self, node: Seated, running: Iterable[RunningJob]) -> None:
+        """Attempts go on over the node's new connection."""
+        for entry in running:
+            job = self._attempts.get(entry.attempt_id)
+            if job is not None and job.seat is not None and job.seat.node_id == node.node_id:
+                job.seat.owner = node.owner
+                job.epoch = node.owner.epoch
 
     async def unknown(
         self, cell: int, sender: Sender, running: Iterable[RunningJob], words: int = 0
     ) -> tuple[RunningJob, ...]:
         """Attempts a node runs that its cell does not know; answers those it must cancel.
 
-        They are of a scheduler that is gone. Of very many only some are looked at: a node lists
-        the others again with its next heartbeat.
+        Of very many only some are looked at: a node lists the others again with its next
+        heartbeat.
         """
         unwanted = []
         async for entry in yielding(islice(running, UNKNOWN_AT_A_TIME), self._clock):
-            await self._ledger.adopt(
-                cell,
-                Adoption(
-                    running=entry,
-                    sender=sender,
-                    job_class=JobClass.LIVE,
-                    wanted=False,
-                    lease_ms=0,
-                    run_ms=0,
-                ),
-            )
-            unwanted.append(entry)
+            if not await self._others.is_wanted(cell, sender, entry, words):
+                unwanted.append(entry)
         return tuple(unwanted)
 
-    def _drop_late(
-        self, cell: int, sender: Sender, attempt_id: AttemptId, job_id: JobId | None
+
+class LeftAttempts:
+    """What nodes say of attempts that their jobs have left, where one instance has them all."""
+
+    def __init__(
+        self, ledger: MemoryLedger, driver: JobDriver, telemetry: DispatchTelemetry
     ) -> None:
+        self._ledger = ledger
+        self._driver = driver
+        self._telemetry = telemetry
+
+    def took_step(self, node: Node, attempt_id: AttemptId, step: Step) -> None:
+        """The node has the attempt."""
+        self._ledger.late(node.cell, node.sender, attempt_id, ends=False)
+
+    def finished(
+        self, node: Node, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
+    ) -> bool:
         """A result that no job waits for: its slot, if it still holds one, comes free."""
-        late = self._ledger.late(cell, sender, attempt_id, ends=True)
+        late = self._ledger.late(node.cell, node.sender, attempt_id, ends=True)
         reason = late.reason
         if reason is StaleReason.UNKNOWN and job_id is not None:
             job = self._ledger.find(job_id)
             record = self._ledger.record(job) if job is not None else None
-            reason = why_dropped(record, attempt_id, sender.node_id)
+            reason = why_dropped(record, attempt_id, node.node_id)
         self._telemetry.dropped(reason)
         if late.freed is not None:
             self._driver.freed(late.freed)
+        return False
+
+    def partial(self, node: Node, partial: JobPartial) -> None:
+        """What no job waits for is not passed on."""
+
+    async def lost(self, cell: int, entry: RunningJob) -> None:
+        """Its slot is free already."""
+
+    async def is_wanted(self, cell: int, sender: Sender, entry: RunningJob, number: int) -> bool:
+        """An attempt of a scheduler that is gone: it holds its slot until the node lets go."""
+        await self._ledger.adopt(
+            cell,
+            Adoption(
+                running=entry,
+                sender=sender,
+                job_class=JobClass.LIVE,
+                wanted=False,
+                lease_ms=0,
+                run_ms=0,
+            ),
+        )
+        return False
 
 
 def _show(job: Job, step: Step) -> None:

@@ -29,6 +29,15 @@ class NodeLink(Protocol):
         ...
 
 
+class Seated(Protocol):
+    """A node that has its seat."""
+
+    @property
+    def node_id(self) -> NodeId: ...
+    @property
+    def owner(self) -> Owner: ...
+
+
 class AttemptPort(Protocol):
     """Takes what the fleet learns about attempts."""
 
@@ -43,6 +52,10 @@ class AttemptPort(Protocol):
 
         number is that of the node's word that lists them.
         """
+        ...
+
+    def passed(self, node: Seated, running: Iterable[RunningJob]) -> None:
+        """Attempts go on over the node's new connection."""
         ...
 
     def freed(self, freed: Freed) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Set
 from contextlib import suppress
 from typing import Any
 
@@ -322,6 +322,10 @@ class Registry:
         node = self._nodes.get(node_id)
         if node is not None and node.owner == owner:
             self._count_job(node, node.health.job_ended(failure=True), failure=True)
+
+    def own_cells(self) -> Set[int]:
+        """The cells that have nodes which are connected here."""
+        return {node.cell for node in self._nodes.values()}
 
     def report(self, cells: Iterable[int]) -> None:
         """Ask the nodes of these cells what they run."""

@@ -112,6 +112,7 @@ class Seating:
         unwanted: tuple[RunningJob, ...] = ()
         if placed.unknown:
             unwanted = await port.unknown(node.cell, node.sender, placed.unknown, node.words)
+        port.passed(node, placed.passed)
         port.freed(placed.freed)
         await port.lost(node.cell, placed.lost)
         return (*placed.cancelling, *unwanted)

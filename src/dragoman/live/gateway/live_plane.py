@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
 from typing import TypeVar
 
 from dragoman.auth import Authenticator, Permission
@@ -11,10 +10,8 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, SessionId
 from dragoman.live.budget import Budget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
-from dragoman.live.core import JobDispatcher, SessionContext
-from dragoman.live.core import MemoryLedger as CoreLedger
-from dragoman.live.core import Sessions as CoreSessions
-from dragoman.live.dispatch import Dispatcher, Share
+from dragoman.live.core import ClusterLedger, JobDispatcher, MemoryLedger, SessionContext, Sessions
+from dragoman.live.dispatch import Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.cluster import (
@@ -32,18 +29,12 @@ from dragoman.live.gateway.connections import Connections
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
 from dragoman.live.gateway.node_handler import NodeDecoder, NodeHandler
 from dragoman.live.gateway.session_handler import SessionHandler, WaitingSockets
-from dragoman.live.ledger import Ledger, MemoryLedger
 from dragoman.live.protocol import (
     FROM_CLIENT,
     ClientToScheduler,
     NodeToScheduler,
 )
-from dragoman.live.sessions import (
-    MemoryRecords,
-    SessionRecords,
-    Sessions,
-    Tools,
-)
+from dragoman.live.shared import SharedLedger
 from dragoman.live.snapshot import PoolRule, SnapshotHolder
 from dragoman.live.stats import StatsCache, StatsSource
 from dragoman.observability import Metrics, Tracing, Watch
@@ -60,7 +51,7 @@ class LivePlane:
         self,
         *,
         settings: Settings,
-        ledger: Ledger | CoreLedger,
+        ledger: MemoryLedger | SharedLedger,
         authenticator: Authenticator,
         connections: Connections,
         metrics: Metrics,
@@ -70,16 +61,24 @@ class LivePlane:
         secrets: Secrets | None = None,
         budget: Budget | None = None,
         tracing: Tracing | None = None,
-        records: SessionRecords | None = None,
         cluster: Cluster | None = None,
         url: str = "",
     ) -> None:
-        """With a cluster, this is one instance of several over one ledger and one set of records;
-        url is where the others find it. secrets are the operating system's unless a simulation
-        passes its own; budget is shared with whatever else keeps bytes in this process.
+        """With a cluster, this is one instance of several over one shared ledger; url is where the
+        others find it. secrets are the operating system's unless a simulation passes its own;
+        budget is shared with whatever else keeps bytes in this process.
         """
         secrets = secrets or Secrets()
-        self.ledger = ledger
+        self.ledger: MemoryLedger | ClusterLedger
+        self.shared: SharedLedger | None = None
+        """What instances share; None: this one is alone."""
+        if isinstance(ledger, MemoryLedger):
+            self.ledger = ledger
+        else:
+            self.shared = ledger
+            self.ledger = ClusterLedger(
+                ledger, rules.shared_terms(settings), instance_id, clock, randomness.stream("jobs")
+            )
         self._instance_id = instance_id
         self._clock = clock
         self._url = url
@@ -89,8 +88,6 @@ class LivePlane:
         outbox = Outbox(cluster, roster) if cluster is not None and roster is not None else None
         terms = cluster_terms(settings)
         self._pulse = Pulse(terms.presence_ttl_ms / 1000, clock.monotonic())
-        # In memory a step of the ledger never waits, and so a frame is handled where it arrives.
-        at_once = isinstance(ledger, MemoryLedger | CoreLedger) and cluster is None
         warn = settings.scheduler.observability
         watch = Watch(
             metrics,
@@ -100,7 +97,7 @@ class LivePlane:
         )
         self.snapshots = SnapshotHolder(PoolRule(settings.scheduler.pools.rule))
         self.registry = Registry(
-            ledger=ledger,
+            ledger=self.ledger,
             snapshots=self.snapshots,
             rules=rules.health_rules(settings),
             default_slots=settings.scheduler.max_concurrent_jobs_per_node,
@@ -136,82 +133,55 @@ class LivePlane:
             tenant_jobs = TenantLeases(Limited.IN_FLIGHT, cluster, limit)
         self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
         budget = self.budget = budget or Budget(settings.limits.buffered_bytes)
-        if isinstance(ledger, MemoryLedger | CoreLedger):
+        if isinstance(ledger, MemoryLedger):
             budget.include(ledger.kept, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
-        self.dispatcher: Dispatcher | JobDispatcher
-        self.sessions: Sessions | CoreSessions
         session_rules = rules.session_rules(settings)
-        if isinstance(ledger, CoreLedger):
-            core = self.dispatcher = JobDispatcher(
-                ledger=ledger,
-                snapshots=self.snapshots,
-                nodes=self.registry,
-                terms=rules.driver_terms(settings),
-                selection=rules.selection_rules(settings),
-                inflight_per_tenant=settings.limits.max_inflight_per_tenant,
-                explain_max=settings.scheduler.explain_max,
-                routes=settings.limits.max_sessions,
-                metrics=metrics,
-                watch=watch,
-                catalog=self.catalog,
-                clock=clock,
-                random=randomness.stream("dispatch"),
+        self.dispatcher = JobDispatcher(
+            ledger=self.ledger,
+            snapshots=self.snapshots,
+            nodes=self.registry,
+            terms=rules.driver_terms(settings),
+            selection=rules.selection_rules(settings),
+            inflight_per_tenant=settings.limits.max_inflight_per_tenant,
+            explain_max=settings.scheduler.explain_max,
+            routes=settings.limits.max_sessions,
+            metrics=metrics,
+            watch=watch,
+            catalog=self.catalog,
+            clock=clock,
+            random=randomness.stream("dispatch"),
+            budget=budget,
+            tracing=tracing,
+            instance_id=instance_id,
+            peers=outbox,
+            share=roster.share if roster is not None else Share,
+            tenant_jobs=tenant_jobs,
+            cold=lambda: self.registry.far.cold,
+        )
+        self.sessions = Sessions(
+            SessionContext(
+                dispatcher=self.dispatcher,
+                ledger=self.ledger,
+                rules=session_rules,
                 budget=budget,
-                tracing=tracing,
-            )
-            self.sessions = CoreSessions(
-                SessionContext(
-                    dispatcher=core,
-                    ledger=ledger,
-                    rules=session_rules,
-                    budget=budget,
-                    metrics=metrics,
-                    clock=clock,
-                    tracing=tracing,
-                ),
-                instance_id,
-                secrets,
-            )
-        else:
-            dispatcher = self.dispatcher = Dispatcher(
-                ledger=ledger,
-                snapshots=self.snapshots,
-                nodes=self.registry,
-                terms=rules.terms(settings),
-                selection=rules.selection(settings),
-                limits=rules.dispatch_limits(settings),
-                on_ended=self.catalog.job_ended,
                 metrics=metrics,
-                watch=watch,
-                instance_id=instance_id,
                 clock=clock,
-                random=randomness.stream("dispatch"),
                 tracing=tracing,
-                peers=outbox,
-                share=roster.share if roster is not None else Share,
-                cold=self._cold_cells if cluster is not None else None,
-                tenant_jobs=tenant_jobs,
-                budget=budget,
-            )
-            self.sessions = Sessions(
-                Tools(
-                    dispatcher=dispatcher,
-                    ledger=ledger,
-                    records=records or MemoryRecords(settings.limits.session_queue),
-                    rules=session_rules,
-                    budget=budget,
-                    metrics=metrics,
-                    watch=watch,
-                    clock=clock,
-                    tracing=tracing,
-                    peers=SessionPost(outbox) if outbox is not None else None,
-                    tenants=tenant_sessions,
-                ),
-                instance_id,
-                secrets,
-            )
+                shared=self.shared,
+                peers=SessionPost(outbox) if outbox is not None else None,
+                tenants=tenant_sessions,
+                watching=self.dispatcher if self.shared is not None else None,
+                claim_ms=rules.shared_terms(settings).claim_ms,
+                keep=rules.ledger_terms(settings).keep,
+                renew_seconds=rules.session_record_ms(settings) / 3000,
+            ),
+            instance_id,
+            secrets,
+        )
         self.registry.attach(self.dispatcher.events)
+        if outbox is not None:
+            outbox.on_not_told = self.dispatcher.not_told
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
             name="node",
             decoder=NodeDecoder(metrics),
@@ -223,7 +193,7 @@ class LivePlane:
             clock=clock,
             random=randomness.stream("node connections"),
             allowed_origins=frozenset(settings.server.allowed_origins),
-            at_once=at_once,
+            at_once=True,
         )
         self._waiting_sockets = WaitingSockets(
             session_rules.max_sessions, session_rules.first_message_seconds
@@ -235,7 +205,7 @@ class LivePlane:
             registry=self.registry,
             sessions=self.sessions,
             dispatcher=self.dispatcher,
-            ledger=ledger,
+            ledger=self.ledger,
             metrics=metrics,
             clock=clock,
             top_k=warn.top_k,
@@ -253,26 +223,19 @@ class LivePlane:
             clock=clock,
             random=randomness.stream("session connections"),
             allowed_origins=frozenset(settings.server.allowed_origins),
-            at_once=at_once,
+            at_once=True,
         )
         self._loops: list[asyncio.Task[None]] = []
         self.neighbours: Neighbours | None = None
         """The other instances; None: this one is alone."""
-        if (
-            cluster
-            and roster
-            and outbox
-            and other_stats
-            and isinstance(self.dispatcher, Dispatcher)
-            and isinstance(self.sessions, Sessions)
-        ):
+        if cluster is not None and roster and outbox and other_stats:
             self.neighbours = Neighbours(
                 cluster=cluster,
                 terms=terms,
                 outbox=outbox,
                 roster=roster,
                 pulse=self._pulse,
-                ledger=ledger,
+                ledger=self.ledger,
                 registry=self.registry,
                 dispatcher=self.dispatcher,
                 catalog=self.catalog,
@@ -346,9 +309,6 @@ class LivePlane:
             self.catalog.refresh_soon()
         else:
             self.neighbours.model_missed(service_id, version)
-
-    def _cold_cells(self) -> Collection[int]:
-        return self.registry.far.cold
 
     def _card(self) -> Card:
         return Card(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.live.core import DriverTerms, LedgerTerms, SelectionRules, SlotRules
+from dragoman.live.core import DriverTerms, LedgerTerms, SelectionRules, SharedTerms, SlotRules
 from dragoman.live.dispatch import Limits, Selection
 from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits
@@ -10,6 +10,9 @@ from dragoman.live.ledger import Keep, Strategy, Terms
 from dragoman.live.sessions import SegmentRules, SessionRules
 from dragoman.live.snapshot import PoolRule
 from dragoman.settings import Settings
+
+_RECORD_KEPT_FACTOR = 5
+"""A session's record outlives its grace by this."""
 
 
 def terms(settings: Settings) -> Terms:
@@ -62,6 +65,26 @@ def ledger_terms(settings: Settings) -> LedgerTerms:
         ),
         keep=terms(settings).keep,
     )
+
+
+def shared_terms(settings: Settings) -> SharedTerms:
+    """How slots are granted and jobs remembered where several instances share them."""
+    alone, times = ledger_terms(settings), terms(settings)
+    return SharedTerms(
+        slots=alone.slots,
+        keep=alone.keep,
+        claim_ms=times.ack_ms,
+        ack_ms=times.ack_ms,
+        lease_ms=times.lease_ms,
+        run_ms=times.run_ms,
+        total_ms=times.total_ms,
+        tombstone_ms=2 * times.ack_ms + 2 * settings.cluster.redis_timeout_ms,
+    )
+
+
+def session_record_ms(settings: Settings) -> int:
+    """How long a session's record lives without a write: its owner renews it long before."""
+    return int(_RECORD_KEPT_FACTOR * settings.scheduler.delivery.resume_grace_seconds * 1000)
 
 
 def driver_terms(settings: Settings) -> DriverTerms:

@@ -95,6 +95,7 @@ if TYPE_CHECKING:
 
 from dragoman.live.ledger.memory.choice import CHOICES, draw, indexes
 from dragoman.live.ledger.memory.directory import Directory
+from dragoman.live.ledger.memory.due import DueQueue
 from dragoman.live.ledger.memory.kept import KeptResults
 from dragoman.live.ledger.memory.recent import RecentJobs
 
@@ -124,6 +125,7 @@ __all__ = [
     "DirectoryFull",
     "Done",
     "Dropped",
+    "DueQueue",
     "Ended",
     "Ending",
     "Existing",

@@ -44,6 +44,9 @@ class NotSeated(msgspec.Struct, frozen=True):
 class Done(msgspec.Struct, frozen=True):
     """It is so now, or it was so already."""
 
+    wake: tuple[InstanceId, ...] = ()
+    """Of the shared ledger: instances that wait for slots that may be granted from now on."""
+
 
 class Inherited(msgspec.Struct, frozen=True):
     """A slot that came free passed to the live attempt that was waiting for it."""
@@ -58,6 +61,8 @@ class Freed(msgspec.Struct, frozen=True):
     slots: int = 0
     """Slots that any job may take now."""
     inherited: tuple[Inherited, ...] = ()
+    wake: tuple[InstanceId, ...] = ()
+    """Of the shared ledger: instances that wait for such slots, one a slot."""
 
 
 NOTHING_FREED = Freed()

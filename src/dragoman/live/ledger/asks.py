@@ -106,6 +106,9 @@ class Adoption(msgspec.Struct, frozen=True):
     run_ms: int
     number: int = 0
     """Of the heartbeat that listed it."""
+    instance_id: InstanceId = InstanceId("")
+    """Who drives its job, for the shared ledger; empty: the instance that its node is reached
+    through."""
 
 
 class Claim(msgspec.Struct, frozen=True):

@@ -44,4 +44,5 @@ class MemoryHub:
         """Instances that were cleaned up after, should they wake up and ask."""
         self.letters: dict[str, DeadLetter] = {}
         self.windows: dict[str, Window] = {}
-        self.leases: dict[tuple[Limited, TenantId], dict[str, int]] = {}
+        self.blocks: dict[tuple[Limited, TenantId], dict[InstanceId, tuple[int, int]]] = {}
+        """Of each tenant's limit, how much each instance has, and until when."""

@@ -56,7 +56,8 @@ class MemoryInbox(Seat):
                 self._bury(entry, Burial.TOO_MANY_DELIVERIES)
                 buried.append(entry.entry_id)
             else:
-                deliveries.append(Delivery(entry.entry_id, entry.deliveries, note))
+                age_ms = self._now_ms - entry.posted_at_ms
+                deliveries.append(Delivery(entry.entry_id, entry.deliveries, note, age_ms))
         inbox.strike_out(buried)
         self._back()
         return Handed(tuple(deliveries), len(inbox), len(buried))

@@ -15,6 +15,7 @@ class Entry(msgspec.Struct):
 
     entry_id: str
     written: bytes
+    posted_at_ms: int
     handed_at_ms: int = 0
     deliveries: int = 0
     """How often it was handed out; 0 for a new one."""
@@ -40,7 +41,7 @@ class Inbox:
 
     def add(self, written: bytes, now_ms: int) -> None:
         self._posted += 1
-        entry = Entry(f"{now_ms}-{self._posted}", written)
+        entry = Entry(f"{now_ms}-{self._posted}", written, now_ms)
         self._entries[entry.entry_id] = entry
         self.news.set()
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 from dragoman.ids import InstanceId, TenantId
-from dragoman.live.cluster.answers import Acquired, Counted, Limited, LimitReached
+from dragoman.live.cluster.answers import Block, Counted, Limited
 from dragoman.live.cluster.changes import Change, encode_change, heard_from_others
 from dragoman.live.cluster.memory.inbox import MemoryInbox
 from dragoman.live.cluster.memory.presence import MemoryPresence
@@ -48,33 +48,23 @@ class MemoryPeers(MemoryPresence, MemoryInbox):
         window = await self._count(f"count:{key}", window_ms)
         return Counted(window.count <= limit, window.count, window.ends_at_ms - self._now_ms)
 
-    async def acquire(
-        self, what: Limited, tenant: TenantId, lease_id: str, limit: int, ttl_ms: int
-    ) -> Acquired | LimitReached:
+    async def hold(
+        self, what: Limited, tenant: TenantId, *, used: int, wanted: int, limit: int, ttl_ms: int
+    ) -> Block:
         await self._there()
-        leases = self._leases(what, tenant)
-        if lease_id not in leases and len(leases) >= limit:
-            return LimitReached(len(leases))
-        leases[lease_id] = self._now_ms + ttl_ms
+        blocks, now_ms = self._hub.blocks.setdefault((what, tenant), {}), self._now_ms
+        for gone in [name for name, (_, until_ms) in blocks.items() if until_ms <= now_ms]:
+            del blocks[gone]
+        others = sum(size for name, (size, _) in blocks.items() if name != self._instance_id)
+        size = max(used, min(wanted, max(0, limit - others)))
+        if size:
+            blocks[self._instance_id] = (size, now_ms + ttl_ms)
+        else:
+            blocks.pop(self._instance_id, None)
+        if not blocks:
+            del self._hub.blocks[what, tenant]
         self._back()
-        return Acquired(len(leases))
-
-    async def keep(
-        self, what: Limited, tenant: TenantId, lease_ids: Sequence[str], ttl_ms: int
-    ) -> int:
-        await self._there()
-        leases = self._leases(what, tenant)
-        leases.update(dict.fromkeys(lease_ids, self._now_ms + ttl_ms))
-        self._back()
-        return len(leases)
-
-    async def release(self, what: Limited, tenant: TenantId, lease_id: str) -> None:
-        await self._there()
-        leases = self._leases(what, tenant)
-        leases.pop(lease_id, None)
-        if not leases:
-            del self._hub.leases[what, tenant]
-        self._back()
+        return Block(size, others + size)
 
     async def close(self) -> None:
         self._hub.listeners.pop(self._instance_id, None)
@@ -90,11 +80,3 @@ class MemoryPeers(MemoryPresence, MemoryInbox):
         window.count += 1
         self._back()
         return window
-
-    def _leases(self, what: Limited, tenant: TenantId) -> dict[str, int]:
-        """The tenant's leases, without those that have run out."""
-        leases = self._hub.leases.setdefault((what, tenant), {})
-        now_ms = self._now_ms
-        for lease_id in [lease_id for lease_id, until in leases.items() if until <= now_ms]:
-            del leases[lease_id]
-        return leases

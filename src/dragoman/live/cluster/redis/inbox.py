@@ -56,7 +56,7 @@ class InboxOperations(DeadLetterOperations):
         no = refusal(answer)
         if no is not None:
             return no
-        _, length, handed, spent, last_entry_id = answer
+        _, length, handed, spent, last_entry_id, now_ms = answer
         self._last_entry_id = last_entry_id.decode() or self._last_entry_id
         deliveries = []
         for entry_id, times, written in _entries(handed):
@@ -64,7 +64,9 @@ class InboxOperations(DeadLetterOperations):
             if note is None:
                 spent += (entry_id.encode(), times, written)
             else:
-                deliveries.append(Delivery(entry_id, times, note))
+                # Both are times of the server that the inbox lies on.
+                age_ms = max(0, now_ms - int(entry_id.partition("-")[0]))
+                deliveries.append(Delivery(entry_id, times, note, age_ms))
         buried = await self._bury_all(_entries(spent))
         return Handed(tuple(deliveries), length - buried, buried)
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from dragoman.ids import TenantId
-from dragoman.live.cluster.answers import Acquired, Counted, Limited, LimitReached
+from dragoman.ids import InstanceId, TenantId
+from dragoman.live.cluster.answers import Block, Counted, Limited
 from dragoman.live.cluster.redis.tags import Tags
 
 
@@ -13,6 +11,7 @@ class LimitOperations:
     """Counts that hold over all instances."""
 
     _tags: Tags
+    _instance_id: InstanceId
 
     async def first_in_window(self, key: str, window_ms: int) -> bool:
         count, _ = await self._tags.ask_window(f"first:{key}", "count", window_ms)
@@ -22,17 +21,10 @@ class LimitOperations:
         count, resets_in_ms = await self._tags.ask_window(f"count:{key}", "count", window_ms)
         return Counted(count <= limit, count, resets_in_ms)
 
-    async def acquire(
-        self, what: Limited, tenant: TenantId, lease_id: str, limit: int, ttl_ms: int
-    ) -> Acquired | LimitReached:
-        held, count = await self._tags.ask_tenant(tenant, "acquire", what, lease_id, limit, ttl_ms)
-        return Acquired(count) if held else LimitReached(count)
-
-    async def keep(
-        self, what: Limited, tenant: TenantId, lease_ids: Sequence[str], ttl_ms: int
-    ) -> int:
-        (count,) = await self._tags.ask_tenant(tenant, "keep", what, ttl_ms, tuple(lease_ids))
-        return int(count)
-
-    async def release(self, what: Limited, tenant: TenantId, lease_id: str) -> None:
-        await self._tags.ask_tenant(tenant, "release", what, lease_id)
+    async def hold(
+        self, what: Limited, tenant: TenantId, *, used: int, wanted: int, limit: int, ttl_ms: int
+    ) -> Block:
+        size, held = await self._tags.ask_tenant(
+            tenant, "hold", what, self._instance_id, used, wanted, limit, ttl_ms
+        )
+        return Block(size, held)

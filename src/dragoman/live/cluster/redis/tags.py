@@ -22,7 +22,7 @@ _DEAD_LETTERS = Operations.read(
     _LUA / "dead_letters", ("letters", "order", "counts"), ("dead_letters",)
 )
 _WINDOW = Operations.read(_LUA / "window", ("window",), ("window",))
-_TENANT = Operations.read(_LUA / "tenant", ("sessions", "in_flight"), ("tenant",))
+_TENANT = Operations.read(_LUA / "tenant", ("session_blocks", "job_blocks"), ("tenant",))
 
 _DAY_MS = 24 * 3_600_000
 _PRESENCE_KEPT_MS = _DAY_MS

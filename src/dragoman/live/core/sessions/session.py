@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from math import inf
 from typing import TYPE_CHECKING
@@ -17,11 +17,10 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import JobId, SessionId, TenantId
+from dragoman.ids import JobId, RequestId, SessionId, TenantId
 from dragoman.live.budget import Budget
 from dragoman.live.core.driver import CANCELLED
 from dragoman.live.core.job import Job, Stop
-from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.core.sessions.delivery import Delivery, End, Lane, Sent, Unacknowledged
 from dragoman.live.core.sessions.messages import (
     error_message,
@@ -30,9 +29,12 @@ from dragoman.live.core.sessions.messages import (
     translation_result,
     weight_of,
 )
+from dragoman.live.core.sessions.ports import JobWatching, ResultKeeper, SessionPeers
+from dragoman.live.core.sessions.record_writer import NO_JOB, RecordWriter, WriterTerms
+from dragoman.live.core.sessions.resume import lane_of, sent_before
 from dragoman.live.core.sessions.speech import Ask, Asks, Speech, refusal_info
-from dragoman.live.dispatch import Progress, Route, body_hash, named_hash
-from dragoman.live.ledger import JobInput
+from dragoman.live.dispatch import Progress, Route, TenantCounts, body_hash, named_hash
+from dragoman.live.ledger import JobInput, Keep
 from dragoman.live.protocol import (
     AsrPartial,
     AudioChunk,
@@ -48,6 +50,7 @@ from dragoman.live.protocol import (
     SessionState,
     UiEventName,
     Utterance,
+    normal_language,
 )
 from dragoman.live.sessions import (
     CHUNK_OVERHEAD_BYTES,
@@ -64,6 +67,8 @@ from dragoman.live.sessions import (
     make_meter,
     targets_of,
 )
+from dragoman.live.shared import SharedLedger
+from dragoman.live.shared import records as r
 from dragoman.observability import Metrics, Tracing, get_logger
 
 if TYPE_CHECKING:
@@ -82,12 +87,25 @@ class SessionContext(msgspec.Struct, frozen=True):
     """What every session of the process works with."""
 
     dispatcher: JobDispatcher
-    ledger: MemoryLedger
+    ledger: ResultKeeper
     rules: SessionRules
     budget: Budget
     metrics: Metrics
     clock: Clock
     tracing: Tracing | None
+    shared: SharedLedger | None = None
+    """Keeps the sessions' records for all instances; None: this instance is alone."""
+    peers: SessionPeers | None = None
+    tenants: TenantCounts[SessionId] | None = None
+    """None: a tenant's sessions are counted here alone."""
+    watching: JobWatching | None = None
+    """Hears of jobs that other instances drive. Set where instances share records."""
+    claim_ms: int = 0
+    """How long a job is its driver's after it was opened."""
+    keep: Keep = Keep(0, 0)
+    """How long the jobs of utterances are remembered."""
+    renew_seconds: float = 10.0
+    """How often every record is renewed: a third of the time that it lives without that."""
 
 
 class Session:
@@ -101,7 +119,11 @@ class Session:
         secret_hash: str,
         context: SessionContext,
         on_over: Callable[[Session], None],
+        record: r.StoredSession | None = None,
+        on_doubt: Callable[[], None] | None = None,
     ) -> None:
+        """record is what instances share of it; None: this instance is alone. `take_up` follows
+        when an earlier owner wrote it. on_doubt is told when records may have lost something."""
         rules = context.rules
         self.session_id = session_id
         self.tenant = tenant
@@ -111,6 +133,8 @@ class Session:
         self.state = SessionState.DISCONNECTED
         self.link: ClientLink | None = None
         self.last_heard = context.clock.monotonic()
+        self.handed_on = False
+        """Another instance has the session, or may have it: it is over here, but only here."""
         self.is_looked_at = False
         """It has a look at whether its client has fallen silent ahead of it."""
         self._context = context
@@ -126,6 +150,19 @@ class Session:
         self._spans = (
             Spans(session_id, init, context.tracing, context.clock) if context.tracing else None
         )
+        self.writer: RecordWriter | None = None
+        """Stores what the client is told before it is told; None: there is no record."""
+        if record is not None and context.shared is not None:
+            doubt = on_doubt or _ignore
+            self.writer = RecordWriter(
+                record,
+                context.shared,
+                WriterTerms(context.claim_ms, context.keep, rules.queue_messages),
+                run=context.dispatcher.run,
+                on_lost=self._lost,
+                on_restored=doubt,
+                on_down=doubt,
+            )
         # What comes in.
         self.next_utterance_index = 0
         self._meter = make_meter(init.audio_format, init.sample_rate)
@@ -161,6 +198,19 @@ class Session:
         """What the process's budget was charged for this session."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = inf
+        self._watched: dict[tuple[int, str], JobId] = {}
+        """Utterances that an earlier owner, or another request, had made the jobs of."""
+        if record is not None:
+            self._go_on_from(record)
+
+    def _go_on_from(self, record: r.StoredSession) -> None:
+        """Begin where the record ends."""
+        self.next_utterance_index = record.next_index
+        self._next_delivery_seq = record.next_seq
+        self._samples = WholeSamples(self._meter, record.half_sample)
+        if record.next_chunk_seq:
+            self._segmenter = self._new_segmenter(record.next_chunk_seq)
+        self._by_utterance = bool(record.next_index) and self._segmenter is None
 
     @property
     def tgt_langs(self) -> tuple[str, ...]:
@@ -169,8 +219,13 @@ class Session:
 
     @property
     def next_chunk_seq(self) -> int:
-        """The first chunk that is in no job."""
-        return self._next_chunk_seq
+        """The first chunk that is in no job; where there is a record, in no stored one."""
+        return self._next_chunk_seq if self.writer is None else self.writer.next_chunk_seq
+
+    @property
+    def next_stored_index(self) -> int:
+        """The first utterance that the client must be ready to say again."""
+        return self.next_utterance_index if self.writer is None else self.writer.next_index
 
     @property
     def in_flight(self) -> int:
@@ -184,6 +239,8 @@ class Session:
         before, self.link = self.link, link
         if before is not None:
             before.superseded()
+        if self.writer is not None:
+            self.writer.client_is_here = True
         if self.state is SessionState.DISCONNECTED:
             self.state = SessionState.ACTIVE
         if self._segmenter is not None:
@@ -207,6 +264,8 @@ class Session:
             return False
         self.link = None
         self._is_speaking = False
+        if self.writer is not None:
+            self.writer.client_left()
         if self.state is SessionState.ACTIVE:
             self.state = SessionState.DISCONNECTED
         if self._segmenter is not None:
@@ -216,6 +275,65 @@ class Session:
     def _send(self, message: SchedulerToClient) -> bool:
         """False when the client cannot be reached now."""
         return self.link.send(message) if self.link is not None else False
+
+    # --- one owner after another ----------------------------------------------------------------
+
+    def take_up(self, record: r.StoredSession, ended: Mapping[JobId, Job], has_upto: int) -> None:
+        """Go on where an earlier owner left off, with a client that has so much.
+
+        ended are the jobs of what the client has not acknowledged, as far as they are kept.
+        """
+        for utterance in record.open:
+            lane = self._lanes.setdefault(lane_of(self.init, utterance.target), Lane())
+            lane.order.append(utterance.index)
+            lane.working[utterance.index] = None
+            self._targets_left[utterance.index] = self._targets_left.get(utterance.index, 0) + 1
+        if self._timeline is not None:
+            for index, targets in self._targets_left.items():
+                self._timeline.expect(index, targets)
+        for sent in record.unacknowledged:
+            job_id = sent.delivery.job_id
+            job = ended.get(job_id) if job_id is not None else None
+            if sent.seq > has_upto:
+                target = lane_of(self.init, sent.delivery.target)
+                self._unacknowledged.keep(sent_before(self.session_id, sent, target, job))
+            elif job is not None:
+                # What the client heard from the earlier owner it acknowledges by coming back.
+                self._context.ledger.release_now(job)
+
+    def take_up_jobs(self, record: r.StoredSession, watching: JobWatching) -> None:
+        """The client is there: bring it what has ended, and wait for the rest."""
+        for utterance in record.open:
+            if self.state is SessionState.OVER:
+                return
+            lane = lane_of(self.init, utterance.target)
+            if utterance.job_id == NO_JOB:
+                self._watched_ended(utterance.index, lane, None)
+            else:
+                self._watch(utterance.index, lane, utterance.job_id, watching)
+        self._arm()
+
+    async def check_hold(self, *, returning: bool = False) -> bool:
+        """Find out whether the session is still this instance's; if not, it is let go of.
+
+        If it is, its record is made whole, where its client is here or just returning.
+        """
+        if self.state is SessionState.OVER or self.writer is None:
+            return False
+        return await self.writer.check(returning=returning)
+
+    def hand_on(self) -> None:
+        """Let go of the session: another connection has it, at this instance or another."""
+        if self.state is SessionState.OVER:
+            return
+        link = self.link
+        self._let_go()
+        if link is not None:
+            link.superseded()
+
+    def _lost(self, owner: r.SessionOwner) -> None:
+        log.info("session_handed_on", session_id=self.session_id, to=owner.instance_id)
+        self.hand_on()
 
     # --- what the client says -------------------------------------------------------------------
 
@@ -341,11 +459,14 @@ class Session:
         """The client is there, and has everything up to a number."""
         if last_delivery_seq is not None:
             self.acknowledge(last_delivery_seq)
-        self._send(ServerHeartbeat(self._next_chunk_seq))
+        self._send(ServerHeartbeat(self.next_chunk_seq))
 
     def acknowledge(self, upto: int) -> None:
         """Deliveries arrived: their payloads may go."""
-        released = self._unacknowledged.acknowledge(min(upto, self._next_delivery_seq - 1))
+        upto = min(upto, self._next_delivery_seq - 1)
+        if self.writer is not None:
+            self.writer.acknowledge(upto)
+        released = self._unacknowledged.acknowledge(upto)
         for job in released:
             self._context.ledger.release_now(job)
         if released:
@@ -383,6 +504,7 @@ class Session:
                 cut=segment.cut,
                 began=self._began,
                 next_chunk_seq=segment.next_seq,
+                half_sample=self._samples.half,
             )
             self._began = now
             self.next_utterance_index += 1
@@ -404,13 +526,13 @@ class Session:
             now = self._clock.monotonic()
             self._cut(self._segmenter, self._segmenter.close(now), now)
 
-    def _new_segmenter(self) -> Segmenter:
+    def _new_segmenter(self, next_seq: int = 0) -> Segmenter:
         rules = self._rules.segments
         # The half sample that an utterance may begin with must not take it past the limit.
         sample_bytes = self._meter.sample_bytes
         whole_bytes = rules.max_bytes // sample_bytes * sample_bytes
         rules = msgspec.structs.replace(rules, max_bytes=max(sample_bytes, whole_bytes))
-        return Segmenter(rules, self._meter, 0)
+        return Segmenter(rules, self._meter, next_seq)
 
     # --- utterances become jobs -----------------------------------------------------------------
 
@@ -450,11 +572,18 @@ class Session:
                     self._next_chunk_seq = speech.next_chunk_seq
                 for ask in speech.asks:
                     self._submit(speech, ask, now)
+                if self.writer is not None:
+                    self._store_opening(self.writer, speech)
                 if speech.refusal is not None:
                     for target in speech.refused_targets:
                         self._refused(speech.index, target, speech.refusal, speech.request_id, now)
         finally:
             self._submitting = False
+
+    def _store_opening(self, writer: RecordWriter, speech: Speech) -> None:
+        """Have the utterance stored, with the jobs that were claimed for it."""
+        targets = map(normal_language, speech.targets)
+        writer.open(speech.index, targets, speech.next_chunk_seq, speech.half_sample)
 
     def _submit(self, speech: Speech, ask: Ask, now: float) -> None:
         """Make the utterance's job for a target; its end comes through `job_ended`."""
@@ -488,10 +617,14 @@ class Session:
         )
         job.total_until = now + self._dispatcher.total_seconds
         job.weight = speech.size_bytes
+        job.writer = self.writer
         if self._spans is not None:
             job.parent_span = self._spans.context(index)
         self._lanes[ask.target].working[index] = job
         self._working_bytes += job.weight
+        self._start(job, now)
+
+    def _start(self, job: Job, now: float) -> None:
         try:
             self._dispatcher.start(job, now)
         except errors.DragomanError as error:
@@ -527,19 +660,113 @@ class Session:
 
     def job_refused(self, job: Job, error: errors.DragomanError, now: float) -> None:
         """No job was made: the reason takes its turn."""
+        named = f"{self.session_id}/{job.spec.utterance_index}"
+        if (
+            self.writer is not None
+            and isinstance(error, errors.RequestConflict)
+            and job.spec.request_id == named
+        ):
+            self._claim_otherwise(job, error, self.writer, now)
+            return
         self._working_bytes -= job.weight
         job.owner = None
         info = ErrorInfo(error.code, error.message, details=error.details or None)
         index = job.spec.utterance_index or 0
         self._refused(index, job.lane, info, job.spec.request_id, now)
 
+    def _claim_otherwise(
+        self, job: Job, conflict: errors.RequestConflict, writer: RecordWriter, now: float
+    ) -> None:
+        """An earlier owner cut the same audio otherwise, and its record of that was lost.
+
+        What it made of it is not wanted. What is here goes under a name of its own, and is opened
+        as a request beside the record, where the utterance is open already.
+        """
+        other_id = conflict.details.get("job_id")
+        if isinstance(other_id, str):
+            self._dispatcher.run(self._cancel(JobId(other_id)))
+        assert job.input is not None, "a job that has not ended has its input"
+        name = RequestId(f"{job.spec.request_id}/{writer.owner.epoch}")
+        self._make_again(job, name, job.input, now)
+
+    def job_forgotten(self, job: Job, job_input: JobInput, now: float) -> None:
+        """The ledger lost the job: it is made again from its input, beside the record."""
+        if self._is_open(job.spec.utterance_index or 0, job.lane):
+            self._make_again(job, job.spec.request_id, job_input, now)
+        else:
+            self._working_bytes -= job.weight
+
+    def _make_again(
+        self, job: Job, request_id: RequestId, job_input: JobInput, now: float
+    ) -> None:
+        again = Job(
+            msgspec.structs.replace(job.spec, request_id=request_id),
+            job_input,
+            job.body_hash,
+            job.requirement,
+            job.route,
+            job.started,
+            job.began,
+            job.may_wait,
+            job.target_key,
+            self,
+            job.lane,
+            job.watched,
+        )
+        again.total_until, again.weight = job.total_until, job.weight
+        again.parent_span = job.parent_span
+        again.on_submitted = self._made_again
+        job.owner = None
+        index = job.spec.utterance_index or 0
+        if self._is_open(index, job.lane):
+            self._lanes[job.lane].working[index] = again
+        self._start(again, now)
+
+    def _made_again(self, job: Job, error: errors.DragomanError | None) -> None:
+        """The utterance is another job's now: the record names it, for the next owner."""
+        if self.writer is not None and job.job_id:
+            index, target = job.spec.utterance_index or 0, normal_language(job.lane)
+            self.writer.made_again(index, target, job.job_id)
+
     def job_found(self, job: Job, known: Job, now: float) -> None:
         """The request was made before, here or elsewhere: its job's end is this one's."""
         self._working_bytes -= job.weight
         job.owner = None
         index, lane = job.spec.utterance_index or 0, job.lane
-        self._lanes[lane].working[index] = None
-        self._dispatcher.expect_job(known, partial(self._found_ended, index, lane))
+        if self.writer is not None:
+            self.writer.made_again(index, normal_language(lane), known.job_id)
+        if self._is_open(index, lane):
+            self._lanes[lane].working[index] = None
+        if self._context.watching is not None:
+            self._watch(index, lane, known.job_id, self._context.watching)
+        else:
+            self._dispatcher.expect_job(known, partial(self._found_ended, index, lane))
+
+    def _watch(self, index: int, lane: str, job_id: JobId, watching: JobWatching) -> None:
+        """Wait for a job that this session did not make, or not here."""
+        self._watched[index, lane] = job_id
+        watching.watch(
+            job_id,
+            partial(self._watched_ended, index, lane),
+            partial(self._watched_partial, index, lane),
+            partial(self._watched_progressed, index, lane) if self._timeline is not None else None,
+        )
+
+    def _watched_ended(self, index: int, lane: str, known: Job | None) -> None:
+        """A job ended that was watched; None: no ledger knows it any more."""
+        self._watched.pop((index, lane), None)
+        if known is not None:
+            self._found_ended(index, lane, known)
+        elif self.state is not SessionState.OVER:
+            self._end(index, lane, End(None, None, GAP_TIMEOUT, 0), self._clock.monotonic())
+
+    def _watched_partial(self, index: int, lane: str, message: JobPartial) -> None:
+        if self.state is not SessionState.OVER:
+            self._tell_partial(index, lane, message)
+
+    def _watched_progressed(self, index: int, lane: str, progress: Progress, job_id: JobId) -> None:
+        if self._timeline is not None and self._is_open(index, lane):
+            self._timeline.tell(index, PROGRESS[progress], job_id)
 
     def _found_ended(self, index: int, lane: str, known: Job) -> None:
         if self.state is SessionState.OVER:
@@ -559,8 +786,10 @@ class Session:
 
     def job_partial(self, job: Job, message: JobPartial) -> None:
         """A node has recognised a part of the utterance."""
-        index = job.spec.utterance_index or 0
-        if not self._is_open(index, job.lane):
+        self._tell_partial(job.spec.utterance_index or 0, job.lane, message)
+
+    def _tell_partial(self, index: int, lane: str, message: JobPartial) -> None:
+        if not self._is_open(index, lane):
             return
         self._send(
             AsrPartial(self.session_id, index, message.job_id, message.text, message.is_final)
@@ -642,9 +871,15 @@ class Session:
         if len(self._announced) > _REMEMBERED_MISSING:
             self._announced.popitem(last=False)
 
-    def _deliver(self, index: int, target: str, end: End, job_id: JobId | None = None) -> None:
-        """Send the end of an utterance under the next number."""
-        seq = self._next_delivery_seq
+    def _deliver(
+        self, index: int, target: str, end: End, job_id: JobId | None = None, seq: int = 0
+    ) -> None:
+        """Send the end of an utterance under the next number, once that is stored."""
+        if not seq:
+            if self.writer is not None:
+                self._store_end(self.writer, index, target, end, job_id)
+                return
+            seq = self._next_delivery_seq
         self._next_delivery_seq = seq + 1
         job, output = end.job, end.output
         message: Delivery
@@ -656,11 +891,7 @@ class Session:
                 self.session_id, seq, index, target, job_id, end.reason or GAP_TIMEOUT
             )
         self._unacknowledged.keep(Sent(message, job, end.weight))
-        left = self._targets_left[index] - 1
-        if left:
-            self._targets_left[index] = left
-        else:
-            del self._targets_left[index]
+        self._told(index)
         if self.link is not None:
             self.link.send(message)
         if self._timeline is not None:
@@ -669,6 +900,39 @@ class Session:
             self._timeline.ended(index)
         if self._spans is not None:
             self._spans.delivered(index, target, end.reason)
+
+    def _told(self, index: int) -> None:
+        """The utterance is in flight for one target less."""
+        left = self._targets_left[index] - 1
+        if left:
+            self._targets_left[index] = left
+        else:
+            del self._targets_left[index]
+
+    def _store_end(
+        self, writer: RecordWriter, index: int, target: str, end: End, job_id: JobId | None
+    ) -> None:
+        """Have the end stored; it is sent when its number is known."""
+        job, seq = end.job, 0
+        if job is not None:
+            job_id = job.job_id
+            if job.writer is writer and job.spec.utterance_index == index:
+                seq = job.delivery_seq
+        entry = r.Delivery(index, normal_language(target), job_id or None, end.reason)
+        self._held_bytes += end.weight
+        writer.deliver(entry, partial(self._end_stored, index, target, end, job_id), seq)
+
+    def _end_stored(
+        self, index: int, target: str, end: End, job_id: JobId | None, seq: int
+    ) -> None:
+        if self.state is SessionState.OVER:
+            return
+        self._held_bytes -= end.weight
+        if seq:
+            self._deliver(index, target, end, job_id, seq)
+        else:
+            self._told(index)  # The client acknowledged it before.
+        self._moved(self._clock.monotonic())
 
     def _moved(self, now: float) -> None:
         """Something went out to the client: there may be room for what waits, or all is done."""
@@ -758,12 +1022,22 @@ class Session:
         dropped = len(self._waiting)
         if self._segmenter is not None and self._segmenter.buffered_bytes:
             dropped += 1
-        jobs = self._jobs()
+        jobs, watched = self._jobs(), list(self._watched.values())
         self._over(release=True)
         for job in jobs:
             self._dispatcher.stop_job(job, Stop(Outcome.CANCELLED, CANCELLED))
+        for job_id in watched:
+            self._dispatcher.run(self._cancel(job_id))
         if dropped:
             self._context.metrics.audio_ignored.labels("session_gone").inc(dropped)
+
+    async def _cancel(self, job_id: JobId) -> None:
+        try:
+            await self._dispatcher.cancel(job_id)
+        except (errors.JobEnded, errors.NotFound):
+            return
+        except errors.DependencyDown:
+            log.warning_limited("job_not_cancelled", key="cancel", every_seconds=10, job_id=job_id)
 
     async def end(self) -> None:
         """End it now, by order: the client is told and closed, and its jobs are cancelled."""
@@ -793,11 +1067,16 @@ class Session:
         elif self._draining and self.state is not SessionState.OVER:
             if link is not None and (self._targets_left or not self._rest_is_cut):
                 return
-            for job in self._jobs():
-                job.owner = None  # It goes on, and its end is no concern of this session.
-            self._over(release=False)
+            self._let_go()
             if link is not None:
                 link.draining()
+
+    def _let_go(self) -> None:
+        """Leave the session to another instance: its jobs go on, and are no concern of this one."""
+        self.handed_on = True
+        for job in self._jobs():
+            job.owner = None
+        self._over(release=False)
 
     def _jobs(self) -> list[Job]:
         """The jobs that work for the session now."""
@@ -808,6 +1087,8 @@ class Session:
         self.state = SessionState.OVER
         self._is_speaking = False
         self.stop()
+        if self.writer is not None:
+            self.writer.stop()
         if release:
             held = [end.job for lane in self._lanes.values() for end in lane.held.values()]
             for job in (*self._unacknowledged.jobs(), *held):
@@ -816,12 +1097,17 @@ class Session:
         self._context.budget.change(-self._charged_bytes)
         self._charged_bytes = 0
         self._waiting.clear()
+        self._watched.clear()
         self._lanes.clear()
         self.link = None
         self._timeline = None
         if self._spans is not None:
             self._spans.close()
         self._on_over(self)
+
+
+def _ignore() -> None:
+    """No other record needs a look."""
 
 
 def _closing() -> errors.SessionClosed:

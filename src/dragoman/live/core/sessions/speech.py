@@ -55,6 +55,8 @@ class Speech(msgspec.Struct, frozen=True, gc=False):
     """When its first audio came, in monotonic seconds."""
     next_chunk_seq: int = 0
     """The first chunk after it."""
+    half_sample: bytes = b""
+    """The part of a sample that the chunks up to there end with, and the next one completes."""
     refusal: ErrorInfo | None = None
     """Why no job is made of it."""
     refused_targets: tuple[str, ...] = ()

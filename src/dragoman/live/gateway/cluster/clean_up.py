@@ -9,7 +9,7 @@ from typing import Any
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, NodeId
 from dragoman.live.cluster import CleanUp, Presence
-from dragoman.live.dispatch import NodeEvents
+from dragoman.live.core.node_messages import NodeMessages
 from dragoman.live.fleet import FarNode
 from dragoman.live.gateway.cluster.outbox import Outbox
 from dragoman.live.ledger import NodeLost, Seats, Sender
@@ -29,7 +29,7 @@ class NodeCleaner:
         self,
         ledger: Seats,
         presence: Presence,
-        events: NodeEvents,
+        events: NodeMessages,
         outbox: Outbox,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         *,

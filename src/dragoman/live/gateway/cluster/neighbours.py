@@ -20,7 +20,7 @@ from dragoman.live.cluster import (
     Pulse,
     Reader,
 )
-from dragoman.live.dispatch import Dispatcher
+from dragoman.live.core import JobDispatcher
 from dragoman.live.fleet import Registry, ServiceCatalog
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.cluster.clean_up import NodeCleaner
@@ -57,7 +57,7 @@ class Neighbours:
         pulse: Pulse,
         ledger: Seats,
         registry: Registry,
-        dispatcher: Dispatcher,
+        dispatcher: JobDispatcher,
         catalog: ServiceCatalog,
         connections: Connections,
         sessions: SessionNotes | None,
@@ -82,7 +82,9 @@ class Neighbours:
         self._reconcile_seconds = reconcile_seconds
         self._debounce_ms = int(debounce_seconds * 1000)
         self._forget_seconds = forget_seconds
-        self._news = News(self.cells, dispatcher.peer_events, catalog, stats)
+        jobs = dispatcher.peer_messages
+        assert jobs is not None, "a dispatcher among others hears of them"
+        self._news = News(self.cells, jobs, catalog, stats)
         self._cleaner = NodeCleaner(
             ledger,
             cluster,
@@ -93,7 +95,7 @@ class Neighbours:
             clock=clock,
         )
         self._membership = Membership(cluster, self, pulse=pulse, clock=clock, terms=terms)
-        handler = NoteHandler(registry, dispatcher, cluster.instance_id, sessions)
+        handler = NoteHandler(registry, jobs, cluster.instance_id, sessions)
         self._reader = Reader(
             cluster, handler.handle, pulse=pulse, clock=clock, terms=terms, metrics=metrics
         )

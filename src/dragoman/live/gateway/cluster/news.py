@@ -10,7 +10,7 @@ from dragoman.live.cluster import (
     Progress,
     SlotFreed,
 )
-from dragoman.live.dispatch import PeerEvents
+from dragoman.live.core.cluster.peers import PeerMessages
 from dragoman.live.fleet import ServiceCatalog
 from dragoman.live.gateway.cluster.far_cells import FarCells
 from dragoman.live.gateway.cluster.progress_news import PartialNews, StepNews, read_progress
@@ -22,7 +22,7 @@ class News:
     """Hands news to whom they concern."""
 
     def __init__(
-        self, cells: FarCells, jobs: PeerEvents, catalog: ServiceCatalog, stats: OtherStats
+        self, cells: FarCells, jobs: PeerMessages, catalog: ServiceCatalog, stats: OtherStats
     ) -> None:
         self._cells = cells
         self._jobs = jobs

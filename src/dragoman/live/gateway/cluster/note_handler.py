@@ -13,12 +13,13 @@ from dragoman.live.cluster import (
     EndedNote,
     InheritedNote,
     Note,
+    ResultNote,
     SessionTakenNote,
     SupersededNote,
     TryAgainNote,
     WatchNote,
 )
-from dragoman.live.dispatch import Dispatcher
+from dragoman.live.core.cluster.peers import PeerMessages
 from dragoman.live.fleet import Registry
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import RunningJob
@@ -38,31 +39,31 @@ class NoteHandler:
     def __init__(
         self,
         registry: Registry,
-        dispatcher: Dispatcher,
+        jobs: PeerMessages,
         instance_id: InstanceId,
         sessions: SessionNotes | None = None,
     ) -> None:
         self._registry = registry
-        self._dispatcher = dispatcher
+        self._jobs = jobs
         self._instance_id = instance_id
         self._sessions = sessions
 
     async def handle(self, note: Note) -> None:
         match note:
             case AssignNote():
-                await self._assign(note)
+                await self._jobs.assign(note)
             case CancelNote():
                 self._cancel(note)
+            case ResultNote():
+                await self._jobs.result(note)
             case EndedNote():
-                await self._dispatcher.peer_events.ended(note.job_id)
+                await self._jobs.ended(note.job_id)
             case TryAgainNote():
-                await self._dispatcher.peer_events.try_again(note.job_id)
+                self._jobs.try_again(note)
             case InheritedNote():
-                self._dispatcher.peer_events.inherited(note.job_id, note.attempt_id)
+                self._jobs.inherited(note.job_id, note.attempt_id)
             case WatchNote():
-                self._dispatcher.peer_events.watched(
-                    note.job_id, note.attempt_id, note.watcher, note.steps
-                )
+                self._jobs.watched(note.job_id, note.attempt_id, note.watcher, note.steps)
             case SupersededNote():
                 self._registry.superseded(note.node_id, self._owner(note))
             case ControlNote():
@@ -74,23 +75,9 @@ class NoteHandler:
                     await self._sessions.taken(note)
 
     def _cancel(self, note: CancelNote) -> None:
-        hosting = self._dispatcher.hosting
-        if hosting is not None:
-            running = RunningJob(note.job_id, note.attempt_id)
-            hosting.cancel(running, note.node_id, self._owner(note), note.reason)
+        running = RunningJob(note.job_id, note.attempt_id)
+        self._jobs.cancel(running, note.node_id, self._owner(note), note.reason)
 
-    async def _assign(self, note: AssignNote) -> None:
-        hosting = self._dispatcher.hosting
-        if hosting is not None:
-            await hosting.assign(
-                RunningJob(note.job_id, note.attempt_id),
-                note.cell,
-                note.node_id,
-                self._owner(note),
-                watched=note.watched,
-                traceparent=note.traceparent,
-            )
-
-    def _owner(self, note: AssignNote | CancelNote | SupersededNote | ControlNote) -> Owner:
+    def _owner(self, note: CancelNote | SupersededNote | ControlNote) -> Owner:
         """The connection of ours that the note is about."""
         return Owner(self._instance_id, ConnectionId(note.connection_id), note.epoch)

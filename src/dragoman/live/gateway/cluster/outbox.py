@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable
 from typing import Any
 
 from dragoman.errors import DependencyDown
@@ -22,6 +22,7 @@ from dragoman.live.cluster import (
     NodeChanged,
     Note,
     Posted,
+    ResultNote,
     SlotFreed,
     SupersededNote,
     TryAgainNote,
@@ -31,7 +32,7 @@ from dragoman.live.cluster import Progress as ProgressNews
 from dragoman.live.dispatch import Progress
 from dragoman.live.gateway.cluster.progress_news import PartialNews, StepNews, write_progress
 from dragoman.live.gateway.cluster.roster import Roster
-from dragoman.live.ledger import Granted, Owner
+from dragoman.live.ledger import Owner
 from dragoman.live.protocol import Command, JobPartial, RunningJob
 from dragoman.observability import get_logger
 
@@ -39,9 +40,6 @@ log = get_logger("dragoman.cluster")
 
 _MOST_UNDERWAY = 10_000
 """Hints that are being sent; past it they are dropped, and what they were about is swept up."""
-
-_FREED_EVERY_SECONDS = 0.02
-"""Slots come free one by one, and are told of together."""
 
 
 class Outbox:
@@ -51,7 +49,8 @@ class Outbox:
         self._cluster = cluster
         self._roster = roster
         self._tasks: set[asyncio.Task[None]] = set()
-        self._freed_slots = 0
+        self.on_not_told: Callable[[AttemptId], None] = lambda attempt_id: None
+        """Called when the instance of an attempt's node surely was not reached."""
         self.on_gone: Callable[[InstanceId], None] = lambda instance_id: None
         """Called when no instance of a name is present."""
 
@@ -72,28 +71,21 @@ class Outbox:
 
     # --- what dispatch says ----------------------------------------------------------------------
 
-    async def assign(
-        self, running: RunningJob, granted: Granted, *, watched: bool, traceparent: str | None
-    ) -> bool:
-        owner = granted.owner
-        note = AssignNote(
-            running.job_id,
-            running.attempt_id,
-            granted.cell,
-            granted.node_id,
-            owner.connection_id,
-            owner.epoch,
-            watched,
-            traceparent,
-        )
-        try:
-            answer = await self._cluster.post(owner.instance_id, note)
-        except DependencyDown:
-            # It may be in the inbox: the node has its time to acknowledge, as if it was told.
-            return True
+    def present(self) -> Collection[InstanceId]:
+        return self._roster.others()
+
+    def assign(self, note: AssignNote, to: InstanceId) -> None:
+        self._soon(self._assign(note, to))
+
+    async def _assign(self, note: AssignNote, to: InstanceId) -> None:
+        answer = await self._cluster.post(to, note)
         if isinstance(answer, InstanceGone):
-            self.on_gone(owner.instance_id)
-        return isinstance(answer, Posted)
+            self.on_gone(to)
+        if not isinstance(answer, Posted):
+            self.on_not_told(note.attempt_id)
+
+    def result(self, note: ResultNote, to: InstanceId) -> None:
+        self.post(to, note)
 
     def cancel(self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str) -> None:
         self.post(
@@ -116,28 +108,27 @@ class Outbox:
             for instance_id in self._roster.others():
                 self.post(instance_id, AskReportNote(cell))
 
-    def ended(self, job_id: JobId, driver: InstanceId) -> None:
-        self.post(driver, EndedNote(job_id))
+    def ended(self, job_id: JobId, to: InstanceId) -> None:
+        self.post(to, EndedNote(job_id))
 
-    def try_again(self, job_id: JobId, driver: InstanceId) -> None:
-        self.post(driver, TryAgainNote(job_id))
+    def try_again(
+        self, job_id: JobId, attempt_id: AttemptId, to: InstanceId, *, preempted: bool = False
+    ) -> None:
+        self.post(to, TryAgainNote(job_id, attempt_id, preempted))
 
-    def inherited(self, job_id: JobId, attempt_id: AttemptId, driver: InstanceId) -> None:
-        self.post(driver, InheritedNote(job_id, attempt_id))
+    def inherited(self, job_id: JobId, attempt_id: AttemptId, to: InstanceId) -> None:
+        self.post(to, InheritedNote(job_id, attempt_id))
 
-    def freed(self, slots: int) -> None:
-        if not self._freed_slots:
-            loop = asyncio.get_running_loop()
-            loop.call_later(_FREED_EVERY_SECONDS, self._publish_freed)
-        self._freed_slots += slots
+    def freed(self, slots: int, to: InstanceId) -> None:
+        self.publish(SlotFreed(slots), to)
 
-    def progressed(self, running: RunningJob, driver: InstanceId, progress: Progress) -> None:
+    def progressed(self, running: RunningJob, to: InstanceId, progress: Progress) -> None:
         payload = write_progress(StepNews(progress))
-        self.publish(ProgressNews(running.job_id, running.attempt_id, payload), driver)
+        self.publish(ProgressNews(running.job_id, running.attempt_id, payload), to)
 
-    def partial(self, partial: JobPartial, driver: InstanceId) -> None:
+    def partial(self, partial: JobPartial, to: InstanceId) -> None:
         payload = write_progress(PartialNews(partial.text, partial.is_final))
-        self.publish(ProgressNews(partial.job_id, partial.attempt_id, payload), driver)
+        self.publish(ProgressNews(partial.job_id, partial.attempt_id, payload), to)
 
     def watch(
         self, job_id: JobId, attempt_id: AttemptId | None, to: InstanceId, *, steps: bool
@@ -165,10 +156,6 @@ class Outbox:
         self.publish(CatalogStale(service_id, version))
 
     # --- inside ----------------------------------------------------------------------------------
-
-    def _publish_freed(self) -> None:
-        slots, self._freed_slots = self._freed_slots, 0
-        self.publish(SlotFreed(slots))
 
     async def _post(self, to: InstanceId, note: Note) -> None:
         answer = await self._cluster.post(to, note)

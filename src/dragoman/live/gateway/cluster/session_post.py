@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dragoman.ids import InstanceId, JobId, SessionId
-from dragoman.live.cluster import EndedNote, SessionTakenNote
+from dragoman.ids import SessionId
+from dragoman.live.cluster import SessionTakenNote
+from dragoman.live.core import Sessions
 from dragoman.live.gateway.cluster.outbox import Outbox
-from dragoman.live.sessions import SessionOwner, Sessions
+from dragoman.live.shared.records import SessionOwner
 
 
 class SessionPost:
@@ -17,9 +18,6 @@ class SessionPost:
     def taken(self, session_id: SessionId, before: SessionOwner, now: SessionOwner) -> None:
         note = SessionTakenNote(session_id, now.connection_id, now.epoch)
         self._outbox.post(before.instance_id, note)
-
-    def ended(self, job_id: JobId, to: InstanceId) -> None:
-        self._outbox.post(to, EndedNote(job_id))
 
 
 class SessionInbox:

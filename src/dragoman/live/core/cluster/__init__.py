@@ -1,0 +1,1 @@
+"""One instance among several: its jobs and slots lie in a ledger that all of them share."""

@@ -1,0 +1,44 @@
+"""What sessions need of ledgers and of other instances, so that they need not know them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Protocol
+
+from dragoman.ids import JobId, SessionId
+from dragoman.live.core.job import Job, OnPartial, OnProgress
+from dragoman.live.shared import records as r
+
+
+class ResultKeeper(Protocol):
+    """Keeps the results of ended jobs."""
+
+    def release_now(self, job: Job) -> None:
+        """The job's result was acknowledged, or no client will come for it."""
+        ...
+
+
+class SessionPeers(Protocol):
+    """The other instances. What they are told is a hint that may be lost, without an answer."""
+
+    def taken(self, session_id: SessionId, before: r.SessionOwner, now: r.SessionOwner) -> None:
+        """Tell the instance that held a session that it was resumed here."""
+        ...
+
+
+class JobWatching(Protocol):
+    """Hears of jobs wherever they are driven, here too."""
+
+    def watch(
+        self,
+        job_id: JobId,
+        then: Callable[[Job | None], None],
+        on_partial: OnPartial | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Call back once, with the job when it has ended, or with None when no ledger knows it."""
+        ...
+
+    def find_ended(self, job_ids: Iterable[JobId]) -> Awaitable[Mapping[JobId, Job]]:
+        """Those of the jobs that have ended and are kept."""
+        ...

@@ -1,0 +1,125 @@
+"""The shared ledger on Redis: shards and cells on one server or in one Redis Cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from random import Random
+
+from dragoman.live.shared.redis.cells import RedisCells
+from dragoman.live.shared.redis.directory import RedisDirectory
+from dragoman.live.shared.redis.server import Server
+from dragoman.live.shared.redis.shards import RedisShards
+from dragoman.redis_servers import Caller, open_servers
+
+
+class RedisSharedLedger:
+    """What instances share, on a Redis server or a Redis Cluster.
+
+    An operation is one function on the keys of one hash tag, and times are the server's. None is
+    retried behind the asker's back but where the server said that it did nothing: when the server
+    does not answer in time, `DependencyDown` is raised, the outcome is unknown, and asking again
+    is safe.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        random: Random,
+        *,
+        keep_delivered: int,
+        session_ms: int,
+        cluster: bool = False,
+        key_prefix: str = "dragoman",
+        timeout_ms: int = 1_000,
+        cell_size: int = 100,
+        max_cells: int = 1_000,
+        cell_ttl_ms: int = 2 * 3_600_000,
+        job_ttl_ms: int = 3_600_000,
+        time_ms: Callable[[], int] | None = None,
+        on_answer: Callable[[str, float], None] | None = None,
+    ) -> None:
+        """Nothing is sent until the first operation.
+
+        keep_delivered is how many unacknowledged deliveries of a session are kept whole.
+        session_ms is how long a session's record lives without a write or a renewal. cell_ttl_ms
+        is how long a cell is kept that no sweep visits, job_ttl_ms how much longer than its
+        deadline an open job is kept when no instance drives it. time_ms is the time to go by
+        instead of the server's, for tests. on_answer is told the name of each call that was
+        answered, and its seconds.
+        """
+        servers = open_servers(url, timeout_ms, cluster=cluster)
+        self.caller = Caller(servers, timeout_ms, on_answer)
+        """For others who keep things on the same servers: what is asked together goes together."""
+        server = Server(self.caller, random, key_prefix=key_prefix, time_ms=time_ms)
+        shards = RedisShards(
+            server, keep_delivered=keep_delivered, session_ms=session_ms, job_ttl_ms=job_ttl_ms
+        )
+        cells = RedisCells(server, cell_size=cell_size, cell_ttl_ms=cell_ttl_ms)
+        directory = RedisDirectory(server, cell_size=cell_size, max_cells=max_cells)
+        self._server, self._shards, self._cells, self._directory = (
+            server,
+            shards,
+            cells,
+            directory,
+        )
+
+        # Who answers what. Bound here, so that a call goes straight there.
+        self.open, self.move, self.close = shards.open, shards.move, shards.close
+        self.renew, self.take_over, self.release = shards.renew, shards.take_over, shards.release
+        self.read, self.read_open = shards.read, shards.read_open
+        self.due, self.recent = shards.due, shards.recent
+        self.begin_session, self.restore_session = shards.begin_session, shards.restore_session
+        self.take_session, self.deliver = shards.take_session, shards.deliver
+        self.acknowledge, self.renew_sessions = shards.acknowledge, shards.renew_sessions
+        self.end_session, self.read_session = shards.end_session, shards.read_session
+
+        self.reserve, self.finish, self.step = cells.reserve, cells.finish, cells.step
+        self.preempt, self.cancel, self.drop = cells.preempt, cells.cancel, cells.drop
+        self.settle, self.look, self.mark_asked = cells.settle, cells.look, cells.mark_asked
+        self.adopt, self.due_attempts = cells.adopt, cells.due_attempts
+        self.outlook, self.seat, self.beat = cells.outlook, cells.seat, cells.beat
+        self.amend, self.set_drained = cells.amend, cells.set_drained
+        self.disconnect, self.lose, self.remove = cells.disconnect, cells.lose, cells.remove
+        self.read_cell, self.cell_version = cells.read_cell, cells.cell_version
+        self.read_changes = cells.read_changes
+
+        self.register, self.forget = directory.register, directory.forget
+        self.lookup, self.members = directory.lookup, directory.members
+        self.cells = directory.cells
+
+    @property
+    def key_prefix(self) -> str:
+        """What all keys begin with, before the version of the data model."""
+        return self._server.key_prefix
+
+    @property
+    def operations(self) -> Counter[str]:
+        """How often each function and command was sent."""
+        return self._server.operations
+
+    @property
+    def exchanges(self) -> int:
+        """How often commands went to a server and answers came back."""
+        return self.caller.exchanges
+
+    async def size(self) -> dict[str, int]:
+        """How many things of each kind are kept, over the cells that have or had nodes here."""
+        cells = set(await self._directory.cells()) | set(self._cells.seen)
+        counts = await asyncio.gather(*(self._cells.count(cell) for cell in cells))
+        total: Counter[str] = Counter()
+        for count in counts:
+            total.update(count)
+        return {
+            "nodes": await self._directory.count(),
+            **{
+                name: total[name] for name in ("seats", "held", "finished", "tombstones", "waiting")
+            },
+            **await self._shards.count(),
+        }
+
+    async def stop(self) -> None:
+        """Write what still waits to be written, and close the connections."""
+        await self._shards.stop()
+        await self.caller.close()

@@ -1,0 +1,99 @@
+"""The functions are loaded when they are missed, side by side with those of other versions."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from tests.integration.shared_redis.conftest import OpenBench
+from tests.servers import PATIENT_MS, RedisProcess
+
+from dragoman.errors import DependencyDown, InternalError
+from dragoman.live.shared import records as r
+from dragoman.redis_servers import Caller, FunctionCall, Library, Reply, open_servers
+
+pytestmark = pytest.mark.redis
+
+LUA = "register('answer', function() return {answer} end)"
+
+
+def ask(server: RedisProcess, *libraries: Library, url: str = "") -> list[Reply | BaseException]:
+    """What each library's `answer` says, asked at the same time over one connection."""
+
+    async def asked() -> list[Reply | BaseException]:
+        caller = Caller(open_servers(url or server.url, PATIENT_MS, cluster=False), PATIENT_MS)
+        calls = [FunctionCall(each, each.function("answer"), ("{t}",), ()) for each in libraries]
+        try:
+            return list(
+                await asyncio.gather(
+                    *(caller.ask("{t}", "answer", call) for call in calls), return_exceptions=True
+                )
+            )
+        finally:
+            await caller.close()
+
+    return asyncio.run(asked())
+
+
+def loads(server: RedisProcess) -> int:
+    """How often a library was loaded."""
+    stats = server.command("INFO", "commandstats").splitlines()
+    found = [line for line in stats if line.startswith("cmdstat_function|load:")]
+    return int(found[0].partition("calls=")[2].partition(",")[0]) if found else 0
+
+
+def test_two_versions_of_a_library_run_side_by_side(own_redis: RedisProcess) -> None:
+    older, newer = (Library.of("test", [LUA.replace("{answer}", text)]) for text in ("1", "2"))
+    assert ask(own_redis, older, newer, older) == [1, 2, 1]
+
+
+def test_calls_that_are_sent_together_load_their_library_once(own_redis: RedisProcess) -> None:
+    library = Library.of("test", [LUA.replace("{answer}", "1")])
+    assert ask(own_redis, *[library] * 50) == [1] * 50
+    assert loads(own_redis) == 1
+
+
+def test_functions_that_were_flushed_are_loaded_again(
+    own_redis: RedisProcess, open_bench: OpenBench
+) -> None:
+    bench = open_bench(own_redis.url)
+    held, node = bench.begin(), bench.join("n-1", slots=2)
+    before = loads(own_redis)
+    own_redis.command("FUNCTION", "FLUSH")
+    opening = bench.utterance(held, 0)
+    opened, granted = bench.together(
+        bench.ledger.open(opening), bench.ledger.reserve(bench.ask(node))
+    )
+    assert isinstance(opened, r.Opened)
+    assert isinstance(granted, r.Granted)
+    # Those of shards and those of cells.
+    assert loads(own_redis) == before + 2
+
+
+def test_a_library_that_is_wrong_is_our_fault(own_redis: RedisProcess) -> None:
+    [answer] = ask(own_redis, Library.of("test", ["this is no Lua"]))
+    assert isinstance(answer, InternalError)
+
+
+def test_a_function_that_fails_is_our_fault_and_spares_the_others(
+    own_redis: RedisProcess,
+) -> None:
+    broken = Library.of("test", ["register('answer', function() return missing.field end)"])
+    fine = Library.of("test", [LUA.replace("{answer}", "1")])
+    answers = ask(own_redis, fine, broken, fine)
+    assert (answers[0], answers[2]) == (1, 1)
+    assert isinstance(answers[1], InternalError)
+
+
+def test_a_user_who_may_not_load_functions_is_told_what_is_missing(
+    own_redis: RedisProcess,
+) -> None:
+    own_redis.command("ACL", "SETUSER", "poor", "on", ">word", "~*", "+@all", "-function|load")
+    library = Library.of("test", [LUA.replace("{answer}", "1")])
+    url = own_redis.url.replace("redis://", "redis://poor:word@")
+    [answer] = ask(own_redis, library, url=url)
+    assert isinstance(answer, DependencyDown)
+    assert "FUNCTION LOAD" in answer.message
+    # Once another user has loaded them, they may be called.
+    assert ask(own_redis, library) == [1]
+    assert ask(own_redis, library, url=url) == [1]
