@@ -7,11 +7,11 @@ import asyncio
 import pytest
 from tests.simulation.chaos import SETTINGS
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 from tests.simulation.roaming import open_roamer
 
 from dragoman.live.gateway.memory import uniform
 from dragoman.live.protocol import NodeRegisterAck, Outcome
+from dragoman.testing import seconds
 
 
 def test_nodes_behind_a_cell_that_emptied_are_found_from_every_instance() -> None:
@@ -44,7 +44,7 @@ def _calls_for_an_unknown_pair(nodes: int) -> int:
     async def story(world: ClusterWorld) -> None:
         for number in range(nodes):
             await world.node(f"n{number}", at="b")
-        door = world["a"].door
+        door = world["a"].access
         before = door.operations
         job = await world.submit("a", "r1", src_lang="xx", tgt_lang="yy")
         calls.append(door.operations - before)

@@ -21,7 +21,7 @@ from dragoman.ids import JobId
 from dragoman.live.core.sessions.known_record import joined
 from dragoman.live.core.sessions.record_writer import NO_JOB
 from dragoman.live.shared import records as r
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 
 def play(story: Callable[[Writing], Awaitable[None]], *targets: str, seed: int = 1) -> None:

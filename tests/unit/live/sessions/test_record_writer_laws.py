@@ -19,7 +19,7 @@ from tests.unit.live.sessions.unreliable import (
 from tests.unit.live.sessions.writing import Writing
 
 from dragoman.live.shared import records as r
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 TARGETS = (("en",), ("en", "es"), ("en", "es", "fi"))
 SCHEDULES = 60
