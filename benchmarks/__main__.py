@@ -26,7 +26,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "full_job": lambda chosen: full_job.run(
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
-    "profile": lambda chosen: profile.run(chosen.quick, chosen.svg),
+    "profile": lambda chosen: profile.run(chosen.quick, chosen.svg, chosen.side or profile.SIDES),
     "mirror": lambda chosen: mirror.run(chosen.quick, chosen.peers),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
 }
@@ -52,6 +52,12 @@ def main() -> None:
     )
     parser.add_argument(
         "--svg", type=Path, metavar="FILE", help="profile: draw a flame graph there"
+    )
+    parser.add_argument(
+        "--side",
+        action="append",
+        choices=profile.SIDES,
+        help="profile: only this side of a job; may be repeated (default: all)",
     )
     chosen = parser.parse_args()
     unknown = [name for name in chosen.names if name not in BENCHMARKS]

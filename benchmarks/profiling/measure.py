@@ -1,26 +1,31 @@
-"""Looks into a server while a load is on it."""
+"""Looks into a server, or into a caller of it, while a load is on it."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import Literal
 
 import msgspec
 
 from benchmarks.full_job.load import Address, JobLoad, SpeechLoad, drive
-from benchmarks.full_job.servers import served
+from benchmarks.full_job.servers import dragoman_server, served
+from benchmarks.processes import running
 
 WARM_UP_SECONDS = 1.0
 _LEAD_SECONDS = 1.5
 """For the driver to connect its nodes and sessions, before the warm-up."""
 _PATIENCE_SECONDS = 30.0
+
+Role = Literal["node", "client"]
 
 Place = tuple[str, str]
 """Module and function."""
@@ -47,6 +52,13 @@ class Calls(msgspec.Struct):
         return sum(self.each.values())
 
 
+class CallerCalls(msgspec.Struct):
+    """What a job costs a node or a client of the SDK."""
+
+    calls: Calls
+    cpu_us: float
+
+
 def calls_of_jobs(seconds: float, *, audio_bytes: int = 0, binary: bool = True) -> Calls:
     """What a whole job costs in calls, under a load that keeps the server busy."""
     with _looked_into() as (server, out):
@@ -61,6 +73,51 @@ def calls_of_chunks(seconds: float, *, speakers: int = 40, chunk_ms: int = 20) -
         load = SpeechLoad(server, True, speakers, chunk_ms, seconds + 1.0, WARM_UP_SECONDS)
         found = _look(server, out, load, signal.SIGUSR1, seconds)
     return _calls(found, "Session.audio")
+
+
+def calls_of_caller(role: Role, seconds: float) -> CallerCalls:
+    """What a job costs the node, or the client, that uses the SDK."""
+    other: Role = "client" if role == "node" else "node"
+    with dragoman_server() as server, tempfile.TemporaryDirectory() as folder:
+        url, out = f"ws://127.0.0.1:{server.port}", Path(folder) / "found.json"
+        with ExitStack() as stack:
+            started = {}
+            # Clients are refused while there is no node.
+            for name in ("node", "client"):
+                found_in = out if name == role else Path(folder) / f"{other}.json"
+                command = [sys.executable, "-m", "benchmarks.profiling.callers"]
+                process = stack.enter_context(running([*command, name, url, str(found_in)]))
+                _wait_for(process, "ready")
+                started[name] = process
+            process = started[role]
+            time.sleep(WARM_UP_SECONDS)
+            before = _jobs_and_cpu(process)
+            time.sleep(seconds)
+            after = _jobs_and_cpu(process)
+            os.kill(process.pid, signal.SIGUSR1)
+            time.sleep(seconds)
+            os.kill(process.pid, signal.SIGALRM)
+            calls = _calls(_found(out), "Program.count_job")
+    own = {name: count for name, count in calls.each.items() if "benchmarks." not in name}
+    jobs, cpu_seconds = after[0] - before[0], after[1] - before[1]
+    calls = msgspec.structs.replace(calls, each=own)
+    return CallerCalls(calls, cpu_seconds * 1e6 / max(1, jobs))
+
+
+def _wait_for(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    while word not in (line := process.stdout.readline()):
+        if not line:
+            raise RuntimeError(f"{process.args!r} ended before it was ready")
+
+
+def _jobs_and_cpu(process: subprocess.Popen[str]) -> tuple[int, float]:
+    assert process.stdout is not None
+    os.kill(process.pid, signal.SIGHUP)
+    while True:
+        words = process.stdout.readline().split()
+        if len(words) == 2:
+            return int(words[0]), float(words[1])
 
 
 def stacks_of_jobs(seconds: float, *, audio_bytes: int = 0) -> list[tuple[list[str], int]]:
@@ -108,9 +165,13 @@ def _look(
     finally:
         for timer in timers:
             timer.join()
+    return _found(out)
+
+
+def _found(out: Path) -> Found:
     until = time.monotonic() + _PATIENCE_SECONDS
     while not out.exists():
         if time.monotonic() > until:
-            raise RuntimeError("the server did not write down what it found")
+            raise RuntimeError("the process did not write down what it found")
         time.sleep(0.05)
     return msgspec.json.decode(out.read_bytes(), type=Found)

@@ -13,7 +13,8 @@ from benchmarks.sight.cpu_time import until
 from dragoman.ids import NodeId
 from dragoman.live.gateway import LivePlane, MemoryNetwork
 from dragoman.live.protocol import ModelNotAvailable
-from dragoman.sdk import MemoryConnect, NodeLink
+from dragoman.sdk import NodeLink
+from dragoman.testing import MemoryConnect
 
 NODES = 50
 _TURN_SECONDS = 0.002

@@ -5,7 +5,7 @@ A program imports from here what it needs::
     from dragoman import Node, lab, talk
 
 `Node` does the work of a fleet, `talk` opens a session, `lab` runs experiments. `dragoman.sdk` has
-the rest of what nodes and sessions use.
+the rest of what nodes and sessions use, and `dragoman.testing` a scheduler in memory for tests.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@ from contextlib import suppress
 from random import Random
 
 from tests.simulation.far_ledger import far
-from tests.simulation.nodes import Answer, ScriptedNode, exponential
-from tests.simulation.world import Errand, World, play
+from tests.simulation.world import World, play
 
 from dragoman.errors import DependencyDown
 from dragoman.live.gateway.memory import uniform
 from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import JobAck, JobClass, JobResult, NodeDrain, Outcome
+from dragoman.testing import JobEnding, SimulatedNode, SubmittedJob, exponential
 
 TOTAL_SECONDS = 12.0
 SLACK_SECONDS = 3.0
@@ -83,9 +83,7 @@ class Schedule:
                 group.create_task(self._want(world, f"r{number}"))
         async with asyncio.TaskGroup() as group:
             healers = [group.create_task(self._heal(node)) for node in world.nodes.values()]
-            await world.until(
-                lambda: all(e.over for e in world.errands), HEALING_SECONDS, every=0.25
-            )
+            await world.until(lambda: all(e.over for e in world.jobs), HEALING_SECONDS, every=0.25)
             await self._check(world)
             for healer in healers:
                 healer.cancel()
@@ -105,16 +103,16 @@ class Schedule:
             await asyncio.sleep(random.random() * 2)
             await self._try_cancel(world, errand)
 
-    async def _try_cancel(self, world: World, errand: Errand) -> None:
+    async def _try_cancel(self, world: World, errand: SubmittedJob) -> None:
         # When the ledger does not answer, nothing was promised.
         with suppress(DependencyDown):
             await world.cancel(errand)
 
     # --- the faults ------------------------------------------------------------------------------
 
-    async def _trouble(self, world: World, node: ScriptedNode) -> None:
+    async def _trouble(self, world: World, node: SimulatedNode) -> None:
         random = self._random
-        faults: list[Callable[[World, ScriptedNode], Awaitable[None]]] = [
+        faults: list[Callable[[World, SimulatedNode], Awaitable[None]]] = [
             self._cut,
             self._pause,
             self._restart,
@@ -131,34 +129,34 @@ class Schedule:
             if not node.connected:
                 await node.connect()
 
-    async def _cut(self, world: World, node: ScriptedNode) -> None:
+    async def _cut(self, world: World, node: SimulatedNode) -> None:
         node.cut(server_notices_after=self._random.choice((0.0, 0.3, None)))
         await asyncio.sleep(self._random.random() * 2)
 
-    async def _pause(self, world: World, node: ScriptedNode) -> None:
+    async def _pause(self, world: World, node: SimulatedNode) -> None:
         if node.connected:
             node.pause()
             await asyncio.sleep(self._random.random() * 5)
             node.resume()
             await asyncio.sleep(0.3)
 
-    async def _restart(self, world: World, node: ScriptedNode) -> None:
+    async def _restart(self, world: World, node: SimulatedNode) -> None:
         node.restart()
         await asyncio.sleep(self._random.random())
 
-    async def _supersede(self, world: World, node: ScriptedNode) -> None:
+    async def _supersede(self, world: World, node: SimulatedNode) -> None:
         await node.connect()
 
-    async def _misbehave(self, world: World, node: ScriptedNode) -> None:
-        random, manner = self._random, node.manner
-        manner.answer = random.choice(list(Answer))
+    async def _misbehave(self, world: World, node: SimulatedNode) -> None:
+        random, manner = self._random, node.behaviour
+        manner.answer = random.choice(list(JobEnding))
         manner.acks = random.random() < 0.8
         manner.obeys_cancel = random.random() < 0.8
         manner.beats = random.random() < 0.9
         await asyncio.sleep(random.random() * 3)
         behave(node)
 
-    async def _lie(self, world: World, node: ScriptedNode) -> None:
+    async def _lie(self, world: World, node: SimulatedNode) -> None:
         """Answer for attempts of others."""
         for other in world.nodes.values():
             for running in list(other.working.values()) if other is not node else ():
@@ -166,43 +164,43 @@ class Schedule:
                 lie = JobResult(running.job_id, running.attempt_id, True, text_translated="a lie")
                 await node.say(lie)
 
-    async def _drain(self, world: World, node: ScriptedNode) -> None:
+    async def _drain(self, world: World, node: SimulatedNode) -> None:
         await node.say(NodeDrain())
         await asyncio.sleep(self._random.random())
         await node.connect()
 
-    async def _change_slots(self, world: World, node: ScriptedNode) -> None:
+    async def _change_slots(self, world: World, node: SimulatedNode) -> None:
         slots = self._random.randint(1, 3)
-        if slots >= (node.manner.slots or 0):
-            node.manner.slots = slots
+        if slots >= (node.behaviour.slots or 0):
+            node.behaviour.slots = slots
             await node.beat(slots=slots)
             return
         await node.beat(slots=slots)
         # What was assigned before the ledger heard of it is still taken. A ledger that does not
         # answer hears of it with one of the next heartbeats.
         await asyncio.sleep(5.0)
-        node.manner.slots = slots
+        node.behaviour.slots = slots
 
     # --- the end ---------------------------------------------------------------------------------
 
-    async def _heal(self, node: ScriptedNode) -> None:
+    async def _heal(self, node: SimulatedNode) -> None:
         """Start anew, behave, and stay connected."""
         behave(node)
         node.restart()
-        node.manner.slots = 3
+        node.behaviour.slots = 3
         while True:
             if not node.connected:
                 await node.connect()
             await asyncio.sleep(1.0)
 
     async def _check(self, world: World) -> None:
-        for errand in world.errands:
+        for errand in world.jobs:
             check_end(errand)
         for node in world.nodes.values():
             attempts = [assign.attempt_id for assign in node.assigned]
             assert len(attempts) == len(set(attempts)), "an attempt was given twice"
             assert node.over_limit == 0, f"{node.node_id} was given more than it can take"
-            lies = [end for errand in world.errands for end in errand.ends if _is_lie(end.output)]
+            lies = [end for errand in world.jobs for end in errand.ends if _is_lie(end.output)]
             assert not lies, "a node answered for another"
         await self._until_forgotten(world)
         assert set(world.plane.dispatcher.counts().values()) == {0}
@@ -218,14 +216,14 @@ class Schedule:
         raise AssertionError(f"left behind: {kept}")
 
 
-def behave(node: ScriptedNode) -> None:
+def behave(node: SimulatedNode) -> None:
     """Be an honest node again."""
-    manner = node.manner
-    manner.answer, manner.acks = Answer.WELL, True
+    manner = node.behaviour
+    manner.answer, manner.acks = JobEnding.WELL, True
     manner.obeys_cancel = manner.beats = True
 
 
-def check_end(errand: Errand) -> None:
+def check_end(errand: SubmittedJob) -> None:
     """Refused or ended, once, and in time; a cancelled job is never answered as done."""
     if errand.refusal is not None:
         assert not errand.ends, "a refused job also ended"

@@ -9,13 +9,12 @@ from random import Random
 from tests.simulation import chaos
 from tests.simulation.cluster_faults import NAMES, Trouble
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import Answer, ScriptedNode, exponential
-from tests.simulation.world import Errand
 
 from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.live.gateway import ConnectionClosed
 from dragoman.live.gateway.memory import uniform
 from dragoman.live.protocol import JobClass, Outcome
+from dragoman.testing import JobEnding, SimulatedNode, SubmittedJob, exponential
 
 TROUBLED_SECONDS = 6.0
 HEALING_SECONDS = 150.0
@@ -66,7 +65,7 @@ class Schedule:
         self._heal_nodes(world)
         async with asyncio.TaskGroup() as group:
             keepers = [group.create_task(self._keep(node)) for node in world.nodes.values()]
-            heard = [errand for errand in world.errands if not errand.asker_is_gone]
+            heard = [errand for errand in world.jobs if not errand.asker_is_gone]
             await world.until(lambda: all(e.over for e in heard), HEALING_SECONDS, every=0.25)
             await self._check(world, trouble)
             for keeper in keepers:
@@ -83,7 +82,7 @@ class Schedule:
         trouble.failures = random.choice((0.0, 0.0, 0.02))
         return trouble
 
-    def _send_somewhere(self, world: ClusterWorld, node: ScriptedNode) -> None:
+    def _send_somewhere(self, world: ClusterWorld, node: SimulatedNode) -> None:
         if world.instances:
             instance = self._random.choice(list(world.instances.values()))
             node.goes_to(instance.network, instance.plane.node_endpoint)
@@ -107,7 +106,7 @@ class Schedule:
             await asyncio.sleep(random.random() * 2)
             await self._try_cancel(world, errand)
 
-    async def _try_cancel(self, world: ClusterWorld, errand: Errand) -> None:
+    async def _try_cancel(self, world: ClusterWorld, errand: SubmittedJob) -> None:
         if not world.instances:
             return
         instance = self._random.choice(list(world.instances.values()))
@@ -118,7 +117,7 @@ class Schedule:
 
     # --- the faults of nodes ---------------------------------------------------------------------
 
-    async def _trouble_node(self, world: ClusterWorld, node: ScriptedNode) -> None:
+    async def _trouble_node(self, world: ClusterWorld, node: SimulatedNode) -> None:
         random = self._random
         started = world.clock.monotonic()
         while world.clock.monotonic() - started < TROUBLED_SECONDS:
@@ -133,16 +132,16 @@ class Schedule:
                 case 3:
                     await self._pause_node(node)
                 case 4:
-                    node.manner.answer = random.choice(list(Answer))
-                    node.manner.acks = random.random() < 0.8
-                    node.manner.obeys_cancel = random.random() < 0.8
+                    node.behaviour.answer = random.choice(list(JobEnding))
+                    node.behaviour.acks = random.random() < 0.8
+                    node.behaviour.obeys_cancel = random.random() < 0.8
                 case _:
                     chaos.behave(node)
             await asyncio.sleep(random.random())
             if not node.connected:
                 await connect(node)
 
-    async def _pause_node(self, node: ScriptedNode) -> None:
+    async def _pause_node(self, node: SimulatedNode) -> None:
         if node.connected:
             node.pause()
             await asyncio.sleep(self._random.random() * 5)
@@ -154,16 +153,16 @@ class Schedule:
         for node in world.nodes.values():
             chaos.behave(node)
             node.restart()
-            node.manner.slots = 3
+            node.behaviour.slots = 3
 
-    async def _keep(self, node: ScriptedNode) -> None:
+    async def _keep(self, node: SimulatedNode) -> None:
         while True:
             if not node.connected:
                 await connect(node)
             await asyncio.sleep(1.0)
 
     async def _check(self, world: ClusterWorld, trouble: Trouble) -> None:
-        for errand in world.errands:
+        for errand in world.jobs:
             if not errand.asker_is_gone:
                 self._check_end(world, errand, trouble)
         for node in world.nodes.values():
@@ -180,7 +179,7 @@ class Schedule:
     def _everybody_knows_every_node(self, world: ClusterWorld) -> bool:
         return all(world.sees(name, node) for name in world.instances for node in world.nodes)
 
-    def _check_end(self, world: ClusterWorld, errand: Errand, trouble: Trouble) -> None:
+    def _check_end(self, world: ClusterWorld, errand: SubmittedJob, trouble: Trouble) -> None:
         if errand.refusal is not None:
             assert not errand.ends, "a refused job also ended"
             return
@@ -202,7 +201,7 @@ class Schedule:
         raise AssertionError(f"left behind: {kept}")
 
 
-async def connect(node: ScriptedNode) -> None:
+async def connect(node: SimulatedNode) -> None:
     """Connect, if the chosen instance still takes connections."""
     with suppress(ConnectionClosed):
         await node.connect()

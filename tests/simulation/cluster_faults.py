@@ -8,7 +8,8 @@ from contextlib import suppress
 from random import Random
 
 from tests.simulation.cluster_world import ClusterWorld, Instance
-from tests.simulation.world import Errand
+
+from dragoman.testing import SubmittedJob
 
 NAMES = ("a", "b", "c")
 
@@ -28,7 +29,7 @@ class Trouble:
         """How long the way to the server takes."""
         self.failures = 0.0
         """Share of what is lost on it."""
-        self.held_up: set[Errand] = set()
+        self.held_up: set[SubmittedJob] = set()
         """Those whose asker, or the server, stood still meanwhile: they hear of it later."""
         self._faults: Sequence[Fault] = (
             self._kill,
@@ -66,7 +67,7 @@ class Trouble:
             self._lengthen(instance)
 
     def _lengthen(self, instance: Instance) -> None:
-        instance.door.seconds, instance.door.failures = self.seconds, self.failures
+        instance.access.seconds, instance.access.failures = self.seconds, self.failures
 
     # --- instances -------------------------------------------------------------------------------
 
@@ -83,16 +84,16 @@ class Trouble:
 
     async def _pause(self) -> None:
         name, world = self._anybody(), self._world
-        self.held_up.update(world[name].errands)
+        self.held_up.update(world[name].jobs)
         world.pause(name)
         await asyncio.sleep(self._random.random() * 8)
-        self.held_up.update(world[name].errands)
+        self.held_up.update(world[name].jobs)
         world.resume(name)
         await asyncio.sleep(0.3)
 
     async def _slow_down(self) -> None:
         instance = self._world[self._anybody()]
-        instance.door.seconds = 0.1
+        instance.access.seconds = 0.1
         await asyncio.sleep(self._random.random() * 3)
         self._lengthen(instance)
 
@@ -100,7 +101,7 @@ class Trouble:
         name = self._anybody()
         self._world.cut_off(name)
         await asyncio.sleep(self._random.random() * 6)
-        self.held_up.update(self._world[name].errands)
+        self.held_up.update(self._world[name].jobs)
         self._world.join_again(name)
 
     async def _cut_from_peers(self) -> None:
@@ -117,7 +118,7 @@ class Trouble:
         with suppress(TimeoutError):
             async with asyncio.timeout(3):
                 await instance.plane.drain()
-        for errand in instance.errands:
+        for errand in instance.jobs:
             errand.asker_is_gone = not errand.over
         await self._world.leave(name)
         await self._begin_again(name)
@@ -159,4 +160,4 @@ class Trouble:
 
     def _hold_everybody_up(self) -> None:
         for instance in self._world.instances.values():
-            self.held_up.update(errand for errand in instance.errands if not errand.over)
+            self.held_up.update(errand for errand in instance.jobs if not errand.over)

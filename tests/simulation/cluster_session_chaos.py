@@ -13,7 +13,6 @@ from random import Random
 from tests.simulation.chaos import SETTINGS
 from tests.simulation.cluster_faults import NAMES, Trouble
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import ScriptedNode, exponential
 from tests.simulation.roaming import Roamer, what_is_left
 from tests.simulation.speakers import End
 
@@ -21,6 +20,7 @@ from dragoman.ids import SessionId
 from dragoman.live.gateway import ConnectionClosed
 from dragoman.live.gateway.memory import uniform
 from dragoman.live.protocol import TranslationResult
+from dragoman.testing import SimulatedNode, exponential
 
 TROUBLED_SECONDS = 8.0
 HEALING_SECONDS = 200.0
@@ -98,7 +98,7 @@ class Schedule:
         trouble.failures = random.choice((0.0, 0.0, 0.02))
         return trouble
 
-    async def _trouble_node(self, world: ClusterWorld, node: ScriptedNode) -> None:
+    async def _trouble_node(self, world: ClusterWorld, node: SimulatedNode) -> None:
         """Break a node now and then, and from the calm on keep it connected."""
         random = self._random
         while True:
@@ -109,7 +109,7 @@ class Schedule:
                 with contextlib.suppress(ConnectionClosed):
                     await world.move(node.node_id, random.choice(sorted(world.instances)))
 
-    async def _break(self, node: ScriptedNode) -> None:
+    async def _break(self, node: SimulatedNode) -> None:
         random = self._random
         match random.randrange(3):
             case 0:

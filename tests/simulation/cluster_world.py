@@ -5,32 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from hashlib import blake2b
-from random import Random
 from types import TracebackType
-from typing import Any, Protocol, Self, cast
+from typing import Any, Protocol
 
-from tests.simulation.doors import Door
-from tests.simulation.nodes import ScriptedNode
-from tests.simulation.shared_server import SharedServer
-from tests.simulation.world import LONG, Errand, World, settings_with
+from tests.simulation.shared_server import ForgetfulServer
+from tests.simulation.world import Conveniences, settings_with
 
 from dragoman.clock import Clock
-from dragoman.ids import InstanceId
-from dragoman.live.cluster import Cluster
-from dragoman.live.gateway.memory import Delay, instant
-from dragoman.live.ledger import Ledger
-from dragoman.live.protocol import Message, NodeHealth, SubProtocol, encode
-from dragoman.live.sessions import SessionRecords
+from dragoman.live.gateway import Delay, LivePlane, instant
+from dragoman.live.protocol import Message, SubProtocol, encode
 from dragoman.settings import Settings
-from dragoman.virtual import VirtualClock, run_virtual
-
-BRISK: dict[str, Any] = {
-    "cluster__presence_ttl_seconds": 3,
-    "cluster__owner_ttl_seconds": 5,
-    "cluster__reconcile_seconds": 1,
-    "cluster__reclaim_idle_ms": 1000,
-}
-"""A cluster that notices soon what is the matter."""
+from dragoman.testing import (
+    BRISK,
+    MemoryCluster,
+    MemoryInstance,
+    SimulatedNode,
+    SubmittedJob,
+    VirtualClock,
+    run_virtual,
+)
 
 
 class Hearing(Protocol):
@@ -40,52 +33,20 @@ class Hearing(Protocol):
     def heard(self) -> Sequence[Message]: ...
 
 
-class Instance(World):
+class Instance(MemoryInstance, Conveniences):
     """One instance of several: a world of its own, over what all of them share."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        seed: int,
-        clock: Clock,
-        settings: Settings,
-        server: SharedServer,
-        delay: Delay,
-    ) -> None:
-        self.name = InstanceId(name)
-        self.door = Door(server, Random(f"{seed}/door/{name}"))
-        self.hub_place = server.hub.peers(self.name)
-        self.alive = True
-        super().__init__(
-            seed=seed,
-            clock=clock,
-            settings=settings,
-            ledger=cast(Ledger, self.door.to(server.ledger)),
-            records=cast(SessionRecords, self.door.to(server.records)),
-            cluster=cast(Cluster, self.door.to(self.hub_place)),
-            instance_id=name,
-            delay=delay,
-        )
-
-    async def stop(self) -> None:
-        """Stop as a server does, after its drain."""
-        self.alive = False
-        await self.network.close()
-        await self.plane.stop()
-
-    async def die(self) -> None:
-        """Stop at once: no socket, no task and no word is left."""
-        self.door.dead = True
-        self.door.unblock()
-        for errand in self.errands:
-            errand.asker_is_gone = True
-        self.connections.refuse_new()
-        await self.stop()
+    def _new_plane(self) -> LivePlane:
+        plane = super()._new_plane()
+        self.ledger = plane.ledger
+        return plane
 
 
-class ClusterWorld:
+class ClusterWorld(MemoryCluster):
     """Instances, and nodes that may connect to any of them."""
+
+    server: ForgetfulServer
+    instances: dict[str, Instance]  # type: ignore[assignment]
 
     def __init__(
         self,
@@ -96,28 +57,22 @@ class ClusterWorld:
         settings: Settings,
         delay: Delay = instant,
     ) -> None:
-        self.seed = seed
-        self.clock = clock
-        self.settings = settings
-        self.delay = delay
-        self.random = Random(seed)
-        self.server = SharedServer(clock, seed, settings)
-        self.ledger = self.server.ledger
-        self.records = self.server.records
-        self.hub = self.server.hub
-        self.instances: dict[str, Instance] = {}
-        """Those that live."""
-        self.nodes: dict[str, ScriptedNode] = {}
+        super().__init__(names, seed=seed, clock=clock, settings=settings, delay=delay)
         self.clients: list[Hearing] = []
-        self.errands: list[Errand] = []
-        self._names = tuple(names)
-        self._begun = 0
-        self._dying: set[asyncio.Task[None]] = set()
+        self.jobs: list[SubmittedJob] = []
 
-    async def __aenter__(self) -> Self:
-        for name in self._names:
-            await self.begin(name)
-        return self
+    def _new_server(self) -> ForgetfulServer:
+        return ForgetfulServer(self.clock, self.seed, self.settings)
+
+    def _new_instance(self, name: str, seed: int, clock: Clock) -> Instance:
+        return Instance(
+            name,
+            seed=seed,
+            clock=clock,
+            settings=self.settings,
+            server=self.server,
+            delay=self.delay,
+        )
 
     async def __aexit__(
         self,
@@ -125,146 +80,34 @@ class ClusterWorld:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for node in self.nodes.values():
-            await node.stop()
-        for instance in list(self.instances.values()):
-            instance.door.dies_at = 0
-            await instance.stop()
-        await asyncio.gather(*self._dying)
+        await super().__aexit__(kind, error, trace)
         left = asyncio.all_tasks() - {asyncio.current_task()}
         if error is None:
             assert not left, f"tasks left behind: {left}"
 
+    async def begin(self, name: str, clock: Clock | None = None) -> Instance:
+        await super().begin(name, clock)
+        return self.instances[name]
+
     def __getitem__(self, name: str) -> Instance:
         return self.instances[name]
 
-    # --- instances -------------------------------------------------------------------------------
+    async def node(self, name: str, at: str, **manner: Any) -> SimulatedNode:
+        """A node that is ready for work, as every instance knows."""
+        return await self.add_simulated_node(name, at, **manner)
 
-    async def begin(self, name: str, clock: Clock | None = None) -> Instance:
-        """A new instance, or a new life of one that died; its machine's clock may be its own."""
-        self._begun += 1
-        instance = Instance(
-            name,
-            seed=self.seed + 1000 * self._begun,
-            clock=clock or self.clock,
-            settings=self.settings,
-            server=self.server,
-            delay=self.delay,
-        )
-        instance.door.on_death = lambda: self._died(name)
-        await instance.plane.start()
-        self.instances[name] = instance
-        return instance
-
-    async def kill(self, name: str) -> None:
-        """The process is gone, at this very moment."""
-        await self.instances.pop(name).die()
-
-    async def leave(self, name: str) -> None:
-        """The process ends in order, whether or not it has drained."""
-        await self.instances.pop(name).stop()
-
-    def pause(self, name: str) -> None:
-        """The process is stopped: nothing gets in or out."""
-        instance = self.instances[name]
-        instance.door.block()
-        self.hub.faults.pause(instance.name)
-        for link in instance.network.links:
-            link.to_server.pause()
-            link.to_client.pause()
-
-    def resume(self, name: str) -> None:
-        """The process goes on, with all that was held back."""
-        instance = self.instances[name]
-        for link in instance.network.links:
-            link.to_client.resume()
-            link.to_server.resume()
-        self.hub.faults.resume(instance.name)
-        instance.door.unblock()
-
-    def cut_hub(self, name: str) -> None:
-        """The instance reaches the ledger, but none of its peers."""
-        instance = self.instances[name]
-        instance.door.cut.add(instance.hub_place)
-
-    def mend_hub(self, name: str) -> None:
-        instance = self.instances[name]
-        instance.door.cut.discard(instance.hub_place)
-
-    def cut_off(self, name: str) -> None:
-        """The instance does not reach the server; its sockets stay."""
-        self.instances[name].door.shut = True
-
-    def join_again(self, name: str) -> None:
-        self.instances[name].door.shut = False
-
-    def die_at(self, name: str, operation: int, *, before: bool) -> None:
-        """Let an instance die with one of the next things it does to the ledger or the hub."""
-        door = self.instances[name].door
-        door.dies_at, door.dies_before = door.operations + operation, before
-
-    def is_present(self, name: str) -> bool:
-        """Whether the others count an instance among them."""
-        instance = self.hub.instances.get(InstanceId(name))
-        return instance is not None and instance.is_alive(self.clock.now_ms())
-
-    def _died(self, name: str) -> None:
-        instance = self.instances.pop(name)
-        task = asyncio.get_running_loop().create_task(instance.die())
-        self._dying.add(task)
-        task.add_done_callback(self._dying.discard)
-
-    # --- nodes -----------------------------------------------------------------------------------
-
-    async def node(self, name: str, at: str, **manner: Any) -> ScriptedNode:
-        """A node that is ready for work, as everybody knows."""
-        node = self.new_node(name, at, **manner)
-        await node.connect()
-        await self.until(lambda: all(self.sees(other, name) for other in self.instances))
-        return node
-
-    async def node_anywhere(self, name: str, at: str, **manner: Any) -> ScriptedNode:
+    async def node_anywhere(self, name: str, at: str, **manner: Any) -> SimulatedNode:
         """A node that its own instance knows to be ready."""
-        node = self.new_node(name, at, **manner)
-        await node.connect()
-        await self.until(lambda: node.status is NodeHealth.READY)
-        return node
+        return await self.add_unannounced_node(name, at, **manner)
 
-    def new_node(self, name: str, at: str, **manner: Any) -> ScriptedNode:
+    def new_node(self, name: str, at: str, **manner: Any) -> SimulatedNode:
         """A node that has not connected yet."""
-        node = self.instances[at].new_node(name, **manner)
-        self.nodes[name] = node
-        return node
+        return self.new_simulated_node(name, at, **manner)
 
-    async def move(self, name: str, to: str) -> None:
-        """Have a node connect to another instance, with the work in hand."""
-        instance = self.instances[to]
-        self.nodes[name].goes_to(instance.network, instance.plane.node_endpoint)
-        await self.nodes[name].connect()
-
-    def sees(self, instance: str, node: str, ready: bool = True) -> bool:
-        """Whether an instance has a node among those that get jobs."""
-        view = self.instances[instance].plane.snapshots.find(self.nodes[node].node_id)
-        if view is None:
-            return False
-        return bool(view.mask((self.nodes[node].node_id,)) & view.ready) is ready
-
-    def status(self, instance: str, node: str) -> NodeHealth:
-        return self.instances[instance].plane.registry.known(self.nodes[node].node_id).status
-
-    # --- jobs and time ---------------------------------------------------------------------------
-
-    async def submit(self, at: str, request_id: str, **order: Any) -> Errand:
+    async def submit(self, at: str, request_id: str, **order: Any) -> SubmittedJob:
         errand = await self.instances[at].submit(request_id, **order)
-        self.errands.append(errand)
+        self.jobs.append(errand)
         return errand
-
-    async def until(
-        self, condition: Callable[[], bool], seconds: float = LONG, *, every: float = 0.01
-    ) -> None:
-        async with asyncio.timeout(seconds):
-            while not condition():  # noqa: ASYNC110  # a condition on many things has no event
-                await asyncio.sleep(every)
 
     async def held(self) -> int:
         return (await self.size())["held"]
@@ -283,11 +126,11 @@ class ClusterWorld:
         for listener in listeners:
             for message in listener.heard:
                 digest.update(str(encode(message, SubProtocol.JSON)).encode())
-        for errand in self.errands:
+        for errand in self.jobs:
             end = (errand.job_id, errand.ended_at, errand.outcome, errand.refusal)
             digest.update(repr(end).encode())
         for instance in self.instances.values():
-            digest.update(f"{instance.name} {instance.door.operations}".encode())
+            digest.update(f"{instance.name} {instance.access.operations}".encode())
         return digest.hexdigest()
 
 

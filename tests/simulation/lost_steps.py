@@ -76,7 +76,7 @@ class LostStep:
         self._loss = loss
         self._left = step
         self._server = world.server
-        door = world[name].door
+        door = world[name].access
         self._go_through = door.go_through
         door.go_through = self._through  # type: ignore[method-assign]
 

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 from tests.simulation.chaos import SETTINGS, behave
 from tests.simulation.far_ledger import far
-from tests.simulation.nodes import Answer, ScriptedNode, exponential
 from tests.simulation.speakers import End, Speaker
 from tests.simulation.world import World, play
 
 from dragoman.live.gateway.memory import uniform
 from dragoman.live.protocol import TranslationResult
+from dragoman.testing import JobEnding, SimulatedNode, exponential
 
 TROUBLED_SECONDS = 8.0
 HEALING_SECONDS = 200.0
@@ -91,7 +91,7 @@ class Schedule:
             # ever wrote to; a real keeper lets it expire.
             assert [kept for kept in records._kept.values() if kept.revision > 1] == []
 
-    async def _trouble(self, world: World, node: ScriptedNode) -> None:
+    async def _trouble(self, world: World, node: SimulatedNode) -> None:
         """Break a node now and then, and from the calm on keep it well."""
         random = self._random
         while not self._calm:
@@ -102,7 +102,7 @@ class Schedule:
                 case 1:
                     node.restart()
                 case 2:
-                    node.manner.answer = random.choice(list(Answer))
+                    node.behaviour.answer = random.choice(list(JobEnding))
                 case _:
                     behave(node)
             await asyncio.sleep(random.random())

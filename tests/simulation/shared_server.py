@@ -1,24 +1,14 @@
-"""The one server that instances share, as Redis is: it can stop, restart empty, or fail over."""
+"""The server that instances share, and can lose what it knew: restart empty, or fail over."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from copy import deepcopy
 from random import Random
 from typing import Any
 
 from dragoman.clock import Clock
-from dragoman.errors import DependencyDown
-from dragoman.live.cluster import MemoryHub
-from dragoman.live.gateway import cluster_terms
-from dragoman.live.ledger import MemoryLedger
-from dragoman.live.sessions import MemoryRecords
 from dragoman.settings import Settings
-
-PATIENCE_SECONDS = 1.0
-"""After so long without an answer an instance gives up; the server may still do as it was told."""
+from dragoman.testing import SharedServer
 
 _OF_THE_HUB = ("instances", "finished", "letters", "windows", "leases")
 """What a hub keeps; who listens to it is no part of its memory."""
@@ -26,42 +16,14 @@ _OF_THE_HUB = ("instances", "finished", "letters", "windows", "leases")
 Memory = dict[str, dict[str, Any]]
 
 
-class SharedServer:
-    """Ledger, records and hub in one place: they stop together, and forget together."""
+class ForgetfulServer(SharedServer):
+    """Ledger, records and hub in one place: they forget together."""
 
     def __init__(self, clock: Clock, seed: int, settings: Settings) -> None:
-        self._clock = clock
+        super().__init__(clock, seed, settings)
         self._random = Random(f"{seed}/server")
-        self._settings = settings
-        self.ledger = self._new_ledger(Random(seed + 1))
-        self.records = self._new_records()
-        self.hub = MemoryHub(clock, Random(seed + 2), cluster_terms(settings))
         self.forgot_at: list[float] = []
         """When it lost something that it had confirmed."""
-        self._lives = 1
-        self._running = asyncio.Event()
-        self._running.set()
-        self._unanswered: list[Callable[[], Awaitable[Any]]] = []
-        self._late: set[asyncio.Task[None]] = set()
-
-    async def answer(self, operation: Callable[[], Awaitable[Any]]) -> Any:
-        """Do as an instance says, now or when the server goes on."""
-        if not self._running.is_set():
-            await self._wait_for_it(operation)
-        return await operation()
-
-    def stop(self) -> None:
-        """Stand still: callers wait, and at last give up."""
-        self._running.clear()
-
-    def go_on(self) -> None:
-        """Do at once what was asked in between, also for those that gave up waiting."""
-        for operation in self._unanswered:
-            task = asyncio.get_running_loop().create_task(_do_late(operation))
-            self._late.add(task)
-            task.add_done_callback(self._late.discard)
-        self._unanswered.clear()
-        self._running.set()
 
     def restart_empty(self) -> None:
         """Lose everything."""
@@ -101,29 +63,3 @@ class SharedServer:
         self._unanswered.clear()
         self._running.set()
         self.hub.come_back()
-
-    async def _wait_for_it(self, operation: Callable[[], Awaitable[Any]]) -> None:
-        life = self._lives
-        try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                await self._running.wait()
-        except TimeoutError:
-            if life == self._lives:
-                self._unanswered.append(operation)
-            raise DependencyDown("The server did not answer in time.") from None
-        if life != self._lives:
-            raise DependencyDown("The server is another one by now.")
-
-    def _new_ledger(self, random: Random) -> MemoryLedger:
-        pools = self._settings.scheduler.pools
-        return MemoryLedger(
-            self._clock, random, cell_size=pools.cell_size, max_cells=pools.max_cells
-        )
-
-    def _new_records(self) -> MemoryRecords:
-        return MemoryRecords(self._settings.limits.session_queue)
-
-
-async def _do_late(operation: Callable[[], Awaitable[Any]]) -> None:
-    with suppress(DependencyDown):
-        await operation()

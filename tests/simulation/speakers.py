@@ -6,8 +6,6 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
-from tests.simulation.world import World
-
 from dragoman.auth import ApiKey
 from dragoman.live.gateway import ConnectionClosed, MemoryClient
 from dragoman.live.protocol import (
@@ -24,6 +22,7 @@ from dragoman.live.protocol import (
     TranslationResult,
     Utterance,
 )
+from dragoman.testing import MemoryScheduler
 
 End = TranslationResult | MissingResult
 M = TypeVar("M")
@@ -37,7 +36,7 @@ class Speaker:
 
     def __init__(
         self,
-        world: World,
+        world: MemoryScheduler,
         *,
         sub: str = "dragoman.json.v1",
         key: ApiKey | None = None,
@@ -209,7 +208,7 @@ class Speaker:
             await self.acknowledge()
 
 
-async def open_speaker(world: World, **options: Any) -> Speaker:
+async def open_speaker(world: MemoryScheduler, **options: Any) -> Speaker:
     """A speaker with an open session."""
     speaker = Speaker(world, **options)
     ack = await speaker.connect()

@@ -20,7 +20,7 @@ from dragoman.live.ledger import (
     Strategy,
 )
 from dragoman.live.protocol import JobClass, Outcome
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 NODES, SLOTS = 20, 4
 ALL = (1 << NODES) - 1

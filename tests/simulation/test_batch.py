@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.world import World, play
 
 from dragoman.live.protocol import Outcome
+from dragoman.testing import JobEnding, seconds
 
 
 def test_batch_work_leaves_the_headroom_free() -> None:
@@ -38,7 +38,7 @@ def test_live_work_takes_a_slot_over_from_batch_work() -> None:
         batch = await world.submit("batch", batch=True)
         await world.submit("live 1")
         await world.pass_time(1)
-        node.manner.service = seconds(1)
+        node.behaviour.service = seconds(1)
         live = await world.submit("live 2")
         assert live.refusal is None, "it waits for the slot, also without being allowed to wait"
         await live.end()
@@ -57,7 +57,7 @@ def test_live_work_takes_a_slot_over_from_batch_work() -> None:
 
 def test_a_batch_attempt_that_does_not_give_way_in_time_makes_the_live_job_look_again() -> None:
     async def story(world: World) -> None:
-        await world.node("n", slots=2, answer=Answer.NEVER, obeys_cancel=False)
+        await world.node("n", slots=2, answer=JobEnding.NEVER, obeys_cancel=False)
         await world.submit("batch", batch=True)
         await world.submit("live 1")
         await world.pass_time(1)

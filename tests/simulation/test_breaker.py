@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import Answer, ScriptedNode, seconds
 from tests.simulation.world import World, play
 
 from dragoman.live.protocol import NodeHealth, NodeStatus, Outcome
+from dragoman.testing import JobEnding, SimulatedNode, seconds
 
 
-def reasons(node: ScriptedNode) -> list[str | None]:
+def reasons(node: SimulatedNode) -> list[str | None]:
     """Why the node was told to be degraded, each time."""
     return [
         message.reason
@@ -21,7 +21,7 @@ def reasons(node: ScriptedNode) -> list[str | None]:
     ]
 
 
-async def wear_out(world: World, node: ScriptedNode) -> None:
+async def wear_out(world: World, node: SimulatedNode) -> None:
     """Jobs come until the node is degraded for them."""
     for number in range(30):
         errand = await world.submit(f"wear {node.node_id} {number}", may_wait=True)
@@ -32,8 +32,8 @@ async def wear_out(world: World, node: ScriptedNode) -> None:
     raise AssertionError("the node failed thirty jobs and is not degraded")
 
 
-@pytest.mark.parametrize("answer", [Answer.RETRYABLE, Answer.OVERLOADED])
-def test_a_node_that_fails_most_of_its_jobs_is_degraded_with_that_reason(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [JobEnding.RETRYABLE, JobEnding.OVERLOADED])
+def test_a_node_that_fails_most_of_its_jobs_is_degraded_with_that_reason(answer: JobEnding) -> None:
     async def story(world: World) -> None:
         node = await world.node("n", answer=answer, service=seconds(0.1))
         await wear_out(world, node)
@@ -47,7 +47,7 @@ def test_a_node_that_fails_most_of_its_jobs_is_degraded_with_that_reason(answer:
 
 def test_a_node_that_does_not_answer_is_degraded_by_timeouts() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER, acks=False, lists=False)
+        node = await world.node("n", answer=JobEnding.NEVER, acks=False, lists=False)
         await world.node("good", service=seconds(0.1))
         for number in range(60):
             await (await world.submit(f"r{number}", may_wait=True)).end()
@@ -60,10 +60,10 @@ def test_a_node_that_does_not_answer_is_degraded_by_timeouts() -> None:
 
 def test_a_node_on_trial_is_given_one_job_at_a_time_and_recovers_with_a_success() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=4, answer=Answer.RETRYABLE, service=seconds(0.1))
+        node = await world.node("n", slots=4, answer=JobEnding.RETRYABLE, service=seconds(0.1))
         await wear_out(world, node)
         node.high_water = 0
-        node.manner.answer, node.manner.service = Answer.WELL, seconds(2)
+        node.behaviour.answer, node.behaviour.service = JobEnding.WELL, seconds(2)
         first = await world.submit("first")
         second = await world.submit("second")
         assert first.refusal is None
@@ -82,7 +82,7 @@ def test_a_node_on_trial_is_given_one_job_at_a_time_and_recovers_with_a_success(
 
 def test_good_heartbeats_do_not_end_the_trial() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.RETRYABLE, service=seconds(0.1))
+        node = await world.node("n", answer=JobEnding.RETRYABLE, service=seconds(0.1))
         await wear_out(world, node)
         for _ in range(5):
             await node.beat()
@@ -92,8 +92,8 @@ def test_good_heartbeats_do_not_end_the_trial() -> None:
     play(story)
 
 
-@pytest.mark.parametrize("answer", [Answer.FINAL, Answer.MODEL_MISSING])
-def test_what_is_not_the_node_s_fault_does_not_count_against_it(answer: Answer) -> None:
+@pytest.mark.parametrize("answer", [JobEnding.FINAL, JobEnding.MODEL_MISSING])
+def test_what_is_not_the_node_s_fault_does_not_count_against_it(answer: JobEnding) -> None:
     async def story(world: World) -> None:
         node = await world.node("n", answer=answer, service=seconds(0.1))
         for number in range(20):
@@ -120,7 +120,7 @@ def test_cancelled_jobs_do_not_count() -> None:
 
 def test_a_breaker_can_be_switched_off() -> None:
     async def story(world: World) -> None:
-        await world.node("n", answer=Answer.RETRYABLE, service=seconds(0.1))
+        await world.node("n", answer=JobEnding.RETRYABLE, service=seconds(0.1))
         for number in range(20):
             await (await world.submit(f"r{number}", may_wait=True)).end()
         assert world.health("n") is NodeHealth.READY
@@ -131,7 +131,7 @@ def test_a_breaker_can_be_switched_off() -> None:
 @pytest.mark.parametrize("failing_seconds", [0.01, 2.0])
 def test_one_bad_machine_costs_few_jobs_an_attempt(failing_seconds: float) -> None:
     async def story(world: World) -> None:
-        bad = await world.node("bad", answer=Answer.RETRYABLE, service=seconds(failing_seconds))
+        bad = await world.node("bad", answer=JobEnding.RETRYABLE, service=seconds(failing_seconds))
         for number in range(4):
             await world.node(f"good-{number}", service=seconds(0.5))
         errands = []
@@ -143,7 +143,7 @@ def test_one_bad_machine_costs_few_jobs_an_attempt(failing_seconds: float) -> No
             assert errand.outcome is Outcome.SUCCESS
         # Some to notice, and a trial now and then over forty seconds, each time later.
         assert 6 <= len(bad.assigned) <= 15
-        bad.manner.answer = Answer.WELL
+        bad.behaviour.answer = JobEnding.WELL
         for number in range(400):
             await (await world.submit(f"after {number}")).end()
         assert world.health("bad") is NodeHealth.READY, "it is tried again by itself"
@@ -153,7 +153,7 @@ def test_one_bad_machine_costs_few_jobs_an_attempt(failing_seconds: float) -> No
 
 def test_a_node_on_trial_is_asked_at_once_where_there_is_no_other() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.RETRYABLE, service=seconds(0.1))
+        node = await world.node("n", answer=JobEnding.RETRYABLE, service=seconds(0.1))
         await wear_out(world, node)
         for number in range(5):
             errand = await world.submit(f"trial {number}")
@@ -169,13 +169,13 @@ def test_a_node_on_trial_is_asked_at_once_where_there_is_no_other() -> None:
 
 def test_failures_that_other_instances_drive_count_too_and_all_see_the_trial() -> None:
     async def story(world: ClusterWorld) -> None:
-        node = await world.node("n", at="b", slots=4, answer=Answer.RETRYABLE)
+        node = await world.node("n", at="b", slots=4, answer=JobEnding.RETRYABLE)
         for number in range(4):
             errand = await world.submit("a", f"r{number}", may_wait=True)
             await errand.end()
         await world.until(lambda: bool(reasons(node)))
         await asyncio.sleep(1)
-        node.manner.answer, node.manner.service = Answer.WELL, seconds(2)
+        node.behaviour.answer, node.behaviour.service = JobEnding.WELL, seconds(2)
         node.high_water = 0
         first = await world.submit("a", "first", may_wait=True)
         second = await world.submit("a", "second")
@@ -195,7 +195,7 @@ def test_failures_that_other_instances_drive_count_too_and_all_see_the_trial() -
 
 def test_timeouts_that_another_instance_finds_count_against_the_node() -> None:
     async def story(world: ClusterWorld) -> None:
-        node = await world.node("n", at="b", answer=Answer.NEVER, acks=False, lists=False)
+        node = await world.node("n", at="b", answer=JobEnding.NEVER, acks=False, lists=False)
         for number in range(3):
             errand = await world.submit("a", f"r{number}", may_wait=True)
             await errand.end()

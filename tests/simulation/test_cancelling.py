@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.world import World, play
 
 from dragoman.live.protocol import Command, JobCancel, JobResult, NodeControl, Outcome
+from dragoman.testing import JobEnding, seconds
 
 
 def test_a_waiting_job_can_be_cancelled() -> None:
@@ -114,7 +114,7 @@ def test_a_node_that_came_back_is_told_of_a_cancel_over_its_new_connection() -> 
 
 def test_a_node_that_ignores_a_cancel_is_asked_to_report_and_its_answer_decides() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=1, answer=Answer.NEVER, obeys_cancel=False)
+        node = await world.node("n", slots=1, answer=JobEnding.NEVER, obeys_cancel=False)
         job = await world.submit("r")
         await world.pass_time(1)
         assert await world.cancel(job)
@@ -133,7 +133,7 @@ def test_a_node_that_ignores_a_cancel_is_asked_to_report_and_its_answer_decides(
 
 def test_an_attempt_given_up_by_the_clock_is_not_finished_by_a_later_result() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=1, answer=Answer.NEVER, obeys_cancel=False)
+        node = await world.node("n", slots=1, answer=JobEnding.NEVER, obeys_cancel=False)
         job = await world.submit("r")
         await world.pass_time(1)
         running = next(iter(node.working.values()))

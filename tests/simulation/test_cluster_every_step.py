@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 
 from dragoman.ids import RequestId, TenantId, request_shard
 from dragoman.live.ledger import Ended, JobRecord
 from dragoman.live.protocol import Outcome
+from dragoman.testing import seconds
 
 FEWEST_STEPS = 6
 """An instance takes more steps than these for a job, or the test missed it."""
@@ -58,7 +58,7 @@ def test_a_job_whose_instance_is_killed_at_any_step_ends_once(before: bool, node
         nonlocal survived
         node = await world.node("n", at=node_at, slots=1, service=seconds(0.2))
         ends = Ends(world)
-        door = world["a"].door
+        door = world["a"].access
         world.die_at("a", step, before=before)
         job = await world.submit("a", "r1", may_wait=True)
         await asyncio.sleep(0.4)
@@ -90,7 +90,7 @@ def test_a_job_whose_nodes_instance_is_killed_at_any_step_ends_once(before: bool
         nonlocal survived
         node = await world.node("n", at="b", slots=1, service=seconds(0.2))
         ends = Ends(world)
-        door = world["b"].door
+        door = world["b"].access
         world.die_at("b", step, before=before)
         job = await world.submit("a", "r1", may_wait=True)
         await world.until(lambda: job.over or "b" not in world.instances)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import ScriptedNode, seconds
 
 from dragoman.errors import NoAvailableNode, PairUnsupported
 from dragoman.ids import NodeId
@@ -19,12 +18,13 @@ from dragoman.live.protocol import (
     Outcome,
     ResourceUsage,
 )
+from dragoman.testing import SimulatedNode, seconds
 
 BUSY = ResourceUsage(cpu_percent=99.0, mem_percent=1.0)
 THREE = ("a", "b", "c")
 
 
-def controls(node: ScriptedNode) -> list[Command]:
+def controls(node: SimulatedNode) -> list[Command]:
     return [message.command for message in node.heard if isinstance(message, NodeControl)]
 
 
@@ -189,11 +189,11 @@ def test_a_node_that_is_lost_while_the_ledger_is_away_loses_its_work_once_it_is_
         errand = await world.submit("a", "r1")
         await world.until(lambda: bool(node.working))
         await world.node("m", at="b", service=seconds(0.1))
-        world["a"].door.cut.add(world.ledger)
+        world["a"].access.cut.add(world.ledger)
         node.cut()
         await asyncio.sleep(5)
         assert world.status("a", "n") is NodeHealth.OFFLINE
-        world["a"].door.cut.clear()
+        world["a"].access.cut.clear()
         record = await errand.end(seconds=3)
         assert record.outcome is Outcome.SUCCESS
 
@@ -300,7 +300,7 @@ def test_a_cell_that_lost_its_memory_is_rebuilt_from_what_its_nodes_say() -> Non
 def test_while_cells_are_cold_a_pair_without_nodes_may_come_back() -> None:
     async def story(world: ClusterWorld) -> None:
         far = await world.node("far", at="b")
-        far.manner.beats = False
+        far.behaviour.beats = False
         world.ledger._cells.clear()
         await asyncio.sleep(1.5)
         refused = await world.submit("a", "r1", src_lang="fi", tgt_lang="sv")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import Answer, seconds
 
 from dragoman.live.dispatch import FORGOTTEN
 from dragoman.live.protocol import JobPartial, Outcome
+from dragoman.testing import JobEnding, seconds
 
 THREE = ("a", "b", "c")
 
@@ -29,7 +29,7 @@ def test_a_job_asked_for_at_one_instance_is_done_by_a_node_of_another() -> None:
 
 def test_an_attempt_that_failed_at_its_node_is_tried_again_by_the_jobs_own_instance() -> None:
     async def story(world: ClusterWorld) -> None:
-        bad = await world.node("bad", at="b", answer=Answer.RETRYABLE, service=seconds(0.1))
+        bad = await world.node("bad", at="b", answer=JobEnding.RETRYABLE, service=seconds(0.1))
         job = await world.submit("a", "r1", may_wait=True)
         good = await world.node("good", at="c", service=seconds(0.1))
         record = await job.end()

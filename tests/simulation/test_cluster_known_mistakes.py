@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 
 from dragoman.live.protocol import NodeRegisterAck, Outcome
+from dragoman.testing import seconds
 
 
 def test_nodes_behind_a_cell_that_emptied_are_found_from_every_instance() -> None:
@@ -38,7 +38,7 @@ def _calls_for_an_unknown_pair(nodes: int) -> int:
     async def story(world: ClusterWorld) -> None:
         for number in range(nodes):
             await world.node(f"n{number}", at="b")
-        door = world["a"].door
+        door = world["a"].access
         before = door.operations
         job = await world.submit("a", "r1", src_lang="xx", tgt_lang="yy")
         calls.append(door.operations - before)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 from tests.simulation.roaming import open_roamer
 
 from dragoman.live.protocol import Outcome
+from dragoman.testing import seconds
 
 
 def everybody_knows_every_node(world: ClusterWorld) -> bool:
@@ -47,7 +47,7 @@ def test_nodes_that_report_in_another_order_are_known_to_all_again() -> None:
         # The other takes the first one's seat.
         await world.until(lambda: "n1" in world.ledger._directory.entries, seconds=10)
         # While the first gets a new one, its instance reads of the other in the old one.
-        world["a"].door.seconds = 0.5
+        world["a"].access.seconds = 0.5
         first.resume()
         await world.until(lambda: everybody_knows_every_node(world), seconds=20)
 

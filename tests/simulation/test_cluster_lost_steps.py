@@ -14,12 +14,11 @@ from typing import Any
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.lost_steps import Loss, LostStep
-from tests.simulation.nodes import Answer, ScriptedNode, seconds
-from tests.simulation.world import Errand
 
 from dragoman.errors import DependencyDown
 from dragoman.live.dispatch import FORGOTTEN
 from dragoman.live.protocol import JobCancel, Outcome
+from dragoman.testing import JobEnding, SimulatedNode, SubmittedJob, seconds
 
 PENDING = 6.0
 ACK = 2.0
@@ -62,10 +61,10 @@ class Tale:
     takes = SERVICE
     service = SERVICE
 
-    async def begin(self, world: ClusterWorld) -> ScriptedNode:
+    async def begin(self, world: ClusterWorld) -> SimulatedNode:
         return await world.node("n", at="b", slots=1, service=seconds(self.service))
 
-    def must_be_mended(self, node: ScriptedNode) -> bool:
+    def must_be_mended(self, node: SimulatedNode) -> bool:
         return False
 
     @property
@@ -89,12 +88,12 @@ class TriedAgain(Tale):
 
     takes = 2 * SERVICE
 
-    async def begin(self, world: ClusterWorld) -> ScriptedNode:
+    async def begin(self, world: ClusterWorld) -> SimulatedNode:
         node = await super().begin(world)
-        node.manner.answer = Answer.RETRYABLE
+        node.behaviour.answer = JobEnding.RETRYABLE
         return node
 
-    def must_be_mended(self, node: ScriptedNode) -> bool:
+    def must_be_mended(self, node: SimulatedNode) -> bool:
         return bool(node.assigned)
 
 
@@ -103,7 +102,7 @@ class WaitedForASlot(Tale):
 
     takes = 2 * SERVICE
 
-    async def begin(self, world: ClusterWorld) -> ScriptedNode:
+    async def begin(self, world: ClusterWorld) -> SimulatedNode:
         node = await super().begin(world)
         await world.submit("b", "before")
         return node
@@ -114,14 +113,14 @@ class GivenUp(Tale):
 
     takes = ACK + GRACE + SERVICE
 
-    async def begin(self, world: ClusterWorld) -> ScriptedNode:
+    async def begin(self, world: ClusterWorld) -> SimulatedNode:
         node = await super().begin(world)
-        manner = node.manner
-        manner.answer, manner.acks, manner.beats = Answer.NEVER, False, False
+        manner = node.behaviour
+        manner.answer, manner.acks, manner.beats = JobEnding.NEVER, False, False
         manner.cancel_seconds = 0.1
         return node
 
-    def must_be_mended(self, node: ScriptedNode) -> bool:
+    def must_be_mended(self, node: SimulatedNode) -> bool:
         stopped = {heard.attempt_id for heard in node.heard if isinstance(heard, JobCancel)}
         return any(assign.attempt_id in stopped for assign in node.assigned)
 
@@ -164,7 +163,7 @@ def test_a_job_of_which_any_one_step_is_lost_ends_once_and_soon(
     assert number > FEWEST_STEPS[loss]
 
 
-async def ask_until_taken(world: ClusterWorld, at: str) -> Errand:
+async def ask_until_taken(world: ClusterWorld, at: str) -> SubmittedJob:
     """Ask as a client does: a scheduler that cannot store the job says so, and is asked again."""
     first = job = await world.submit(at, "r1", may_wait=True)
     while isinstance(job.refusal, DependencyDown):
@@ -174,10 +173,10 @@ async def ask_until_taken(world: ClusterWorld, at: str) -> Errand:
     return job
 
 
-async def mend(world: ClusterWorld, node: ScriptedNode, tale: Tale) -> None:
+async def mend(world: ClusterWorld, node: SimulatedNode, tale: Tale) -> None:
     await world.until(lambda: tale.must_be_mended(node))
-    manner = node.manner
-    manner.answer, manner.acks, manner.beats = Answer.WELL, True, True
+    manner = node.behaviour
+    manner.answer, manner.acks, manner.beats = JobEnding.WELL, True, True
 
 
 async def until_nothing_is_left(world: ClusterWorld) -> None:
@@ -196,10 +195,10 @@ def test_what_a_node_says_while_its_instance_cannot_reach_the_ledger_is_not_lost
         node = await world.node("n", at="b", service=seconds(SERVICE))
         job = await world.submit("a", "r1")
         await world.until(lambda: bool(node.assigned))
-        world["b"].door.cut.add(world.ledger)
+        world["b"].access.cut.add(world.ledger)
         await world.until(lambda: not node.working)
         await asyncio.sleep(0.2)
-        world["b"].door.cut.clear()
+        world["b"].access.cut.clear()
         record = await job.end(seconds=1)
         assert record.outcome is Outcome.SUCCESS
         assert len(node.assigned) == 1, "it was done again"
@@ -228,7 +227,7 @@ def test_a_caller_that_asks_again_elsewhere_after_a_kill_has_the_same_jobs_outco
 
 def test_a_job_that_another_instance_takes_up_has_waited_as_long_as_it_has() -> None:
     async def story(world: ClusterWorld) -> None:
-        await world.node("n", at="b", slots=1, service=seconds(20), answer=Answer.WELL)
+        await world.node("n", at="b", slots=1, service=seconds(20), answer=JobEnding.WELL)
         await world.submit("b", "before")
         await world.submit("a", "r1", may_wait=True)
         await asyncio.sleep(PENDING / 2)
@@ -261,10 +260,10 @@ def test_a_job_that_may_wait_no_longer_is_refused_as_soon_as_that_can_be_stored(
         await world.submit("b", "before")
         job = await world.submit("a", "r1", may_wait=True)
         await asyncio.sleep(PENDING - 1)
-        world["a"].door.cut.add(world.ledger)
+        world["a"].access.cut.add(world.ledger)
         await asyncio.sleep(2)
         assert not job.over
-        world["a"].door.cut.clear()
+        world["a"].access.cut.clear()
         await job.end(seconds=1.5)
         assert (job.outcome, job.code) == (Outcome.FAILED, "NO_CAPACITY")
 

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 from tests.simulation import schedules
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import exponential
 
 from dragoman.errors import DragomanError
 from dragoman.ids import SessionId
@@ -28,7 +27,8 @@ from dragoman.live.protocol import (
     SessionInitAck,
     TranslationResult,
 )
-from dragoman.sdk import MemoryLink, MemorySessionConnect, SessionClient, Unreachable
+from dragoman.sdk import SessionClient, Unreachable
+from dragoman.testing import MemoryLink, MemorySessionConnect, exponential
 
 TEST = "tests/simulation/test_cluster_old_dumps.py"
 NAMES = ("a", "b", "c")

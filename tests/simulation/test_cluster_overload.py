@@ -7,9 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 
 from dragoman.errors import DependencyDown
+from dragoman.testing import seconds
 
 EACH_SECONDS = 0.004
 PATIENCE_SECONDS = 1.0
@@ -27,8 +27,8 @@ class SlowServer:
         self._free_at = 0.0
         self.asked = 0
         for instance in world.instances.values():
-            slowly = self._slowly(instance.door.go_through)
-            instance.door.go_through = slowly  # type: ignore[method-assign, assignment]
+            slowly = self._slowly(instance.access.go_through)
+            instance.access.go_through = slowly  # type: ignore[method-assign, assignment]
 
     def _slowly(self, go_through: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def wait_and_go(room: object, operation: Callable[[], Awaitable[Any]]) -> Any:
@@ -60,7 +60,7 @@ def test_jobs_that_overwhelm_the_server_end_and_then_it_rests() -> None:
 
         await asyncio.gather(*map(ask, range(JOBS)))
         await world.until(lambda: driven(world) == 0, 3 * PENDING_SECONDS, every=0.1)
-        assert all(errand.over for errand in world.errands)
+        assert all(errand.over for errand in world.jobs)
         before = server.asked
         await world.pass_time(2.0)
         assert server.asked - before < 2.0 / EACH_SECONDS / 4, "somebody still asks"
@@ -73,7 +73,7 @@ def test_while_the_server_is_away_jobs_take_turns_at_asking_for_it() -> None:
         await world.node("n", at="b", slots=1, service=seconds(100))
         jobs = [await world.submit("a", f"r{number}", may_wait=True) for number in range(JOBS)]
         await asyncio.sleep(PENDING_SECONDS - 0.5)
-        door = world["a"].door
+        door = world["a"].access
         world.server.stop()
         before = door.operations
         await asyncio.sleep(OUTAGE_SECONDS)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import ScriptedNode, seconds
 
 from dragoman.errors import DependencyDown
 from dragoman.live.ledger import CellFull, Placed, Placement, Stale
 from dragoman.live.protocol import Outcome
+from dragoman.testing import SimulatedNode, seconds
 
 Placing = Placed | CellFull | Stale
 
@@ -21,7 +21,7 @@ def forget_everything(world: ClusterWorld) -> None:
     world.ledger._directory.entries.clear()
 
 
-async def check_it_stays(world: ClusterWorld, node: ScriptedNode) -> None:
+async def check_it_stays(world: ClusterWorld, node: SimulatedNode) -> None:
     """The node keeps its connection, its seat and its use."""
     await asyncio.sleep(5)
     assert node.connected

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.roaming import Roamer, check_nothing_is_left, holders, open_roamer
 from tests.simulation.speakers import BYTES_PER_MS
 
 from dragoman.live.protocol import AudioChunk, MissingResult, SessionState
 from dragoman.live.sessions.arrivals import RETRY_SECONDS
+from dragoman.testing import JobEnding, seconds
 
 
 @pytest.mark.parametrize("audio", [False, True])
@@ -177,11 +177,11 @@ def test_a_client_that_comes_back_just_as_its_grace_ends_is_not_given_up(
         speaker.cut()
         await asyncio.sleep(3)
         # What is asked about it now is answered late.
-        world["a"].door.block()
+        world["a"].access.block()
         await asyncio.sleep(comes_back_after)
         coming = asyncio.create_task(speaker.go_on_at("a"))
         await asyncio.sleep(0.6)
-        world["a"].door.unblock()
+        world["a"].access.unblock()
         assert (await coming).resumed
         await speaker.say()
         await speaker.until_ended(2)
@@ -280,7 +280,7 @@ def test_two_connections_that_resume_at_once_leave_one_session() -> None:
         first = await open_roamer(world, "a", acknowledges=True)
         await first.say()
         await world.until(lambda: bool(node.working))
-        world["b"].door.seconds = 0.05
+        world["b"].access.seconds = 0.05
         others = [Roamer(world, "b") for _ in range(3)]
         for other in others:
             other.token = first.token
@@ -309,7 +309,7 @@ def test_what_would_be_written_again_is_what_is_stored() -> None:
             await asyncio.sleep(0.25)
             if number == 6:
                 await speaker.beat(4)
-                node.manner.answer = Answer.NEVER
+                node.behaviour.answer = JobEnding.NEVER
                 await asyncio.sleep(0.05)
             assert session.describe() == await world.records.read(speaker.session_id)
 
@@ -346,7 +346,7 @@ def test_an_utterance_that_no_node_took_is_told_of_by_the_next_owner(operation: 
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=9, service=seconds(0.1))
         speaker = await open_roamer(world, "a", acknowledges=True, tgt_langs=("en", "zh"))
-        door = world["a"].door
+        door = world["a"].access
         door.cut |= {world.ledger, world.records}
         await speaker.say()
         await asyncio.sleep(RETRY_SECONDS - 0.01)

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 
 from dragoman.errors import InvalidSession
 from dragoman.live.protocol import SchedulerToClient, TranslationResult
-from dragoman.sdk import MemoryLink, MemorySessionConnect, SessionClient, SessionEvent, Unreachable
+from dragoman.sdk import SessionClient, SessionEvent, Unreachable
 from dragoman.sdk.session.events import SessionOpened
+from dragoman.testing import MemoryLink, MemorySessionConnect, seconds
 
 TWO = ("es", "de")
 
@@ -122,18 +122,18 @@ def test_no_end_is_lost_or_told_twice_where_several_targets_went_back(later: int
     async def story(world: ClusterWorld) -> None:
         caller = Caller(world, "a")
         fast = world.nodes["n"]
-        fast.manner.service = by_turns(0.3, 60.0)
+        fast.behaviour.service = by_turns(0.3, 60.0)
         async with caller.client(if_gone="restart") as session:
             await session.say("0")
             await world.until(lambda: len(fast.working) == len(TWO))
             old = world.server.memory()
             heard = [await session.next_result()]
             if later:
-                fast.manner.service = by_turns(0.3, 60.0)
+                fast.behaviour.service = by_turns(0.3, 60.0)
                 await session.say("1")
                 await world.pass_time(5)
             await lose_owner_and_memory(world, old, caller)
-            fast.manner.service = seconds(0.3)
+            fast.behaviour.service = seconds(0.3)
             await session.say("more")
             await session.close()
             heard += [result async for result in session.results()]
@@ -147,7 +147,7 @@ def test_no_end_is_lost_or_told_twice_where_several_targets_went_back(later: int
 def test_a_client_that_feeds_audio_goes_on_when_the_scheduler_forgot_stored_chunks() -> None:
     async def story(world: ClusterWorld) -> None:
         caller = Caller(world, "a")
-        world.nodes["n"].manner.service = seconds(60)
+        world.nodes["n"].behaviour.service = seconds(60)
         async with caller.client(if_gone="restart") as session:
             old = world.server.memory()
             await session.feed(bytes(3200), final=True)
@@ -155,7 +155,7 @@ def test_a_client_that_feeds_audio_goes_on_when_the_scheduler_forgot_stored_chun
             speech = session._dialogue.in_chunks()
             await world.until(lambda: not speech.kept_bytes)
             await lose_owner_and_memory(world, old, caller)
-            world.nodes["n"].manner.service = seconds(0.3)
+            world.nodes["n"].behaviour.service = seconds(0.3)
             await session.feed(bytes(3200), final=True)
             heard = [await session.next_result() for _ in TWO]
         assert all(isinstance(result, TranslationResult) for result in heard)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.roaming import Roamer, open_roamer
 
 from dragoman.errors import DependencyDown, RateLimited
 from dragoman.live.protocol import Outcome
+from dragoman.testing import JobEnding, seconds
 
 
 def test_a_tenants_sessions_are_counted_over_all_instances() -> None:
@@ -75,7 +75,7 @@ def test_a_tenants_jobs_are_counted_over_all_instances() -> None:
 
 def test_a_job_that_another_instance_takes_over_still_counts() -> None:
     async def story(world: ClusterWorld) -> None:
-        await world.node("n", at="b", slots=1, answer=Answer.NEVER)
+        await world.node("n", at="b", slots=1, answer=JobEnding.NEVER)
         for number in range(2):
             await world.submit("a", f"r{number}", batch=True)
         await world.kill("a")

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 from tests.simulation.roaming import Roamer, holders, open_roamer
 
 from dragoman.live.protocol import MissingResult, Pipeline
+from dragoman.testing import seconds
 
 TARGETS = ("en", "zh")
 SPOKEN: dict[str, Any] = {
@@ -128,7 +128,7 @@ def test_a_keeper_that_is_back_after_it_was_away_is_told_all_at_once() -> None:
             await speaker.say()
         for speaker in speakers:
             await speaker.until_ended(1)
-        door = world["a"].door
+        door = world["a"].access
         door.cut.add(world.records)
         await asyncio.sleep(3)
         replica.promote()
@@ -327,24 +327,24 @@ def test_writes_that_are_on_their_way_meanwhile_are_lost_as_little(seed: int) ->
             await asyncio.sleep(random.random() * 0.3)
             away = random.random() < 0.5
             if away:
-                world["a"].door.cut.add(world.records)
+                world["a"].access.cut.add(world.records)
                 await asyncio.sleep(random.random() * 0.2)
             replica.promote()
-            world["a"].door.cut.clear()
+            world["a"].access.cut.clear()
 
     async def story(world: ClusterWorld) -> None:
         await world.node("en", at="b", slots=99, service=lambda it: it.random(), tts=("en",))
         await world.node("zh", at="b", slots=99, service=lambda it: it.random(), tts=("zh",))
         speaker = await open_roamer(world, "a", acknowledges=True, **SPOKEN)
-        world["a"].door.seconds = 0.1
+        world["a"].access.seconds = 0.1
         trouble = asyncio.create_task(fail_over(world))
         for _ in range(30):
             await speaker.say()
             await asyncio.sleep(random.random() * 0.3)
         trouble.cancel()
-        world["a"].door.cut.clear()
+        world["a"].access.cut.clear()
         await asyncio.sleep(12)
-        world["a"].door.seconds = 0.0
+        world["a"].access.seconds = 0.0
         await asyncio.sleep(1)
         assert await is_whole(world, speaker, "a"), seed
         await move_on(world, speaker)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 
 from dragoman.live.protocol import Outcome
+from dragoman.testing import seconds
 
 SLOTS = 50
 WAY_SECONDS = 0.2
@@ -20,7 +20,7 @@ def test_a_line_that_formed_once_melts_away_while_slots_are_free() -> None:
 
     async def story(world: ClusterWorld) -> None:
         await world.node("n", at="b", slots=SLOTS, service=seconds(1))
-        world["a"].door.seconds = WAY_SECONDS
+        world["a"].access.seconds = WAY_SECONDS
         jobs = list(
             await asyncio.gather(
                 *(world.submit("a", f"first{n}", may_wait=True) for n in range(SLOTS + 10))

@@ -8,19 +8,19 @@ import pytest
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import Answer, ScriptedNode, seconds
 from tests.simulation.roaming import open_roamer
 from tests.simulation.speakers import Speaker
 
 from dragoman.live.protocol import AsrPartial, JobPartial, UiEvent, UiEventName
 from dragoman.observability import Tracing, read_traceparent
 from dragoman.observability.otlp import OtlpExit
+from dragoman.testing import JobEnding, SimulatedNode, seconds
 
 THREE = ("a", "b", "c")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 
 
-async def recognise(node: ScriptedNode, text: str) -> None:
+async def recognise(node: SimulatedNode, text: str) -> None:
     (running,) = node.working.values()
     await node.say(JobPartial(running.job_id, running.attempt_id, text, False))
     await asyncio.sleep(0.05)
@@ -68,13 +68,13 @@ def test_what_is_recognised_reaches_a_session_whose_instance_was_killed() -> Non
 @pytest.mark.parametrize("node_at", THREE)
 def test_the_steps_of_a_later_attempt_follow_a_session_that_moved(node_at: str) -> None:
     async def story(world: ClusterWorld) -> None:
-        node = await world.node("n", at=node_at, service=seconds(1), answer=Answer.RETRYABLE)
+        node = await world.node("n", at=node_at, service=seconds(1), answer=JobEnding.RETRYABLE)
         speaker = await open_roamer(world, "a", ui_events=True)
         await speaker.say()
         await world.until(lambda: bool(node.working))
         await speaker.go_on_at("b")
         before = len(speaker.told(UiEvent))
-        node.manner.answer = Answer.WELL
+        node.behaviour.answer = JobEnding.WELL
         await world.until(lambda: len(node.assigned) == 2)
         await speaker.until_ended(1, seconds=2)
         after = {event.event for event in speaker.told(UiEvent)[before:]}

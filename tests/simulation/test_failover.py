@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.world import World, play
 
 from dragoman.live.protocol import JobAck, JobResult, Outcome
+from dragoman.testing import JobEnding, seconds
 
 
 def test_a_killed_node_s_jobs_go_elsewhere_after_the_grace() -> None:
@@ -68,7 +68,7 @@ def test_a_node_that_comes_back_too_late_is_told_to_stop_and_stays_within_its_sl
         await world.pass_time(1)
         node.cut()
         await world.pass_time(4)
-        node.manner.service = seconds(1)
+        node.behaviour.service = seconds(1)
         await node.connect()
         record = await job.end()
         assert job.outcome is Outcome.SUCCESS
@@ -171,11 +171,11 @@ def test_an_answer_after_failover_is_counted_as_late_and_changes_nothing() -> No
 
 
 FAILURES: dict[str, tuple[dict[str, Any], str, float]] = {
-    "never_acks": ({"acks": False, "answer": Answer.NEVER}, "JOB_TIMEOUT", 5.0),
-    "never_finishes": ({"answer": Answer.NEVER}, "JOB_TIMEOUT", 30.0),
-    "overloaded": ({"answer": Answer.OVERLOADED}, "NODE_OVERLOADED", 0.0),
-    "fails": ({"answer": Answer.RETRYABLE}, "MODEL_CRASHED", 1.0),
-    "model_missing": ({"answer": Answer.MODEL_MISSING}, "MODEL_NOT_AVAILABLE", 1.0),
+    "never_acks": ({"acks": False, "answer": JobEnding.NEVER}, "JOB_TIMEOUT", 5.0),
+    "never_finishes": ({"answer": JobEnding.NEVER}, "JOB_TIMEOUT", 30.0),
+    "overloaded": ({"answer": JobEnding.OVERLOADED}, "NODE_OVERLOADED", 0.0),
+    "fails": ({"answer": JobEnding.RETRYABLE}, "MODEL_CRASHED", 1.0),
+    "model_missing": ({"answer": JobEnding.MODEL_MISSING}, "MODEL_NOT_AVAILABLE", 1.0),
 }
 
 
@@ -203,8 +203,8 @@ def test_an_attempt_that_brings_nothing_is_tried_on_another_node(name: str) -> N
 
 def test_a_failure_that_no_other_node_can_mend_ends_the_job_with_its_code() -> None:
     async def story(world: World) -> None:
-        await world.node("bad", slots=1, answer=Answer.FINAL)
-        await world.node("idle", slots=1, answer=Answer.FINAL)
+        await world.node("bad", slots=1, answer=JobEnding.FINAL)
+        await world.node("idle", slots=1, answer=JobEnding.FINAL)
         job = await world.submit("r")
         record = await job.end()
         assert (job.outcome, job.code) == (Outcome.FAILED, "MODEL_CRASHED")
@@ -216,7 +216,7 @@ def test_a_failure_that_no_other_node_can_mend_ends_the_job_with_its_code() -> N
 def test_three_failed_attempts_end_the_job_and_name_the_last_failure() -> None:
     async def story(world: World) -> None:
         for name in "abcd":
-            await world.node(name, slots=1, answer=Answer.RETRYABLE)
+            await world.node(name, slots=1, answer=JobEnding.RETRYABLE)
         job = await world.submit("r")
         record = await job.end()
         assert job.code == "ATTEMPTS_EXHAUSTED"
@@ -230,7 +230,7 @@ def test_three_failed_attempts_end_the_job_and_name_the_last_failure() -> None:
 def test_a_job_ends_when_its_total_time_is_up_whatever_its_attempts_do() -> None:
     async def story(world: World) -> None:
         for name in "abc":
-            await world.node(name, slots=1, answer=Answer.NEVER)
+            await world.node(name, slots=1, answer=JobEnding.NEVER)
         job = await world.submit("r")
         await job.end()
         assert job.code == "JOB_TIMEOUT"

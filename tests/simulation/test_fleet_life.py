@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.simulation.nodes import SERVICES, seconds, service
 from tests.simulation.world import World, play
 
 from dragoman.auth import ApiKey, Authenticator, Principal, Role
@@ -25,12 +24,13 @@ from dragoman.live.protocol import (
     ServiceStatus,
     ServiceType,
 )
+from dragoman.testing import SERVICES, seconds, service
 
 
 def test_a_silent_node_is_closed_with_4408_and_goes_offline() -> None:
     async def story(world: World) -> None:
         node = await world.node("n")
-        node.manner.beats = False
+        node.behaviour.beats = False
         await world.until(lambda: node.close_code is not None)
         assert node.close_code == 4408
         assert world.health("n") is NodeHealth.OFFLINE
@@ -89,7 +89,7 @@ def test_fewer_slots_cancel_nothing_and_are_kept_to() -> None:
         node = await world.node("n", slots=3, service=seconds(4))
         jobs = [await world.submit(f"r{number}") for number in range(3)]
         await world.pass_time(1)
-        node.manner.slots = 1
+        node.behaviour.slots = 1
         await node.beat(slots=1)
         await world.pass_time(0.1)
         assert (await world.submit("over")).refusal is not None
@@ -107,7 +107,7 @@ def test_more_slots_call_those_who_wait() -> None:
         node = await world.node("n", slots=1, service=seconds(5))
         await world.submit("first")
         job = await world.submit("second", may_wait=True)
-        node.manner.slots = 2
+        node.behaviour.slots = 2
         await node.beat(slots=2)
         await job.end()
         assert (job.ended_at or 0) - job.asked_at < 6

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import Speaker, open_speaker
-from tests.simulation.world import Errand, World, play
+from tests.simulation.world import World, play
 
 from dragoman.live.ledger import JobRecord
 from dragoman.live.protocol import JobResult, Outcome
+from dragoman.testing import JobEnding, SubmittedJob, seconds
 
 TEXT = "x" * 1_000
 RESULT_BYTES = 512
@@ -34,7 +34,7 @@ async def results_of_a_closed_session(world: World, utterances: int) -> None:
 
 def test_batch_input_past_the_budget_is_refused_and_not_kept() -> None:
     async def story(world: World) -> None:
-        await world.node("busy", slots=1, answer=Answer.NEVER)
+        await world.node("busy", slots=1, answer=JobEnding.NEVER)
         jobs = [await world.submit(f"r{n}", batch=True, text=TEXT) for n in range(15)]
         taken = [job for job in jobs if job.refusal is None]
         refused = [job.refusal for job in jobs if job.refusal is not None]
@@ -119,16 +119,16 @@ def test_results_that_no_client_will_come_for_make_room_for_new_work() -> None:
     play(story, **SMALL)
 
 
-async def output_of(world: World, job: Errand) -> JobResult | None:
+async def output_of(world: World, job: SubmittedJob) -> JobResult | None:
     """What the ledger has of the job's result."""
     record: JobRecord | None = await world.ledger.read(job.job_id)
     assert record is not None
     return record.output
 
 
-async def fill_with_results(world: World) -> list[Errand]:
+async def fill_with_results(world: World) -> list[SubmittedJob]:
     """Jobs without a session, until what is kept of them leaves no room for another."""
-    jobs: list[Errand] = []
+    jobs: list[SubmittedJob] = []
     while True:
         job = await world.submit(f"fill{len(jobs)}", text=TEXT)
         if job.refusal is not None:

@@ -6,12 +6,12 @@ import asyncio
 from typing import Any, cast
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 from tests.simulation.world import World, play
 
 from dragoman.errors import DependencyDown
 from dragoman.live.ledger import Heartbeat, Ledger
 from dragoman.live.protocol import JobCancel, Outcome
+from dragoman.testing import seconds
 
 ACK_SECONDS = 3.0
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from tests.simulation.nodes import Answer
 from tests.simulation.speakers import Speaker, open_speaker
-from tests.simulation.world import Errand, World, play
+from tests.simulation.world import World, play
 
 from dragoman.errors import RateLimited
 from dragoman.live.protocol import Error, JobState, Outcome
+from dragoman.testing import JobEnding, SubmittedJob
 
 
-def assert_refused(errand: Errand) -> None:
+def assert_refused(errand: SubmittedJob) -> None:
     assert isinstance(errand.refusal, RateLimited)
     assert errand.refusal.retry_after_ms
     assert "max_inflight_per_tenant" in errand.refusal.message
@@ -18,7 +18,7 @@ def assert_refused(errand: Errand) -> None:
 
 def test_a_tenant_has_room_for_so_many_jobs() -> None:
     async def story(world: World) -> None:
-        await world.node("n", slots=9, answer=Answer.NEVER)
+        await world.node("n", slots=9, answer=JobEnding.NEVER)
         first, second = await world.submit("1", tenant="red"), await world.submit("2", tenant="red")
         assert_refused(await world.submit("3", tenant="red"))
         other = await world.submit("4", tenant="blue")
@@ -33,7 +33,7 @@ def test_a_tenant_has_room_for_so_many_jobs() -> None:
 
 def test_jobs_that_wait_for_a_slot_count_and_batch_ones_too() -> None:
     async def story(world: World) -> None:
-        await world.node("n", slots=1, answer=Answer.NEVER)
+        await world.node("n", slots=1, answer=JobEnding.NEVER)
         await world.submit("1")
         await world.submit("2", may_wait=True)
         await world.submit("3", batch=True)
@@ -48,9 +48,9 @@ def test_every_kind_of_end_makes_room_again() -> None:
     async def story(world: World) -> None:
         node = await world.node("n", slots=1)
         assert (await (await world.submit("well")).end()).outcome is Outcome.SUCCESS
-        node.manner.answer = Answer.FINAL
+        node.behaviour.answer = JobEnding.FINAL
         assert (await (await world.submit("badly")).end()).outcome is Outcome.FAILED
-        node.manner.answer = Answer.NEVER
+        node.behaviour.answer = JobEnding.NEVER
         assert (await world.submit("to nobody", tgt_lang="fr")).refusal is not None
         too_slow = await world.submit("too slow")
         assert_refused(await world.submit("meanwhile"))
@@ -62,7 +62,7 @@ def test_every_kind_of_end_makes_room_again() -> None:
 
 def test_a_repeated_request_finds_its_job_also_at_the_limit() -> None:
     async def story(world: World) -> None:
-        await world.node("n", slots=9, answer=Answer.NEVER)
+        await world.node("n", slots=9, answer=JobEnding.NEVER)
         first = await world.submit("same")
         again = await world.submit("same")
         assert (again.job_id, again.created, again.refusal) == (first.job_id, False, None)
@@ -111,7 +111,7 @@ def test_an_utterance_too_many_is_announced_and_the_others_are_translated() -> N
 
 def test_sessions_and_requests_of_a_tenant_are_counted_together() -> None:
     async def story(world: World) -> None:
-        await world.node("n", slots=9, answer=Answer.NEVER)
+        await world.node("n", slots=9, answer=JobEnding.NEVER)
         speaker = await open_speaker(world, tenant_id="red")
         await speaker.say()
         await world.until(lambda: world.plane.dispatcher.counts()["jobs"] == 1)
@@ -122,7 +122,7 @@ def test_sessions_and_requests_of_a_tenant_are_counted_together() -> None:
 
 def test_no_limit_is_no_limit() -> None:
     async def story(world: World) -> None:
-        await world.node("n", slots=200, answer=Answer.NEVER)
+        await world.node("n", slots=200, answer=JobEnding.NEVER)
         errands = [await world.submit(str(number)) for number in range(150)]
         assert all(errand.refusal is None for errand in errands)
 

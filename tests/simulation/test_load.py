@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.simulation.nodes import exponential
-from tests.simulation.world import Errand, World, play
+from tests.simulation.world import World, play
 
 from dragoman.live.protocol import Outcome
+from dragoman.testing import SubmittedJob, exponential
 
 NODES, SLOTS = 20, 4
 
@@ -17,7 +17,7 @@ async def fleet(world: World) -> None:
         await world.node(f"n{number}", slots=SLOTS, service=exponential(0.5))
 
 
-def check(world: World, errands: list[Errand]) -> None:
+def check(world: World, errands: list[SubmittedJob]) -> None:
     """No node over its limit by its own count, and every job ended once."""
     for node in world.nodes.values():
         assert node.over_limit == 0
@@ -38,8 +38,8 @@ def test_bursts_fill_every_slot_before_anyone_is_refused() -> None:
             refused = [errand for errand in errands if errand.refusal is not None]
             assert len(refused) == 100 - (NODES * SLOTS - held), "refused only what has no slot"
             await world.pass_time(0.3)
-        await world.until(lambda: all(errand.over for errand in world.errands))
-        check(world, world.errands)
+        await world.until(lambda: all(errand.over for errand in world.jobs))
+        check(world, world.jobs)
 
     play(story)
 
@@ -68,9 +68,9 @@ def test_at_95_percent_occupancy_no_job_waits_while_a_slot_is_free() -> None:
             assert held == NODES * SLOTS or waiting == 0
             await world.submit(f"r{number}", may_wait=True)
             await asyncio.sleep(world.random.expovariate(0.95 * NODES * SLOTS / 0.5))
-        for errand in world.errands:
+        for errand in world.jobs:
             await errand.end()
             assert errand.outcome is Outcome.SUCCESS
-        check(world, world.errands)
+        check(world, world.jobs)
 
     play(story)

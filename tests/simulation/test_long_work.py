@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.simulation.nodes import CALM, seconds
 from tests.simulation.speakers import Speaker
 from tests.simulation.world import World, settings_with
 
@@ -19,7 +18,7 @@ from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.node_events import UNKNOWN_AT_A_TIME
 from dragoman.live.protocol import ExclusionReason, JobCancel, NodeHealth, NodeHeartbeat, RunningJob
 from dragoman.live.snapshot import RuntimeSnapshot
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import CALM, VirtualClock, run_virtual, seconds
 
 MANY = 300
 

@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any
 
-from tests.simulation.nodes import SERVICES, Answer, ScriptedNode, seconds
 from tests.simulation.world import World, play
 
 from dragoman.ids import NodeId
@@ -22,12 +21,13 @@ from dragoman.live.protocol import (
     ServiceStatus,
     ServiceType,
 )
+from dragoman.testing import SERVICES, JobEnding, SimulatedNode, seconds
 
 TTL_SECONDS = 60
 SPEECH_ONLY = Pipeline(use_nmt=False, use_tts=True)
 
 
-async def report(node: ScriptedNode, service_id: str = "nmt-1", **fields: Any) -> None:
+async def report(node: SimulatedNode, service_id: str = "nmt-1", **fields: Any) -> None:
     await node.say(ModelNotAvailable(service_id, "not loaded", **fields))
 
 
@@ -84,7 +84,7 @@ def test_a_marked_node_is_refused_with_its_reason_until_the_mark_ends() -> None:
 
 def test_the_job_that_found_the_model_missing_is_not_given_to_the_node_again() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.MODEL_MISSING)
+        node = await world.node("n", answer=JobEnding.MODEL_MISSING)
         job = await world.submit("r")
         await job.end()
         assert job.code == "MODEL_NOT_AVAILABLE"
@@ -95,7 +95,7 @@ def test_the_job_that_found_the_model_missing_is_not_given_to_the_node_again() -
 
 def test_a_reason_as_long_as_a_frame_is_not_kept_whole() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
         job = await world.submit("r")
         await world.until(lambda: len(node.assigned) == 1)
         own = node.assigned[0]

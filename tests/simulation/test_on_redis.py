@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 from tests.servers import RedisProcess
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.world import World, settings_with
 
 from dragoman.clock import SystemClock
 from dragoman.ids import new_id
 from dragoman.live.ledger import RedisLedger
 from dragoman.live.protocol import Outcome
+from dragoman.testing import JobEnding, seconds
 
 pytestmark = pytest.mark.redis
 
@@ -71,7 +71,7 @@ def test_a_repeated_request_finds_its_job(redis_server: RedisProcess) -> None:
 
 def test_a_killed_node_s_jobs_go_elsewhere(redis_server: RedisProcess) -> None:
     async def story(world: World) -> None:
-        dying = await world.node("dying", slots=1, answer=Answer.NEVER)
+        dying = await world.node("dying", slots=1, answer=JobEnding.NEVER)
         job = await world.submit("r")
         await world.until(lambda: bool(dying.working))
         await world.node("other", slots=1, service=seconds(0.02))
@@ -97,11 +97,11 @@ def test_a_cancelled_job_is_never_done(redis_server: RedisProcess) -> None:
 
 def test_live_work_takes_a_slot_over_from_batch_work(redis_server: RedisProcess) -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=2, answer=Answer.NEVER)
+        node = await world.node("n", slots=2, answer=JobEnding.NEVER)
         batch = await world.submit("batch", batch=True)
         await world.submit("live 1")
         await world.until(lambda: len(node.working) == 2)
-        node.manner.answer, node.manner.service = Answer.WELL, seconds(0.02)
+        node.behaviour.answer, node.behaviour.service = JobEnding.WELL, seconds(0.02)
         live = await world.submit("live 2")
         await live.end()
         assert live.outcome is Outcome.SUCCESS

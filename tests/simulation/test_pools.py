@@ -6,7 +6,6 @@ import logging
 from typing import Any
 
 import pytest
-from tests.simulation.nodes import seconds
 from tests.simulation.world import World, play
 
 from dragoman.errors import DragomanError, NoCapacity, PairUnsupported
@@ -19,6 +18,7 @@ from dragoman.live.protocol import (
     Pipeline,
     ResourceUsage,
 )
+from dragoman.testing import seconds
 
 SPEECH_TO_SPEECH = Pipeline(use_asr=True, use_nmt=True, use_tts=True)
 SPEECH_TO_TEXT = Pipeline(use_asr=True, use_nmt=True)

@@ -6,13 +6,13 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from tests.simulation.nodes import seconds
-from tests.simulation.world import Errand, World, play
+from tests.simulation.world import World, play
 
 from dragoman.live.protocol import Feature, Mode, Outcome, Pipeline
+from dragoman.testing import SubmittedJob, seconds
 
 
-def refusal_of(errand: Errand) -> tuple[str, dict[str, int]]:
+def refusal_of(errand: SubmittedJob) -> tuple[str, dict[str, int]]:
     """The code of a refusal and its reasons."""
     assert errand.refusal is not None
     return errand.refusal.code, errand.refusal.details["reasons"]

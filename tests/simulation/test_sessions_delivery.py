@@ -6,7 +6,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from tests.simulation.nodes import Answer, ScriptedNode, exponential, seconds
 from tests.simulation.speakers import open_speaker
 from tests.simulation.world import World, play
 
@@ -21,9 +20,10 @@ from dragoman.live.protocol import (
     RunningJob,
     SessionClose,
 )
+from dragoman.testing import JobEnding, SimulatedNode, exponential, seconds
 
 
-async def answer(node: ScriptedNode, assign: JobAssign) -> None:
+async def answer(node: SimulatedNode, assign: JobAssign) -> None:
     running = RunningJob(assign.job_id, assign.attempt_id)
     await node.finish(running, JobResult(assign.job_id, assign.attempt_id, True))
 
@@ -68,7 +68,7 @@ def test_results_come_in_order_however_long_each_takes(seed: int) -> None:
 
 def test_a_failover_is_not_seen_in_the_results() -> None:
     async def story(world: World) -> None:
-        bad = await world.node("bad", answer=Answer.RETRYABLE, service=seconds(0.1))
+        bad = await world.node("bad", answer=JobEnding.RETRYABLE, service=seconds(0.1))
         await world.node("good", service=seconds(0.1))
         speaker = await open_speaker(world)
         for _ in range(10):
@@ -83,8 +83,8 @@ def test_a_failover_is_not_seen_in_the_results() -> None:
 
 def test_a_second_result_and_a_strangers_are_dropped_and_counted() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
-        other = await world.node("other", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
+        other = await world.node("other", answer=JobEnding.NEVER)
         speaker = await open_speaker(world, preferred_node_id="n")
         await speaker.say()
         await world.until(lambda: bool(node.assigned))
@@ -109,7 +109,7 @@ def test_a_second_result_and_a_strangers_are_dropped_and_counted() -> None:
 
 def test_partials_of_an_utterance_stop_with_its_end() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         await speaker.speak(50, final=True)
         await world.until(lambda: bool(node.assigned))
@@ -128,7 +128,7 @@ def test_partials_of_an_utterance_stop_with_its_end() -> None:
 
 def test_an_utterance_whose_job_is_lost_is_announced_after_the_gap_grace() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         await speaker.say("lost")
         await speaker.say("kept")
@@ -145,7 +145,7 @@ def test_an_utterance_whose_job_is_lost_is_announced_after_the_gap_grace() -> No
 
 def test_a_lost_last_utterance_does_not_keep_a_session_from_closing() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         await speaker.say("lost")
         await world.until(lambda: bool(node.assigned))
@@ -161,7 +161,7 @@ def test_lost_jobs_are_found_in_every_session() -> None:
     """The gap checker once looked at a hundred sessions only."""
 
     async def story(world: World) -> None:
-        node = await world.node("n", slots=200, answer=Answer.NEVER)
+        node = await world.node("n", slots=200, answer=JobEnding.NEVER)
         speakers = [await open_speaker(world) for _ in range(120)]
         for speaker in speakers:
             await speaker.say()
@@ -176,7 +176,7 @@ def test_lost_jobs_are_found_in_every_session() -> None:
 
 def test_a_job_that_ended_unheard_is_still_delivered() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         await speaker.say()
         await world.until(lambda: bool(node.assigned))
@@ -280,7 +280,7 @@ def test_the_last_utterance_is_not_lost_by_closing() -> None:
 
 def test_chaos_in_the_order_of_results_changes_nothing_for_the_client() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=40, answer=Answer.NEVER)
+        node = await world.node("n", slots=40, answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         for number in range(40):
             await speaker.say(str(number))

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import seconds
 from tests.simulation.roaming import open_roamer
 from tests.simulation.speakers import BYTES_PER_MS, Speaker, open_speaker
 from tests.simulation.world import World, play
 
 from dragoman.live.protocol import Cut, ServerHeartbeat
+from dragoman.testing import seconds
 
 
 async def heard(world: World, speaker: Speaker) -> None:

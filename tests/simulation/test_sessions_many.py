@@ -7,12 +7,12 @@ import gc
 from random import Random
 
 import pytest
-from tests.simulation.nodes import exponential
 from tests.simulation.session_chaos import check_nothing_is_left
 from tests.simulation.speakers import Speaker
 from tests.simulation.world import World, play
 
 from dragoman.live.gateway import MemoryNetwork
+from dragoman.testing import exponential
 
 SESSIONS = 1_000
 NODES = 30

@@ -6,7 +6,6 @@ import asyncio
 from typing import Any
 
 import pytest
-from tests.simulation.nodes import Answer, ScriptedNode, seconds
 from tests.simulation.speakers import BYTES_PER_MS, Speaker, open_speaker
 from tests.simulation.world import World, play
 
@@ -31,11 +30,12 @@ from dragoman.live.protocol import (
     UiEventName,
     Utterance,
 )
+from dragoman.testing import JobEnding, SimulatedNode, seconds
 
 JSON, MSGPACK = "dragoman.json.v1", "dragoman.msgpack.v1"
 
 
-async def answer(node: ScriptedNode, assign: JobAssign, **output: Any) -> None:
+async def answer(node: SimulatedNode, assign: JobAssign, **output: Any) -> None:
     """End a job of a node that never does so by itself."""
     running = RunningJob(assign.job_id, assign.attempt_id)
     await node.finish(running, JobResult(assign.job_id, assign.attempt_id, True, **output))
@@ -44,7 +44,7 @@ async def answer(node: ScriptedNode, assign: JobAssign, **output: Any) -> None:
 @pytest.mark.parametrize("sub", [JSON, MSGPACK])
 def test_a_whole_conversation(sub: str) -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world, sub=sub, ui_events=True)
         (ack,) = speaker.told(SessionInitAck)
         assert (ack.resumed, ack.next_chunk_seq, ack.next_utterance_index) == (False, 0, 0)
@@ -150,7 +150,7 @@ def test_several_targets_of_an_utterance_each_have_a_job_and_an_order() -> None:
 
     async def story(world: World) -> None:
         node = await world.node(
-            "n", slots=9, answer=Answer.NEVER, tts=("en", "fr"), nmt=("zh", "en", "fr")
+            "n", slots=9, answer=JobEnding.NEVER, tts=("en", "fr"), nmt=("zh", "en", "fr")
         )
         speaker = await open_speaker(world, tgt_langs=("en", "fr"))
         await speaker.say("one")
@@ -178,7 +178,7 @@ def test_several_targets_of_an_utterance_each_have_a_job_and_an_order() -> None:
 def test_two_ways_are_one_job_on_a_node_of_both_pools_and_one_order() -> None:
     async def story(world: World) -> None:
         await world.node("one_way", asr=("zh",), tts=("en",))
-        both = await world.node("both", answer=Answer.NEVER)
+        both = await world.node("both", answer=JobEnding.NEVER)
         speaker = await open_speaker(
             world, mode=Mode.TWO_WAY_AUTO, lang_a="zh", lang_b="en", src_lang="auto"
         )
@@ -238,7 +238,7 @@ def test_an_error_names_the_target_it_is_about() -> None:
 
 def test_a_target_has_one_order_however_it_is_written() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER, nmt=("zh", "EN"))
+        node = await world.node("n", answer=JobEnding.NEVER, nmt=("zh", "EN"))
         speaker = await open_speaker(world, tgt_lang="En")
         await speaker.say("one")
         await speaker.say("two", tgt_lang="eN")
@@ -357,7 +357,7 @@ def test_text_of_any_language_survives_the_way_there_and_back() -> None:
     """Cutting text at a byte offset once crashed on Chinese."""
 
     async def story(world: World) -> None:
-        node = await world.node("n", answer=Answer.NEVER)
+        node = await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         text = "你好，世界🌍" * 300
         await speaker.say(text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import BYTES_PER_MS, Speaker, open_speaker
 from tests.simulation.world import World, play
 
@@ -15,6 +14,7 @@ from dragoman.live.protocol import (
     RunningJob,
     ServerHeartbeat,
 )
+from dragoman.testing import JobEnding, seconds
 
 SLOW_DOWN, PAUSE, RESUME = (
     BackpressureAction.SLOW_DOWN,
@@ -29,7 +29,7 @@ def actions(speaker: Speaker) -> list[BackpressureAction]:
 
 def test_a_client_is_told_to_slow_down_to_pause_and_to_go_on() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=9, answer=Answer.NEVER)
+        node = await world.node("n", slots=9, answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
 
         async def said(count: int) -> list[BackpressureAction]:
@@ -118,7 +118,7 @@ def test_audio_past_what_a_session_may_keep_closes_it_and_a_resume_goes_on() -> 
 
 def test_the_process_keeps_a_bounded_amount_for_all_sessions() -> None:
     async def story(world: World) -> None:
-        await world.node("n", slots=9, answer=Answer.NEVER)
+        await world.node("n", slots=9, answer=JobEnding.NEVER)
         budget = world.plane.budget
         talkers = [await open_speaker(world) for _ in range(4)]
         for talker in talkers:
@@ -143,7 +143,7 @@ def test_the_process_keeps_a_bounded_amount_for_all_sessions() -> None:
 
 def test_a_client_that_does_not_read_is_closed_and_its_results_wait_for_it() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=40, answer=Answer.NEVER)
+        node = await world.node("n", slots=40, answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         for _ in range(40):
             await speaker.say()

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import open_speaker
 from tests.simulation.world import World, play
 
 from dragoman.live.protocol import Error
+from dragoman.testing import JobEnding, seconds
 
 
 def test_a_session_opens_without_any_node() -> None:
@@ -79,7 +79,7 @@ def test_spoken_utterances_keep_flowing_while_no_node_serves_them() -> None:
 
 def test_an_utterance_waits_for_a_slot_with_its_audio_and_gets_it() -> None:
     async def story(world: World) -> None:
-        await world.node("busy", slots=1, answer=Answer.NEVER)
+        await world.node("busy", slots=1, answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         await speaker.speak(100, final=True)
         await speaker.speak(200, final=True)
@@ -127,7 +127,7 @@ def test_a_known_node_that_is_away_is_waited_for() -> None:
 
 def test_a_job_that_fails_says_why_and_names_itself() -> None:
     async def story(world: World) -> None:
-        await world.node("n", answer=Answer.FINAL)
+        await world.node("n", answer=JobEnding.FINAL)
         speaker = await open_speaker(world)
         await speaker.say(request_id="r")
         await speaker.until_ended(1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import Speaker, open_speaker
 from tests.simulation.world import World, play
 
@@ -14,6 +13,7 @@ from dragoman.live.protocol import (
     SessionClose,
     SessionCloseAck,
 )
+from dragoman.testing import JobEnding, seconds
 
 
 @pytest.mark.parametrize("drop_after", [0.05, 0.25, 0.45, 1.05, 1.55, 2.05])
@@ -124,7 +124,7 @@ def test_results_that_came_meanwhile_are_sent_at_the_resume() -> None:
 
 def test_when_the_grace_ends_the_session_is_closed_and_its_jobs_are_cancelled() -> None:
     async def story(world: World) -> None:
-        node = await world.node("n", slots=1, answer=Answer.NEVER)
+        node = await world.node("n", slots=1, answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         await speaker.speak(100, final=True)
         await world.until(lambda: bool(node.assigned))

@@ -9,12 +9,12 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanContext, TraceFlags
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.speakers import open_speaker
 from tests.simulation.world import World, play
 
 from dragoman.observability import Tracing, read_traceparent
 from dragoman.observability.otlp import OtlpExit
+from dragoman.testing import JobEnding, seconds
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"
 MS = 1_000_000
@@ -140,7 +140,7 @@ def test_while_nothing_is_traced_nodes_are_told_of_no_span() -> None:
 
 def test_a_failover_is_told() -> None:
     async def story(world: World) -> None:
-        await world.node("bad", answer=Answer.RETRYABLE)
+        await world.node("bad", answer=JobEnding.RETRYABLE)
         errand = await world.submit("1", trace_id=TRACE, preferred_node_id="bad", may_wait=True)
         await world.node("good")
         await errand.end()
@@ -167,7 +167,7 @@ def test_what_is_refused_or_fails_ends_with_its_code() -> None:
 
 def test_a_session_that_is_gone_leaves_no_open_span() -> None:
     async def story(world: World) -> None:
-        await world.node("n", answer=Answer.NEVER)
+        await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
         await speaker.say()
         await world.until(lambda: world.plane.dispatcher.counts()["attempts"] == 1)

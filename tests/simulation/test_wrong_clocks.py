@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 from tests.servers import RedisProcess
 from tests.simulation.cluster_world import ClusterWorld, play_together
-from tests.simulation.nodes import Answer, seconds
 from tests.simulation.roaming import Roamer
 from tests.simulation.speakers import Speaker
 from tests.simulation.world import World, settings_with
@@ -23,7 +22,7 @@ from dragoman.clock import SystemClock
 from dragoman.ids import new_id
 from dragoman.live.ledger import RedisLedger
 from dragoman.live.protocol import NodeHealth, Outcome, TranslationResult
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import JobEnding, VirtualClock, run_virtual, seconds
 
 STEPS = [pytest.param(26.0, id="forwards"), pytest.param(-26.0, id="back")]
 SKEWS = [pytest.param(28.0, id="ahead"), pytest.param(-28.0, id="behind")]
@@ -74,7 +73,7 @@ def test_a_job_that_runs_longer_than_its_acknowledgement_may_take_is_not_given_u
 @pytest.mark.parametrize("step_seconds", STEPS)
 def test_a_job_that_runs_too_long_is_given_up_in_time(step_seconds: float) -> None:
     async def story(world: World, clock: WrongClock) -> None:
-        await world.node("stuck", answer=Answer.NEVER)
+        await world.node("stuck", answer=JobEnding.NEVER)
         clock.step(step_seconds)
         job = await world.submit("r", may_wait=True)
         await world.pass_time(1)

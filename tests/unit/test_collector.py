@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dragoman import collector
-from dragoman.virtual import run_virtual
+from dragoman.testing import run_virtual
 
 
 class Ring:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from dataclasses import dataclass
+
+from cachetools import FIFOCache
 
 from dragoman.addresses import address_group
 from dragoman.clock import Clock
@@ -27,7 +28,7 @@ class FailureLimit:
         self._clock = clock
         self._burst = failures_per_minute
         self._per_second = failures_per_minute / 60
-        self._levels: OrderedDict[str, _Level] = OrderedDict()
+        self._levels: FIFOCache[str, _Level] = FIFOCache(MAX_ADDRESSES)
 
     def check(self, address: str) -> None:
         """Refuse an address that has used up its failures, and say when it may try again."""
@@ -47,9 +48,6 @@ class FailureLimit:
         self.check(address)
         group = address_group(address)
         self._levels[group] = _Level(self._current(group) + 1, self._clock.monotonic())
-        self._levels.move_to_end(group)
-        if len(self._levels) > MAX_ADDRESSES:
-            self._levels.popitem(last=False)
 
     def _current(self, group: str) -> float:
         level = self._levels.get(group)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
+from cachetools import FIFOCache
 
 from dragoman.clock import SystemClock
 from dragoman.errors import InvalidFilter, NotFound
@@ -305,7 +305,7 @@ class _Recent:
     """The last answers, each with the state of the mirror that it is about."""
 
     def __init__(self) -> None:
-        self._answers: OrderedDict[str, tuple[Stamp, Any]] = OrderedDict()
+        self._answers: FIFOCache[str, tuple[Stamp, Any]] = FIFOCache(_KEPT_ANSWERS)
 
     def find(self, question: str | None, stamp: Stamp | None) -> Any:
         """The answer, if nothing has changed since; else None."""
@@ -315,9 +315,6 @@ class _Recent:
     def keep(self, question: str | None, stamp: Stamp | None, answer: object) -> None:
         if question is not None and stamp is not None:
             self._answers[question] = (stamp, answer)
-            self._answers.move_to_end(question)
-            if len(self._answers) > _KEPT_ANSWERS:
-                self._answers.popitem(last=False)
 
 
 class _Asked(msgspec.Struct, frozen=True):

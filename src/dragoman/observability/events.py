@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections import OrderedDict
 from typing import Literal, TextIO
+
+from cachetools import FIFOCache
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.observability.formats import ConsoleFormatter, JsonFormatter
@@ -28,7 +29,7 @@ class Log:
     def __init__(self, logger: logging.Logger, clock: Clock) -> None:
         self._logger = logger
         self._clock = clock
-        self._limited: OrderedDict[tuple[str, str], _Limited] = OrderedDict()
+        self._limited: FIFOCache[tuple[str, str], _Limited] = FIFOCache(_LIMITED_KEYS_MAX)
 
     def debug(self, event: str, /, **fields: object) -> None:
         if self._logger.isEnabledFor(logging.DEBUG):
@@ -67,9 +68,6 @@ class Log:
             return
         suppressed = 0 if limited is None else limited.suppressed
         self._limited[event, key] = _Limited(written_at=now)
-        self._limited.move_to_end((event, key))
-        if len(self._limited) > _LIMITED_KEYS_MAX:
-            self._limited.popitem(last=False)
         if suppressed:
             fields["suppressed"] = suppressed
         self._write(logging.WARNING, event, fields)

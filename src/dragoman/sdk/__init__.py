@@ -57,8 +57,6 @@ from dragoman.live.protocol import (
     Usage,
 )
 from dragoman.sdk.connecting import (
-    MemoryConnect,
-    MemorySessionConnect,
     NodeConnect,
     NodeLink,
     SessionConnect,
@@ -96,7 +94,14 @@ from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, Sessio
 from dragoman.sdk.session.options import IfGone, SessionOptions
 from dragoman.sdk.session.results import Missing, Result
 from dragoman.sdk.session.sync import SyncSession, talk
-from dragoman.sdk.transport import Connect, Link, LinkClosed, MemoryLink, Unreachable
+from dragoman.sdk.transport import (
+    Connect,
+    LimitsFrames,
+    Link,
+    LinkClosed,
+    Unreachable,
+    check_frame,
+)
 
 __all__ = [
     "Accepted",
@@ -130,12 +135,10 @@ __all__ = [
     "JobClass",
     "JobFailed",
     "JobId",
+    "LimitsFrames",
     "Link",
     "LinkClosed",
     "MachineUsage",
-    "MemoryConnect",
-    "MemoryLink",
-    "MemorySessionConnect",
     "Message",
     "Missing",
     "MissingResult",
@@ -185,6 +188,7 @@ __all__ = [
     "WebSocketSessionConnect",
     "WorkFunction",
     "WrongAnswer",
+    "check_frame",
     "node_url",
     "session_url",
     "talk",

@@ -10,7 +10,6 @@ from dragoman.sdk.transport import (
     NODE_DOOR,
     Connect,
     Link,
-    MemoryDoorConnect,
     WebSocketDoorConnect,
     door_url,
 )
@@ -32,9 +31,3 @@ WebSocketConnect = partial(WebSocketDoorConnect[SchedulerToNode], door=NODE_DOOR
 
 WebSocketSessionConnect = partial(WebSocketDoorConnect[SchedulerToClient], door=CLIENT_DOOR)
 """Connects a client to a scheduler's URL, with a key if it needs one."""
-
-MemoryConnect = partial(MemoryDoorConnect[SchedulerToNode], door=NODE_DOOR)
-"""Connects a node to an endpoint through a network in memory."""
-
-MemorySessionConnect = partial(MemoryDoorConnect[SchedulerToClient], door=CLIENT_DOOR)
-"""Connects a client to an endpoint through a network in memory."""

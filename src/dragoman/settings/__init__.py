@@ -1,35 +1,39 @@
 """The settings: read once, checked as a whole, never changed while the program runs."""
 
-from dragoman.settings.cluster import ClusterSettings
-from dragoman.settings.conversation import DeliverySettings, SegmentationSettings, SessionSettings
-from dragoman.settings.fleet import (
+from dragoman.settings.kinds import is_loopback, masked
+from dragoman.settings.load import (
+    EXPERIMENT_KEYS_NOT_BUILT,
+    Loaded,
+    as_listing,
+    as_tree,
+    load_settings,
+)
+from dragoman.settings.scheduler import (
+    DeliverySettings,
+    JobTimeoutSettings,
     ModelNotAvailableSettings,
     NodeHealthSettings,
-    ServiceCatalogSettings,
-)
-from dragoman.settings.forms import is_loopback
-from dragoman.settings.jobs import (
-    JobTimeoutSettings,
+    ObservabilitySettings,
     PoolSettings,
+    SchedulerSettings,
+    SegmentationSettings,
     SelectionSettings,
+    ServiceCatalogSettings,
+    SessionSettings,
+    StatsSettings,
     TaskBindingSettings,
 )
-from dragoman.settings.lab import LabSettings
-from dragoman.settings.limits import LimitSettings
-from dragoman.settings.listing import as_listing, as_tree
-from dragoman.settings.load import Loaded, load_settings
-from dragoman.settings.not_built import EXPERIMENT_KEYS_NOT_BUILT
-from dragoman.settings.rules import check_exposure
-from dragoman.settings.scheduler import ObservabilitySettings, SchedulerSettings, StatsSettings
 from dragoman.settings.server import (
     AuthSettings,
+    ClusterSettings,
+    LabSettings,
+    LimitSettings,
     LogSettings,
     ServerSettings,
     StoreSettings,
     TracingSettings,
 )
-from dragoman.settings.tree import Settings
-from dragoman.settings.wording import masked
+from dragoman.settings.tree import Settings, check_exposure
 
 __all__ = [
     "EXPERIMENT_KEYS_NOT_BUILT",

@@ -8,10 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 
-from dragoman.settings.not_built import NOT_BUILT
-from dragoman.settings.sources import OTHER_VARIABLES
+from dragoman.settings.kinds import as_toml
+from dragoman.settings.load import NOT_BUILT, OTHER_VARIABLES
 from dragoman.settings.tree import KEYS, SECTIONS, Key
-from dragoman.settings.wording import as_toml
 
 _INTRODUCTION = """\
 # Settings

@@ -1,14 +1,30 @@
-"""Settings of the program itself: where it listens, who may use it, where it keeps its data."""
+"""Settings of the program itself: its server, its limits, its cluster and its lab."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from dragoman.settings.forms import DatabaseUrl, HostName, Origin, ProxyAddress
-from dragoman.settings.section import Port, SecondsOrZero, Section
+from dragoman.settings.kinds import (
+    AnalyticsUrl,
+    Bytes,
+    Count,
+    CountOrZero,
+    DatabaseUrl,
+    HostName,
+    KeyPart,
+    Milliseconds,
+    Origin,
+    Port,
+    ProxyAddress,
+    RedisUrl,
+    Seconds,
+    SecondsOrZero,
+    Section,
+    Text,
+)
 
 
 class ServerSettings(Section):
@@ -87,4 +103,212 @@ class TracingSettings(Section):
     endpoint: str = Field(
         default="",
         description="OTLP address to send spans to; empty: use the `OTEL_` environment variables.",
+    )
+
+
+class LimitSettings(Section):
+    """Limits on connections, messages, work in flight and memory."""
+
+    max_frame_bytes: Bytes = Field(
+        default=4194304,
+        description="Largest message on a socket, in bytes; a larger one closes it (1009).",
+    )
+    max_sessions: Count = Field(
+        default=10000,
+        description="Maximum sessions open at once on one instance; the same number of sockets may "
+        "wait for their session_init.",
+    )
+    sessions_per_tenant: CountOrZero = Field(
+        default=0, description="Maximum sessions open at once for one tenant; 0: no limit."
+    )
+    max_inflight_per_session: Count = Field(
+        default=64, description="Maximum utterances of one session without a delivered result."
+    )
+    max_inflight_per_tenant: CountOrZero = Field(
+        default=0, description="Maximum unfinished jobs of one tenant; 0: no limit."
+    )
+    pending_per_pair: Count = Field(
+        default=1000,
+        description="Maximum jobs that wait for a node, per language pair on one instance.",
+    )
+    session_queue: Count = Field(
+        default=256, description="Maximum results kept for a session until it acknowledges them."
+    )
+    session_queue_bytes: Bytes = Field(
+        default=8388608,
+        description="Maximum bytes kept for a session: audio, and results not yet acknowledged.",
+    )
+    node_queue: Count = Field(
+        default=1024, description="Maximum messages waiting to be sent to one node."
+    )
+    node_queue_bytes: Bytes = Field(
+        default=33554432, description="Maximum bytes waiting to be sent to one node."
+    )
+    buffered_bytes: Bytes = Field(
+        default=1073741824,
+        description=(
+            "Maximum bytes that one instance keeps for all callers and nodes: audio, inputs, "
+            "results, unfinished messages and requests. When it is reached, the instance drops "
+            "results of ended jobs whose lease has passed, before their retention ends."
+        ),
+    )
+    messages_per_second: Count = Field(
+        default=500,
+        description="Maximum messages per second on one session socket; each ping and each "
+        "fragment counts as one; more closes it (4429).",
+    )
+    node_messages_per_second: Count = Field(
+        default=20000,
+        description="Maximum messages per second on one node socket, counted in the same way; "
+        "more closes it (4429).",
+    )
+    sockets_per_address: CountOrZero = Field(
+        default=20000,
+        description="Maximum WebSockets open at once from one address; the same number of other "
+        "connections is allowed; an IPv6 /64 network counts as one address; 0: no limit.",
+    )
+    sockets_per_key: CountOrZero = Field(
+        default=20000,
+        description="Maximum WebSockets open at once with one API key on one instance; 0: no "
+        "limit.",
+    )
+    request_header_seconds: SecondsOrZero = Field(
+        default=15,
+        description="How long a caller may take from connecting to the end of its request headers, "
+        "in seconds; 0: no limit.",
+    )
+    request_body_seconds: SecondsOrZero = Field(
+        default=60,
+        description="How long a caller may take to send its request body, plus one second for each "
+        "kilobyte received, in seconds.",
+    )
+    auth_failures_per_minute: Count = Field(
+        default=30,
+        description="Wrong keys per minute from one address after which it is refused.",
+    )
+
+
+class ClusterSettings(Section):
+    """How instances find each other and share the fleet."""
+
+    enabled: bool = Field(
+        default=False,
+        description="Share nodes, jobs and sessions with other instances through Redis.",
+    )
+    redis_url: RedisUrl = Field(
+        default="redis://127.0.0.1:6379",
+        description="Redis or Valkey server: `redis://`, `rediss://` (TLS) or `unix://`.",
+    )
+    redis_cluster: bool = Field(default=False, description="The server is a Redis Cluster.")
+    key_prefix: KeyPart = Field(
+        default="dragoman:v1", description="Prefix of every key of this cluster in Redis."
+    )
+    instance_id: KeyPart = Field(
+        default="auto",
+        description="Name of this instance, unique in the cluster; `auto` generates one.",
+    )
+    redis_timeout_ms: Milliseconds = Field(
+        default=1000, description="How long one call to Redis may take, in milliseconds."
+    )
+    presence_ttl_seconds: Seconds = Field(
+        default=30, description="Silence after which an instance counts as gone, in seconds."
+    )
+    owner_ttl_seconds: Seconds = Field(
+        default=45,
+        description="How long an instance owns a node or a session after it last renewed it, in "
+        "seconds.",
+    )
+    reconcile_seconds: Seconds = Field(
+        default=5, description="How often an instance reconciles its view of the fleet, in seconds."
+    )
+    stream_maxlen: Count = Field(
+        default=10000,
+        description="Maximum messages in an instance's inbox; a full inbox refuses more.",
+    )
+    reclaim_idle_ms: Milliseconds = Field(
+        default=5000,
+        description="How long a handler may take for a message before the message is delivered "
+        "again, in milliseconds.",
+    )
+    dlq_max_deliveries: Count = Field(
+        default=10, description="How often a message is delivered before it becomes a dead letter."
+    )
+    dlq_maxlen: Count = Field(default=10000, description="Maximum dead letters kept.")
+
+
+Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class LabSettings(Section):
+    """How experiments are run and what they may use."""
+
+    enabled: bool = Field(default=True, description="Run experiments on this server.")
+    analytics_url: AnalyticsUrl = Field(
+        default="duckdb:///{data_dir}/lab.duckdb",
+        description="Where the columnar copy of results is kept, which answers filters and "
+        "aggregates fast: a DuckDB file, or a server as in `clickhouse://user:password@host:8123/"
+        "database` (`clickhouses://` over TLS); `{data_dir}` stands for server.data_dir. Empty, or "
+        "by default without the extra `lab`: results are read from store.database_url.",
+    )
+    item_concurrency: Count = Field(
+        default=8, description="Items in progress at once in an experiment that sets no number."
+    )
+    max_item_concurrency: Count = Field(
+        default=500, description="Maximum items of one experiment in progress at once."
+    )
+    running_experiments: Count = Field(
+        default=200, description="Maximum experiments of one tenant that run at once."
+    )
+    lease_seconds: Seconds = Field(
+        default=30,
+        description="How long a worker keeps an item after it last renewed its lease, in seconds.",
+    )
+    safety_tick_ms: Milliseconds = Field(
+        default=1000,
+        description="How often the lab checks the database for work it got no message about, in "
+        "milliseconds.",
+    )
+    item_timeout_seconds: Seconds = Field(
+        default=600,
+        description="How long one item may take in an experiment that sets no time, in seconds.",
+    )
+    tenant_tokens: CountOrZero = Field(
+        default=0, description="Tokens after which a tenant can make no experiments; 0: no limit."
+    )
+    tenant_cost: Cost = Field(
+        default=0, description="Cost after which a tenant can make no experiments; 0: no limit."
+    )
+    denied_words: tuple[Text, ...] = Field(
+        default=(), description="Words that experiments may not have in their name or description."
+    )
+    max_items: Count = Field(default=10000000, description="Maximum items in one dataset version.")
+    python_allow: tuple[Text, ...] = Field(
+        default=(),
+        description="Python functions that experiments may call over HTTP, as patterns such as "
+        "`mytools.*`; empty: none.",
+    )
+    http_allow: tuple[Text, ...] = Field(
+        default=(),
+        description="Private hosts, addresses or networks that targets and judges may call; empty: "
+        "none.",
+    )
+    key_env_allow: tuple[Text, ...] = Field(
+        default=(),
+        description="Environment variables of the server that experiments may send as API keys, "
+        "each with the host that may receive it, such as `OPENAI_API_KEY@api.openai.com`; empty: "
+        "none.",
+    )
+    ask_above_items: CountOrZero = Field(
+        default=1000,
+        description="Items of a run, each repetition for itself, above which `dragoman experiment "
+        "run` estimates what the run takes and asks before it starts, if it is on a terminal; 0: "
+        "never.",
+    )
+    cache_days: CountOrZero = Field(
+        default=30,
+        description="How long the answer cache keeps an answer, in days; 0: until it is too large.",
+    )
+    cache_answers: Count = Field(
+        default=1000000,
+        description="Maximum answers of one tenant in the answer cache; the oldest are removed.",
     )

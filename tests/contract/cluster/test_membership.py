@@ -11,7 +11,7 @@ from tests.contract.cluster.virtual import Live as Instance
 from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import CleanUp, Fence, Note, Posted
-from dragoman.virtual import run_virtual
+from dragoman.testing import run_virtual
 
 SLACK_SECONDS = 2 * RENEW_SECONDS + 1
 """What the others need to notice something that has become true."""

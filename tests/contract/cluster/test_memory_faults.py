@@ -11,7 +11,7 @@ from tests.contract.cluster.virtual import make_hub
 from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import Change, Handed, MemoryPeers, Posted, SlotFreed
-from dragoman.virtual import run_virtual
+from dragoman.testing import run_virtual
 
 NEWS = SlotFreed(1)
 ONE, OTHER = InstanceId("one"), InstanceId("other")

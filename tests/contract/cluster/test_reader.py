@@ -15,7 +15,7 @@ from tests.contract.cluster.virtual import Live as Instance
 from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId, JobId
 from dragoman.live.cluster import CancelNote, EndedNote, MemoryHub, Note
-from dragoman.virtual import run_virtual
+from dragoman.testing import run_virtual
 
 ONE = InstanceId("one")
 LONG_SECONDS = TERMS.reclaim_idle_ms / 1000

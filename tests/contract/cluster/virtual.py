@@ -21,7 +21,7 @@ from dragoman.live.cluster import (
     Reader,
 )
 from dragoman.observability import Metrics
-from dragoman.virtual import VirtualClock
+from dragoman.testing import VirtualClock
 
 TERMS = ClusterTerms()
 PRESENCE_SECONDS = TERMS.presence_ttl_ms / 1000

@@ -14,7 +14,7 @@ from dragoman.live.fleet import CatalogRules, CatalogService, ServiceCatalog
 from dragoman.live.fleet.catalog_form import LARGEST_CATALOG_BYTES, CatalogProblem, read_catalog
 from dragoman.live.protocol import Outcome
 from dragoman.observability import Metrics
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 NMT = CatalogService("nmt-1", "nmt", "1.0", "Translator")
 TTS = CatalogService("tts-1", "tts", "2.0")

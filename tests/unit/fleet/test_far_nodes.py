@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-from tests.simulation.nodes import SERVICES
 
 from dragoman.ids import ConnectionId, InstanceId, NodeId
 from dragoman.live.fleet import Census, FarNodes
@@ -12,6 +11,7 @@ from dragoman.live.ledger import CellRecord, Owner, SeatRecord
 from dragoman.live.protocol import Languages, NodeHealth
 from dragoman.live.snapshot import CellView, NodeFacts, PoolRule, SnapshotHolder
 from dragoman.observability import Metrics
+from dragoman.testing import SERVICES
 
 HERE = InstanceId("here")
 LANGUAGES = Languages(("zh",), (), ("zh", "en"), ("en",))

@@ -11,7 +11,7 @@ from dragoman.ids import NodeId
 from dragoman.live.fleet import Feedback, FeedbackRules, Mark
 from dragoman.live.protocol import ModelNotAvailable
 from dragoman.observability import KeyCount, Metrics
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 A, B = NodeId("a"), NodeId("b")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from tests.simulation.nodes import SERVICES
 from tests.simulation.world import World, settings_with
 
 from dragoman.ids import ConnectionId, NodeId, TenantId
@@ -16,7 +15,7 @@ from dragoman.live.protocol import (
     NodeRegister,
     SchedulerToNode,
 )
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import SERVICES, VirtualClock, run_virtual
 
 NODES = 200
 

@@ -26,7 +26,7 @@ from dragoman.live.protocol import (
     ServerHeartbeat,
     Utterance,
 )
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 Client = MemoryClient[SchedulerToClient]
 

@@ -14,7 +14,6 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.simulation.nodes import seconds
 from tests.simulation.world import World, play, settings_with
 
 from dragoman.clock import Clock
@@ -37,7 +36,7 @@ from dragoman.live.stats import (
     language_usage,
 )
 from dragoman.observability import Metrics, Watch
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual, seconds
 
 NOTHING = Stats(
     generated_at="2026-01-31T12:00:00.000Z",

@@ -16,10 +16,14 @@ from typing import Any, assert_type
 import pytest
 
 import dragoman
-from dragoman import Node, lab, sdk, talk
+from dragoman import Node, auth, lab, sdk, settings, talk, testing
+from dragoman.live import gateway, ledger, protocol
 from dragoman.sdk import SyncSession
 
-PUBLIC: tuple[ModuleType, ...] = (dragoman, sdk, lab)
+PUBLIC: tuple[ModuleType, ...] = (dragoman, sdk, lab, testing)
+
+BEHIND_TESTING: tuple[ModuleType, ...] = (auth, gateway, ledger, protocol, settings)
+"""The rooms that a scheduler in memory is made of: `testing` speaks of their types too."""
 
 
 def test_node_talk_and_lab_are_those_of_their_rooms() -> None:
@@ -68,12 +72,13 @@ def test_importing_dragoman_alone_imports_nothing_else() -> None:
 
 def test_every_type_that_a_public_signature_mentions_can_be_imported_from_a_public_module() -> None:
     exported = {name for module in PUBLIC for name in module.__all__}
+    behind_testing = {name for module in BEHIND_TESTING for name in module.__all__}
     missing = sorted(
         {
             f"{mentioned} (of {where})"
             for module in PUBLIC
             for where, mentioned in _mentioned_in(module)
-            if mentioned not in exported
+            if mentioned not in exported and not (module is testing and mentioned in behind_testing)
         }
     )
     assert missing == []
@@ -120,14 +125,16 @@ def _ours(annotations: dict[str, Any], home: ModuleType) -> Iterator[str]:
     for hint in annotations.values():
         if not isinstance(hint, str):
             continue
-        for node in ast.walk(ast.parse(hint, mode="eval")):
+        for node in ast.walk(ast.parse(hint.removeprefix("*"), mode="eval")):
             if isinstance(node, ast.Name) and _is_ours(node.id, home):
                 yield node.id
 
 
 def _is_ours(name: str, home: ModuleType) -> bool:
     found = vars(home).get(name)
-    if found is None or isinstance(found, ModuleType | typing.TypeVar | typing.ParamSpec):
+    if found is None or isinstance(
+        found, ModuleType | typing.TypeVar | typing.TypeVarTuple | typing.ParamSpec
+    ):
         return False
     if isinstance(found, type):
         return found.__module__.startswith("dragoman")

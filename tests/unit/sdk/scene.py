@@ -13,8 +13,8 @@ from tests.unit.sdk.scheduler import FakeScheduler
 from dragoman.errors import DragomanError
 from dragoman.live.gateway import Delay, Link, MemoryNetwork, instant
 from dragoman.live.protocol import Hardware, ResourceUsage
-from dragoman.sdk import Answer, Event, Job, MemoryConnect, Node
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.sdk import Answer, Event, Job, Node
+from dragoman.testing import MemoryConnect, VirtualClock, run_virtual
 
 IDLE = ResourceUsage(cpu_percent=1.0, mem_percent=2.0)
 HARDWARE = Hardware(cpu_cores=2, memory_gb=4.0)

@@ -185,3 +185,23 @@ def test_a_failure_without_a_code_is_refused_where_it_is_made(code: Any) -> None
 def test_a_failure_without_words_does_not_quote_the_documentation() -> None:
     failed = JobFailed("TOO_LOUD", "")
     assert failed.message == failed.error.message == "no message was given"
+
+
+def leaves_at_once(job: Job) -> Answer:
+    sys.exit(3)
+
+
+def test_a_plain_function_without_a_thread_ends_its_job_and_not_the_node() -> None:
+    def shout(job: Job) -> Answer:
+        return Answer(text_translated=(job.text or "").upper())
+
+    async def script(scene: Scene) -> None:
+        await one_job(scene)
+        results.extend(scene.scheduler.all(JobResult))
+
+    results: list[JobResult] = []
+    play(script, work=shout, threads=False)
+    play(script, work=leaves_at_once, threads=False)
+    assert [result.success for result in results] == [True, False]
+    assert results[1].error is not None
+    assert "tried to end the program" in results[1].error.message

@@ -29,16 +29,19 @@ from dragoman.randomness import Randomness, Secrets
 from dragoman.sdk import (
     Answer,
     Job,
-    MemoryConnect,
-    MemoryLink,
-    MemorySessionConnect,
     Node,
     SessionClient,
     SessionEvent,
     SessionOptions,
     Unreachable,
 )
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import (
+    MemoryConnect,
+    MemoryLink,
+    MemorySessionConnect,
+    VirtualClock,
+    run_virtual,
+)
 
 LANGUAGES = ("en", "es", "fr")
 LONG_SECONDS = 5_000.0
@@ -163,6 +166,12 @@ class _Overheard(MemoryLink[SchedulerToClient]):
     def __init__(self, client: MemoryClient[SchedulerToClient], sent: list[Message]) -> None:
         super().__init__(client)
         self._sent = sent
+
+    def send_now(self, message: Message) -> bool:
+        is_sent = super().send_now(message)
+        if is_sent:
+            self._sent.append(message)
+        return is_sent
 
     async def send(self, message: Message) -> None:
         self._sent.append(message)

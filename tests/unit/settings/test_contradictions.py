@@ -6,8 +6,7 @@ import pytest
 
 from dragoman.errors import SettingsError
 from dragoman.settings import check_exposure, load_settings
-from dragoman.settings.rules import RULES, Rule
-from dragoman.settings.tree import Settings, nested
+from dragoman.settings.tree import RULES, Rule, Settings, nested
 
 # What is set together, and the two keys the answer must name.
 CONTRADICTORY = [

@@ -11,9 +11,9 @@ import pytest
 from pydantic import ValidationError
 
 from dragoman.settings import Settings, load_settings
-from dragoman.settings.not_built import NOT_BUILT
+from dragoman.settings.kinds import as_toml, plain
+from dragoman.settings.load import NOT_BUILT
 from dragoman.settings.tree import KEYS, value_of
-from dragoman.settings.wording import as_toml, plain
 
 PROMISED = """
     [server]        host = "127.0.0.1"  port = 8080  data_dir = ".dragoman"  drain_seconds = 30

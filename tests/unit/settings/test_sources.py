@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from dragoman.errors import SettingsError
 from dragoman.settings import load_settings
+from dragoman.settings.kinds import as_toml
 from dragoman.settings.tree import KEYS, nested, value_of
-from dragoman.settings.wording import as_toml
 
 # Keys of every type whose values are free of each other, so that any choice of them is allowed.
 FREE_VALUES: dict[str, st.SearchStrategy[Any]] = {

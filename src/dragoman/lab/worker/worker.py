@@ -23,6 +23,7 @@ from dragoman.lab.worker.terms import Terms
 from dragoman.lab.worker.workplace import BenchOpener, OpenBench, Workplace
 from dragoman.observability import Metrics, get_logger
 from dragoman.store import Connection, Store
+from dragoman.task_set import TaskSet
 
 RENEWALS_IN_A_LEASE = 3
 """How often a lease is renewed before it would run out: two renewals may fail."""
@@ -69,7 +70,7 @@ class Worker:
         self._handle: Handler[Offer] = chain([self._shield, self._check], self._execute)
         self._loops: list[asyncio.Task[None]] = []
         self._taking: asyncio.Future[list[Taken]] | None = None
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving = TaskSet()
 
     async def start(self) -> None:
         """Begin to take items."""
@@ -88,8 +89,7 @@ class Worker:
         held += await self._taken_in_vain()
         for run_id in list(self._places):
             self._leave(run_id)
-        if self._leaving:
-            await asyncio.wait(self._leaving, timeout=LEAVE_SECONDS)
+        await self._leaving.wait(LEAVE_SECONDS)
         await self._combiner.close()
         if held:
             await self._unless_in_trouble(self._give_back(held))
@@ -281,6 +281,4 @@ class Worker:
         """Stop working on a run, without waiting for targets that are slow to stop."""
         place = self._places.pop(run_id, None)
         if place is not None:
-            leaving = asyncio.create_task(self._unless_in_trouble(place.close()))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+            self._leaving.spawn(self._unless_in_trouble(place.close()))

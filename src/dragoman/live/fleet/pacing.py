@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Hashable
+from math import inf
 from typing import Generic, TypeVar
+
+from cachetools import TTLCache
 
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
@@ -56,20 +59,15 @@ class Debounce(Generic[KeyT]):
     """Lets the first of many calls about one key through, then none for `window_seconds`."""
 
     def __init__(self, window_seconds: float, clock: Clock) -> None:
-        self._window_seconds = window_seconds
-        self._clock = clock
-        self._last: OrderedDict[KeyT, float] = OrderedDict()
+        self._recent: TTLCache[KeyT, None] = TTLCache(inf, window_seconds, clock.monotonic)
 
     def first(self, key: KeyT) -> bool:
         """Whether nothing was let through for the key within the window."""
-        now = self._clock.monotonic()
-        while self._last and next(iter(self._last.values())) + self._window_seconds <= now:
-            self._last.popitem(last=False)
-        if key in self._last:
+        if key in self._recent:
             return False
-        self._last[key] = now
+        self._recent[key] = None
         return True
 
     def __len__(self) -> int:
         """How many keys are remembered."""
-        return len(self._last)
+        return len(self._recent)

@@ -49,6 +49,7 @@ from dragoman.live.protocol import (
 from dragoman.live.snapshot import SnapshotHolder, count_pools, is_in_a_pool, what_is_missing
 from dragoman.observability import Metrics, Watch, get_logger
 from dragoman.randomness import Secrets
+from dragoman.task_set import TaskSet
 
 log = get_logger("dragoman.fleet")
 
@@ -103,7 +104,7 @@ class Registry:
         self._instance_id = instance_id
         self._clock = clock
         self._secrets = secrets
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet(_interrupted)
 
     def attach(self, attempts: AttemptPort) -> None:
         """Attach the dispatch, which looks after attempts."""
@@ -111,9 +112,7 @@ class Registry:
         self._seating.attach(attempts)
 
     async def stop(self) -> None:
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     # --- nodes that come and go ------------------------------------------------------------------
 
@@ -443,17 +442,14 @@ class Registry:
                 self._roll.show(node)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+        self._tasks.spawn(work)
 
-    def _done(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        error = None if task.cancelled() else task.exception()
-        if isinstance(error, errors.DependencyDown):
-            # What it left undone, the sweep does when the ledger answers.
-            log.warning_limited(
-                "fleet_interrupted", key="ledger", every_seconds=10, error=error.message
-            )
-        elif error is not None:
-            log.error("fleet_task_failed", error=repr(error))
+
+def _interrupted(error: BaseException) -> None:
+    if isinstance(error, errors.DependencyDown):
+        # What the task left undone, the sweep does when the ledger answers.
+        log.warning_limited(
+            "fleet_interrupted", key="ledger", every_seconds=10, error=error.message
+        )
+    else:
+        log.error("fleet_task_failed", error=repr(error))

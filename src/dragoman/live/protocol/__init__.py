@@ -63,6 +63,7 @@ from dragoman.live.protocol.node_messages import (
     JobPartial,
     JobResult,
     JobStarted,
+    JobTerms,
     ModelNotAvailable,
     NodeControl,
     NodeDrain,
@@ -72,6 +73,7 @@ from dragoman.live.protocol.node_messages import (
     NodeRegisterAck,
     NodeStatus,
     NodeToScheduler,
+    Produced,
     SchedulerToNode,
 )
 from dragoman.live.protocol.parts import (
@@ -184,6 +186,7 @@ __all__ = [
     "JobResult",
     "JobStarted",
     "JobState",
+    "JobTerms",
     "JobView",
     "Languages",
     "LeftOut",
@@ -211,6 +214,7 @@ __all__ = [
     "PoolSlots",
     "PoolView",
     "Problem",
+    "Produced",
     "RequestedPipeline",
     "Resource",
     "ResourceUsage",

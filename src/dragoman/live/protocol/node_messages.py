@@ -113,13 +113,11 @@ class JobPartial(Message, frozen=True):
     is_final: bool
 
 
-class JobResult(Message, frozen=True):
-    """An attempt is over, well or not."""
+class Produced(msgspec.Struct, frozen=True, kw_only=True):
+    """What an attempt brought back; the answer of a function in the SDK has these fields too."""
 
-    job_id: JobIdField
-    attempt_id: AttemptIdField
-    success: bool
     text_asr: str | None = None
+    """What was said."""
     text_translated: str | None = None
     src_lang_detected: Label | None = None
     """For people to read: no result is refused because of it."""
@@ -131,7 +129,15 @@ class JobResult(Message, frozen=True):
     usage: Usage | None = None
     quality_score: Number | None = None
     extra: FreeForm | None = None
-    """Passed on to the client as it is."""
+    """Passed on to the client as it is: whatever JSON can hold."""
+
+
+class JobResult(Produced, Message, frozen=True, omit_defaults=True, gc=False):
+    """An attempt is over, well or not."""
+
+    job_id: JobIdField
+    attempt_id: AttemptIdField
+    success: bool
     error: ErrorInfo | None = None
 
 
@@ -187,8 +193,11 @@ class NodeStatus(Message, frozen=True):
     reason: str | None = None
 
 
-class JobAssign(Message, frozen=True):
-    """A job for the node; it holds one of the node's slots from now on."""
+class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node is told of a job; the job that the SDK gives to a function has these fields too.
+
+    A field that may be left out is added here alone, with its default.
+    """
 
     job_id: JobId
     attempt_id: AttemptId
@@ -196,6 +205,7 @@ class JobAssign(Message, frozen=True):
     trace_id: str
     job_class: JobClass = msgspec.field(name="class")
     src_lang: str
+    """The language that comes in, or ``auto``."""
     tgt_lang: str
     mode: Mode
     pipeline: Pipeline
@@ -207,6 +217,7 @@ class JobAssign(Message, frozen=True):
     """Time left."""
     lang_a: str | None = None
     lang_b: str | None = None
+    """In two_way_auto, what is said in one of lang_a and lang_b is wanted in the other."""
     auto_langs: tuple[str, ...] = ()
     audio: bytes | None = None
     audio_format: AudioFormat | None = None
@@ -216,6 +227,10 @@ class JobAssign(Message, frozen=True):
     utterance_index: int | None = None
     traceparent: str | None = None
     """The job's span, as a W3C header; there while the scheduler traces."""
+
+
+class JobAssign(JobTerms, Message, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+    """A job for the node; it holds one of the node's slots from now on."""
 
 
 class JobCancel(Message, frozen=True):

@@ -97,7 +97,15 @@ def _struct_section(struct: type[msgspec.Struct]) -> str:
 
 
 def _field_notes(struct: type[msgspec.Struct]) -> dict[str, str]:
-    """The sentences written under the fields of a class."""
+    """The sentences written under the fields of a class, and of those it builds on."""
+    notes: dict[str, str] = {}
+    for kind in reversed(struct.__mro__):
+        if kind.__module__.startswith("dragoman."):
+            notes |= _own_field_notes(kind)
+    return notes
+
+
+def _own_field_notes(struct: type) -> dict[str, str]:
     body = ast.parse(textwrap.dedent(source.getsource(struct))).body[0]
     assert isinstance(body, ast.ClassDef)
     notes = {}

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import (
@@ -23,7 +24,7 @@ from dragoman.sdk.node.ending import Ending
 from dragoman.sdk.node.outbox import Outbox
 from dragoman.sdk.node.outcomes import cancelled
 from dragoman.sdk.node.workbench import Workbench
-from dragoman.sdk.transport import LimitsFrames, LinkClosed
+from dragoman.sdk.transport import LimitsFrames, LinkClosed, listen
 
 _log = get_logger(__name__)
 
@@ -48,9 +49,15 @@ class Conversation:
         self._outbox = outbox
         self._workbench = workbench
         self._registered = registered
-        self._status_changed = status_changed
-        self._commanded = commanded
         self._refusal: Error | None = None
+        self._hearers: Mapping[type[SchedulerToNode], Callable[[Any], None]] = {
+            JobAssign: workbench.assign,
+            JobCancel: self._cancel,
+            NodeStatus: status_changed,
+            NodeControl: commanded,
+            Error: _complaint,
+            NodeRegisterAck: _second_acknowledgement,
+        }
 
     async def hold(self, register: NodeRegister) -> Ending:
         """Serve the connection until it ends, and return how it ended."""
@@ -64,7 +71,7 @@ class Conversation:
             return Ending(closed.reason, closed.code, self._refusal)
         if ack.max_frame_bytes and isinstance(self._link, LimitsFrames):
             self._link.limit(ack.max_frame_bytes)
-        self._outbox.open()
+        self._outbox.open(self._link)
         self._outbox.beat()
         self._registered(ack)
         self._workbench.settle(ack.cancel, cancelled("the scheduler does not want it any more"))
@@ -84,8 +91,7 @@ class Conversation:
             asyncio.create_task(self._beat_every(interval_seconds)),
         ]
         try:
-            while True:
-                self._hear(await self._receive())
+            await listen(self._link, self._hear, _ignored)
         except LinkClosed as closed:
             return Ending(closed.reason, closed.code)
         finally:
@@ -99,8 +105,7 @@ class Conversation:
             try:
                 return await self._link.receive()
             except InvalidMessage as error:
-                # A newer scheduler may say things that this node does not know yet.
-                _log.warning("message_ignored", problem=error.message)
+                _ignored(error)
 
     async def _beat_every(self, interval_seconds: float) -> None:
         while True:
@@ -108,16 +113,21 @@ class Conversation:
             self._outbox.beat()
 
     def _hear(self, message: SchedulerToNode) -> None:
-        match message:
-            case JobAssign():
-                self._workbench.assign(message)
-            case JobCancel(job_id=job_id, attempt_id=attempt_id, reason=reason):
-                self._workbench.call_off(RunningJob(job_id, attempt_id), cancelled(reason))
-            case NodeStatus():
-                self._status_changed(message)
-            case NodeControl():
-                self._commanded(message)
-            case Error(code=code, message=text):
-                _log.warning("scheduler_error", code=code, message=text)
-            case NodeRegisterAck():
-                _log.debug("second_acknowledgement_ignored")
+        self._hearers[type(message)](message)
+
+    def _cancel(self, message: JobCancel) -> None:
+        listed = RunningJob(message.job_id, message.attempt_id)
+        self._workbench.call_off(listed, cancelled(message.reason))
+
+
+def _complaint(message: Error) -> None:
+    _log.warning("scheduler_error", code=message.code, message=message.message)
+
+
+def _second_acknowledgement(message: NodeRegisterAck) -> None:
+    _log.debug("second_acknowledgement_ignored")
+
+
+def _ignored(error: InvalidMessage) -> None:
+    # A newer scheduler may say things that this node does not know yet.
+    _log.warning("message_ignored", problem=error.message)

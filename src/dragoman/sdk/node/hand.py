@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from collections.abc import Callable
 
-from dragoman.ids import AttemptId
-from dragoman.live.protocol import ErrorInfo, JobResult, ModelNotAvailable, RunningJob
+from dragoman.ids import AttemptId, JobId
+from dragoman.live.protocol import (
+    ErrorInfo,
+    JobPartial,
+    JobResult,
+    Message,
+    ModelNotAvailable,
+    RunningJob,
+)
 from dragoman.sdk.node.job import Answer
 
 Outcome = JobResult | ModelNotAvailable
@@ -13,12 +22,35 @@ Outcome = JobResult | ModelNotAvailable
 
 
 class Attempt:
-    """One attempt of a job, from its assignment until its end has been sent."""
+    """One attempt of a job, from its assignment until its end has been sent.
 
-    __slots__ = ("abandoned", "called_off", "listed", "outcome", "started_at", "task")
+    It is also the channel of its job: the function may speak from whatever thread it runs in.
+    """
 
-    def __init__(self, listed: RunningJob, started_at: float) -> None:
-        self.listed = listed
+    __slots__ = (
+        "_loop",
+        "_say",
+        "_thread_id",
+        "abandoned",
+        "attempt_id",
+        "called_off",
+        "job_id",
+        "outcome",
+        "started_at",
+        "task",
+    )
+
+    def __init__(
+        self,
+        job_id: JobId,
+        attempt_id: AttemptId,
+        started_at: float,
+        say: Callable[[Message], None],
+        loop: asyncio.AbstractEventLoop,
+        thread_id: int,
+    ) -> None:
+        self.job_id = job_id
+        self.attempt_id = attempt_id
         self.started_at = started_at
         self.task: asyncio.Task[Answer] | None = None
         self.called_off: ErrorInfo | None = None
@@ -27,6 +59,29 @@ class Attempt:
         """The node ends before the function does."""
         self.outcome: Outcome | None = None
         """Set when the function has ended."""
+        self._say = say
+        self._loop = loop
+        self._thread_id = thread_id
+
+    @property
+    def listed(self) -> RunningJob:
+        """As heartbeats list it."""
+        return RunningJob(self.job_id, self.attempt_id)
+
+    @property
+    def cancelled(self) -> bool:
+        return self.called_off is not None
+
+    def partial(self, text: str, is_final: bool) -> None:
+        message = JobPartial(self.job_id, self.attempt_id, text, is_final)
+        if threading.get_ident() == self._thread_id:
+            self._say_partial(message)
+        else:
+            self._loop.call_soon_threadsafe(self._say_partial, message)
+
+    def _say_partial(self, message: JobPartial) -> None:
+        if self.outcome is None:  # nothing comes after the end
+            self._say(message)
 
 
 class Hand:
@@ -59,10 +114,12 @@ class Hand:
 
     def take(self, attempt: Attempt) -> None:
         """Its function is about to start."""
-        self._attempts[attempt.listed.attempt_id] = attempt
+        self._attempts[attempt.attempt_id] = attempt
         self._working += 1
-        self.high_water = max(self.high_water, self._working)
-        self.empty.clear()
+        if self._working > self.high_water:
+            self.high_water = self._working
+        if len(self._attempts) == 1:
+            self.empty.clear()
 
     def finish(self, attempt: Attempt, outcome: Outcome) -> None:
         """Its function has ended; the outcome waits to be sent."""
@@ -71,7 +128,7 @@ class Hand:
 
     def let_go(self, attempt: Attempt) -> None:
         """Its outcome has been sent."""
-        self._attempts.pop(attempt.listed.attempt_id, None)
+        self._attempts.pop(attempt.attempt_id, None)
         if not self._attempts:
             self.empty.set()
 

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Protocol
 
 import msgspec
 
 from dragoman.errors import DragomanError, InvalidMessage
-from dragoman.ids import AttemptId, JobId, SessionId
+from dragoman.ids import AttemptId, JobId
 from dragoman.live.protocol import (
-    AudioFormat,
     Cut,
     ErrorInfo,
     JobAssign,
     JobClass,
+    JobTerms,
     Mode,
     Pipeline,
-    Timings,
-    Usage,
+    Produced,
 )
 
 _MAX_SHOWN = 100  # characters
@@ -33,42 +31,27 @@ class Channel(Protocol):
     def partial(self, text: str, is_final: bool) -> None: ...
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class Job(JobTerms, frozen=True, kw_only=True):
     """One piece of work: what came in, and what is wanted.
 
     Every field but the languages has a default, so that a function can be tried without a
-    scheduler: ``await translate(Job(src_lang="en", tgt_lang="es", text="hello"))``.
+    scheduler: ``await translate(Job(src_lang="en", tgt_lang="es", text="hello"))``. Between the
+    services of a node, `text` is what the last one made of it.
     """
 
-    src_lang: str
-    """The language that comes in, or ``auto``."""
-    tgt_lang: str
-    text: str | None = None
-    """The input, when it is text; between services, what the last one made of it."""
-    audio: bytes | None = None
-    audio_format: AudioFormat | None = None
-    sample_rate: int | None = None
+    job_id: JobId = JobId("")
+    attempt_id: AttemptId = AttemptId("")
+    trace_id: str = ""
+    job_class: JobClass = JobClass.LIVE
+    mode: Mode = Mode.ONE_WAY
     pipeline: Pipeline = Pipeline()
     """The services that are wanted."""
     features: tuple[str, ...] = ()
-    mode: Mode = Mode.ONE_WAY
-    lang_a: str | None = None
-    lang_b: str | None = None
-    """In two_way_auto, what is said in one of lang_a and lang_b is wanted in the other."""
-    auto_langs: tuple[str, ...] = ()
     padding_ms: int = 0
     """Silence to add after the audio, so that the last word is not clipped."""
     cut: Cut = Cut.NONE
     deadline_ms: int = 60_000
     """How much time was left when the job was assigned."""
-    job_class: JobClass = JobClass.LIVE
-    job_id: JobId = JobId("")
-    attempt_id: AttemptId = AttemptId("")
-    trace_id: str = ""
-    traceparent: str | None = None
-    """The parent of the node's own spans, as a W3C header; None while tracing is off."""
-    session_id: SessionId | None = None
-    utterance_index: int | None = None
     channel: Channel | None = None
     """Set by the node that runs the job."""
 
@@ -92,22 +75,8 @@ def job_from(assign: JobAssign, channel: Channel) -> Job:
     return Job(channel=channel, **msgspec.structs.asdict(assign))
 
 
-class Answer(msgspec.Struct, frozen=True, kw_only=True):
+class Answer(Produced, frozen=True, kw_only=True):
     """The result of a job. Fill in what there is; missing timings are measured."""
-
-    text_asr: str | None = None
-    """What was said."""
-    text_translated: str | None = None
-    src_lang_detected: str | None = None
-    tgt_lang: str | None = None
-    """Which way a two_way_auto job went."""
-    tts_audio: bytes | None = None
-    tts_format: str | None = None
-    timings: Timings | None = None
-    usage: Usage | None = None
-    quality_score: float | None = None
-    extra: Mapping[str, Any] | None = None
-    """Passed on to the client as it is: whatever JSON can hold."""
 
 
 class JobFailed(DragomanError):

@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
+
+from cachetools import FIFOCache
 
 from dragoman.clock import Clock
 from dragoman.live.protocol import Command, Languages, NodeHealth
@@ -184,7 +185,7 @@ class _Failures:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kinds: OrderedDict[str, _Kind] = OrderedDict()
+        self._kinds: FIFOCache[str, _Kind] = FIFOCache(_MOST_KINDS)
 
     def shown(self, name: str, where: str, whole: Callable[[], str]) -> str | None:
         """What to write about a failure of a kind; None while it is only counted."""
@@ -192,8 +193,6 @@ class _Failures:
         kind = self._kinds.get(name)
         if kind is None:
             self._kinds[name] = _Kind(name, now)
-            if len(self._kinds) > _MOST_KINDS:
-                self._kinds.popitem(last=False)
             return _readable(whole())
         kind.times += 1
         kind.where = where

@@ -55,7 +55,8 @@ class Node:
 
     `url` is the scheduler's, or a `NodeConnect` of your own. Give one function for whole jobs as
     `work`, or one per service as `services`; async functions run on the event loop, plain ones in
-    threads. `asr`, `semantic`, `nmt` and `tts` list the languages of each service.
+    threads, or with ``threads=False`` on the event loop too. `asr`, `semantic`, `nmt` and `tts`
+    list the languages of each service.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Node:
         identity_file: Path | None = None,
         drain_seconds: float = 30.0,
         on_event: Callable[[Event], None] | None = None,
+        threads: bool = True,
         hardware: Hardware | None = None,
         usage: Callable[[], ResourceUsage] | None = None,
         clock: Clock | None = None,
@@ -86,8 +88,9 @@ class Node:
 
         `models` names the services one by one where their ids and versions matter. `identity_file`
         keeps the node's id across restarts. `drain_seconds` is what running jobs get when the node
-        is told to leave. The rest is for tests: everything that has to do with chance, time and
-        this machine can be handed in.
+        is told to leave. ``threads=False`` spares plain functions that return at once a thread
+        for each job; a slow one would hold up the whole node. The rest is for tests: everything
+        that has to do with chance, time and this machine can be handed in.
         """
         self._connect = WebSocketConnect(url, token=token) if isinstance(url, str) else url
         self._clock = clock or SystemClock()
@@ -113,7 +116,12 @@ class Node:
         self._hand = Hand(slots)
         self._outbox = Outbox(self._hand, self._heartbeat, self._tell)
         self._workbench = Workbench(
-            self._hand, self._outbox, _work_of(work, services, self._clock), self._clock, self._tell
+            self._hand,
+            self._outbox,
+            _work_of(work, services, self._clock, threads=threads),
+            self._clock,
+            self._tell,
+            is_watched=on_event is not None,
         )
         self._drain_seconds = drain_seconds
         self._leaving = asyncio.Event()
@@ -273,12 +281,16 @@ class Node:
 
 
 def _work_of(
-    work: WorkFunction | None, services: Mapping[str, WorkFunction] | None, clock: Clock
+    work: WorkFunction | None,
+    services: Mapping[str, WorkFunction] | None,
+    clock: Clock,
+    *,
+    threads: bool,
 ) -> Work:
     if work is not None and services is None:
-        return as_work(work, "work")
+        return as_work(work, "work", threads=threads)
     if services is not None and work is None:
-        return pipeline_of(services, clock)
+        return pipeline_of(services, clock, threads=threads)
     raise InvalidCapabilitySchema(
         "a node needs `work`, one function for whole jobs, or `services`, one for each service:"
         " give one of the two"

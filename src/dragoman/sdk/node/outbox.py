@@ -14,7 +14,7 @@ from dragoman.sdk.connecting import NodeLink
 from dragoman.sdk.node.events import Event, ResultNotSent
 from dragoman.sdk.node.hand import Attempt, Hand
 from dragoman.sdk.node.outcomes import unsendable
-from dragoman.sdk.transport import LinkClosed
+from dragoman.sdk.transport import LinkClosed, SendsNow
 
 _log = get_logger(__name__)
 
@@ -32,8 +32,10 @@ _BEAT: Final = _Beat()
 class Outbox:
     """Sends one thing after another over the link of the moment.
 
-    A heartbeat is only marked, and written when its turn comes: so it lists an attempt exactly
-    when the messages before it have announced the attempt, or are about to, and have not ended it.
+    While the link has room and nothing waits, a message is sent where it is said; else it waits
+    in line for `deliver`. A heartbeat is only marked, and written when its turn comes: so it lists
+    an attempt exactly when the messages before it have announced the attempt, or are about to,
+    and have not ended it.
     """
 
     def __init__(
@@ -49,24 +51,44 @@ class Outbox:
         self._filled = asyncio.Event()
         self._beat_is_due = False
         self._open = False
+        self._send_now: Callable[[Message], bool] | None = None
+        """Sends at once, if the link can; None while something waits in line."""
+        self._can_send_now: Callable[[Message], bool] | None = None
 
-    def open(self) -> None:
+    def open(self, link: NodeLink) -> None:
         """From now on there is a link. What was queued for the last one is forgotten."""
         self._queue.clear()
         self._beat_is_due = False
         self._open = True
+        self._can_send_now = link.send_now if isinstance(link, SendsNow) else None
+        self._send_now = self._can_send_now
 
     def close(self) -> None:
         """There is no link: messages are dropped, and attempts that end stay in hand."""
         self._queue.clear()
         self._open = False
+        self._send_now = self._can_send_now = None
 
     def say(self, message: Message) -> None:
         """Send a message, if there is a connection."""
+        if self._send_now is not None:
+            try:
+                if self._send_now(message):
+                    return
+            except _UNSENDABLE as error:
+                _cannot_be_sent(error)
+                return
         self._put(message)
 
     def answer(self, attempt: Attempt) -> None:
         """Send the outcome of an attempt; the attempt is in hand until that is done."""
+        if self._send_now is not None and attempt.outcome is not None:
+            try:
+                if self._send_now(attempt.outcome):
+                    self._hand.let_go(attempt)
+                    return
+            except _UNSENDABLE:
+                pass  # `deliver` says what is sent instead
         self._put(attempt)
 
     def beat(self) -> None:
@@ -76,11 +98,12 @@ class Outbox:
             self._put(_BEAT)
 
     async def deliver(self, link: NodeLink) -> None:
-        """Send what there is and what comes, until the link ends."""
+        """Send what waits in line and what comes, until the link ends."""
         try:
             while True:
                 while self._queue:
                     await self._send(link, self._queue.popleft())
+                self._send_now = self._can_send_now
                 self._filled.clear()
                 await self._filled.wait()
         except LinkClosed:
@@ -88,20 +111,21 @@ class Outbox:
 
     def _put(self, item: Message | Attempt | _Beat) -> None:
         if self._open:
+            self._send_now = None
             self._queue.append(item)
             self._filled.set()
 
     async def _send(self, link: NodeLink, item: Message | Attempt | _Beat) -> None:
         if isinstance(item, Attempt):
             await self._send_outcome(link, item)
-        elif isinstance(item, _Beat):
+            return
+        if isinstance(item, _Beat):
             self._beat_is_due = False
-            await link.send(self._heartbeat())
-        else:
-            try:
-                await link.send(item)
-            except _UNSENDABLE as error:
-                _log.warning("message_not_sent", problem=error.message)
+            item = self._heartbeat()
+        try:
+            await link.send(item)
+        except _UNSENDABLE as error:
+            _cannot_be_sent(error)
 
     async def _send_outcome(self, link: NodeLink, attempt: Attempt) -> None:
         assert attempt.outcome is not None
@@ -112,3 +136,7 @@ class Outbox:
             self._tell(ResultNotSent(listed.job_id, listed.attempt_id, error.code, error.message))
             await link.send(unsendable(listed, error))
         self._hand.let_go(attempt)
+
+
+def _cannot_be_sent(error: InvalidMessage | PayloadTooLarge) -> None:
+    _log.warning("message_not_sent", problem=error.message)

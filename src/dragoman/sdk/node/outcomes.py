@@ -13,6 +13,7 @@ from dragoman.errors import (
     NodeUnavailable,
     PayloadTooLarge,
 )
+from dragoman.ids import AttemptId, JobId
 from dragoman.live.protocol import (
     ErrorInfo,
     JobResult,
@@ -39,11 +40,14 @@ def failure(listed: RunningJob, error: ErrorInfo) -> JobResult:
     return JobResult(job_id=listed.job_id, attempt_id=listed.attempt_id, success=False, error=error)
 
 
-def success(listed: RunningJob, answer: Answer, total_ms: float) -> JobResult:
+def success(job_id: JobId, attempt_id: AttemptId, answer: Answer, total_ms: float) -> JobResult:
     """The end of an attempt that went well; WrongAnswer when its fields cannot be sent."""
     fields: dict[str, Any] = msgspec.structs.asdict(answer)
-    fields["timings"] = _with_total(answer.timings, total_ms)
-    fields.update(job_id=listed.job_id, attempt_id=listed.attempt_id, success=True)
+    timings = answer.timings
+    fields["timings"] = (
+        Timings(total_ms=total_ms) if timings is None else _with_total(timings, total_ms)
+    )
+    fields.update(job_id=job_id, attempt_id=attempt_id, success=True)
     try:
         return msgspec.convert(fields, JobResult)
     except msgspec.ValidationError as error:
@@ -112,9 +116,7 @@ def _readable(message: str) -> str:
     return message[:_MAX_WORDS_OF_AN_ERROR].encode(errors="replace").decode()
 
 
-def _with_total(timings: Timings | None, total_ms: float) -> Timings:
-    if timings is None:
-        return Timings(total_ms=total_ms)
+def _with_total(timings: Timings, total_ms: float) -> Timings:
     if timings.total_ms is None:
         return msgspec.structs.replace(timings, total_ms=total_ms)
     return timings

@@ -16,7 +16,9 @@ from dragoman.sdk.node.work import Work, WorkFunction, as_work
 _TIMED = frozenset(kind for kind in ServiceType if f"{kind}_ms" in Timings.__struct_fields__)
 
 
-def pipeline_of(functions: Mapping[str, WorkFunction], clock: Clock) -> Work:
+def pipeline_of(
+    functions: Mapping[str, WorkFunction], clock: Clock, *, threads: bool = True
+) -> Work:
     """A function that leads a job through the services its pipeline asks for, and times each.
 
     Each function is given the job as the services before it left it: ``text`` is what was
@@ -30,7 +32,7 @@ def pipeline_of(functions: Mapping[str, WorkFunction], clock: Clock) -> Work:
             f" {', '.join(ServiceType)}"
         )
     stages = {
-        ServiceType(name): as_work(function, f'services["{name}"]')
+        ServiceType(name): as_work(function, f'services["{name}"]', threads=threads)
         for name, function in functions.items()
     }
 

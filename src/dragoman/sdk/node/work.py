@@ -17,10 +17,11 @@ WorkFunction: TypeAlias = Callable[[Job], Awaitable[Answer]] | Callable[[Job], A
 Work: TypeAlias = Callable[[Job], Coroutine[Any, Any, Answer]]
 
 
-def as_work(function: WorkFunction, parameter: str) -> Work:
+def as_work(function: WorkFunction, parameter: str, *, threads: bool = True) -> Work:
     """The function as something to await: an async one as it is, another one in a thread.
 
-    `parameter` is where the caller gave the function, for the error when it is none.
+    `parameter` is where the caller gave the function, for the error when it is none. Without
+    `threads` a plain function runs on the event loop.
     """
     if not callable(function):
         raise InvalidCapabilitySchema(
@@ -33,17 +34,17 @@ def as_work(function: WorkFunction, parameter: str) -> Work:
 
         async def work(job: Job) -> Answer:
             try:
-                returned = await running(job)
+                returned: object = await running(job)
             except SystemExit as error:
                 raise _exited(error) from error
-            return checked_answer(returned, function)
+            return returned if isinstance(returned, Answer) else checked_answer(returned, function)
 
         return work
     plain = cast(Callable[[Job], Answer], function)
 
     async def in_a_thread(job: Job) -> Answer:
-        returned: object = await _run_in_thread(plain, job)
-        # Such as a lambda around an async function: the thread only made the coroutine.
+        returned: object = await _run_in_thread(plain, job) if threads else _run_here(plain, job)
+        # Such as a lambda around an async function: the call only made the coroutine.
         if inspect.isawaitable(returned):
             returned = await returned
         return checked_answer(returned, function)
@@ -62,6 +63,13 @@ def checked_answer(returned: object, function: object) -> Answer:
         " `return Answer(text_translated=...)`.",
         fault=f"{type(returned).__name__} returned by {name}",
     )
+
+
+def _run_here(function: Callable[[Job], Answer], job: Job) -> Answer:
+    try:
+        return function(job)
+    except (SystemExit, KeyboardInterrupt) as error:
+        raise _exited(error) from error
 
 
 async def _run_in_thread(function: Callable[[Job], Answer], job: Job) -> Answer:

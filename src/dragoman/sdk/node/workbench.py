@@ -12,7 +12,6 @@ from dragoman.live.protocol import (
     ErrorInfo,
     JobAck,
     JobAssign,
-    JobPartial,
     JobResult,
     JobStarted,
     RunningJob,
@@ -38,26 +37,46 @@ class Workbench:
         work: Work,
         clock: Clock,
         tell: Callable[[Event], None],
+        *,
+        is_watched: bool,
     ) -> None:
+        """`is_watched`: the node's owner is told of each job, and not of failures alone."""
         self._hand = hand
         self._outbox = outbox
         self._work = work
         self._clock = clock
         self._tell = tell
+        self._is_watched = is_watched
         self.closing = False
         """Whether new jobs are turned away."""
 
     def assign(self, assign: JobAssign) -> None:
         """Take a job, or refuse it at once."""
-        listed = RunningJob(assign.job_id, assign.attempt_id)
-        if self._hand.get(assign.attempt_id) is not None:
-            self._outbox.say(JobAck(assign.job_id, assign.attempt_id))
+        hand, say, job_id, attempt_id = (
+            self._hand,
+            self._outbox.say,
+            assign.job_id,
+            assign.attempt_id,
+        )
+        if hand.get(attempt_id) is not None:
+            say(JobAck(job_id, attempt_id))
         elif self.closing:
-            self._refuse(listed, LEAVING)
-        elif self._hand.full:
-            self._refuse(listed, OVERLOADED)
+            self._refuse(RunningJob(job_id, attempt_id), LEAVING)
+        elif hand.full:
+            self._refuse(RunningJob(job_id, attempt_id), OVERLOADED)
         else:
-            self._start(assign, Attempt(listed, self._clock.monotonic()))
+            loop = asyncio.get_running_loop()
+            started_at = self._clock.monotonic()
+            attempt = Attempt(job_id, attempt_id, started_at, say, loop, threading.get_ident())
+            hand.take(attempt)
+            say(JobAck(job_id, attempt_id))
+            say(JobStarted(job_id, attempt_id))
+            if self._is_watched:
+                self._tell(Accepted(job_id, attempt_id))
+            attempt.task = loop.create_task(self._work(job_from(assign, attempt)))
+            # Not a try around the work: a task that is cancelled before its first step never
+            # enters it.
+            attempt.task.add_done_callback(partial(self._done, attempt))
 
     def call_off(self, listed: RunningJob, why: ErrorInfo) -> None:
         """End an attempt that is no longer wanted; an unknown one gets the same answer."""
@@ -105,25 +124,15 @@ class Workbench:
         self._outbox.say(failure(listed, why))
         self._tell(Refused(listed.job_id, listed.attempt_id, why.code))
 
-    def _start(self, assign: JobAssign, attempt: Attempt) -> None:
-        self._hand.take(attempt)
-        self._outbox.say(JobAck(assign.job_id, assign.attempt_id))
-        self._outbox.say(JobStarted(assign.job_id, assign.attempt_id))
-        self._tell(Accepted(assign.job_id, assign.attempt_id))
-        loop = asyncio.get_running_loop()
-        job = job_from(assign, _Channel(attempt, self._outbox, loop))
-        attempt.task = loop.create_task(self._work(job))
-        # Not a try around the work: a task that is cancelled before its first step never enters it.
-        attempt.task.add_done_callback(partial(self._done, attempt))
-
     def _done(self, attempt: Attempt, task: asyncio.Task[Answer]) -> None:
         outcome = self._outcome(attempt, task)
         self._hand.finish(attempt, outcome)
         self._outbox.answer(attempt)
-        code: str | None = ModelMissing.code
-        if isinstance(outcome, JobResult):
-            code = None if outcome.error is None else outcome.error.code
-        self._tell(Ended(attempt.listed.job_id, attempt.listed.attempt_id, code))
+        if self._is_watched:
+            code: str | None = ModelMissing.code
+            if isinstance(outcome, JobResult):
+                code = None if outcome.error is None else outcome.error.code
+            self._tell(Ended(attempt.job_id, attempt.attempt_id, code))
 
     def _outcome(self, attempt: Attempt, task: asyncio.Task[Answer]) -> Outcome:
         error = None if task.cancelled() else task.exception()
@@ -137,36 +146,8 @@ class Workbench:
         if error is None:
             total_ms = (self._clock.monotonic() - attempt.started_at) * 1000
             try:
-                return success(attempt.listed, task.result(), total_ms)
+                return success(attempt.job_id, attempt.attempt_id, task.result(), total_ms)
             except WrongAnswer as wrong:
                 error = wrong
-        self._tell(FunctionFailed(attempt.listed.job_id, attempt.listed.attempt_id, error))
+        self._tell(FunctionFailed(attempt.job_id, attempt.attempt_id, error))
         return raised(attempt.listed, error)
-
-
-class _Channel:
-    """Lets the function of one attempt be heard, from whatever thread it runs in."""
-
-    __slots__ = ("_attempt", "_loop", "_outbox", "_thread")
-
-    def __init__(self, attempt: Attempt, outbox: Outbox, loop: asyncio.AbstractEventLoop) -> None:
-        self._attempt = attempt
-        self._outbox = outbox
-        self._loop = loop
-        self._thread = threading.get_ident()
-
-    @property
-    def cancelled(self) -> bool:
-        return self._attempt.called_off is not None
-
-    def partial(self, text: str, is_final: bool) -> None:
-        listed = self._attempt.listed
-        message = JobPartial(listed.job_id, listed.attempt_id, text, is_final)
-        if threading.get_ident() == self._thread:
-            self._say(message)
-        else:
-            self._loop.call_soon_threadsafe(self._say, message)
-
-    def _say(self, message: JobPartial) -> None:
-        if self._attempt.outcome is None:  # nothing comes after the end
-            self._outbox.say(message)

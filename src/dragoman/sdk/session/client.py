@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from types import TracebackType
-from typing import Self, Unpack
+from typing import Any, Self, Unpack
 
 import msgspec
 
 from dragoman.clock import SystemClock
 from dragoman.errors import InvalidMessage, InvalidSession, RateLimited, SessionClosed
-from dragoman.ids import RequestId, SessionId
+from dragoman.ids import SessionId
 from dragoman.live.protocol import (
     FROM_CLIENT,
+    NOT_PLAIN,
     AudioFormat,
     Mode,
     Pipeline,
@@ -22,7 +23,7 @@ from dragoman.live.protocol import (
     SubProtocol,
     Utterance,
     check_utterance,
-    encode,
+    unencodable,
 )
 from dragoman.sdk.connecting import SessionConnect, WebSocketSessionConnect
 from dragoman.sdk.parameters import language_fault, own_words
@@ -81,6 +82,7 @@ class SessionClient:
         """The session cannot go on; the next connection opens another."""
         self._connected_now = False
         self._leading: asyncio.Task[None] | None = None
+        self._conversation: Conversation | None = None
         self._closed = False
         self._failure: Exception | None = None
         self._readers = 0
@@ -122,9 +124,10 @@ class SessionClient:
             return
         rest = list(pieces(audio, self._longest_chunk_bytes))
         for number, piece in enumerate(rest, 1):
-            await self._wait_for_room()
+            if not self._has_room():
+                await self._wait_for_room()
             chunks.add(piece, is_final=final and number == len(rest))
-            self._dialogue.bell.ring()
+            self._speak()
 
     async def say(self, text: str, *, request_id: str | None = None) -> int:
         """Send a text; returns its number, which the results carry."""
@@ -147,20 +150,21 @@ class SessionClient:
         """
         utterances = self._dialogue.in_utterances()
         said = _checked(
-            Utterance(
-                utterance_index=0,  # the present session's number is put in when it is sent
-                request_id=RequestId(request_id) if request_id is not None else None,
-                audio=audio,
-                text=text,
-                src_lang=src_lang,
-                tgt_lang=tgt_lang,
-                pipeline=pipeline,
-                features=features,
-            )
+            utterances.next_number,  # another one is put in when it is sent, if it is another then
+            {
+                "request_id": request_id,
+                "audio": audio,
+                "text": text,
+                "src_lang": src_lang,
+                "tgt_lang": tgt_lang,
+                "pipeline": pipeline,
+                "features": features,
+            },
         )
-        await self._wait_for_room()
+        if not self._has_room():
+            await self._wait_for_room()
         index = utterances.add(said)
-        self._dialogue.bell.ring()
+        self._speak()
         return index
 
     # --- hearing ---------------------------------------------------------------------------------
@@ -172,18 +176,21 @@ class SessionClient:
 
     async def next_result(self) -> Result | None:
         """The next result; None when the session is closed and all are read."""
-        results = self._dialogue.results
-        self._readers += 1
-        try:
-            await self._dialogue.bell.until(lambda: bool(results) or self._is_over)
-        finally:
-            self._readers -= 1
-        result = results.next_unread()
-        if result is not None:
-            self._dialogue.bell.ring()
-        elif self._failure is not None:
+        unread = self._dialogue.results.unread
+        if not unread:
+            self._readers += 1
+            try:
+                await self._dialogue.bell.until(lambda: bool(unread) or self._is_over)
+            finally:
+                self._readers -= 1
+        if unread:
+            result = unread.popleft()
+            if len(unread) == _MOST_UNREAD - 1:
+                self._dialogue.bell.ring()  # there is room again
+            return result
+        if self._failure is not None:
             raise self._failure
-        return result
+        return None
 
     async def close(self) -> None:
         """End the speech, and wait until every result has come; they can be read afterwards."""
@@ -201,7 +208,7 @@ class SessionClient:
 
     @property
     def _nobody_reads(self) -> bool:
-        return len(self._dialogue.results) >= _MOST_UNREAD and not self._readers
+        return len(self._dialogue.results.unread) >= _MOST_UNREAD and not self._readers
 
     async def _wait_for_room(self) -> None:
         await self._dialogue.bell.until(self._has_room_or_never_will)
@@ -215,15 +222,25 @@ class SessionClient:
             )
 
     def _has_room_or_never_will(self) -> bool:
-        dialogue, speech = self._dialogue, self._dialogue.speech
-        if self._is_over or dialogue.closing or self._leading is None or self._nobody_reads:
+        if self._is_over or self._dialogue.closing or self._leading is None or self._nobody_reads:
             return True
+        return self._has_room()
+
+    def _has_room(self) -> bool:
+        dialogue, speech = self._dialogue, self._dialogue.speech
         return (
-            not dialogue.paused
-            and len(dialogue.results) < _MOST_UNREAD
+            not (self._closed or dialogue.closing or dialogue.paused)
+            and self._leading is not None
+            and self._failure is None
+            and len(dialogue.results.unread) < _MOST_UNREAD
             and (speech is None or speech.kept_bytes < self._keep_bytes)
             and (speech is None or speech.in_flight < self._max_in_flight)
         )
+
+    def _speak(self) -> None:
+        """Send what was just said, or let the connection's own task do it when it can."""
+        if self._conversation is None or not self._conversation.speak_now():
+            self._dialogue.bell.ring()
 
     def _chunk_bytes(self, chunk_ms: int) -> int | None:
         """Only samples can be split anywhere; the other formats stay as they are fed."""
@@ -294,11 +311,13 @@ class SessionClient:
             last_delivery_seq=self._dialogue.results.last_delivery_seq,
         )
         try:
+            self._conversation = conversation
             return await conversation.hold(init)
         except _Forgotten as forgotten:
             self._starts_anew = True
             return Ending(str(forgotten))
         finally:
+            self._conversation = None
             await link.close()
 
     def _on_acknowledged(self, ack: SessionInitAck) -> None:
@@ -334,17 +353,28 @@ class _Forgotten(Exception):
     """The scheduler resumed a session of an earlier time, which this client cannot go on with."""
 
 
-def _checked(utterance: Utterance) -> Utterance:
+_read = FROM_CLIENT.reader(SubProtocol.MSGPACK)
+
+
+def _checked(number: int, given: Mapping[str, Any]) -> Utterance:
     """The utterance, checked as the scheduler will: mistakes are reported where they are made."""
-    for name, language in (("src_lang", utterance.src_lang), ("tgt_lang", utterance.tgt_lang)):
-        fault = None if language is None else language_fault(name, language)
-        if fault is not None:
+    for name in ("src_lang", "tgt_lang"):
+        if given[name] is not None and (fault := language_fault(name, given[name])) is not None:
             raise InvalidMessage(fault)
-    with own_words():
-        frame = encode(utterance, SubProtocol.MSGPACK)
-        read = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
+    fields = {name: value for name, value in given.items() if value is not None}
+    try:
+        frame = msgspec.msgpack.encode({"type": "utterance", "utterance_index": number, **fields})
+    except UnicodeEncodeError as error:
+        raise unencodable(Utterance(number, **fields)) from error
+    try:
+        read = _read(frame)
         assert isinstance(read, Utterance)
         check_utterance(read)
+    except (*NOT_PLAIN, InvalidMessage):
+        with own_words():
+            read = FROM_CLIENT.decode(frame, SubProtocol.MSGPACK)
+            assert isinstance(read, Utterance)
+            check_utterance(read)
     return read
 
 

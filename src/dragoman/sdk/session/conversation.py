@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from dragoman.clock import Clock
 from dragoman.errors import InvalidMessage
@@ -31,7 +32,7 @@ from dragoman.sdk.session.ending import Ending
 from dragoman.sdk.session.events import SessionEvent
 from dragoman.sdk.session.pace import Pace
 from dragoman.sdk.session.pulse import Pulse
-from dragoman.sdk.transport import LinkClosed
+from dragoman.sdk.transport import LinkClosed, SendsNow, listen
 
 _log = get_logger(__name__)
 
@@ -62,6 +63,21 @@ class Conversation:
         self._close_sent = False
         self._refusal: Error | None = None
         self._unpausing: asyncio.TimerHandle | None = None
+        self._send_now: Callable[[Message], bool] | None = None
+        """Sends without waiting; None while the link cannot, or `_speak` has the word."""
+        self._unsent: Message | None = None
+        """What there was no room for."""
+        self._hearers: Mapping[type[SchedulerToClient], Callable[[Any], None]] = {
+            TranslationResult: self._ended,
+            MissingResult: self._ended,
+            ServerHeartbeat: self._heartbeat_answered,
+            Backpressure: self._pressed,
+            Error: self._complained,
+            AsrPartial: tell,
+            UiEvent: tell,
+            SessionInitAck: _acknowledged_again,
+            SessionCloseAck: _closed,
+        }
 
     async def hold(self, init: SessionInit) -> Ending:
         """Serve the connection until it ends, and return how it ended."""
@@ -91,17 +107,15 @@ class Conversation:
             asyncio.create_task(self._watch(interval_seconds)),
         ]
         try:
-            while True:
-                message = await self._receive()
-                if isinstance(message, SessionCloseAck):
-                    return Ending("the session is closed", in_peace=True)
-                self._hear(message)
-                self._dialogue.bell.ring()
+            await listen(self._link, self._hear, _ignored)
+        except _ClosedInPeace:
+            return Ending("the session is closed", in_peace=True)
         except LinkClosed as closed:
             if self._pulse.is_lost:
                 return Ending("the scheduler did not answer a heartbeat")
             return Ending(closed.reason, closed.code)
         finally:
+            self._send_now = None
             if self._unpausing is not None:
                 self._unpausing.cancel()
             for task in aside:
@@ -113,34 +127,51 @@ class Conversation:
             try:
                 return await self._link.receive()
             except InvalidMessage as error:
-                # A newer scheduler may say things that this client does not know yet.
-                _log.warning("message_ignored", problem=error.message)
+                _ignored(error)
 
     # --- speaking --------------------------------------------------------------------------------
 
+    def speak_now(self) -> bool:
+        """Send what there is to say, as far as that needs no waiting; False when some is left."""
+        while self._has_something_to_say():
+            send_now = self._send_now
+            if send_now is None or not self._pace.takes_turn():
+                return False
+            message = self._next_message()
+            if message is not None and not send_now(message):
+                self._unsent = message
+                return False
+        return True
+
     async def _speak(self) -> None:
+        """Send whatever cannot be sent at once: the pace, or the network, asks for patience."""
+        at_once = self._link.send_now if isinstance(self._link, SendsNow) else None
         try:
             while True:
+                self._send_now = at_once
                 await self._dialogue.bell.until(self._has_something_to_say)
+                self._send_now = None
                 await self._pace.turn()
                 message = self._next_message()
                 if message is not None:
                     await self._link.send(message)
-                    self._dialogue.bell.ring()
         except LinkClosed:
             return  # the hearing side learns of it too, and with the reason
 
     def _has_something_to_say(self) -> bool:
-        dialogue = self._dialogue
-        unsent = dialogue.speech is not None and not dialogue.speech.all_sent
+        dialogue, speech = self._dialogue, self._dialogue.speech
         return (
-            self._pulse.is_due
-            or (unsent and not dialogue.paused)
-            or (dialogue.may_close and not self._close_sent)
+            (speech is not None and not dialogue.paused and not speech.all_sent)
+            or self._pulse.is_due
+            or self._unsent is not None
+            or (dialogue.closing and dialogue.may_close and not self._close_sent)
         )
 
     def _next_message(self) -> Message | None:
         dialogue = self._dialogue
+        if self._unsent is not None:
+            message, self._unsent = self._unsent, None
+            return message
         if self._pulse.is_due:
             self._pulse.beaten()
             return ClientHeartbeat(dialogue.results.last_delivery_seq)
@@ -159,26 +190,27 @@ class Conversation:
     # --- hearing ---------------------------------------------------------------------------------
 
     def _hear(self, message: SchedulerToClient) -> None:
+        self._hearers[type(message)](message)
+        self._dialogue.bell.ring()
+
+    def _ended(self, message: TranslationResult | MissingResult) -> None:
         dialogue = self._dialogue
-        match message:
-            case TranslationResult() | MissingResult():
-                if dialogue.speech is not None:
-                    dialogue.results.arrived(message, dialogue.speech)
-                    self._pulse.has_news()
-            case ServerHeartbeat(next_chunk_seq=next_chunk_seq):
-                self._pulse.answered()
-                if dialogue.speech is not None:
-                    dialogue.speech.stored(next_chunk_seq)
-            case Backpressure():
-                self._press(message.action, message.resume_after_ms)
-                self._tell(message)
-            case Error():
-                dialogue.results.explain(message)
-                self._tell(message)
-            case AsrPartial() | UiEvent():
-                self._tell(message)
-            case SessionInitAck() | SessionCloseAck():
-                _log.debug("acknowledgement_ignored")
+        if dialogue.speech is not None:
+            dialogue.results.arrived(message, dialogue.speech)
+            self._pulse.has_news()
+
+    def _heartbeat_answered(self, message: ServerHeartbeat) -> None:
+        self._pulse.answered()
+        if self._dialogue.speech is not None:
+            self._dialogue.speech.stored(message.next_chunk_seq)
+
+    def _pressed(self, message: Backpressure) -> None:
+        self._press(message.action, message.resume_after_ms)
+        self._tell(message)
+
+    def _complained(self, message: Error) -> None:
+        self._dialogue.results.explain(message)
+        self._tell(message)
 
     def _press(self, action: BackpressureAction, resume_after_ms: int | None = None) -> None:
         self._dialogue.paused = action is BackpressureAction.PAUSE
@@ -194,3 +226,20 @@ class Conversation:
     def _resume(self) -> None:
         self._press(BackpressureAction.RESUME)
         self._dialogue.bell.ring()
+
+
+class _ClosedInPeace(Exception):
+    """The scheduler has said that the session is over, as it was asked to."""
+
+
+def _closed(message: SessionCloseAck) -> None:
+    raise _ClosedInPeace
+
+
+def _acknowledged_again(message: SessionInitAck) -> None:
+    _log.debug("acknowledgement_ignored")
+
+
+def _ignored(error: InvalidMessage) -> None:
+    # A newer scheduler may say things that this client does not know yet.
+    _log.warning("message_ignored", problem=error.message)

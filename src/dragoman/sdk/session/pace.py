@@ -24,14 +24,28 @@ class Pace:
         self._tokens = _BURST
         self._filled_at = clock.monotonic()
 
+    def takes_turn(self) -> bool:
+        """Whether one more may be sent now, which is then counted."""
+        self._fill()
+        if self._tokens < 1.0:
+            return False
+        self._tokens -= 1.0
+        return True
+
     async def turn(self) -> None:
         """Wait until one more may be sent."""
-        per_second = self._per_second * (_SLOWED_SHARE if self.slowed else 1.0)
-        now = self._clock.monotonic()
-        self._tokens = min(_BURST, self._tokens + (now - self._filled_at) * per_second) - 1.0
-        self._filled_at = now
+        per_second = self._fill()
+        self._tokens -= 1.0
         if self._tokens < 0:
             await asyncio.sleep(-self._tokens / per_second)
+
+    def _fill(self) -> float:
+        """Count what the time since the last message allows; answers how many a second may go."""
+        per_second = self._per_second * (_SLOWED_SHARE if self.slowed else 1.0)
+        now = self._clock.monotonic()
+        self._tokens = min(_BURST, self._tokens + (now - self._filled_at) * per_second)
+        self._filled_at = now
+        return per_second
 
     def was_too_fast(self) -> None:
         """The scheduler closed the connection over it: be slower from now on."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import deque
 
 import msgspec
+from cachetools import FIFOCache
 
 from dragoman.ids import JobId
 from dragoman.live.protocol import Error, MissingResult, TranslationResult
@@ -36,20 +37,15 @@ class Results:
         self.last_delivery_seq = 0
         """Everything up to it has arrived; the scheduler is told so that it can forget."""
         self.unacknowledged = 0
-        self._unread: deque[Result] = deque()
-        self._errors: OrderedDict[int, list[Error]] = OrderedDict()
-
-    def __len__(self) -> int:
-        """How many were not read yet."""
-        return len(self._unread)
+        self.unread: deque[Result] = deque()
+        """What came and was not read yet."""
+        self._errors: FIFOCache[int, list[Error]] = FIFOCache(_MOST_ERRORS_KEPT)
 
     def explain(self, error: Error) -> None:
         """Keep an error for the missing result that follows."""
         if error.utterance_index is None:
             return
         self._errors.setdefault(error.utterance_index, []).append(error)
-        if len(self._errors) > _MOST_ERRORS_KEPT:
-            self._errors.popitem(last=False)
 
     def arrived(self, message: TranslationResult | MissingResult, speech: Speech) -> None:
         """Take an end, unless it came before: after a lost connection some come again."""
@@ -60,10 +56,7 @@ class Results:
         self.last_delivery_seq = message.delivery_seq
         result = self._as_result(message, speech.index_of(message.utterance_index))
         if speech.ended(result.utterance_index, result.tgt_lang):
-            self._unread.append(result)
-
-    def next_unread(self) -> Result | None:
-        return self._unread.popleft() if self._unread else None
+            self.unread.append(result)
 
     def restart(self) -> None:
         """A new session numbers its deliveries from 1, and knows no old errors."""
@@ -72,6 +65,8 @@ class Results:
 
     def _as_result(self, message: TranslationResult | MissingResult, index: int) -> Result:
         if isinstance(message, TranslationResult):
+            if message.utterance_index == index:
+                return message
             return msgspec.structs.replace(message, utterance_index=index)
         error = self._take_error(message)
         return Missing(index, message.reason, message.tgt_lang, message.job_id, error)

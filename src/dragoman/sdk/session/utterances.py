@@ -15,11 +15,8 @@ class _Pending:
 
     message: Utterance
     ends_expected: int
+    size_bytes: int
     ended: set[str | None] = field(default_factory=set)
-
-    @property
-    def size_bytes(self) -> int:
-        return len(self.message.audio or b"") + len(self.message.text or "")
 
 
 class Utterances:
@@ -31,19 +28,15 @@ class Utterances:
     """
 
     def __init__(self, targets: int) -> None:
+        self.kept_bytes = 0
         self._targets = targets
         self._pending: dict[int, _Pending] = {}
-        self._kept_bytes = 0
         self._next_index = 0
         self._said_again: tuple[int, ...] = ()
         self._new_from = 0
         """The first utterance that only the present session has heard."""
         self._sent = 0
         """How many the present session was sent."""
-
-    @property
-    def kept_bytes(self) -> int:
-        return self._kept_bytes
 
     @property
     def in_flight(self) -> int:
@@ -53,11 +46,17 @@ class Utterances:
     def all_sent(self) -> bool:
         return self._sent >= len(self._said_again) + self._next_index - self._new_from
 
+    @property
+    def next_number(self) -> int:
+        """What the present session will call the next utterance, if nothing comes between."""
+        return len(self._said_again) + self._next_index - self._new_from
+
     def add(self, message: Utterance) -> int:
         """Take the next utterance; its number."""
-        pending = _Pending(message, self._targets if message.tgt_lang is None else 1)
-        self._pending[self._next_index] = pending
-        self._kept_bytes += pending.size_bytes
+        size_bytes = len(message.audio or b"") + len(message.text or "")
+        ends_expected = self._targets if message.tgt_lang is None else 1
+        self._pending[self._next_index] = _Pending(message, ends_expected, size_bytes)
+        self.kept_bytes += size_bytes
         self._next_index += 1
         return self._next_index - 1
 
@@ -65,8 +64,11 @@ class Utterances:
         if self.all_sent:
             return None
         message = self._pending[self.index_of(self._sent)].message
+        number = self._sent
         self._sent += 1
-        return msgspec.structs.replace(message, utterance_index=self._sent - 1)
+        if message.utterance_index == number:
+            return message
+        return msgspec.structs.replace(message, utterance_index=number)
 
     def stored(self, next_chunk_seq: int) -> None:
         """Chunks are not ours: an utterance is kept until it has ended."""
@@ -93,5 +95,5 @@ class Utterances:
         pending.ended.add(target)
         if len(pending.ended) >= pending.ends_expected:
             del self._pending[index]
-            self._kept_bytes -= pending.size_bytes
+            self.kept_bytes -= pending.size_bytes
         return True

@@ -1,16 +1,19 @@
-"""How nodes and clients reach a scheduler: links over WebSocket, or through memory in tests."""
+"""How nodes and clients reach a scheduler: links over WebSocket, or of a program's own."""
 
 from dragoman.sdk.transport.backoff import Backoff
 from dragoman.sdk.transport.doors import CLIENT_DOOR, NODE_DOOR, Door, door_url
 from dragoman.sdk.transport.link import (
     NO_GOODBYE,
     Connect,
+    HandsOver,
     LimitsFrames,
     Link,
     LinkClosed,
+    SendsNow,
     Unreachable,
+    check_frame,
+    listen,
 )
-from dragoman.sdk.transport.memory import MemoryDoorConnect, MemoryLink
 from dragoman.sdk.transport.websocket import WebSocketDoorConnect, WebSocketLink
 
 __all__ = [
@@ -20,13 +23,15 @@ __all__ = [
     "Backoff",
     "Connect",
     "Door",
+    "HandsOver",
     "LimitsFrames",
     "Link",
     "LinkClosed",
-    "MemoryDoorConnect",
-    "MemoryLink",
+    "SendsNow",
     "Unreachable",
     "WebSocketDoorConnect",
     "WebSocketLink",
+    "check_frame",
     "door_url",
+    "listen",
 ]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeVar, runtime_checkable
+from collections.abc import Callable
+from typing import NoReturn, Protocol, TypeVar, runtime_checkable
 
-from dragoman.errors import PayloadTooLarge
+from dragoman.errors import InvalidMessage, PayloadTooLarge
 from dragoman.live.protocol import Message
 
+M = TypeVar("M")
 M_co = TypeVar("M_co", covariant=True)
 
 NO_GOODBYE = 1006
@@ -61,6 +63,44 @@ class LimitsFrames(Protocol):
     def limit(self, max_frame_bytes: int) -> None:
         """From now on `send` refuses a message that takes more, with PayloadTooLarge."""
         ...
+
+
+@runtime_checkable
+class SendsNow(Protocol):
+    """A link that can send without waiting, while the network is not slow."""
+
+    def send_now(self, message: Message) -> bool:
+        """Send a message if there is room; False when there is not, or when the link has ended."""
+        ...
+
+
+@runtime_checkable
+class HandsOver(Protocol[M_co]):
+    """A link that hands messages over where they arrive, without a task that waits for each."""
+
+    async def listen(
+        self, hear: Callable[[M_co], None], ignored: Callable[[InvalidMessage], None]
+    ) -> NoReturn:
+        """Call `hear` with each message until the link ends with LinkClosed, or `hear` raises.
+
+        `ignored` gets what is wrong with a malformed message.
+        """
+        ...
+
+
+async def listen(
+    link: Link[M], hear: Callable[[M], None], ignored: Callable[[InvalidMessage], None]
+) -> NoReturn:
+    """Call `hear` with each message of any link; raises LinkClosed, or what `hear` raises."""
+    if isinstance(link, HandsOver):
+        await link.listen(hear, ignored)
+    while True:
+        try:
+            message = await link.receive()
+        except InvalidMessage as error:
+            ignored(error)
+        else:
+            hear(message)
 
 
 class Connect(Protocol[M_co]):

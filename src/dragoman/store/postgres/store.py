@@ -21,6 +21,7 @@ from dragoman.store.postgres.failures import (
     sqlstate,
 )
 from dragoman.store.postgres.transaction import Outcome, run_whole
+from dragoman.task_set import TaskSet
 
 WRITERS = 8
 """Writes that run at once; further ones wait."""
@@ -52,7 +53,7 @@ class PostgresStore(Store):
         self._writers = asyncio.Semaphore(WRITERS)
         self._urgent_writers = asyncio.Semaphore(URGENT_WRITERS)
         self._readers = asyncio.Semaphore(READERS)
-        self._under_way: set[asyncio.Task[object]] = set()
+        self._under_way = TaskSet()
         self._closed = False
 
     async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
@@ -68,18 +69,14 @@ class PostgresStore(Store):
 
     async def close(self) -> None:
         self._closed = True
-        while self._under_way:
-            await asyncio.wait(self._under_way)
+        await self._under_way.wait()
         await self._engine.dispose()
 
     async def _shielded(
         self, work: Work[Result], engine: AsyncEngine, places: asyncio.Semaphore
     ) -> Result:
         """Carry the work out in a task of its own, which a cancelled caller leaves alone."""
-        task = asyncio.create_task(self._carry_out(work, engine, places))
-        self._under_way.add(task)
-        task.add_done_callback(self._under_way.discard)
-        outcome = await asyncio.shield(task)
+        outcome = await asyncio.shield(self._under_way.spawn(self._carry_out(work, engine, places)))
         if outcome.error is None:
             return outcome.value
         if outcome.lost:

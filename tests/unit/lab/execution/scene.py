@@ -12,7 +12,7 @@ from dragoman.lab.failures import Failure
 from dragoman.lab.model import Item, ItemId, Turn
 from dragoman.lab.targets import Output, PastTurn
 from dragoman.lab.worker.execution import Bench, ItemOutcome, Limits, Reusable, carry_out
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 Answer = Callable[[Turn, Sequence[PastTurn]], Awaitable[Output]]
 

@@ -25,7 +25,7 @@ from dragoman.lab.states import ItemStatus
 from dragoman.lab.targets import Context, Output, PastTurn
 from dragoman.lab.worker.execution import Reusable, carry_out
 from dragoman.lab.worker.execution.limiter import PATIENCE_SECONDS
-from dragoman.virtual import run_virtual
+from dragoman.testing import run_virtual
 
 BROKEN = TargetError("the model is asleep")
 HOPELESS = TargetError("no such model", retryable=False)

@@ -16,7 +16,7 @@ from dragoman.lab.model import Turn
 from dragoman.lab.states import ItemStatus
 from dragoman.lab.targets import Output, PastTurn
 from dragoman.lab.worker.execution import carry_out
-from dragoman.virtual import run_virtual
+from dragoman.testing import run_virtual
 
 TURNS = ("a", "b", "c")
 NAMES = ("one", "two")

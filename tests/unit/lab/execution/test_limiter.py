@@ -26,7 +26,7 @@ from dragoman.clock import Clock
 from dragoman.lab.failures import RateLimited
 from dragoman.lab.worker.execution import Limiter
 from dragoman.lab.worker.execution.backoff import backoff_seconds
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 
 def limiter(most: int) -> Limiter:

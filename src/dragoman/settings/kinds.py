@@ -1,19 +1,50 @@
-"""The form of URLs, origins, addresses, and names that go into Redis keys.
+"""The kinds of values that settings have: how each is checked, and how it is shown to people.
 
-Each function takes a value, and returns it or raises ValueError with a reason for the user. It
-looks nothing up and connects to nothing.
+A check takes a value, and returns it or raises ValueError with a reason for the user. It looks
+nothing up and connects to nothing. A value is shown as a settings file writes it, without its
+password.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Mapping
 from ipaddress import ip_address, ip_network
-from typing import Annotated, TypeVar
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 T = TypeVar("T")
+
+YEAR_SECONDS = 365 * 24 * 3600
+"""The longest time a setting may have; a longer one is a mistake in the units."""
+
+
+class Section(BaseModel):
+    """A group of settings that is read once and never changes while the program runs."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", validate_default=True)
+
+
+Seconds = Annotated[float, Field(gt=0, le=YEAR_SECONDS, allow_inf_nan=False)]
+SecondsOrZero = Annotated[float, Field(ge=0, le=YEAR_SECONDS, allow_inf_nan=False)]
+"""A time that may be zero, where zero means not waiting at all."""
+
+Milliseconds = Annotated[int, Field(gt=0, le=YEAR_SECONDS * 1000)]
+MillisecondsOrZero = Annotated[int, Field(ge=0, le=YEAR_SECONDS * 1000)]
+Bytes = Annotated[int, Field(ge=1)]
+Count = Annotated[int, Field(ge=1)]
+CountOrZero = Annotated[int, Field(ge=0)]
+Port = Annotated[int, Field(ge=0, le=65535)]
+PercentOrZero = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
+Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
+Text = Annotated[str, Field(min_length=1)]
+
+
+# --- the form of URLs, origins, addresses, and names that go into Redis keys ----------------------
 
 DATA_DIR_PLACEHOLDER = "{data_dir}"
 
@@ -157,3 +188,53 @@ Origin = Annotated[str, AfterValidator(origin)]
 ProxyAddress = Annotated[str, AfterValidator(proxy_address)]
 KeyPart = Annotated[str, AfterValidator(key_part)]
 HostName = Annotated[str, AfterValidator(host_name)]
+
+
+# --- how a value is shown -------------------------------------------------------------------------
+
+_URL_PASSWORD = re.compile(r"(://[^:@/]*):.*@")
+_QUERY_SECRET = re.compile(r"([?&](?:password|token|secret|api_key)=)[^&]*", re.IGNORECASE)
+_BARE_TOML_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def masked(text: str) -> str:
+    """The text with stars for any password in a URL."""
+    return _QUERY_SECRET.sub(r"\1***", _URL_PASSWORD.sub(r"\1:***@", text))
+
+
+def plain(value: Any) -> Any:
+    """The value in JSON's types, passwords masked, whole numbers without a fraction."""
+    match value:
+        case str() | Path():
+            return masked(str(value))
+        case float() if value.is_integer():
+            return int(value)
+        case Mapping():
+            return {name: plain(item) for name, item in value.items()}
+        case list() | tuple():
+            return [plain(item) for item in value]
+        case _:
+            return value
+
+
+def as_toml(value: Any) -> str:
+    """The value as a settings file writes it, passwords masked."""
+    match plain(value):
+        case dict() as table:
+            pairs = (f"{_toml_key(name)} = {as_toml(item)}" for name, item in table.items())
+            return f"{{ {', '.join(pairs)} }}" if table else "{}"
+        case list() as items:
+            return f"[{', '.join(map(as_toml, items))}]"
+        case str() | bool() as scalar:
+            return _quoted(scalar)
+        case other:
+            return str(other)
+
+
+def _quoted(scalar: str | bool) -> str:
+    # JSON's escapes are TOML's too; only the delete character needs one that JSON does not write.
+    return json.dumps(scalar, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _toml_key(name: str) -> str:
+    return name if _BARE_TOML_KEY.fullmatch(name) else _quoted(name)

@@ -2,14 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import inspect
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.virtual import Deadlock, VirtualClock, VirtualLoop, run_virtual
+from dragoman.testing import Deadlock, VirtualClock, VirtualLoop, run_virtual, virtual
 
 DAY_SECONDS = 86_400.0
 
@@ -281,3 +283,92 @@ def test_a_coroutine_will_do_for_main_and_generators_are_closed() -> None:
 
     assert run_virtual(main(), seed=1) == 1
     assert closed == [True]
+
+
+def test_a_refusal_that_a_thread_keeps_to_itself_fails_the_run() -> None:
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+
+        def call() -> None:
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(print)
+
+        thread = threading.Thread(target=call)
+        thread.start()
+        thread.join()
+
+    with pytest.raises(BaseExceptionGroup) as caught:
+        run_virtual(main, seed=1)
+    assert "has no threads" in str(caught.value.exceptions[0])
+
+
+def test_threads_run_on_the_loop_where_a_test_asks_for_that() -> None:
+    async def main() -> tuple[int, float, int]:
+        here = threading.get_ident()
+        length = await asyncio.to_thread(len, "abc")
+        with pytest.raises(ZeroDivisionError):
+            await asyncio.to_thread(lambda: 1 / 0)
+        return length, now(), await asyncio.to_thread(threading.get_ident) - here
+
+    assert run_virtual(main, seed=1, inline_threads=True) == (3, 0.0, 0)
+
+
+def test_a_decorated_test_is_a_plain_function_that_keeps_its_name_and_arguments() -> None:
+    @virtual(seed=3)
+    async def add(a: int, *, b: int) -> tuple[int, int]:
+        """Adds."""
+        await asyncio.sleep(DAY_SECONDS / 2)
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        return a + b, loop.seed
+
+    assert not asyncio.iscoroutinefunction(add)
+    assert (add.__name__, add.__doc__) == ("add", "Adds.")
+    assert list(inspect.signature(add).parameters) == ["a", "b"]
+    assert add(1, b=2) == (3, 3)
+
+
+def test_a_decorated_test_runs_once_for_each_seed_and_a_failure_names_its_own() -> None:
+    seen: list[int] = []
+
+    @virtual(seeds=range(5))
+    async def fails_with_three() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        seen.append(loop.seed)
+        assert loop.seed != 3
+
+    with pytest.raises(AssertionError) as caught:
+        fails_with_three()
+    assert seen == [0, 1, 2, 3]
+    assert any("seed 3" in note for note in caught.value.__notes__)
+
+
+def test_a_test_without_seeds_is_refused() -> None:
+    async def never() -> None:
+        raise AssertionError
+
+    with pytest.raises(ValueError, match="seeds"):
+        virtual(seeds=())(never)
+
+
+def test_a_wait_for_what_does_not_come_ends_after_a_virtual_day() -> None:
+    async def wait() -> None:
+        while True:  # noqa: ASYNC110  # a poll is what the limit is for
+            await asyncio.sleep(60)
+
+    with pytest.raises(TimeoutError, match="86400 s of virtual time"):
+        virtual(wait)()
+    with pytest.raises(TimeoutError, match="5 s of virtual time"):
+        run_virtual(wait, seed=1, within_seconds=5)
+
+
+def test_a_timeout_of_the_test_s_own_stays_as_it_is() -> None:
+    @virtual
+    async def impatient() -> None:
+        async with asyncio.timeout(1):
+            await asyncio.sleep(2)
+
+    with pytest.raises(TimeoutError) as caught:
+        impatient()
+    assert "virtual time" not in str(caught.value)

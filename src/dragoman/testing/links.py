@@ -1,29 +1,35 @@
-"""Links through the in-memory network, so that thousands of callers run on a virtual clock."""
+"""Links through the network in memory: what nodes and clients get in place of a URL."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from functools import partial
+from typing import Any, Generic, TypeVar
 
-from dragoman.live.protocol import Message, SubProtocol, encode
-from dragoman.sdk.transport.doors import Door
-from dragoman.sdk.transport.link import LinkClosed, check_frame
-
-if TYPE_CHECKING:
-    # Real nodes and clients need neither the gateway nor the server.
-    from dragoman.auth import ApiKey
-    from dragoman.live.gateway import Delay, Endpoint, MemoryClient, MemoryNetwork
+from dragoman.auth import ApiKey
+from dragoman.live.gateway import ConnectionClosed, Delay, Endpoint, MemoryClient, MemoryNetwork
+from dragoman.live.protocol import (
+    TO_CLIENT,
+    TO_NODE,
+    Decoder,
+    Message,
+    SchedulerToClient,
+    SchedulerToNode,
+    SubProtocol,
+    encode,
+)
+from dragoman.sdk import LinkClosed, check_frame
 
 M = TypeVar("M", bound=Message)
 
 
-class MemoryDoorConnect(Generic[M]):
+class MemoryEndpointConnect(Generic[M]):
     """Connects to an endpoint through a network in memory."""
 
     def __init__(
         self,
         network: MemoryNetwork,
         endpoint: Endpoint[Any],
-        door: Door[M],
+        decoder: Decoder[M],
         *,
         key: ApiKey | None = None,
         sub: SubProtocol = SubProtocol.MSGPACK,
@@ -31,7 +37,7 @@ class MemoryDoorConnect(Generic[M]):
     ) -> None:
         self._network = network
         self._endpoint = endpoint
-        self._door = door
+        self._decoder = decoder
         self._key = key
         self._sub = sub
         self._delay = delay
@@ -39,7 +45,7 @@ class MemoryDoorConnect(Generic[M]):
     async def __call__(self) -> MemoryLink[M]:
         client = await self._network.connect(
             self._endpoint,
-            self._door.decoder,
+            self._decoder,
             offered=[self._sub.value],
             key=self._key,
             delay=self._delay,
@@ -51,29 +57,41 @@ class MemoryLink(Generic[M]):
     """A link in memory; its `client` is where faults are made."""
 
     def __init__(self, client: MemoryClient[M]) -> None:
-        # A caller that has a client has imported the gateway already.
-        from dragoman.live.gateway import ConnectionClosed
-
         self.client = client
-        self._closed = ConnectionClosed
         self._max_frame_bytes: int | None = None
 
     def limit(self, max_frame_bytes: int) -> None:
         self._max_frame_bytes = max_frame_bytes
+
+    def send_now(self, message: Message) -> bool:
+        frame = encode(message, self.client.sub)
+        check_frame(frame, self._max_frame_bytes)
+        link = self.client.link
+        if not link.to_server.has_room or link.to_client.ended is not None:
+            return False
+        link.to_server.put(frame)
+        return True
 
     async def send(self, message: Message) -> None:
         frame = encode(message, self.client.sub)
         check_frame(frame, self._max_frame_bytes)
         try:
             await self.client.send_frame(frame)
-        except self._closed as closed:
+        except ConnectionClosed as closed:
             raise LinkClosed(closed.code, closed.reason) from closed
 
     async def receive(self) -> M:
         try:
             return await self.client.receive()
-        except self._closed as closed:
+        except ConnectionClosed as closed:
             raise LinkClosed(closed.code, closed.reason) from closed
 
     async def close(self) -> None:
         await self.client.close()
+
+
+MemoryConnect = partial(MemoryEndpointConnect[SchedulerToNode], decoder=TO_NODE)
+"""Connects a node to an endpoint through a network in memory."""
+
+MemorySessionConnect = partial(MemoryEndpointConnect[SchedulerToClient], decoder=TO_CLIENT)
+"""Connects a client to an endpoint through a network in memory."""

@@ -1,8 +1,8 @@
-"""An event loop whose time is make-believe: a day of sleeping passes in seconds.
+"""An event loop on virtual time: a day of sleeping passes in seconds.
 
 Code written for asyncio runs on it unchanged: tasks, timeouts, queues, task groups. When nothing
 is ready, the loop does not wait, it moves its time to the next timer. There are no sockets and no
-threads, so a run depends on its seed alone and can be had again.
+threads, so a run depends on its seed alone and can be repeated.
 
 What the seed decides is the order of timers that are due at the same instant, which asyncio
 leaves open; frames of the in-memory network travel on such timers. `call_soon` promises first
@@ -12,19 +12,22 @@ come, first served, and keeps it.
 from __future__ import annotations
 
 import asyncio
+import functools
 import heapq
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context
 from random import Random
-from typing import Any, NoReturn, TypeVar, TypeVarTuple
+from typing import Any, NoReturn, ParamSpec, TypeVar, TypeVarTuple, overload
 from weakref import WeakSet
 
+P = ParamSpec("P")
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 _MIN_TIMERS_TO_TIDY = 100
 _TASKS_NAMED = 10
+_DAY_SECONDS = 86_400.0
 
 
 class Deadlock(RuntimeError):
@@ -32,16 +35,21 @@ class Deadlock(RuntimeError):
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
-    """An asyncio loop on virtual time; `seed` decides what asyncio leaves open."""
+    """An asyncio loop on virtual time; `seed` decides what asyncio leaves open.
+
+    With `inline_threads`, what `asyncio.to_thread` and `run_in_executor` would run in a thread
+    runs on the loop instead, in no virtual time. Without it both are refused.
+    """
 
     # Kept by the base class, in every Python since 3.4; its type stubs leave them out.
     _ready: Any
     _stopping: bool
     _thread_id: int | None
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, *, inline_threads: bool = False) -> None:
         super().__init__()
         self.seed = seed
+        self._inline_threads = inline_threads
         self._random = Random(seed)
         self._now = 0.0
         # (when, tie, number, handle): the tie is drawn, the number only keeps handles uncompared.
@@ -95,13 +103,22 @@ class VirtualLoop(asyncio.BaseEventLoop):
         context: Context | None = None,
     ) -> asyncio.Handle:
         if self._thread_id not in (None, threading.get_ident()):
-            self._refuse_threads()
+            try:
+                self._refuse_threads()
+            except RuntimeError as refusal:
+                # Code in a thread may keep it to itself, and the run would only seem to hang.
+                self._unhandled.append(refusal)
+                raise
         return self.call_soon(callback, *args, context=context)
 
     def run_in_executor(
-        self, executor: object, func: Callable[..., object], *args: object
-    ) -> NoReturn:
-        self._refuse_threads()
+        self, executor: object, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        if not self._inline_threads:
+            self._refuse_threads()
+        future: asyncio.Future[T] = self.create_future()
+        self.call_soon(_run_inline, future, func, args)
+        return future
 
     def failures(self) -> list[BaseException]:
         """What went wrong in tasks and callbacks without anyone having looked at it."""
@@ -156,7 +173,9 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def _refuse_threads(self) -> NoReturn:
         raise RuntimeError(
             "The virtual loop has no threads: their timing would not follow from the seed."
-            " Call the function directly, or hand in a part that does not need a thread."
+            " Call the function directly, hand in a part that does not need a thread, as"
+            " Node(threads=False), or let the loop run such functions itself with"
+            " inline_threads=True."
         )
 
     def _process_events(self, event_list: list[Any]) -> None:
@@ -193,16 +212,22 @@ class VirtualClock:
         return self._loop.time()
 
 
-def run_virtual(main: Callable[[], Awaitable[T]] | Coroutine[Any, Any, T], *, seed: int) -> T:
+def run_virtual(
+    main: Callable[[], Awaitable[T]] | Coroutine[Any, Any, T],
+    *,
+    seed: int = 0,
+    inline_threads: bool = False,
+    within_seconds: float | None = None,
+) -> T:
     """Run `main` on a virtual loop of its own, and return what it returns.
 
     A task or callback that failed unnoticed fails the run, so that no error hides in the
-    background.
+    background. A run that is not over `within_seconds` of virtual time ends with TimeoutError.
     """
-    loop = VirtualLoop(seed)
+    loop = VirtualLoop(seed, inline_threads=inline_threads)
     try:
         with asyncio.Runner(loop_factory=lambda: loop) as runner:
-            result: T = runner.run(main if asyncio.iscoroutine(main) else _awaited(main))
+            result: T = runner.run(_awaited(main, within_seconds))
     except BaseException as error:
         for failure in loop.failures():
             error.add_note(f"Also failed, in the background: {failure!r}")
@@ -213,8 +238,92 @@ def run_virtual(main: Callable[[], Awaitable[T]] | Coroutine[Any, Any, T], *, se
     return result
 
 
-async def _awaited(main: Any) -> Any:
-    return await main()
+@overload
+def virtual(test: Callable[P, Coroutine[Any, Any, T]], /) -> Callable[P, T]: ...
+
+
+@overload
+def virtual(
+    *,
+    seed: int = 0,
+    seeds: Iterable[int] | None = None,
+    inline_threads: bool = False,
+    within_seconds: float | None = _DAY_SECONDS,
+) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, T]]: ...
+
+
+def virtual(
+    test: Callable[P, Coroutine[Any, Any, T]] | None = None,
+    /,
+    *,
+    seed: int = 0,
+    seeds: Iterable[int] | None = None,
+    inline_threads: bool = False,
+    within_seconds: float | None = _DAY_SECONDS,
+) -> Any:
+    """Make a plain function of an async test: ``@virtual``, or ``@virtual(seed=7)``.
+
+    A call runs the test on a virtual loop of its own; with `seeds`, once for each of them. The
+    error of a run that fails names its seed. The options are those of `run_virtual`.
+    """
+    if test is None:
+        return functools.partial(
+            virtual,
+            seed=seed,
+            seeds=seeds if seeds is None else tuple(seeds),
+            inline_threads=inline_threads,
+            within_seconds=within_seconds,
+        )
+    asynchronous = test
+    every_seed = (seed,) if seeds is None else tuple(seeds)
+    if not every_seed:
+        raise ValueError("`seeds` is empty, so the test would never run; give at least one seed")
+
+    @functools.wraps(asynchronous)
+    def synchronous(*args: P.args, **options: P.kwargs) -> T:
+        for one in every_seed:
+            try:
+                result = run_virtual(
+                    asynchronous(*args, **options),
+                    seed=one,
+                    inline_threads=inline_threads,
+                    within_seconds=within_seconds,
+                )
+            except BaseException as error:
+                error.add_note(f"On the virtual loop with seed {one}; the same seed repeats it.")
+                raise
+        return result
+
+    return synchronous
+
+
+async def _awaited(main: Any, within_seconds: float | None) -> Any:
+    limit = asyncio.timeout(within_seconds)
+    try:
+        async with limit:
+            return await (main if asyncio.iscoroutine(main) else main())
+    except TimeoutError:
+        if limit.expired():
+            raise TimeoutError(
+                f"The run was not over after {within_seconds:g} s of virtual time; what it waits"
+                " for does not come, or within_seconds is too short."
+            ) from None
+        raise
+
+
+def _run_inline(
+    future: asyncio.Future[T], function: Callable[..., T], args: tuple[Any, ...]
+) -> None:
+    if future.done():
+        return  # cancelled before its turn
+    try:
+        result = function(*args)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)
 
 
 def _remember_unhandled(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:

@@ -1,18 +1,17 @@
-"""Nodes for tests: honest ones that count for themselves, and every kind of misbehaviour."""
+"""Simulated nodes: honest ones that count for themselves, and every kind of misbehaviour."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
-from typing import Any
+from typing import TypedDict
 
 from dragoman.auth import ApiKey
 from dragoman.ids import AttemptId, NodeId
-from dragoman.live.gateway import ConnectionClosed, Endpoint, MemoryClient, MemoryNetwork
-from dragoman.live.gateway.memory import Link
+from dragoman.live.gateway import ConnectionClosed, Endpoint, Link, MemoryClient, MemoryNetwork
 from dragoman.live.protocol import (
     TO_NODE,
     Command,
@@ -42,61 +41,98 @@ from dragoman.live.protocol import (
     ServiceStatus,
     ServiceType,
 )
+from dragoman.task_set import TaskSet
 
 CALM = ResourceUsage(cpu_percent=1.0, mem_percent=1.0)
+"""What the heartbeats of a node say that has little to do."""
 OVERLOADED = ErrorInfo("NODE_OVERLOADED", "every slot is taken")
 STOPPED = ErrorInfo("JOB_CANCELLED", "stopped as asked")
 
 
-class Answer(Enum):
-    """How a node ends its jobs."""
+class JobEnding(Enum):
+    """How a simulated node ends its jobs."""
 
     WELL = "well"
     RETRYABLE = "retryable"
+    """With an error after which another node is asked."""
     FINAL = "final"
+    """With an error after which no other node is asked."""
     OVERLOADED = "overloaded"
+    """It refuses them: every slot is taken, it says."""
     MODEL_MISSING = "model_missing"
     NEVER = "never"
 
 
+Duration = Callable[[Random], float]
+"""A draw, in seconds, for each job."""
+
+
+def seconds(value: float) -> Duration:
+    """Every job takes this long."""
+    return lambda _: value
+
+
+def exponential(mean: float) -> Duration:
+    """Jobs take any time, so long on average."""
+    return lambda random: random.expovariate(1 / mean)
+
+
 @dataclass
-class Manner:
-    """How a node behaves; may be changed while it runs."""
+class Behaviour:
+    """How a simulated node behaves; a test may change it while the node runs."""
 
     slots: int | None = 4
-    service: Callable[[Random], float] = lambda _: 1.0
-    answer: Answer = Answer.WELL
+    service: Duration = lambda _: 1.0
+    """How long it works on a job."""
+    answer: JobEnding = JobEnding.WELL
+    text: Callable[[JobAssign], str] | None = None
+    """What it answers; without one, its own name."""
     acks: bool = True
+    """Whether it says that it took a job, and that it started."""
     lists: bool = True
     """Whether its heartbeats tell what it works on."""
     obeys_cancel: bool = True
     cancel_seconds: float = 0.0
+    """How long it takes to obey."""
     beats: bool = True
+    """Whether it sends heartbeats."""
     public: bool = True
+    """Whether it takes jobs that do not name it."""
     asr: tuple[str, ...] = ("zh", "en")
     nmt: tuple[str, ...] = ("zh", "en")
     tts: tuple[str, ...] = ("zh", "en")
     features: tuple[str, ...] = ()
 
 
-def seconds(value: float) -> Callable[[Random], float]:
-    """Every job takes this long."""
-    return lambda _: value
+class BehaviourOptions(TypedDict, total=False):
+    """The fields of `Behaviour`, as keywords."""
 
-
-def exponential(mean: float) -> Callable[[Random], float]:
-    """Jobs take any time, so long on average."""
-    return lambda random: random.expovariate(1 / mean)
+    slots: int | None
+    service: Duration
+    answer: JobEnding
+    text: Callable[[JobAssign], str] | None
+    acks: bool
+    lists: bool
+    obeys_cancel: bool
+    cancel_seconds: float
+    beats: bool
+    public: bool
+    asr: tuple[str, ...]
+    nmt: tuple[str, ...]
+    tts: tuple[str, ...]
+    features: tuple[str, ...]
 
 
 def service(kind: ServiceType, status: ServiceStatus = ServiceStatus.RUNNING) -> Service:
+    """A service as nodes list it, such as ``nmt-1``."""
     return Service(f"{kind.value}-1", kind, Device.CPU, status)
 
 
 SERVICES = tuple(service(kind) for kind in (ServiceType.ASR, ServiceType.NMT, ServiceType.TTS))
+"""What every simulated node runs."""
 
 
-class ScriptedNode:
+class SimulatedNode:
     """A node program: its work goes on while its connection is gone, until it is restarted."""
 
     def __init__(
@@ -105,11 +141,11 @@ class ScriptedNode:
         network: MemoryNetwork,
         endpoint: Endpoint[NodeToScheduler],
         random: Random,
-        manner: Manner,
+        behaviour: Behaviour,
         key: ApiKey | None = None,
     ) -> None:
         self.node_id = NodeId(node_id)
-        self.manner = manner
+        self.behaviour = behaviour
         self.working: dict[AttemptId, RunningJob] = {}
         """What it works on, by its own count."""
         self.high_water = 0
@@ -130,7 +166,7 @@ class ScriptedNode:
         self._random = random
         self._key = key
         self._client: MemoryClient[SchedulerToNode] | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet()
         self._jobs: dict[AttemptId, asyncio.Task[None]] = {}
         self._brought: set[AttemptId] = set()
         self._unsent: dict[AttemptId, JobResult] = {}
@@ -158,7 +194,7 @@ class ScriptedNode:
         client = await self._network.connect(self._endpoint, TO_NODE, key=key or self._key)
         self._client, self.ack, self.close_code = client, None, None
         self._brought = set(self.working)
-        self._ear = self._spawn(self._listen(client))
+        self._ear = self._tasks.spawn(self._listen(client))
         await client.send(
             NodeRegister(
                 version="1",
@@ -166,12 +202,12 @@ class ScriptedNode:
                 platform="test",
                 hardware=Hardware(4, 8.0),
                 services=SERVICES,
-                languages=Languages(self.manner.asr, (), self.manner.nmt, self.manner.tts),
+                languages=Languages(self.behaviour.asr, (), self.behaviour.nmt, self.behaviour.tts),
                 node_id=self.node_id,
                 registration_token=token,
-                features=self.manner.features,
-                max_concurrent_jobs=self.manner.slots,
-                accept_public_jobs=self.manner.public,
+                features=self.behaviour.features,
+                max_concurrent_jobs=self.behaviour.slots,
+                accept_public_jobs=self.behaviour.public,
                 running=tuple(self.working.values()),
             )
         )
@@ -211,9 +247,7 @@ class ScriptedNode:
     async def stop(self) -> None:
         """End everything the node does."""
         self.restart()
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
 
     # --- speaking --------------------------------------------------------------------------------
 
@@ -237,7 +271,7 @@ class ScriptedNode:
         await self.say(
             NodeHeartbeat(
                 usage,
-                tuple(self.working.values()) if self.manner.lists else (),
+                tuple(self.working.values()) if self.behaviour.lists else (),
                 services=services,
                 max_concurrent_jobs=slots,
             )
@@ -275,7 +309,7 @@ class ScriptedNode:
             case JobCancel():
                 await self._cancelled(RunningJob(message.job_id, message.attempt_id))
             case NodeControl(command=Command.REPORT):
-                if self.manner.beats:
+                if self.behaviour.beats:
                     await self.beat()
             case NodeControl() | Error():
                 pass
@@ -290,11 +324,11 @@ class ScriptedNode:
                 self.working.pop(attempt_id, None)
         if self._pulse is not None:
             self._pulse.cancel()
-        self._pulse = self._spawn(self._beat_forever(ack.heartbeat_interval_ms / 1000))
+        self._pulse = self._tasks.spawn(self._beat_forever(ack.heartbeat_interval_ms / 1000))
 
     async def _beat_forever(self, interval: float) -> None:
         while self.connected:
-            if self.manner.beats and self._stopped is None:
+            if self.behaviour.beats and self._stopped is None:
                 await self.beat()
             await asyncio.sleep(interval)
 
@@ -303,63 +337,59 @@ class ScriptedNode:
     def _take(self, assign: JobAssign) -> None:
         self.assigned.append(assign)
         running = RunningJob(assign.job_id, assign.attempt_id)
-        limit = self.manner.slots
+        limit = self.behaviour.slots
         if limit is not None and len(self.working) >= limit:
             self.over_limit += not self._brought & self.working.keys()
-            self._spawn(self._refuse(running))
+            self._tasks.spawn(self._refuse(running))
             return
         self.working[assign.attempt_id] = running
         self.high_water = max(self.high_water, len(self.working))
-        task = self._spawn(self._work(running))
+        task = self._tasks.spawn(self._work(running, assign))
         self._jobs[assign.attempt_id] = task
         task.add_done_callback(lambda _: self._jobs.pop(assign.attempt_id, None))
 
     async def _refuse(self, running: RunningJob) -> None:
         await self.say(JobResult(running.job_id, running.attempt_id, False, error=OVERLOADED))
 
-    async def _work(self, running: RunningJob) -> None:
+    async def _work(self, running: RunningJob, assign: JobAssign) -> None:
         job_id, attempt_id = running.job_id, running.attempt_id
-        answer = self.manner.answer
-        if answer is Answer.OVERLOADED:
+        answer = self.behaviour.answer
+        if answer is JobEnding.OVERLOADED:
             result = JobResult(job_id, attempt_id, False, error=OVERLOADED)
             await self.finish(running, result)
             return
-        if self.manner.acks:
+        if self.behaviour.acks:
             await self.say(JobAck(job_id, attempt_id))
             await self.say(JobStarted(job_id, attempt_id))
-        if answer is Answer.NEVER:
+        if answer is JobEnding.NEVER:
             await asyncio.Event().wait()
-        await asyncio.sleep(self.manner.service(self._random))
+        await asyncio.sleep(self.behaviour.service(self._random))
         match answer:
-            case Answer.WELL:
-                result = JobResult(job_id, attempt_id, True, text_translated=str(self.node_id))
-            case Answer.MODEL_MISSING:
+            case JobEnding.WELL:
+                write = self.behaviour.text
+                text = str(self.node_id) if write is None else write(assign)
+                result = JobResult(job_id, attempt_id, True, text_translated=text)
+            case JobEnding.MODEL_MISSING:
                 await self.say(
                     ModelNotAvailable("nmt-1", "not loaded", job_id=job_id, attempt_id=attempt_id)
                 )
                 self.working.pop(attempt_id, None)
                 return
             case _:
-                error = ErrorInfo("MODEL_CRASHED", "no luck", answer is Answer.RETRYABLE)
+                error = ErrorInfo("MODEL_CRASHED", "no luck", answer is JobEnding.RETRYABLE)
                 result = JobResult(job_id, attempt_id, False, error=error)
         await self.finish(running, result)
 
     async def _cancelled(self, running: RunningJob) -> None:
-        if not self.manner.obeys_cancel:
+        if not self.behaviour.obeys_cancel:
             return
         task = self._jobs.pop(running.attempt_id, None)
         if task is not None:
             task.cancel()
-        self._spawn(self._stop(running))
+        self._tasks.spawn(self._stop(running))
 
     async def _stop(self, running: RunningJob) -> None:
-        await asyncio.sleep(self.manner.cancel_seconds)
+        await asyncio.sleep(self.behaviour.cancel_seconds)
         self._unsent.pop(running.attempt_id, None)
         result = JobResult(running.job_id, running.attempt_id, False, error=STOPPED)
         await self.finish(running, result)
-
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
