@@ -10,7 +10,7 @@ import msgspec
 from cachetools import FIFOCache
 
 from dragoman.clock import SystemClock
-from dragoman.errors import InvalidFilter, NotFound
+from dragoman.errors import InvalidFilter, InvalidMessage, NotFound
 from dragoman.ids import TenantId
 from dragoman.lab.annotations import (
     Calibrator,
@@ -20,7 +20,7 @@ from dragoman.lab.annotations import (
     is_judge,
     judged_rows,
 )
-from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, Op, fields_of
+from dragoman.lab.filters import EVERYTHING, INPUT, LABEL, OUTPUT, SCORE, Filter, Op, fields_of
 from dragoman.lab.mirror import (
     BadPattern,
     Following,
@@ -157,7 +157,7 @@ class Results:
         run_id: str | None = None,
         group_by: str | None = None,
         cluster: str | None = None,
-    ) -> Aggregates:
+    ) -> GroupedAggregates:
         """The aggregates of the rows; final when the experiment has ended. Grouped, if asked.
 
         `group_by` is a column of the input, or another field by its whole name. So is `cluster`:
@@ -170,6 +170,12 @@ class Results:
         )
         named = [one for one in (field, unit) if one is not None]
         asked = await self._asked_for(tenant, experiment_id, run_id, wanted, named)
+        is_column = unit is not None and unit.startswith((INPUT, OUTPUT))
+        if is_column and unit not in await self.columns(tenant, experiment_id, run_id=run_id):
+            raise InvalidMessage(
+                f"No row of {asked.name!r} has a column {cluster!r} to name clusters by.",
+                details={"field": "cluster"},
+            )
 
         def ask(mirror: Mirror) -> Aggregates:
             return grouped_aggregates(
@@ -181,7 +187,8 @@ class Results:
 
         question = repr((asked.mirrored, asked.repetitions, wanted, field, unit))
         found = await self._answer(asked, ask, read, question)
-        return await self._with_people(tenant, asked, wanted, found)
+        told = await self._with_people(tenant, asked, wanted, found)
+        return told if isinstance(told, GroupedAggregates) else aggregates.grouped(told)
 
     async def _with_people(
         self, tenant: TenantId, asked: _Asked, wanted: Filter, found: Aggregates

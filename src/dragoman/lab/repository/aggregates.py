@@ -134,8 +134,10 @@ class GroupedAggregates(Aggregates, frozen=True, omit_defaults=True):
     """How many values have no group here, because there are too many."""
 
 
-def grouped(whole: Aggregates, groups: Iterable[Group], more: int) -> GroupedAggregates:
-    """Aggregates with those of groups of the rows."""
+def grouped(
+    whole: Aggregates, groups: Iterable[Group] | None = None, more: int = 0
+) -> GroupedAggregates:
+    """Aggregates with those of groups of the rows, where there are groups."""
     return GroupedAggregates(
         whole.scores,
         whole.latency_ms,
@@ -143,7 +145,7 @@ def grouped(whole: Aggregates, groups: Iterable[Group], more: int) -> GroupedAgg
         whole.cost,
         whole.failures,
         whole.annotations,
-        tuple(groups),
+        msgspec.UNSET if groups is None else tuple(groups),
         more,
     )
 
