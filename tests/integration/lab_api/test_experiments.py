@@ -377,9 +377,9 @@ def test_a_key_is_refused_and_neither_stored_nor_repeated(open_lab: OpenLab) -> 
             ):
                 refused = await lab.post("/experiments", order)
                 assert refused.status_code == 422, refused.text
-                assert "`api_key_env`" in refused.text.replace(field.removesuffix("api_key"), "")
+                assert f"`{field}_env`" in refused.text
                 assert "sk-secret" not in refused.text
-            assert (await lab.get("/experiments")).json()["experiments"] == []
+            assert "e-" not in (await lab.get("/experiments")).text
 
     asyncio.run(story())
 
