@@ -147,7 +147,8 @@ def _beside_peers(folder: Path, rows: int) -> Table:
         try:
             logged, page, amount = _asked(peer, folder / peer.name, rows)
         except (NotInstalled, subprocess.SubprocessError) as error:
-            table.add_row(name, f"not measured: {error}", "", "")
+            said = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
+            table.add_row(name, f"not measured: {said}", "", "")
         else:
             cells = (f"{page * 1000:.1f}", f"{amount * 1000:.1f}", f"{rows / logged:.0f}")
             table.add_row(name, *cells)
