@@ -23,7 +23,7 @@ from typing import Any
 PAGE = 100
 BATCH = 500
 SEED = 20_261_115
-START_SECONDS = 300
+START_SECONDS = 600
 INSERT_SECONDS = 600
 PROJECT = "rows"
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)

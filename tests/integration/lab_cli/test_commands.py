@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def jsonl(row: dict[str, str]) -> str:
+def jsonl(row: Mapping[str, str | None]) -> str:
     return json.dumps(row) + "\n"
 
 
