@@ -14,6 +14,8 @@ from typer.testing import CliRunner, Result
 from dragoman.cli.checkup import Level, examine, judge_postgres_version
 from dragoman.cli.db import app
 from dragoman.errors import SchemaTooNew, SettingsError, StoreError
+from dragoman.lab.audio import AudioFolder, audio_folder_of
+from dragoman.lab.audio.folder import sha256_of
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +59,30 @@ def test_backup_writes_the_named_file_or_a_dated_one(tmp_path: Path) -> None:
     dated = db("backup", "--data-dir", tmp_path)
     assert dated.exit_code == 0
     assert len(list(tmp_path.glob("dragoman-*.db"))) == 1
+
+
+def test_backup_copies_the_recordings_beside_the_database(tmp_path: Path) -> None:
+    db("upgrade", "--data-dir", tmp_path)
+    audio = audio_folder_of(tmp_path)
+    elsewhere = tmp_path / "elsewhere.wav"
+    elsewhere.write_bytes(b"left where it is")
+    kept = tmp_path / "kept.wav"
+    kept.write_bytes(b"a recording")
+    checksums = [sha256_of(kept), sha256_of(elsewhere)]
+    audio.keep(checksums[0], kept)
+    audio.link(checksums[1], elsewhere)
+    told = db("backup", tmp_path / "copy.db", "--data-dir", tmp_path)
+    assert told.exit_code == 0
+    assert "The recordings (2 files) were copied to" in told.stdout
+    copied = AudioFolder(tmp_path / "copy.db.lab-audio")
+    assert [copied.find(one).read_bytes() for one in checksums] == [
+        b"a recording",
+        b"left where it is",
+    ]
+    (tmp_path / "copy.db").unlink()
+    again = db("backup", tmp_path / "copy.db", "--data-dir", tmp_path)
+    assert isinstance(again.exception, StoreError), "nothing is written over"
+    assert not (tmp_path / "copy.db").exists()
 
 
 def test_the_settings_file_may_name_the_database(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""The key that a server asks for: from the settings, or from the environment.
+"""The key that a server asks for, which is in the environment of the program that runs it.
 
+Settings are stored with the experiment and shown to others, so they hold the variable's name only.
 A server's environment holds secrets that its users must not see. A user who could name any
 variable and any address would have it sent there. So on a server each variable is allowed together
 with the host that may receive it: `lab.key_env_allow = ["OPENAI_API_KEY@api.openai.com"]`.
@@ -17,19 +18,20 @@ from dragoman.errors import Forbidden, InvalidMessage
 from dragoman.lab.openai_client.settings import ServerSettings
 
 KEY_IN_SETTINGS = "api_key"
-"""The setting that holds a secret, and that no answer of the API shows."""
+"""A setting that would hold a secret. It is refused, and no answer of the API shows it."""
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KEY = re.compile(r"[\x21-\x7e]+")
 
 
 def check_key(settings: ServerSettings, where: str, allow: Collection[str] | None) -> None:
-    """Refuse a key that cannot be sent, or may not be taken; `allow` is None for the user's own."""
-    if settings.api_key is not None and settings.api_key_env is not None:
-        raise _unusable(f"{where}.api_key", "give either `api_key` or `api_key_env`")
-    if settings.api_key is not None and not _KEY.fullmatch(settings.api_key):
+    """Refuse a key that may not be taken, or is given itself; `allow` is None for a user's own."""
+    if settings.api_key is not None:
         # The message does not repeat it.
-        raise _unusable(f"{where}.api_key", "a key is ASCII without spaces")
+        raise _unusable(
+            f"{where}.api_key",
+            "a key would be stored with the experiment as it is; put it into an environment "
+            f"variable where the experiment runs, and give its name as `{where}.api_key_env`",
+        )
     name = settings.api_key_env
     if name is None:
         return
@@ -57,7 +59,7 @@ def find_key(settings: ServerSettings, where: str, allow: Collection[str] | None
     """The key, if the server has one."""
     check_key(settings, where, allow)
     if settings.api_key_env is None:
-        return settings.api_key
+        return None
     return os.environ[settings.api_key_env].strip()
 
 

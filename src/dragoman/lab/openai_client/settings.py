@@ -24,7 +24,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     """The server's address up to the version, such as https://api.openai.com/v1."""
     model: str
     api_key: str | None = None
-    """The key itself. It is stored with the experiment; `api_key_env` is not."""
+    """Refused: a key itself would be stored with the experiment. Use `api_key_env`."""
     api_key_env: str | None = None
     """The name of the environment variable that holds the key where the experiment runs."""
     headers: dict[str, str] = {}
