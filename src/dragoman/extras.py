@@ -13,6 +13,7 @@ from dragoman.errors import ExtraMissing
 
 NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     "cluster": ("redis", "hiredis"),
+    "gpu": ("pynvml",),
     "lab": (
         *("duckdb", "jiwer", "numpy", "pandas", "pyarrow", "rapidfuzz", "sacrebleu", "scipy"),
         *("MeCab", "ipadic"),

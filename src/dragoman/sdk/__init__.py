@@ -78,6 +78,7 @@ from dragoman.sdk.node.events import (
     Registered,
     ResultNotSent,
 )
+from dragoman.sdk.node.graphics import Graphics
 from dragoman.sdk.node.job import (
     Answer,
     Channel,
@@ -125,6 +126,7 @@ __all__ = [
     "FreeForm",
     "FunctionFailed",
     "Gpu",
+    "Graphics",
     "Hardware",
     "HealthChanged",
     "IfGone",

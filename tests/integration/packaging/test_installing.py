@@ -37,6 +37,7 @@ OPTIONAL_PACKAGES = {
 
 CODE_OF_EXTRA = {
     "cluster": "from dragoman.live.ledger import RedisLedger",
+    "gpu": "import pynvml; from dragoman.sdk import Graphics; Graphics().usage()",
     "lab": "import pandas; from dragoman.lab import statistics; import jiwer, sacrebleu",
     "postgres": "from dragoman.store.postgres import PostgresDatabase",
     "tracing": "from dragoman.observability.otlp import OtlpExit",
@@ -47,7 +48,7 @@ ASKS_FOR_EXTRA = {
     "postgres": {"DRAGOMAN_STORE__DATABASE_URL": "postgresql://127.0.0.1:1/none"},
     "tracing": {"DRAGOMAN_TRACING__ENABLED": "true"},
 }
-"""Settings that ask for the extra; the extra lab is asked for by a call."""
+"""Settings that ask for the extra; the others are asked for by a call or a command."""
 
 ANY_PORT = {"DRAGOMAN_SERVER__PORT": "0"}
 
