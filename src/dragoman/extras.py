@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from dragoman.errors import ExtraMissing
 
 NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
+    "audio": ("av", "numpy", "soxr"),
     "cluster": ("redis", "hiredis"),
     "gpu": ("pynvml",),
     "lab": (

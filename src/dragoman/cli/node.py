@@ -143,6 +143,7 @@ def node(
             work=chosen.work,
             services=chosen.services,
             models=chosen.models,
+            audio=chosen.audio,
             lifespan=chosen.lifespan,
             slots=slots,
             node_id=node_id or given.node_id,

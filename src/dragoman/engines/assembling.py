@@ -12,7 +12,7 @@ from dragoman.engines.registry import engine_kind
 from dragoman.engines.stage import Opening
 from dragoman.engines.staged import Languages, StagedEngine, offered_languages
 from dragoman.live.protocol import ServiceType
-from dragoman.sdk import Service, WorkFunction
+from dragoman.sdk import AudioWanted, Service, WorkFunction
 
 
 class Assembled(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +22,7 @@ class Assembled(msgspec.Struct, frozen=True, kw_only=True):
     work: WorkFunction | None = None
     services: Mapping[str, WorkFunction] | None = None
     models: Sequence[Service] | None = None
+    audio: AudioWanted | None = None
     lifespan: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
 
 
@@ -47,5 +48,6 @@ def assemble(
         languages=staged.languages,
         services=staged.functions,
         models=staged.models,
+        audio=staged.audio,
         lifespan=staged.lifespan,
     )

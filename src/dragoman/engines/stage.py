@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from dragoman.live.protocol import ServiceType
-from dragoman.sdk import Answer, Job, JobFailed, Service, WorkFunction
+from dragoman.sdk import Answer, AudioWanted, Job, JobFailed, Service, WorkFunction
 
 
 class Stage:
@@ -26,6 +26,8 @@ class Stage:
     """Whether `languages` are only what it offers when its owner names none."""
     pairs: frozenset[tuple[str, str]] | None = None
     """Of a translator: from which language into which. None: from each into each."""
+    audio: AudioWanted | None = None
+    """The form in which it wants audio; None: it wants none, or takes any."""
 
     async def warm_up(self) -> None:
         """Load what the first job would have to wait for; the node registers after it."""

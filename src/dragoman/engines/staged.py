@@ -11,7 +11,7 @@ import msgspec
 from dragoman.engines.stage import Stage, base_language
 from dragoman.errors import SettingsError
 from dragoman.live.protocol import AUTO, Mode, ServiceType
-from dragoman.sdk import Answer, Job, JobFailed, Service
+from dragoman.sdk import Answer, AudioWanted, Job, JobFailed, Service
 
 Languages = Mapping[ServiceType, Sequence[str]]
 """The languages of each stage."""
@@ -42,6 +42,11 @@ class StagedEngine:
             kind.value: _settling(stage) if kind is ServiceType.ASR else _needing_text(stage)
             for kind, stage in self._stages.items()
         }
+
+    @property
+    def audio(self) -> AudioWanted | None:
+        """The form in which the engine wants a job's audio."""
+        return next((s.audio for s in self._stages.values() if s.audio is not None), None)
 
     @asynccontextmanager
     async def lifespan(self) -> AsyncIterator[None]:

@@ -66,6 +66,7 @@ from dragoman.sdk.connecting import (
     node_url,
     session_url,
 )
+from dragoman.sdk.node.audio import AudioWanted
 from dragoman.sdk.node.events import (
     Accepted,
     Commanded,
@@ -110,6 +111,7 @@ __all__ = [
     "AsrPartial",
     "AttemptId",
     "AudioFormat",
+    "AudioWanted",
     "Backpressure",
     "BackpressureAction",
     "Channel",

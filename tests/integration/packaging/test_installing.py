@@ -36,6 +36,10 @@ OPTIONAL_PACKAGES = {
 """What only extras bring; sqlalchemy is needed always, and the extra postgres adds greenlet."""
 
 CODE_OF_EXTRA = {
+    "audio": (
+        "import av; from dragoman.audio import Pcm16, resampled;"
+        "assert len(resampled(Pcm16(bytes(320), 8000), 16000).samples) == 640"
+    ),
     "cluster": "from dragoman.live.ledger import RedisLedger",
     "gpu": "import pynvml; from dragoman.sdk import Graphics; Graphics().usage()",
     "lab": "import pandas; from dragoman.lab import statistics; import jiwer, sacrebleu",

@@ -28,6 +28,7 @@ from dragoman.live.protocol import (
     Service,
 )
 from dragoman.sdk.connecting import NodeConnect, WebSocketConnect
+from dragoman.sdk.node.audio import AudioWanted, with_audio_as
 from dragoman.sdk.node.conversation import Conversation
 from dragoman.sdk.node.ending import Ending, final_error, has_no_place, wait_asked_for_seconds
 from dragoman.sdk.node.events import Commanded, Disconnected, Event, HealthChanged, Registered
@@ -77,6 +78,7 @@ class Node:
         token: str | None = None,
         identity_file: Path | None = None,
         drain_seconds: float = 30.0,
+        audio: AudioWanted | None = None,
         lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None,
         on_event: Callable[[Event], None] | None = None,
         threads: bool = True,
@@ -90,10 +92,11 @@ class Node:
         `models` names the services one by one where their ids and versions matter. `identity_file`
         keeps the node's id across restarts. `drain_seconds` is what running jobs get when the node
         is told to leave. ``threads=False`` spares plain functions that return at once a thread
-        for each job; a slow one would hold up the whole node. `lifespan` makes an async context
-        manager around the node's life: models are loaded there before the node registers, and let
-        go after it has left. The rest is for tests: everything that has to do with chance, time
-        and this machine can be handed in.
+        for each job; a slow one would hold up the whole node. `audio` is the form in which the
+        functions want audio; None: as the client sent it. `lifespan` makes an async context manager
+        around the node's life: models are loaded there before the node registers, and let go after
+        it has left. The rest is for tests: everything that has to do with chance, time and this
+        machine can be handed in.
         """
         self._connect = WebSocketConnect(url, token=token) if isinstance(url, str) else url
         self._clock = clock or SystemClock()
@@ -118,10 +121,11 @@ class Node:
         self._backoff = Backoff(random or secrets.SystemRandom())
         self._hand = Hand(slots)
         self._outbox = Outbox(self._hand, self._heartbeat, self._tell)
+        working = _work_of(work, services, self._clock, threads=threads)
         self._workbench = Workbench(
             self._hand,
             self._outbox,
-            _work_of(work, services, self._clock, threads=threads),
+            working if audio is None else with_audio_as(audio, working),
             self._clock,
             self._tell,
             is_watched=on_event is not None,
