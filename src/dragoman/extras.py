@@ -19,6 +19,7 @@ NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
         *("duckdb", "jiwer", "numpy", "pandas", "pyarrow", "rapidfuzz", "sacrebleu", "scipy"),
         *("MeCab", "ipadic"),
     ),
+    "local": ("av", "numpy", "pocketsphinx", "soxr"),
     "postgres": ("asyncpg", "greenlet"),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }

@@ -15,6 +15,7 @@ GROUP = "dragoman.engines"
 
 _BUILT_IN: Mapping[str, str] = {
     "simulated": "dragoman.engines.simulated",
+    "local": "dragoman.engines.local",
 }
 """The package of each engine, which names it ENGINE; imported when it is asked for."""
 

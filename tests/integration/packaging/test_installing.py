@@ -43,6 +43,10 @@ CODE_OF_EXTRA = {
     "cluster": "from dragoman.live.ledger import RedisLedger",
     "gpu": "import pynvml; from dragoman.sdk import Graphics; Graphics().usage()",
     "lab": "import pandas; from dragoman.lab import statistics; import jiwer, sacrebleu",
+    "local": (
+        "from dragoman.engines.local.recognising import open_recogniser;"
+        "assert open_recogniser()(bytes(32_000)) is not None"
+    ),
     "postgres": "from dragoman.store.postgres import PostgresDatabase",
     "tracing": "from dragoman.observability.otlp import OtlpExit",
 }
