@@ -124,9 +124,12 @@ def offered_languages(
         offered[ServiceType.NMT] = among_each_other(translator.pairs, heard)
     if translator is not None and ServiceType.TTS in offered:
         # A voice for a language that the node cannot reach would only fill the list.
+        voices = offered[ServiceType.TTS]
         reached = {base_language(tag) for tag in offered[ServiceType.NMT]}
-        spoken = [tag for tag in offered[ServiceType.TTS] if base_language(tag) in reached]
-        offered[ServiceType.TTS] = spoken or offered[ServiceType.TTS]
+        # Regional voices count where a language has no other: a session asks for `es`.
+        plain = reached.intersection(voices)
+        spoken = [tag for tag in voices if tag in plain or base_language(tag) in reached - plain]
+        offered[ServiceType.TTS] = spoken or voices
     return offered
 
 

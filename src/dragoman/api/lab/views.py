@@ -20,8 +20,8 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.openai_client import KEY_IN_SETTINGS
 from dragoman.lab.repository import annotating
+from dragoman.openai_client import KEY_IN_SETTINGS
 
 
 class ImportedView(msgspec.Struct, frozen=True):

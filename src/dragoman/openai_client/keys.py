@@ -14,7 +14,7 @@ from collections.abc import Collection
 import httpx
 
 from dragoman.errors import Forbidden, InvalidMessage
-from dragoman.lab.openai_client.settings import ServerSettings
+from dragoman.openai_client.settings import ServerSettings
 
 KEY_IN_SETTINGS = "api_key"
 """The setting that holds a secret, and that no answer of the API shows."""

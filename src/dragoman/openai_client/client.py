@@ -11,11 +11,19 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError
-from dragoman.lab.failures import RateLimited, TargetError, shortened
-from dragoman.lab.model import JsonValue
-from dragoman.lab.openai_client.events import EventReader
-from dragoman.lab.openai_client.settings import ServerSettings
-from dragoman.lab.outbound import Answer, Caller, Request, require_success, shown_answer
+from dragoman.openai_client.events import EventReader
+from dragoman.openai_client.settings import ServerSettings
+from dragoman.outbound import (
+    Answer,
+    Caller,
+    JsonValue,
+    RateLimited,
+    Request,
+    TargetError,
+    require_success,
+    shortened,
+    shown_answer,
+)
 
 _JSON = "application/json"
 _SAID_CHARACTERS = 500
@@ -248,7 +256,7 @@ class Client:
         message = error.message.replace(self._key, "***")
         if isinstance(error, RateLimited):
             return RateLimited(message, retry_after_seconds=error.retry_after_seconds)
-        return TargetError(message, retryable=error.retryable)
+        return TargetError(message, retryable=error.retryable, status=error.answered_status)
 
 
 def _choice(found: Mapping[str, Any]) -> dict[str, Any] | None:
