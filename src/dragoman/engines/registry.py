@@ -16,6 +16,8 @@ GROUP = "dragoman.engines"
 _BUILT_IN: Mapping[str, str] = {
     "simulated": "dragoman.engines.simulated",
     "local": "dragoman.engines.local",
+    "command": "dragoman.engines.command",
+    "openai": "dragoman.engines.openai",
 }
 """The package of each engine, which names it ENGINE; imported when it is asked for."""
 
