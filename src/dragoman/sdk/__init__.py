@@ -93,6 +93,7 @@ from dragoman.sdk.node.node import Node
 from dragoman.sdk.node.work import WorkFunction
 from dragoman.sdk.session.client import SessionClient
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
+from dragoman.sdk.session.microphone import Microphone, Recorder
 from dragoman.sdk.session.options import IfGone, SessionOptions
 from dragoman.sdk.session.results import Missing, Result
 from dragoman.sdk.session.sync import SyncSession, talk
@@ -144,6 +145,7 @@ __all__ = [
     "LinkClosed",
     "MachineUsage",
     "Message",
+    "Microphone",
     "Missing",
     "MissingResult",
     "Mode",
@@ -157,6 +159,7 @@ __all__ = [
     "NodeRegisterAck",
     "NodeStatus",
     "Pipeline",
+    "Recorder",
     "Refused",
     "Registered",
     "RequestId",

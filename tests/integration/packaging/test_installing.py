@@ -47,8 +47,13 @@ CODE_OF_EXTRA = {
         "from dragoman.engines.local.recognising import open_recogniser;"
         "assert open_recogniser()(bytes(32_000)) is not None"
     ),
+    "microphone": "from importlib.util import find_spec; assert find_spec('sounddevice')",
     "postgres": "from dragoman.store.postgres import PostgresDatabase",
     "tracing": "from dragoman.observability.otlp import OtlpExit",
+    "vad": (
+        "from dragoman.voice_activity import open_detector;"
+        "open_detector('webrtc', 16_000), open_detector('silero', 16_000)"
+    ),
 }
 
 ASKS_FOR_EXTRA = {
