@@ -67,6 +67,7 @@ from dragoman.sdk.connecting import (
     session_url,
 )
 from dragoman.sdk.node.audio import AudioWanted
+from dragoman.sdk.node.batching import batched
 from dragoman.sdk.node.events import (
     Accepted,
     Commanded,
@@ -195,6 +196,7 @@ __all__ = [
     "WebSocketSessionConnect",
     "WorkFunction",
     "WrongAnswer",
+    "batched",
     "check_frame",
     "node_url",
     "session_url",

@@ -59,14 +59,14 @@ def open_recogniser() -> Callable[[bytes], str]:
     import pocketsphinx
 
     decoder = pocketsphinx.Decoder(samprate=DEFAULT_SAMPLE_RATE, loglevel="FATAL")
-    # The mean of the features is carried from one utterance to the next. Jobs of a node come from
-    # many speakers, so each begins as the first did: the same audio always gives the same text.
-    fresh_mean = decoder.get_cmn(False)
 
     def recognise(samples: bytes) -> str:
         if not samples:
             return ""
-        decoder.set_cmn(fresh_mean)
+        # The mean of the features is carried from one utterance to the next. Jobs of a node come
+        # from many speakers, so each begins as the first did: the same audio always gives the same
+        # text. Setting the mean back is not enough, because its weight stays.
+        decoder.reinit_feat()
         decoder.start_utt()
         try:
             decoder.process_raw(samples, full_utt=True)
