@@ -6,16 +6,18 @@ import asyncio
 import os
 import signal
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from shutil import which
 from tempfile import TemporaryFile
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple, TypeVar
 
 import msgspec
 
 from dragoman.sdk import JobFailed, ModelMissing
+
+T = TypeVar("T")
 
 MAX_OUTPUT_BYTES = 64 << 20
 _MAX_COMPLAINT_BYTES = 16 << 10
@@ -50,21 +52,20 @@ async def run_program(
     that it started is left running.
     """
     async with AsyncExitStack() as stack:
-        out, err = [await _pipe(stack) for _ in range(2)]
+        out, err = [await _uninterrupted(_pipe(stack)) for _ in range(2)]
         try:
-            process = await asyncio.create_subprocess_exec(
+            process = await start_process(
                 *command,
                 stdin=DEVNULL if stdin is None else stack.enter_context(_file_of(stdin)),
                 stdout=out.write_end,
                 stderr=err.write_end,
                 cwd=cwd,
                 env=None if environment is None else {**os.environ, **environment},
-                start_new_session=True,  # a group of its own, which can be ended as a whole
             )
         except (OSError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else str(error)
             raise ModelMissing(service_id, f"{command[0]} cannot be started ({reason})") from None
-        stack.push_async_callback(_end, process)
+        stack.push_async_callback(end_process, process)
         for pipe in (out, err):
             pipe.write_end.close()
         return await _finished(command[0], process, out, err, timeout_seconds, max_output_bytes)
@@ -121,6 +122,19 @@ class _Pipe(NamedTuple):
     write_end: IO[bytes]
 
 
+async def _uninterrupted(work: Coroutine[Any, Any, T]) -> T:
+    """Do a short piece of work to its end, also when the task is cancelled meanwhile.
+
+    A pipe that is given up in the middle of being connected would stay open.
+    """
+    doing = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(doing)
+    except asyncio.CancelledError:
+        await asyncio.wait([doing])
+        raise
+
+
 async def _pipe(stack: AsyncExitStack) -> _Pipe:
     """A pipe of the system: uvloop would make sockets, which cannot be opened as /dev/stdout."""
     read_fd, write_fd = os.pipe()
@@ -155,7 +169,25 @@ async def _read(
     return bytes(kept)
 
 
-async def _end(process: Process) -> None:
+async def start_process(*command: str, **options: Any) -> Process:
+    """Start a process in a group of its own, which can be ended as a whole.
+
+    A task that is cancelled while the process starts ends the process; asyncio would leave those
+    behind that it has started in the meantime.
+    """
+    starting = asyncio.ensure_future(
+        asyncio.create_subprocess_exec(*command, start_new_session=True, **options)
+    )
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        with suppress(OSError, ValueError):
+            await end_process(await starting)
+        raise
+
+
+async def end_process(process: Process) -> None:
+    """End a process of `start_process`, and those that it started."""
     # Also after it ended by itself: a process that it started may hold the pipes.
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)

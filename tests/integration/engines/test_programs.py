@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Coroutine
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import uvloop
+from tests.integration.serve.server_process import eventually
 
 from dragoman.engines.programs import Output, run_program
 from dragoman.sdk import JobFailed, ModelMissing
@@ -47,6 +49,10 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
+def has_ended(pid: int) -> bool:
+    return not is_running(pid)
+
+
 def test_input_and_output_are_those_of_a_shell_also_by_name(run: Run) -> None:
     output = run(
         shell("cat /dev/stdin > /dev/stdout; echo why > /dev/stderr", stdin=b"x" * 300_000)
@@ -70,7 +76,8 @@ def test_a_program_that_hangs_is_ended_with_all_that_it_started(run: Run, tmp_pa
     with pytest.raises(JobFailed, match=r"/bin/sh did not end within 0\.5 seconds") as caught:
         run(shell(script, seconds=0.5))
     assert caught.value.error.retryable
-    assert not [pid for pid in pids.read_text().split() if is_running(int(pid))]
+    for pid in pids.read_text().split():
+        eventually(partial(has_ended, int(pid)), f"process {pid} ended")
 
 
 def test_a_job_that_is_cancelled_leaves_nothing_running(run: Run, tmp_path: Path) -> None:
@@ -85,7 +92,28 @@ def test_a_job_that_is_cancelled_leaves_nothing_running(run: Run, tmp_path: Path
             await working
 
     run(scenario())
-    assert not is_running(int(pids.read_text()))
+    eventually(lambda: not is_running(int(pids.read_text())), "the child of the program ended")
+
+
+def test_a_job_that_is_cancelled_while_its_program_starts_leaves_nothing_running(
+    run: Run, tmp_path: Path
+) -> None:
+    pids = tmp_path / "pids"
+    marked = f"sleep 1000 & echo $! $$ >> {pids}; wait"
+
+    async def scenario() -> None:
+        for turns in range(12):  # at each step of the start
+            working = asyncio.create_task(shell(marked))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            working.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await working
+
+    run(scenario())
+    left = pids.read_text().split() if pids.exists() else []
+    for pid in left:
+        eventually(partial(has_ended, int(pid)), f"process {pid} ended")
 
 
 @pytest.mark.parametrize(

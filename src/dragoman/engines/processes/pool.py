@@ -6,13 +6,12 @@ import asyncio
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from dragoman.engines.processes.frames import LENGTH_BYTES, frame, length_of
-from dragoman.engines.programs import PROGRAM_FAILED
+from dragoman.engines.programs import PROGRAM_FAILED, end_process, start_process
 from dragoman.sdk import JobFailed, ModelMissing
 
 _CHILD = "dragoman.engines.processes.child"
@@ -32,6 +31,7 @@ class ProcessPool:
         self._settings = dict(settings)
         self._who = who
         self._size = size
+        self._started: set[Process] = set()
         # None stands for a process that is still to be started.
         self._idle: asyncio.LifoQueue[Process | None] = asyncio.LifoQueue()
         for _ in range(size):
@@ -74,7 +74,7 @@ class ProcessPool:
         finally:
             if not answered and process is not None:
                 # It may still be at work on this request, or be broken.
-                await _end(process)
+                await self._end(process)
                 process = None
             self._idle.put_nowait(process)
         if "error" in answer:
@@ -82,32 +82,35 @@ class ProcessPool:
         return answer["answer"]
 
     async def close(self) -> None:
-        """End the processes that are idle; those of running calls end with their calls."""
-        while not self._idle.empty():
-            process = self._idle.get_nowait()
-            if process is not None:
-                await _end(process)
+        """End every process, also one whose start was given up."""
+        for process in tuple(self._started):
+            await self._end(process)
 
     async def _start(self) -> Process:
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", _CHILD, self._opener),
-            stdin=PIPE,
-            stdout=PIPE,
-            start_new_session=True,  # Ctrl-C is for the node, which lets running jobs finish
+        # In a group of its own: Ctrl-C is for the node, which lets running jobs finish.
+        process = await start_process(
+            *(sys.executable, "-m", _CHILD, self._opener), stdin=PIPE, stdout=PIPE
         )
+        self._started.add(process)
         try:
             async with asyncio.timeout(_START_SECONDS):
                 answer = await _exchange(process, self._settings)
         except (TimeoutError, EOFError, OSError):
-            await _end(process)
+            await self._end(process)
             raise ModelMissing(self._who, "its process does not start") from None
         except BaseException:
-            await _end(process)
+            await self._end(process)
             raise
         if "error" in answer:
-            await _end(process)
+            await self._end(process)
             raise ModelMissing(self._who, str(answer["error"]))
         return process
+
+    async def _end(self, process: Process) -> None:
+        await end_process(process)
+        if process.stdin is not None:
+            process.stdin.close()
+        self._started.discard(process)
 
 
 async def _exchange(process: Process, request: Any) -> dict[str, Any]:
@@ -122,11 +125,3 @@ async def _exchange(process: Process, request: Any) -> dict[str, Any]:
         raise EOFError("it closed its output") from None
     answer: dict[str, Any] = msgspec.msgpack.decode(content)
     return answer
-
-
-async def _end(process: Process) -> None:
-    with suppress(ProcessLookupError):
-        process.kill()
-    await process.wait()
-    if process.stdin is not None:
-        process.stdin.close()
