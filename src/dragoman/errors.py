@@ -52,6 +52,13 @@ class ExtraMissing(SettingsError):
     code = "EXTRA_MISSING"
 
 
+class AudioUnreadable(DragomanError):
+    """Raised when a recording is not what it says it is, or cannot be decoded."""
+
+    code = "AUDIO_UNREADABLE"
+    status = 422
+
+
 class CannotStart(DragomanError):
     """Raised when the address or the folder that a server was given cannot be used."""
 

@@ -53,6 +53,9 @@ NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ("docs/howto/deploy-a-cluster.md", "useradd --system dragoman"): (
         "changes the users and services of the machine; a test checks the unit files"
     ),
+    ("docs/howto/engines.md", "apt install apertium apertium-eng-spa espeak-ng"): (
+        "installs Debian packages; tests/integration/engines runs the engines for real"
+    ),
     ("docs/howto/operate.md", "prometheus --config.file=deploy/prometheus/prometheus.yml"): (
         "needs Prometheus; tests/integration/sight checks the rules and the dashboard"
     ),

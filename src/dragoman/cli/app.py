@@ -44,6 +44,9 @@ COMMANDS = (
         "Run a server with a fleet, traffic and two experiments.",
     ),
     Command("node", "node", "node", "Join a scheduler's fleet and run jobs until stopped."),
+    Command(
+        "engines", "engines", "engines", "List what a node could run here, and what is missing."
+    ),
     Command("say", "say", "say", "Send one utterance and print its translations."),
     Command("nodes", "nodes", "app", "List, show, drain, resume and shut down nodes."),
     Command("sessions", "sessions", "app", "List, show and end sessions."),

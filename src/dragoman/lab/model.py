@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.lab.states import WORKING, ItemStatus, Mode, RunStatus
-
-if TYPE_CHECKING:
-    JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
-else:
-    # The decoder of stored documents cannot follow a type that mentions itself.
-    JsonValue = Any
+from dragoman.outbound import JsonValue as JsonValue
 
 DatasetId = NewType("DatasetId", str)
 VersionId = NewType("VersionId", str)

@@ -20,9 +20,9 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.openai_client import KEY_IN_SETTINGS
 from dragoman.lab.repository import annotating
 from dragoman.observability import REDACTED, redact_text
+from dragoman.openai_client import KEY_IN_SETTINGS
 
 HEADERS, URL = "headers", "url"
 """Settings of targets and judges that may hold secrets."""

@@ -18,8 +18,8 @@ from dragoman.lab.evaluators.judge.prompts import (
     read_winner,
     rubric_messages,
 )
-from dragoman.lab.openai_client import Price
 from dragoman.lab.targets import Context
+from dragoman.openai_client import Price
 
 
 @pytest.mark.parametrize(

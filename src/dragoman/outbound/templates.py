@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from dragoman.lab.model import JsonValue
+if TYPE_CHECKING:
+    JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
+else:
+    # The decoder of stored documents cannot follow a type that mentions itself.
+    JsonValue = Any
 
 _PLACE = re.compile(r"\{\{\s*(?P<name>[^{}]+?)\s*\}\}")
 

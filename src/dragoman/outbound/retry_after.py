@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from dragoman.lab.failures import RateLimited, shortened
+from dragoman.outbound.failures import RateLimited, shortened
 
 TOO_MANY_REQUESTS = 429
 

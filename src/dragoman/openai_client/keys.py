@@ -15,7 +15,7 @@ from collections.abc import Collection
 import httpx
 
 from dragoman.errors import Forbidden, InvalidMessage
-from dragoman.lab.openai_client.settings import ServerSettings
+from dragoman.openai_client.settings import ServerSettings
 
 KEY_IN_SETTINGS = "api_key"
 """A setting that would hold a secret. It is refused, and no answer of the API shows it."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dragoman.lab.failures import RateLimited, TargetError, shortened
-from dragoman.lab.outbound.retry_after import TOO_MANY_REQUESTS, retry_after_seconds
+from dragoman.outbound.failures import RateLimited, TargetError, shortened
+from dragoman.outbound.retry_after import TOO_MANY_REQUESTS, retry_after_seconds
 
 _UNAVAILABLE = 503
 _WORTH_ANOTHER_TRY = frozenset({408, 425, 500, 502, 503, 504, 520, 522, 524, 529})
@@ -42,7 +42,7 @@ def require_success(
             "set its `url` to where it leads.",
             retryable=False,
         )
-    raise TargetError(told, retryable=status in _WORTH_ANOTHER_TRY)
+    raise TargetError(told, retryable=status in _WORTH_ANOTHER_TRY, status=status)
 
 
 def shown_answer(answer: Answer) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable
 
 import httpcore
 
-from dragoman.lab.outbound.addresses import AddressRules
+from dragoman.outbound.addresses import AddressRules
 
 Lookup = Callable[[str, int], Awaitable[list[str]]]
 """The addresses of a host, best first."""

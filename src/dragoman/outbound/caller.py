@@ -11,10 +11,10 @@ import httpx
 import msgspec
 
 from dragoman.errors import Forbidden, InvalidMessage
-from dragoman.lab.failures import TargetError
-from dragoman.lab.outbound.addresses import AddressRules
-from dragoman.lab.outbound.answers import Answer
-from dragoman.lab.outbound.guard import AddressRefused, GuardedNetwork, Lookup, look_up
+from dragoman.outbound.addresses import AddressRules
+from dragoman.outbound.answers import Answer
+from dragoman.outbound.failures import TargetError
+from dragoman.outbound.guard import AddressRefused, GuardedNetwork, Lookup, look_up
 from dragoman.version import __version__
 
 MAX_ANSWER_BYTES = 16 * 1024 * 1024

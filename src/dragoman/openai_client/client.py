@@ -11,11 +11,19 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError
-from dragoman.lab.failures import RateLimited, TargetError, shortened
-from dragoman.lab.model import JsonValue
-from dragoman.lab.openai_client.events import EventReader
-from dragoman.lab.openai_client.settings import ServerSettings
-from dragoman.lab.outbound import Answer, Caller, Request, require_success, shown_answer
+from dragoman.openai_client.events import EventReader
+from dragoman.openai_client.settings import ServerSettings
+from dragoman.outbound import (
+    Answer,
+    Caller,
+    JsonValue,
+    RateLimited,
+    Request,
+    TargetError,
+    require_success,
+    shortened,
+    shown_answer,
+)
 
 _JSON = "application/json"
 _SAID_CHARACTERS = 500
@@ -37,6 +45,10 @@ class Reply(msgspec.Struct, frozen=True):
     first_token_ms: float | None = None
     """From the request to the first text of a streamed answer."""
     finish_reason: str | None = None
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    language: str | None = None
+    """Of a recording: the language that the server heard, in its own words."""
 
 
 class Audio(msgspec.Struct, frozen=True):
@@ -107,8 +119,13 @@ class Client:
         text = found.get("text")
         if not isinstance(text, str):
             raise self._no_text(answer)
-        tokens, cost = self._used(found.get("usage"))
-        return Reply(text, latency_ms, tokens, cost)
+        language = found.get("language")
+        return self._reply(
+            text,
+            latency_ms,
+            found.get("usage"),
+            language=language if isinstance(language, str) else None,
+        )
 
     async def speak(self, text: str, options: Mapping[str, JsonValue]) -> Speech:
         """A text as a recording."""
@@ -145,8 +162,7 @@ class Client:
         text = None if choice is None else read(choice, "message")
         if choice is None or text is None:
             raise self._no_text(answer)
-        tokens, cost = self._used(found.get("usage"))
-        return Reply(text, latency_ms, tokens, cost, finish_reason=_reason(choice))
+        return self._reply(text, latency_ms, found.get("usage"), finish_reason=_reason(choice))
 
     async def _streamed(self, path: str, body: dict[str, Any], read: _ReadText) -> Reply:
         body = {**body, "stream": True, "stream_options": {"include_usage": True}}
@@ -180,8 +196,13 @@ class Client:
             raise self._hidden(error) from None
         if not events.done and reason is None:
             raise TargetError(f"The {self._who} ended its stream before the answer was complete.")
-        tokens, cost = self._used(usage)
-        return Reply("".join(texts), self._since_ms(began), tokens, cost, first_token_ms, reason)
+        return self._reply(
+            "".join(texts),
+            self._since_ms(began),
+            usage,
+            first_token_ms=first_token_ms,
+            finish_reason=reason,
+        )
 
     async def _ask(
         self,
@@ -230,16 +251,25 @@ class Client:
         told = TargetError(f"The answer holds no text: {shown_answer(answer)}", retryable=False)
         return self._hidden(told)
 
-    def _used(self, usage: Any) -> tuple[int | None, float | None]:
-        """Tokens and cost, as far as the server reports them."""
+    def _reply(self, text: str, latency_ms: float, usage: Any, **told: Any) -> Reply:
+        """The answer with its tokens and its cost, as far as the server reports them."""
         if not isinstance(usage, dict):
-            return None, None
+            return Reply(text, latency_ms, **told)
         put_in = _count(usage, "prompt_tokens", "input_tokens")
         came_out = _count(usage, "completion_tokens", "output_tokens")
         total = _count(usage, "total_tokens")
         if total is None and (put_in is not None or came_out is not None):
             total = (put_in or 0) + (came_out or 0)
-        return total, self._settings.cost(put_in, came_out)
+        cost = self._settings.cost(put_in, came_out)
+        return Reply(
+            text,
+            latency_ms,
+            total,
+            cost,
+            input_tokens=put_in,
+            output_tokens=came_out,
+            **told,
+        )
 
     def _hidden(self, error: TargetError | RateLimited) -> TargetError | RateLimited:
         """The error without the key, which a server may repeat in what it says."""
@@ -248,7 +278,7 @@ class Client:
         message = error.message.replace(self._key, "***")
         if isinstance(error, RateLimited):
             return RateLimited(message, retry_after_seconds=error.retry_after_seconds)
-        return TargetError(message, retryable=error.retryable)
+        return TargetError(message, retryable=error.retryable, status=error.answered_status)
 
 
 def _choice(found: Mapping[str, Any]) -> dict[str, Any] | None:

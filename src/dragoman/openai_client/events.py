@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.lab.failures import TargetError
+from dragoman.outbound import TargetError
 
 MAX_EVENT_BYTES = 1 << 20
 
