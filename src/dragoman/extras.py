@@ -17,6 +17,7 @@ NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
         *("duckdb", "jiwer", "numpy", "pandas", "pyarrow", "rapidfuzz", "sacrebleu", "scipy"),
         *("MeCab", "ipadic"),
     ),
+    "mysql": ("asyncmy", "greenlet"),
     "postgres": ("asyncpg", "greenlet"),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
 }

@@ -80,8 +80,8 @@ class StoreSettings(Section):
 
     database_url: DatabaseUrl = Field(
         default="sqlite:///{data_dir}/dragoman.db",
-        description="Database of keys and experiments: `sqlite:///file` or `postgresql://...`; "
-        "`{data_dir}` stands for server.data_dir.",
+        description="Database of keys and experiments: `sqlite:///file`, `postgresql://...` or "
+        "`mysql://...` (MariaDB and MySQL); `{data_dir}` stands for server.data_dir.",
     )
 
 

@@ -33,17 +33,19 @@ OPTIONAL_PACKAGES = {
     if extra != "all"
     for requirement in requirements
 } - {"sqlalchemy"}
-"""What only extras bring; sqlalchemy is needed always, and the extra postgres adds greenlet."""
+"""What only extras bring; sqlalchemy is needed always, mysql and postgres add greenlet to it."""
 
 CODE_OF_EXTRA = {
     "cluster": "from dragoman.live.ledger import RedisLedger",
     "lab": "import pandas; from dragoman.lab import statistics; import jiwer, sacrebleu",
-    "postgres": "from dragoman.store.postgres import PostgresDatabase",
+    "mysql": "from dragoman.store.mysql import MysqlServer",
+    "postgres": "from dragoman.store.postgres import PostgresServer",
     "tracing": "from dragoman.observability.otlp import OtlpExit",
 }
 
 ASKS_FOR_EXTRA = {
     "cluster": {"DRAGOMAN_CLUSTER__ENABLED": "true"},
+    "mysql": {"DRAGOMAN_STORE__DATABASE_URL": "mysql://127.0.0.1:1/none"},
     "postgres": {"DRAGOMAN_STORE__DATABASE_URL": "postgresql://127.0.0.1:1/none"},
     "tracing": {"DRAGOMAN_TRACING__ENABLED": "true"},
 }

@@ -48,17 +48,6 @@ def test_a_variable_that_asks_for_what_is_not_built_is_refused_too(name: str, va
         load_settings(environ={variable: value})
 
 
-@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+asyncmy"])
-def test_a_database_that_is_not_built_is_refused_with_that_reason(
-    scheme: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "dragoman.toml"
-    file.write_text(f'[store]\ndatabase_url = "{scheme}://user:secret@db.example/d"\n')
-    with pytest.raises(SettingsError, match=r"MySQL or MariaDB.*not built yet.*postgresql") as seen:
-        load_settings(file, environ={})
-    assert "secret" not in str(seen.value)
-
-
 def test_a_key_beside_those_that_are_not_built_is_unknown_as_any_other(tmp_path: Path) -> None:
     file = tmp_path / "dragoman.toml"
     file.write_text("[lab.live_sample]\nrate = 1\n")

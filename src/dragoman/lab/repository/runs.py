@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from dragoman.ids import TenantId
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, Run, RunId
 from dragoman.lab.owners import is_gone
-from dragoman.lab.repository.statements import among, as_list, insert_into, now_ms
+from dragoman.lab.repository.statements import among, as_list, insert_new, now_ms
 from dragoman.lab.repository.tables import (
     experiment,
     experiment_stats,
@@ -194,7 +194,7 @@ def count_by_status(connection: Connection) -> dict[RunStatus, int]:
 def active_runs(connection: Connection, tenant: TenantId) -> int:
     """How many runs of the tenant have not ended; blocks other starts until this is over."""
     nothing = {"tenant": tenant}
-    connection.execute(insert_into(connection, quota).on_conflict_do_nothing(), nothing)
+    connection.execute(insert_new(connection.dialect, quota), nothing)
     connection.execute(sa.select(quota.c.tenant).where(quota.c.tenant == tenant).with_for_update())
     lapsed = sa.or_(_is_lapsed(), among(sa.func.coalesce(lease.c.owner, ""), "gone"))
     active = (
