@@ -273,10 +273,14 @@ class LabSettings(Section):
         description="How long one item may take in an experiment that sets no time, in seconds.",
     )
     tenant_tokens: CountOrZero = Field(
-        default=0, description="Tokens after which a tenant can make no experiments; 0: no limit."
+        default=0,
+        description="Tokens that the experiments of one tenant may use up; then its runs stop and "
+        "it can start none; 0: no limit.",
     )
     tenant_cost: Cost = Field(
-        default=0, description="Cost after which a tenant can make no experiments; 0: no limit."
+        default=0,
+        description="Cost that the experiments of one tenant may run up; then its runs stop and it "
+        "can start none; 0: no limit.",
     )
     denied_words: tuple[Text, ...] = Field(
         default=(), description="Words that experiments may not have in their name or description."

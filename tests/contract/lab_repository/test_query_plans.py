@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, TENANT, VERSION, Bench, first_of
@@ -32,6 +33,7 @@ from dragoman.lab.repository import (
     results,
     runs,
     showing,
+    spending,
     starting,
 )
 from dragoman.lab.repository.spans import Span
@@ -61,6 +63,9 @@ ON_A_TIMER: dict[str, Call] = {
     ),
     "dispatch": lambda c, run, ids: dispatching.dispatch(c, run, 20),
     "take back": lambda c, run, ids: dispatching.take_back(c, run, 2),
+    "waiting": lambda c, run, ids: dispatching.is_waiting(
+        c, msgspec.structs.replace(run, start_done=True)
+    ),
     "offered": lambda c, run, ids: items.offered(c, run.run_id, 100),
     "take": lambda c, run, ids: items.take(c, run.run_id, first_of(ids[10:12]), "w-2", 1000),
     "read items": lambda c, run, ids: items.read_items(c, ids[:3]),
@@ -106,7 +111,8 @@ BY_A_USER: dict[str, Call] = {
     "namesakes": lambda c, run, ids: pairing.finished_namesakes(c, TENANT, "one", (9, "e")),
     "runs": lambda c, run, ids: runs.runs_of(c, EXPERIMENT),
     "running": lambda c, run, ids: runs.active_runs(c, TENANT),
-    "spent": lambda c, run, ids: experiments.spent_by(c, TENANT),
+    "spent": lambda c, run, ids: spending.spent_by_tenant(c, TENANT),
+    "spent on an experiment": lambda c, run, ids: spending.spent_by_experiment(c, EXPERIMENT),
     "stats": lambda c, run, ids: ending.run_stats(c, run),
     "totals": lambda c, run, ids: ending.experiment_totals(c, EXPERIMENT),
     "rows": lambda c, run, ids: results.result_page(c, EXPERIMENT, None, EVERYTHING, [], None, 10),

@@ -24,6 +24,7 @@ from dragoman.lab.repository import (
     reusing,
     runs,
     showing,
+    spending,
     starting,
 )
 from dragoman.lab.repository.aggregates import (
@@ -136,6 +137,7 @@ __all__ = [
     "runs",
     "score_aggregate",
     "showing",
+    "spending",
     "spread_of",
     "starting",
     "storable",

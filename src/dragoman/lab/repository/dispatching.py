@@ -113,6 +113,12 @@ def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemKey
     return keys
 
 
+def is_waiting(connection: Connection, run: Run) -> bool:
+    """Whether the run has items that wait to be handed out, or has not found all of its items."""
+    which = {"run": run.run_id, "most": 1}
+    return not run.start_done or connection.execute(_NEXT_WAITING, which).first() is not None
+
+
 class TakenBack(msgspec.Struct, frozen=True):
     """What happened to the items of silent workers."""
 

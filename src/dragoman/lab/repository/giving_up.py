@@ -86,7 +86,8 @@ def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[
     ending = _UNTENDED_ITEMS if run.let_finish else _OPEN_ITEMS
     rows = connection.execute(ending, which).all()
     keys = [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
-    log_without_try(connection, run, keys, ItemStatus.TERMINATED, "CANCELLED", reason)
+    code = run.stop_code or "CANCELLED"
+    log_without_try(connection, run, keys, ItemStatus.TERMINATED, code, reason)
     return keys
 
 

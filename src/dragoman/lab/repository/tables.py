@@ -127,6 +127,7 @@ experiment = sa.Table(
     sa.UniqueConstraint("tenant", "name"),
     sa.Index(None, "tenant", "created_at_ms", "id"),
     sa.Index(None, "dataset_version_id"),
+    sa.Index(None, "ended_at_ms"),
 )
 
 run_log = sa.Table(
@@ -146,6 +147,7 @@ run_log = sa.Table(
     sa.Column("embedded", sa.Boolean, nullable=False),
     sa.Column("evaluators_json", long_text()),
     sa.Column("let_finish", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("stop_code", short_text(_CODE)),
     sa.Column("fingerprints_json", long_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("started_at_ms", time_ms()),
@@ -153,7 +155,10 @@ run_log = sa.Table(
     sa.Index(None, "status", "tenant"),
     sa.Index(None, "experiment_id", "created_at_ms"),
 )
-"""`evaluators_json`: the evaluators of the run. NULL: stored before they could change."""
+"""`evaluators_json`: the evaluators of the run. NULL: stored before they could change.
+
+`stop_code`: the code of the items that a run that was stopped did not come to. NULL: it was killed.
+"""
 
 # --- what scheduling sees -------------------------------------------------------------------------
 
