@@ -308,6 +308,16 @@ class LabSettings(Section):
         "run` estimates what the run takes and asks before it starts, if it is on a terminal; 0: "
         "never.",
     )
+    retention_days: CountOrZero = Field(
+        default=0,
+        description="How long an experiment is kept after it ended, in days; then the lab removes "
+        "it with all its results; 0: for ever. `dragoman lab prune` does it by hand.",
+    )
+    retention_experiments: CountOrZero = Field(
+        default=0,
+        description="How many experiments of one tenant are kept after they ended; the lab removes "
+        "the oldest; 0: all.",
+    )
     cache_days: CountOrZero = Field(
         default=30,
         description="How long the answer cache keeps an answer, in days; 0: until it is too large.",

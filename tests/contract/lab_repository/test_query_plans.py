@@ -28,6 +28,7 @@ from dragoman.lab.repository import (
     leases,
     mirroring,
     pairing,
+    pruning,
     removing,
     response_cache,
     results,
@@ -82,6 +83,9 @@ ON_A_TIMER: dict[str, Call] = {
     "tenants with answers": lambda c, run, ids: response_cache.next_tenant_with_answers(c, "x"),
     "old answers": lambda c, run, ids: response_cache.remove_answers(c, TENANT, 5),
     "imports": lambda c, run, ids: leases.held_under(c, removing.IMPORTS),
+    "old experiments": lambda c, run, ids: pruning.ended_before(c, 5, None, 10),
+    "too many experiments": lambda c, run, ids: pruning.beyond_newest(c, TENANT, 1, 10),
+    "tenants with experiments": lambda c, run, ids: pruning.next_tenant(c, "other-0002"),
     "changes": lambda c, run, ids: mirroring.is_behind(c, EXPERIMENT),
     "cross out": lambda c, run, ids: c.execute(
         mirroring._CROSS_OUT, {"experiment": EXPERIMENT, "change": 1, "item_ids": '["a"]'}

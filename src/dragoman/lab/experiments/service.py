@@ -21,7 +21,6 @@ from dragoman.errors import (
 )
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.budgets import Spent
-from dragoman.lab.cleaning import finish_removal
 from dragoman.lab.evaluators import fingerprints, resolved_evaluators
 from dragoman.lab.experiments.asking import (
     check_balance,
@@ -51,6 +50,7 @@ from dragoman.lab.model import (
     Run,
     RunId,
 )
+from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import datasets, experiments, leases, removing, runs, spending
 from dragoman.lab.states import ACTIVE, KILLABLE, Mode, RunStatus
 from dragoman.lab.targets import Context
