@@ -14,7 +14,7 @@ from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, 
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.lab.pruning import EndedExperiment, Retention, prune, surplus
-from dragoman.store import open_store
+from dragoman.store import SchemaStatus, check, open_store
 
 app = typer.Typer(name="lab", help="Look after the lab's stored results.", no_args_is_help=True)
 
@@ -109,6 +109,8 @@ def prune_command(
 async def _prune(
     database_url: str, retention: Retention, *, dry_run: bool
 ) -> list[EndedExperiment]:
+    if check(database_url).state is SchemaStatus.EMPTY:
+        return []  # no server has run on it yet
     async with await open_store(database_url) as store:
         work = surplus if dry_run else prune
         return [one async for one in work(store, retention)]

@@ -244,3 +244,11 @@ def test_the_command_asks_for_a_rule(sqlite_url: str, tmp_path: Path) -> None:
     refused = CliRunner().invoke(app, ["prune", "--config", str(file)])
     assert refused.exit_code == 2
     assert "--older-than-days" in refused.output
+
+
+def test_a_database_that_is_not_there_yet_has_nothing_to_remove(tmp_path: Path) -> None:
+    asked = ["prune", "--keep", "1", "--data-dir", str(tmp_path / "nothing")]
+    answered = CliRunner().invoke(app, asked)
+    assert answered.exit_code == 0, answered.output
+    assert "nothing to remove" in answered.output
+    assert not (tmp_path / "nothing").exists()
