@@ -135,7 +135,7 @@ def test_deleting_an_experiment_gives_nothing_back_of_what_it_used_up(sqlite_url
             await at.lab.experiments.delete(TENANT, made.experiment_id)
 
             again = ExperimentSpec("again", version, spec.target)
-            with pytest.raises(BudgetExceeded, match="0 of 1000"):
+            with pytest.raises(BudgetExceeded, match="used up 1,000 of 1,000 tokens"):
                 await at.lab.experiments.create(TENANT, again)
 
     asyncio.run(story())
