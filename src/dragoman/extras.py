@@ -20,6 +20,7 @@ NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
         *("MeCab", "ipadic"),
     ),
     "local": ("av", "numpy", "pocketsphinx", "soxr"),
+    "mysql": ("asyncmy", "greenlet"),
     "postgres": ("asyncpg", "greenlet"),
     "microphone": ("sounddevice",),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),

@@ -84,7 +84,7 @@ def check_command(
                 "current": found.current,
                 "head": found.head,
                 "damage": damage,
-                "server": None if server is None else f"PostgreSQL {server.version}",
+                "server": None if server is None else f"{server.product} {server.version}",
             }
         )
     else:
@@ -93,7 +93,7 @@ def check_command(
             typer.echo(f"The file is damaged: {problem}. Restore a backup.", err=True)
         if well:
             sound = "The file is undamaged."
-            typer.echo(sound if server is None else f"PostgreSQL {server.version} answers.")
+            typer.echo(sound if server is None else f"{server.product} {server.version} answers.")
     if not well:
         raise typer.Exit(1)
 
@@ -111,7 +111,7 @@ def backup_command(
     """Copy the database to a new file. The copy is consistent even while the server runs.
 
     The recordings of datasets are copied to a folder beside it, TARGET.lab-audio. Use pg_dump for a
-    PostgreSQL database.
+    PostgreSQL database, mariadb-dump for MariaDB.
     """
     settings = settings_for(config, data_dir)
     if target is None:

@@ -182,6 +182,8 @@ class Run(msgspec.Struct, frozen=True):
     """Of a run that is terminating: workers may finish the items they hold."""
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     """Those of the experiment when the run started; None of runs before they could change."""
+    stop_code: str | None = None
+    """The code of items that a run that was stopped did not come to; None of one killed."""
 
     @property
     def is_worked_on(self) -> bool:

@@ -61,7 +61,7 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"concurrency": "many"}, "INVALID_MESSAGE", "concurrency"),
     ({"colour": "red"}, "INVALID_MESSAGE", "colour"),
     ({"budget": {"token": 100}}, "INVALID_MESSAGE", "token"),
-    ({"budget": {"tokens": 100}}, "INVALID_MESSAGE", "not built yet"),
+    ({"budget": {"tokens": -100}}, "INVALID_MESSAGE", "budget.tokens is -100"),
     (
         {
             "budget": {"cost": 1},
@@ -439,5 +439,35 @@ def test_an_experiment_wants_the_cache_or_not_and_the_cache_can_be_cleared(
             await lab.until_ended(experiment_id)
             found = await lab.post(f"/experiments/{experiment_id}/results")
             assert [row["cached"] for row in found.json()["items"]] == [False, False]
+
+    asyncio.run(story())
+
+
+def test_a_used_up_budget_answers_402_until_it_is_raised(open_lab: OpenLab) -> None:
+    async def story() -> None:
+        async with open_lab() as lab:
+            rows = [{"said": str(n), "meant": str(n)} for n in range(10)]
+            version = await lab.import_rows(rows)
+            target = {"kind": "python", "function": "tests.integration.lab_api.targets:paid"}
+            order = {"target": target, "budget": {"tokens": 30}, "concurrency": 1}
+            experiment = await lab.submit(version, **order)
+            ended = await lab.until_ended(experiment)
+            assert ended["status"] == "terminated"
+            assert "budget" in ended["reason"]
+            assert ended["stats"]["tokens"] == 30
+            assert (ended["stats"]["success"], ended["stats"]["terminated"]) == (3, 7)
+            run = f"/experiments/{experiment}/runs"
+            refused = await lab.post(run, {"mode": "fail_retry"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (
+                402,
+                "BUDGET_EXCEEDED",
+            )
+            changed = await lab.ask(
+                "PATCH", f"/experiments/{experiment}", json={"budget": {"tokens": 1000}}
+            )
+            assert changed.status_code == 200, changed.text
+            assert (await lab.post(run, {"mode": "fail_retry"})).status_code == 201
+            ended = await lab.until_ended(experiment)
+            assert (ended["status"], ended["stats"]["tokens"]) == ("success", 100)
 
     asyncio.run(story())

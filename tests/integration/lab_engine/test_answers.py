@@ -195,7 +195,7 @@ def test_old_answers_and_those_that_are_too_many_are_removed(database_url: str) 
 
             async def kept() -> list[Any]:
                 return [
-                    key for (key,) in await at.rows("SELECT key FROM response_cache ORDER BY 1")
+                    key for (key,) in await at.rows("SELECT c.key FROM response_cache c ORDER BY 1")
                 ]
 
             few = STEADY.model_copy(update={"cache_answers": 6, "cache_days": 0})

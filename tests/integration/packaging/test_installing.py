@@ -33,7 +33,7 @@ OPTIONAL_PACKAGES = {
     if extra != "all"
     for requirement in requirements
 } - {"sqlalchemy"}
-"""What only extras bring; sqlalchemy is needed always, and the extra postgres adds greenlet."""
+"""What only extras bring; sqlalchemy is needed always, mysql and postgres add greenlet to it."""
 
 CODE_OF_EXTRA = {
     "audio": (
@@ -48,7 +48,8 @@ CODE_OF_EXTRA = {
         "assert open_recogniser()(bytes(32_000)) is not None"
     ),
     "microphone": "from importlib.util import find_spec; assert find_spec('sounddevice')",
-    "postgres": "from dragoman.store.postgres import PostgresDatabase",
+    "mysql": "from dragoman.store.mysql import MysqlServer",
+    "postgres": "from dragoman.store.postgres import PostgresServer",
     "tracing": "from dragoman.observability.otlp import OtlpExit",
     "vad": (
         "from dragoman.voice_activity import open_detector;"
@@ -62,6 +63,7 @@ CODE_OF_EXTRA = {
 
 ASKS_FOR_EXTRA = {
     "cluster": {"DRAGOMAN_CLUSTER__ENABLED": "true"},
+    "mysql": {"DRAGOMAN_STORE__DATABASE_URL": "mysql://127.0.0.1:1/none"},
     "postgres": {"DRAGOMAN_STORE__DATABASE_URL": "postgresql://127.0.0.1:1/none"},
     "tracing": {"DRAGOMAN_TRACING__ENABLED": "true"},
 }

@@ -11,7 +11,7 @@ import pytest
 from tests.servers.postgres import PASSWORD
 from typer.testing import CliRunner, Result
 
-from dragoman.cli.checkup import Level, examine, judge_postgres_version
+from dragoman.cli.checkup import Level, examine, judge_server_version
 from dragoman.cli.db import app
 from dragoman.errors import SchemaTooNew, SettingsError, StoreError
 from dragoman.lab.audio import AudioFolder, audio_folder_of
@@ -132,4 +132,4 @@ def test_the_doctor_looks_at_postgresql_and_at_its_clock(postgres_settings: Path
     ("version", "level"), [("15.18 (Debian)", Level.OK), ("9.6.24", Level.FAIL), ("", Level.FAIL)]
 )
 def test_an_old_postgresql_is_refused_by_the_doctor(version: str, level: Level) -> None:
-    assert judge_postgres_version(version).level is level
+    assert judge_server_version("PostgreSQL", version).level is level

@@ -17,6 +17,7 @@ from dragoman.lab.repository import (
     mirroring,
     ordering,
     pairing,
+    pruning,
     removing,
     repeating,
     response_cache,
@@ -24,6 +25,7 @@ from dragoman.lab.repository import (
     reusing,
     runs,
     showing,
+    spending,
     starting,
 )
 from dragoman.lab.repository.adding_up import MAX_GROUPS, field_to_group_by
@@ -133,6 +135,7 @@ __all__ = [
     "mirroring",
     "ordering",
     "pairing",
+    "pruning",
     "ranks_of",
     "read_now_ms",
     "removing",
@@ -143,6 +146,7 @@ __all__ = [
     "runs",
     "score_aggregate",
     "showing",
+    "spending",
     "spread_of",
     "starting",
     "storable",

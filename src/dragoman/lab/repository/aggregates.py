@@ -481,7 +481,7 @@ def _measure(
     values = (
         sa.select(
             sa.literal(name, sa.String).label("name"),
-            sa.cast(target_record.c[name], sa.Float).label("value"),
+            sa.cast(target_record.c[name], sa.Double).label("value"),
             sa.cast(sa.null(), sa.String).label("label"),
             shown.c.item_id,
         )
@@ -608,9 +608,9 @@ def _spread(
     if not row.found:
         return NO_VALUES
     edges = edges_of(row.least, row.most)
-    distance = values.c.value - sa.literal(row.mean, sa.Float)
+    distance = values.c.value - sa.literal(row.mean, sa.Double)
     below = [
-        sa.func.sum(sa.case((values.c.value < sa.literal(edge, sa.Float), 1), else_=0))
+        sa.func.sum(sa.case((values.c.value < sa.literal(edge, sa.Double), 1), else_=0))
         for edge in edges[1:-1]
     ]
     of_this = (values.c.name == row.name, values.c.value.is_not(None))

@@ -1,4 +1,4 @@
-"""One function in one transaction on PostgreSQL, and what became of it."""
+"""One function in one transaction on a server, and what became of it."""
 
 from __future__ import annotations
 

@@ -1,26 +1,17 @@
-"""The store on PostgreSQL: a few connections, one transaction a call, nothing torn."""
+"""The store on a server: a few connections, one transaction a call, nothing torn."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 
-from sqlalchemy.engine import URL
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dragoman.errors import StoreError
 from dragoman.store.interface import Result, Store, Work
-from dragoman.store.postgres.connect import lasting_engine, name_of
-from dragoman.store.postgres.failures import (
-    TRY_AGAIN,
-    cannot_connect,
-    connection_lost,
-    for_caller,
-    may_try_again,
-    sqlstate,
-)
-from dragoman.store.postgres.transaction import Outcome, run_whole
+from dragoman.store.server.kind import ServerKind
+from dragoman.store.server.transaction import Outcome, run_whole
 from dragoman.task_set import TaskSet
 
 WRITERS = 8
@@ -41,15 +32,13 @@ RETRY_PAUSE_SECONDS = 0.01
 _log = logging.getLogger(__name__)
 
 
-class PostgresStore(Store):
-    """A PostgreSQL database that this and other processes read and write at the same time."""
+class ServerStore(Store):
+    """A database on a server that this and other processes read and write at the same time."""
 
-    def __init__(self, url: URL) -> None:
-        self._name = name_of(url)
-        self._engine = lasting_engine(url, WRITERS + URGENT_WRITERS + READERS)
-        self._reading_engine = self._engine.execution_options(
-            isolation_level="REPEATABLE READ", postgresql_readonly=True
-        )
+    def __init__(self, server: ServerKind) -> None:
+        self._server = server
+        self._writing_engine = server.writing_engine(WRITERS + URGENT_WRITERS)
+        self._reading_engine = server.reading_engine(READERS)
         self._writers = asyncio.Semaphore(WRITERS)
         self._urgent_writers = asyncio.Semaphore(URGENT_WRITERS)
         self._readers = asyncio.Semaphore(READERS)
@@ -58,19 +47,20 @@ class PostgresStore(Store):
 
     async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         if self._closed:
-            raise StoreError(f"The database {self._name} is closed; nothing was written.")
+            raise StoreError(f"The database {self._server.name} is closed; nothing was written.")
         places = self._urgent_writers if urgent else self._writers
-        return await self._shielded(work, self._engine, places)
+        return await self._shielded(work, self._writing_engine, places)
 
     async def read(self, work: Work[Result]) -> Result:
         if self._closed:
-            raise StoreError(f"The database {self._name} is closed; nothing was read.")
+            raise StoreError(f"The database {self._server.name} is closed; nothing was read.")
         return await self._shielded(work, self._reading_engine, self._readers)
 
     async def close(self) -> None:
         self._closed = True
         await self._under_way.wait()
-        await self._engine.dispose()
+        await self._writing_engine.dispose()
+        await self._reading_engine.dispose()
 
     async def _shielded(
         self, work: Work[Result], engine: AsyncEngine, places: asyncio.Semaphore
@@ -80,8 +70,8 @@ class PostgresStore(Store):
         if outcome.error is None:
             return outcome.value
         if outcome.lost:
-            raise connection_lost(self._name, committing=outcome.committing) from outcome.error
-        raise for_caller(outcome.error)
+            raise self._server.connection_lost(committing=outcome.committing) from outcome.error
+        raise self._server.for_caller(outcome.error)
 
     async def _carry_out(
         self, work: Work[Result], engine: AsyncEngine, places: asyncio.Semaphore
@@ -90,10 +80,12 @@ class PostgresStore(Store):
         async with places:
             for attempt in range(1, ATTEMPTS):
                 outcome = await self._attempt(work, engine)
-                if outcome.error is None or not may_try_again(outcome.error):
+                if outcome.error is None:
                     return outcome
-                what = TRY_AGAIN[sqlstate(outcome.error)]
-                _log.info("A transaction is run again after a %s (attempt %d)", what, attempt)
+                race = self._server.lost_race(outcome.error)
+                if race is None:
+                    return outcome
+                _log.info("A transaction is run again after a %s (attempt %d)", race, attempt)
                 await asyncio.sleep(RETRY_PAUSE_SECONDS * 2 ** (attempt - 1))
             return await self._attempt(work, engine)
 
@@ -103,6 +95,6 @@ class PostgresStore(Store):
                 return await connection.run_sync(run_whole, work)
         except (DBAPIError, OSError) as error:
             outcome: Outcome[Result] = Outcome()
-            outcome.error = cannot_connect(self._name, error)
+            outcome.error = self._server.cannot_connect(error)
             outcome.error.__cause__ = error
             return outcome
