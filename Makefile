@@ -9,6 +9,7 @@ LEDGER_LIVES ?= 300
 CLUSTER_CHAOS_SECONDS ?= 300
 CLUSTER_CHAOS_RUNS ?= 1
 LAB_KILLS ?= 200
+MIRROR_KILLS ?= 10
 # Every run draws a new seed and prints it; CHAOS_SEED repeats a run.
 ifndef CHAOS_SEED
 CHAOS_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
@@ -67,6 +68,8 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 		tests/contract/ledger/test_laws.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/integration/lab_engine/test_crashes.py
+	DRAGOMAN_CHAOS_SCHEDULES=$(MIRROR_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 -k kill_9 \
+		tests/contract/lab_mirror
 	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) DRAGOMAN_CLUSTER_CHAOS_SEED=$(CHAOS_SEED) \
 		DRAGOMAN_CLUSTER_CHAOS_RUNS=$(CLUSTER_CHAOS_RUNS) $(BIN)/pytest --timeout 0 \
 		tests/integration/cluster_chaos

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.servers import PostgresProcess, RedisCluster, RedisProcess
+from tests.servers import MariadbProcess, PostgresProcess, RedisCluster, RedisProcess
 
 # Tests start hundreds of processes; without byte code on disk each compiles everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -86,5 +86,21 @@ def postgres_server() -> Iterator[PostgresProcess]:
 def own_postgres() -> Iterator[PostgresProcess]:
     """A PostgreSQL of the test's own, to be killed or cut off."""
     server = PostgresProcess()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def mariadb_server() -> Iterator[MariadbProcess]:
+    """A MariaDB for the whole run. Use databases of your own, and leave it running."""
+    server = MariadbProcess()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_mariadb() -> Iterator[MariadbProcess]:
+    """A MariaDB of the test's own, to be killed or cut off."""
+    server = MariadbProcess()
     yield server
     server.stop()

@@ -107,10 +107,10 @@ def main() -> None:
     path, wanted = Path(sys.argv[1]), FileFormat(sys.argv[2])
     started = time.perf_counter()
     size = asyncio.run(_export(path, wanted))
-    print(json.dumps([time.perf_counter() - started, _peak_mb(), size]))
+    print(json.dumps([time.perf_counter() - started, peak_mb(), size]))
 
 
-def _peak_mb() -> float:
+def peak_mb() -> float:
     """Of this program alone: what the system's call tells begins with that of its parent."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024

@@ -1,4 +1,4 @@
-"""Pages, aggregates and exports of many rows of 1 kB; the same questions of MLflow's store.
+"""Pages, aggregates, exports and imports of many rows of 1 kB; the same questions of its peers.
 
 Times are those of the lab's own code and the database, without HTTP, after one warm-up. CPU time is
 shown beside the clock's: on a busy machine the clock tells of the neighbours.
@@ -19,7 +19,8 @@ import duckdb
 from rich.table import Table
 
 from benchmarks.full_job.peers.environments import NotInstalled, Peer, install
-from benchmarks.mirror import exporting
+from benchmarks.mirror import exporting, importing
+from dragoman.lab.datasets import Format
 from dragoman.lab.exporting import FileFormat
 from dragoman.lab.filters import EVERYTHING, parse_filter
 from dragoman.lab.mirror import (
@@ -39,7 +40,10 @@ REPEATS = 5
 PEER_ROWS = 5_000
 QUICK_PEER_ROWS = 200
 PEER_SECONDS = 1_800
-MLFLOW = Peer("mlflow", ("mlflow-skinny", "sqlalchemy", "alembic"), ())
+PEERS = {
+    "MLflow, SQLite": Peer("mlflow", ("mlflow-skinny", "sqlalchemy", "alembic"), ()),
+    "Phoenix, SQLite": Peer("phoenix", ("arize-phoenix",), ()),
+}
 STATISTICS = 18
 """As many as chrF has."""
 EXPERIMENT = ExperimentId("e-1")
@@ -72,9 +76,9 @@ def run(quick: bool, peers: bool) -> list[Table]:
         folder = Path(name)
         with _filled(folder / "lab.duckdb", rows) as mirror:
             tables = [_questions(mirror, rows)]
-        tables.append(_exports(folder, rows))
+        tables += [_exports(folder, rows), _imports(folder, rows)]
         if peers:
-            tables.append(_beside_mlflow(folder, QUICK_PEER_ROWS if quick else PEER_ROWS))
+            tables.append(_beside_peers(folder, QUICK_PEER_ROWS if quick else PEER_ROWS))
         return tables
 
 
@@ -96,7 +100,7 @@ def _exports(folder: Path, rows: int) -> Table:
     for number in (rows // 10, rows):
         path = folder / f"rows-{number}.db"
         exporting.fill(path, number)
-        for wanted in (FileFormat.JSONL, FileFormat.PARQUET):
+        for wanted in FileFormat:
             seconds, peak_mb, size = exporting.export(path, wanted)
             cells = (f"{number:,}", wanted.value, f"{seconds:.1f}", f"{peak_mb:.0f}")
             table.add_row(*cells, f"{size / 1e6:.0f}")
@@ -104,11 +108,30 @@ def _exports(folder: Path, rows: int) -> Table:
     return table
 
 
-def _beside_mlflow(folder: Path, rows: int) -> Table:
-    """The same questions of as many rows, as far as MLflow has them.
+def _imports(folder: Path, rows: int) -> Table:
+    table = Table(
+        *("rows", "of", "seconds", "rows/s", "peak MB", "file MB"),
+        title="Imports into SQLite, each in a process of its own",
+    )
+    for number in (rows // 10, rows):
+        for wanted in (Format.JSONL, Format.CSV, Format.PARQUET):
+            path = folder / f"rows.{wanted.value}"
+            importing.write(path, wanted, number)
+            seconds, peak_mb, items = importing.import_file(path, wanted)
+            cells = (f"{items:,}", wanted.value, f"{seconds:.1f}", f"{items / seconds:,.0f}")
+            table.add_row(*cells, f"{peak_mb:.0f}", f"{path.stat().st_size / 1e6:.0f}")
+            for made in folder.glob("rows.*"):
+                made.unlink()
+    return table
+
+
+def _beside_peers(folder: Path, rows: int) -> Table:
+    """The same questions of as many rows, as far as the peers have them.
 
     A row is a run of MLflow with two metrics and two texts: its store has no smaller unit that can
-    be filtered and sorted by a number. It has no aggregates; every run is read and added up.
+    be filtered and sorted by a number. It has no aggregates; every run is read and added up. A row
+    is a span of Phoenix with two annotations, asked for over HTTP, as its pages do; its aggregates
+    are means and percentiles of the latency.
     """
     table = Table(
         *("store", "page of 100 ms", "aggregates ms", "writing rows/s"),
@@ -120,24 +143,32 @@ def _beside_mlflow(folder: Path, rows: int) -> Table:
         page, _ = _timed(lambda: result_places(mirror, ASKED, low, slowest, None, 100))
         amount, _ = _timed(lambda: grouped_aggregates(mirror, ASKED, EVERYTHING, None))
         table.add_row("Dragoman's mirror, DuckDB", f"{page:.1f}", f"{amount:.1f}", "")
-    try:
-        install(MLFLOW)
-        (folder / "mlflow").mkdir()
-        script = str(Path(__file__).with_name("peers") / "with_mlflow.py")
-        asked = subprocess.run(
-            [str(MLFLOW.python), script, str(folder / "mlflow"), str(rows)],
-            check=True,
-            capture_output=True,
-            text=True,
-            timeout=PEER_SECONDS,
-        )
-    except (NotInstalled, subprocess.SubprocessError) as error:
-        table.add_row("MLflow, SQLite", f"not measured: {error}", "", "")
-        return table
-    logged, page, amount = json.loads(asked.stdout)
-    cells = (f"{page * 1000:.1f}", f"{amount * 1000:.1f}", f"{rows / logged:.0f}")
-    table.add_row("MLflow, SQLite", *cells)
+    for name, peer in PEERS.items():
+        try:
+            logged, page, amount = _asked(peer, folder / peer.name, rows)
+        except (NotInstalled, subprocess.SubprocessError) as error:
+            said = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
+            table.add_row(name, f"not measured: {said}", "", "")
+        else:
+            cells = (f"{page * 1000:.1f}", f"{amount * 1000:.1f}", f"{rows / logged:.0f}")
+            table.add_row(name, *cells)
     return table
+
+
+def _asked(peer: Peer, folder: Path, rows: int) -> tuple[float, float, float]:
+    """The seconds of writing the rows, of a page, and of aggregates."""
+    install(peer)
+    folder.mkdir()
+    script = str(Path(__file__).with_name("peers") / f"with_{peer.name}.py")
+    said = subprocess.run(
+        [str(peer.python), script, str(folder), str(rows)],
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=PEER_SECONDS,
+    ).stdout
+    logged, page, amount = json.loads(said.splitlines()[-1])
+    return logged, page, amount
 
 
 def _fill(path: Path, rows: int) -> None:

@@ -52,6 +52,13 @@ class ExtraMissing(SettingsError):
     code = "EXTRA_MISSING"
 
 
+class AudioUnreadable(DragomanError):
+    """Raised when a recording is not what it says it is, or cannot be decoded."""
+
+    code = "AUDIO_UNREADABLE"
+    status = 422
+
+
 class CannotStart(DragomanError):
     """Raised when a server cannot use the address, the folder or the Redis that it was given."""
 

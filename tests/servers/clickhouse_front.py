@@ -12,13 +12,13 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-_NOT_SETTINGS = ("query", "database")
-
 
 class Handler(BaseHTTPRequestHandler):
     """Carries out statements in the engine's session."""
 
     session: Any = None
+    known: dict[str, str] = {}  # noqa: RUF012 - one engine, one session
+    """What the session was told already: its database and its settings."""
 
     def do_GET(self) -> None:
         self._answer(200, b"Ok.\n")
@@ -33,18 +33,25 @@ class Handler(BaseHTTPRequestHandler):
         try:
             found = self._carry_out(asked, body.decode())
         except Exception as error:
+            # What an engine that was stopped had written so far comes with its next answer, which
+            # is then that to a setting.
+            self.known.clear()
             self._answer(500, str(error).encode())
         else:
             self._answer(200, found)
 
     def _carry_out(self, asked: dict[str, str], body: str) -> bytes:
-        self.session.query(f"CREATE DATABASE IF NOT EXISTS `{asked['database']}`")
-        self.session.query(f"USE `{asked['database']}`")
+        database = asked.pop("database")
+        if self.known.get("database") != database:
+            self.session.query(f"CREATE DATABASE IF NOT EXISTS `{database}`")
+            self.session.query(f"USE `{database}`")
+            self.known["database"] = database
+        statement = asked.pop("query")
         for name, value in asked.items():
-            if name not in _NOT_SETTINGS:
+            if self.known.get(name) != value:
                 quoted = value.replace("\\", "\\\\").replace("'", "\\'")
                 self.session.query(f"SET {name} = '{quoted}'")
-        statement = asked["query"]
+                self.known[name] = value
         if body:
             statement += "\n" + body
         found: bytes = self.session.query(statement, "TabSeparated").bytes()

@@ -6,8 +6,10 @@ model reads the texts it is given and answers by simple rules, so that tests kno
 
 from __future__ import annotations
 
+import io
 import json
 import re
+import wave
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
@@ -264,6 +266,66 @@ def _hang(
     server.over.wait()
 
 
+# --- stages of a node -----------------------------------------------------------------------------
+
+
+def _stage(
+    handler: BaseHTTPRequestHandler, server: OpenAiServer, asked: Asked, time_no: int
+) -> None:
+    """Hears how long a WAV is, writes in capitals, and speaks a WAV of unknown length."""
+    if asked.path.endswith("/audio/speech"):
+        content = bytearray(_wav(b"\x10\x20" * 160 * len(asked.prompt)))
+        content[4:8] = content[40:44] = b"\xff\xff\xff\xff"
+        send(handler, 200, bytes(content), Content_Type="audio/wav")
+    elif asked.path.startswith("/v1/audio/"):
+        with wave.open(io.BytesIO(asked.body["file"])) as sound:
+            heard = f"{sound.getnframes()} samples at {sound.getframerate()}"
+        told = {"text": f" {heard}", "usage": {"input_tokens": 7, "output_tokens": 3}}
+        if asked.body.get("response_format") == "verbose_json":
+            told["language"] = "spanish"
+        send_json(handler, 200, told)
+    elif asked.body.get("stream"):
+        _stream(handler, asked, [*asked.prompt.upper()])
+    else:
+        say(handler, asked, asked.prompt.upper())
+
+
+def _wav(samples: bytes) -> bytes:
+    written = io.BytesIO()
+    with wave.open(written, "wb") as out:
+        out.setparams((1, 2, 16_000, 0, "NONE", ""))
+        out.writeframes(samples)
+    return written.getvalue()
+
+
+def _keyed(
+    handler: BaseHTTPRequestHandler, server: OpenAiServer, asked: Asked, time_no: int
+) -> None:
+    """A stage for those who have the right key."""
+    if asked.headers.get("authorization") == "Bearer the-right-key":
+        _stage(handler, server, asked, time_no)
+    else:
+        _wrong_key(handler, server, asked, time_no)
+
+
+def _cut(handler: BaseHTTPRequestHandler, server: OpenAiServer, asked: Asked, time_no: int) -> None:
+    """Closes the connection in the middle of its answer."""
+    handler.send_response(200)
+    handler.send_header("Content-Length", "1000")
+    handler.end_headers()
+    handler.wfile.write(b'{"choices": [{"mess')
+    handler.wfile.flush()
+    handler.close_connection = True
+
+
+def _short(
+    handler: BaseHTTPRequestHandler, server: OpenAiServer, asked: Asked, time_no: int
+) -> None:
+    """Stops when it has no tokens left."""
+    choice = {"finish_reason": "length", "message": {"role": "assistant", "content": "half an"}}
+    send_json(handler, 200, {"choices": [choice]})
+
+
 # --- judges ---------------------------------------------------------------------------------------
 
 
@@ -350,6 +412,10 @@ def _body(headers: dict[str, str], content: bytes) -> dict[str, Any]:
 
 BEHAVIOURS: dict[str, Behaviour] = {
     "echo": _echo,
+    "stage": _stage,
+    "keyed": _keyed,
+    "cut": _cut,
+    "short": _short,
     "busy": _busy,
     "busy-once": _busy_once,
     "fails-twice": _fails_twice,

@@ -44,6 +44,9 @@ COMMANDS = (
         "Run a server with a fleet, traffic and two experiments.",
     ),
     Command("node", "node", "node", "Join a scheduler's fleet and run jobs until stopped."),
+    Command(
+        "engines", "engines", "engines", "List what a node could run here, and what is missing."
+    ),
     Command("say", "say", "say", "Send one utterance and print its translations."),
     Command("nodes", "nodes", "app", "List, show, drain, resume and shut down nodes."),
     Command("sessions", "sessions", "app", "List, show and end sessions."),
@@ -55,7 +58,7 @@ COMMANDS = (
         "app",
         "Run, compare, score, annotate, retry and stop experiments.",
     ),
-    Command("lab", "lab_mirror", "app", "Look after the lab's columnar mirror."),
+    Command("lab", "lab_upkeep", "app", "Look after the lab's stored results."),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Create, list and revoke API keys."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import shutil
 import sys
@@ -23,7 +24,7 @@ from dragoman.settings import Settings, load_settings, masked
 from dragoman.store import SchemaStatus, ask_server, check
 
 OLDEST_PYTHON = (3, 11)
-OLDEST_POSTGRES = 13
+OLDEST_SERVERS = {"PostgreSQL": "13", "MariaDB": "10.6", "MySQL": "8.0.19"}
 LITTLE_DISK_BYTES = 1 << 30
 NO_DISK_BYTES = 100 << 20
 SPARE_FILES = 1_000
@@ -195,15 +196,22 @@ def _look_at_database(settings: Settings, clock: Clock) -> Iterator[Finding]:
         yield refused("database", error)
         return
     if server is not None:
-        yield judge_postgres_version(server.version)
-        yield judge_skew("postgresql clock", server.now_ms - (asked_ms + answered_ms) // 2)
+        yield judge_server_version(server.product, server.version)
+        clock_name = f"{server.product.lower()} clock"
+        yield judge_skew(clock_name, server.now_ms - (asked_ms + answered_ms) // 2)
 
 
-def judge_postgres_version(version: str) -> Finding:
-    if _major(version) >= OLDEST_POSTGRES:
-        return Finding("postgresql", Level.OK, f"version {version} answers")
-    remedy = f"install PostgreSQL {OLDEST_POSTGRES} or newer"
-    return Finding("postgresql", Level.FAIL, f"version {version}", remedy)
+def judge_server_version(product: str, version: str) -> Finding:
+    """Whether a database server is new enough for the statements that Dragoman sends."""
+    oldest = OLDEST_SERVERS[product]
+    if _numbers(version) >= _numbers(oldest):
+        return Finding(product.lower(), Level.OK, f"version {version} answers")
+    remedy = f"install {product} {oldest} or newer"
+    return Finding(product.lower(), Level.FAIL, f"version {version}", remedy)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", version.partition(" ")[0]))
 
 
 # --- Redis --------------------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import typer
 
 from dragoman.cli.showing import JsonOption, print_json
 from dragoman.clock import SystemClock
+from dragoman.errors import StoreError
+from dragoman.lab.audio import audio_folder_of
 from dragoman.settings import Settings, load_settings
 from dragoman.store import (
     SchemaState,
@@ -82,7 +84,7 @@ def check_command(
                 "current": found.current,
                 "head": found.head,
                 "damage": damage,
-                "server": None if server is None else f"PostgreSQL {server.version}",
+                "server": None if server is None else f"{server.product} {server.version}",
             }
         )
     else:
@@ -91,7 +93,7 @@ def check_command(
             typer.echo(f"The file is damaged: {problem}. Restore a backup.", err=True)
         if well:
             sound = "The file is undamaged."
-            typer.echo(sound if server is None else f"PostgreSQL {server.version} answers.")
+            typer.echo(sound if server is None else f"{server.product} {server.version} answers.")
     if not well:
         raise typer.Exit(1)
 
@@ -108,18 +110,28 @@ def backup_command(
 ) -> None:
     """Copy the database to a new file. The copy is consistent even while the server runs.
 
-    Use pg_dump for a PostgreSQL database.
+    The recordings of datasets are copied to a folder beside it, TARGET.lab-audio. Use pg_dump for a
+    PostgreSQL database, mariadb-dump for MariaDB.
     """
     settings = settings_for(config, data_dir)
     if target is None:
         target = settings.server.data_dir
     if target.is_dir():
         target = target / _dated_name()
+    audio_folder = target.with_name(f"{target.name}.lab-audio")
+    if audio_folder.exists():
+        raise StoreError(f"{audio_folder} exists already; name another file, or remove the folder.")
     backup(settings.store.database_url, target)
+    # After the database: what it names is there, unless a dataset was deleted since.
+    recordings = audio_folder_of(settings.server.data_dir).copy_to(audio_folder)
     if as_json:
-        print_json({"file": str(target), "bytes": target.stat().st_size})
-    else:
-        typer.echo(f"The database was copied to {target}.")
+        found: dict[str, object] = {"file": str(target), "bytes": target.stat().st_size}
+        audio = {"audio_folder": str(audio_folder), "recordings": recordings}
+        print_json(found | audio if recordings else found)
+        return
+    typer.echo(f"The database was copied to {target}.")
+    if recordings:
+        typer.echo(f"The recordings ({recordings:,} files) were copied to {audio_folder}.")
 
 
 def _verdict(found: SchemaState) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from dragoman.engines import ENGINES, PROFILES, open_engine
+from dragoman.engines import PROFILES, STAGES, assemble, engine_names
 from dragoman.errors import InvalidCapabilitySchema, SettingsError
-from dragoman.live.protocol import SubProtocol
+from dragoman.live.protocol import ServiceType, SubProtocol
 from dragoman.observability import configure_logging
 from dragoman.randomness import Randomness
 from dragoman.sdk import Node, WebSocketConnect
@@ -36,6 +37,10 @@ class NodeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     token: str | None = None
     profile: str | None = None
     seed: int | None = None
+    stages: dict[str, dict[str, Any]] = {}
+    """What each stage is done by: `engine`, and the options of that engine's stage."""
+    engines: dict[str, dict[str, Any]] = {}
+    """Options of an engine for all of its stages."""
 
 
 def node(
@@ -46,7 +51,17 @@ def node(
         str | None,
         typer.Option(
             metavar="NAME",
-            help=f"Engine that does the work: {', '.join(ENGINES)}.  [default: {_ENGINE}]",
+            help=f"Engine that does the work: {', '.join(engine_names())}. `dragoman engines` "
+            f"says what each needs.  [default: {_ENGINE}]",
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="STAGE.OPTION=VALUE",
+            help="An option of one stage (asr, semantic, nmt, tts), such as tts.engine=command; "
+            "may be repeated.",
         ),
     ] = None,
     config: Annotated[
@@ -54,7 +69,8 @@ def node(
         typer.Option(
             metavar="F",
             help="TOML file with these options by name, such as slots = 2 and "
-            'nmt = ["en", "es"]. Options on the command line win.',
+            'nmt = ["en", "es"], and a table [stages.STAGE] for each stage. Options on the '
+            "command line win.",
         ),
     ] = None,
     node_id: Annotated[
@@ -92,7 +108,7 @@ def node(
 ) -> None:
     """Join a scheduler's fleet and run jobs until stopped.
 
-    Without any language options the node offers all of the engine's languages for every service.
+    Without any language options the node offers all languages that its engine knows.
     SIGTERM and Ctrl-C let running jobs finish; a second signal stops the node at once.
     """
     configure_logging("warning", "console")
@@ -101,16 +117,23 @@ def node(
     if url is None:
         raise typer.BadParameter("give the scheduler's address", param_hint="--url")
     seed = given.seed if seed is None else seed
-    chosen = open_engine(
-        engine or given.engine or _ENGINE, seed=seed, profile=profile or given.profile or _PROFILE
-    )
     asked = {"asr": asr, "semantic": semantic, "nmt": nmt, "tts": tts}
     offered = {
-        name: list(getattr(given, name)) if text is None else _tags(name, text)
+        ServiceType(name): list(getattr(given, name)) if text is None else _tags(name, text)
         for name, text in asked.items()
     }
-    if not any(offered.values()):
-        offered = {name: list(chosen.languages) for name in offered}
+    simulated = {"profile": profile or given.profile, "seed": seed}
+    slots = given.slots if slots is None else slots
+    chosen = assemble(
+        engine or given.engine or _ENGINE,
+        _with_flags(given.stages, settings or []),
+        offered,
+        slots=slots,
+        defaults=_merged(
+            given.engines,
+            {_ENGINE: {name: value for name, value in simulated.items() if value is not None}},
+        ),
+    )
     connect = WebSocketConnect(
         url, token=token or given.token, sub=SubProtocol.JSON if json else SubProtocol.MSGPACK
     )
@@ -118,18 +141,54 @@ def node(
         joining = Node(
             connect,
             work=chosen.work,
-            slots=given.slots if slots is None else slots,
+            services=chosen.services,
+            models=chosen.models,
+            audio=chosen.audio,
+            lifespan=chosen.lifespan,
+            slots=slots,
             node_id=node_id or given.node_id,
             random=Randomness(seed).stream("reconnecting"),
-            asr=offered["asr"],
-            semantic=offered["semantic"],
-            nmt=offered["nmt"],
-            tts=offered["tts"],
+            asr=chosen.languages.get(ServiceType.ASR, ()),
+            semantic=chosen.languages.get(ServiceType.SEMANTIC, ()),
+            nmt=chosen.languages.get(ServiceType.NMT, ()),
+            tts=chosen.languages.get(ServiceType.TTS, ()),
         )
     except InvalidCapabilitySchema as error:
         raise typer.BadParameter(error.message) from None
     if not joining.run():
         raise typer.Exit(_INTERRUPTED)
+
+
+def _with_flags(
+    stages: Mapping[str, Mapping[str, Any]], flags: Sequence[str]
+) -> dict[str, dict[str, Any]]:
+    """The tables of the stages, with what --set says instead of what the file says."""
+    said: dict[str, dict[str, Any]] = {}
+    for flag in flags:
+        place, equals, value = flag.partition("=")
+        stage, dot, option = place.strip().partition(".")
+        if not (equals and dot and option) or stage not in STAGES:
+            raise typer.BadParameter(
+                f"`{flag}` is not an option of a stage; write it like tts.engine=command, with "
+                f"one of {', '.join(STAGES)}",
+                param_hint="--set",
+            )
+        said.setdefault(stage, {})[option] = _value(value)
+    return _merged(stages, said)
+
+
+def _value(text: str) -> Any:
+    """A value as TOML reads it; what TOML cannot read is a text."""
+    try:
+        return msgspec.toml.decode(f"value = {text}".encode(), type=dict[str, Any])["value"]
+    except (msgspec.MsgspecError, UnicodeError):
+        return text
+
+
+def _merged(
+    under: Mapping[str, Mapping[str, Any]], over: Mapping[str, Mapping[str, Any]]
+) -> dict[str, dict[str, Any]]:
+    return {name: {**under.get(name, {}), **over.get(name, {})} for name in {**under, **over}}
 
 
 def _read(file: Path) -> NodeOptions:

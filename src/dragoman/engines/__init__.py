@@ -1,17 +1,41 @@
-"""What a node can run: engines, found by name or used directly."""
+"""What a node can run: engines, put together from stages, found by name or used directly."""
 
-from dragoman.engines.registry import ENGINES, Engine, open_engine
+from dragoman.engines.assembling import Assembled, assemble
+from dragoman.engines.choosing import NO_ENGINE, STAGES
+from dragoman.engines.registry import GROUP, Listed, engine_kind, engine_names, every_engine
 from dragoman.engines.simulated.engine import SimulatedEngine
 from dragoman.engines.simulated.latency import Latency, Shape
 from dragoman.engines.simulated.profiles import PROFILES, Profile
+from dragoman.engines.stage import (
+    EngineKind,
+    NoOptions,
+    Opening,
+    Requirement,
+    Stage,
+    StageKind,
+    base_language,
+)
 
 __all__ = [
-    "ENGINES",
+    "GROUP",
+    "NO_ENGINE",
     "PROFILES",
-    "Engine",
+    "STAGES",
+    "Assembled",
+    "EngineKind",
     "Latency",
+    "Listed",
+    "NoOptions",
+    "Opening",
     "Profile",
+    "Requirement",
     "Shape",
     "SimulatedEngine",
-    "open_engine",
+    "Stage",
+    "StageKind",
+    "assemble",
+    "base_language",
+    "engine_kind",
+    "engine_names",
+    "every_engine",
 ]

@@ -1,34 +1,69 @@
-"""The engines by name."""
+"""The engines by name: those that are built in, and those that installed packages add."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import NamedTuple
 
-from dragoman.engines.simulated.engine import SimulatedEngine
+from dragoman.engines.stage import EngineKind
 from dragoman.errors import SettingsError
-from dragoman.sdk import Answer, Job
+
+GROUP = "dragoman.engines"
+"""The entry points of this group add engines."""
+
+_BUILT_IN: Mapping[str, str] = {
+    "simulated": "dragoman.engines.simulated",
+    "local": "dragoman.engines.local",
+    "command": "dragoman.engines.command",
+    "openai": "dragoman.engines.openai",
+    "whisper": "dragoman.engines.whisper",
+}
+"""The package of each engine, which names it ENGINE; imported when it is asked for."""
 
 
-class Engine(Protocol):
-    """Something that does jobs."""
+class Listed(NamedTuple):
+    """An engine as it was found."""
 
-    @property
-    def languages(self) -> Sequence[str]:
-        """What a node with this engine offers when its owner names no languages."""
-        ...
-
-    async def work(self, job: Job) -> Answer:
-        """Do one job."""
-        ...
+    name: str
+    kind: EngineKind | None
+    problem: str | None
+    """Why the engine of an installed package cannot be used; None when it can."""
 
 
-ENGINES: Mapping[str, Callable[[int | None, str], Engine]] = {"simulated": SimulatedEngine}
-"""How each engine is made, from a seed and the name of a profile."""
+def engine_names() -> list[str]:
+    """Every engine that there is; a package cannot replace one that is built in."""
+    added = (point.name for point in entry_points(group=GROUP))
+    return list(dict.fromkeys([*_BUILT_IN, *added]))
 
 
-def open_engine(name: str, *, seed: int | None = None, profile: str = "steady") -> Engine:
-    """The engine of this name; an unknown one is refused."""
-    if name not in ENGINES:
-        raise SettingsError(f"there is no engine `{name}`; known are {', '.join(ENGINES)}")
-    return ENGINES[name](seed, profile)
+def engine_kind(name: str) -> EngineKind:
+    """The engine of this name; an unknown one is refused with those that there are."""
+    if name in _BUILT_IN:
+        found: object = import_module(_BUILT_IN[name]).ENGINE
+        assert isinstance(found, EngineKind)
+        return found
+    for point in entry_points(group=GROUP, name=name):
+        try:
+            found = point.load()
+        except Exception as error:  # whatever the package's own code raises
+            raise SettingsError(
+                f"the engine `{name}` of {point.value} cannot be loaded"
+                f" ({type(error).__name__}: {error})"
+            ) from error
+        if not isinstance(found, EngineKind):
+            raise SettingsError(
+                f"the engine `{name}` of {point.value} is {type(found).__name__}, not EngineKind"
+            )
+        return found
+    raise SettingsError(f"there is no engine `{name}`; known are {', '.join(engine_names())}")
+
+
+def every_engine() -> Iterator[Listed]:
+    """All engines, also those that cannot be loaded, with the reason."""
+    for name in engine_names():
+        try:
+            yield Listed(name, engine_kind(name), None)
+        except SettingsError as error:
+            yield Listed(name, None, error.message)

@@ -11,6 +11,8 @@ from dragoman.errors import StoreError
 from dragoman.lab.audio import AudioFolder
 from dragoman.lab.model import VersionId
 from dragoman.lab.owners import is_gone, this_process
+from dragoman.lab.pruning import Retention, prune
+from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
 from dragoman.lab.response_cache import trim_answers
 from dragoman.observability import get_logger
@@ -24,13 +26,7 @@ LOOK_SECONDS = 60.0
 FREED_AT_ONCE = 500
 
 TRIM_SECONDS = 3600.0
-"""How often the answer cache is trimmed: it counts every answer."""
-
-
-async def finish_removal(store: Store, kind: removing.Kind, removed_id: str) -> None:
-    """Remove the rest of something that users no longer see."""
-    while await store.write(lambda c: removing.remove_some(c, kind, removed_id)):
-        pass
+"""How often the answer cache is trimmed, which counts every answer, and experiments are pruned."""
 
 
 async def discard_import(store: Store, held: Held, version_id: VersionId) -> None:
@@ -122,7 +118,18 @@ class Cleaner:
         now = self._clock.monotonic()
         if self._trimmed_at is None or now - self._trimmed_at >= TRIM_SECONDS:
             await trim_answers(self._store, self._settings, self._clock.now_ms())
+            await self._prune()
             self._trimmed_at = now
+
+    async def _prune(self) -> None:
+        """Remove the experiments that the settings do not keep."""
+        settings = self._settings
+        retention = Retention(settings.retention_days, settings.retention_experiments)
+        if retention.is_unlimited:
+            return
+        removed = [one async for one in prune(self._store, retention)]
+        if removed:
+            self._log.info("lab_experiments_pruned", experiments=len(removed))
 
     async def _free_audio(self, folder: AudioFolder) -> None:
         """Remove the audio of imports that are over, and of versions that are gone."""

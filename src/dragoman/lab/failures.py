@@ -5,9 +5,17 @@ from __future__ import annotations
 import msgspec
 
 from dragoman import errors
+from dragoman.outbound import RateLimited, TargetError, shortened
 
-MAX_MESSAGE_CHARACTERS = 2000
-"""The longest message that a row keeps; a whole error page belongs into the target's log."""
+__all__ = [
+    "EvaluatorError",
+    "Failure",
+    "RateLimited",
+    "Revoked",
+    "TargetError",
+    "failure_of",
+    "shortened",
+]
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -19,14 +27,6 @@ class Failure(msgspec.Struct, frozen=True):
     tokens: int | None = None
     """What the call used up before it failed."""
     cost: float | None = None
-
-
-class TargetError(errors.TargetError):
-    """Raised when a target failed on a turn; `retryable` tells whether another try may help."""
-
-    def __init__(self, message: str, *, retryable: bool = True) -> None:
-        super().__init__(message)
-        self.retryable = retryable
 
 
 class EvaluatorError(errors.EvaluatorError):
@@ -49,17 +49,6 @@ class EvaluatorError(errors.EvaluatorError):
         self.cost = cost
 
 
-class RateLimited(errors.RateLimited):
-    """Raised when a target or an evaluator asks to be called later; the wait costs no try."""
-
-    def __init__(self, message: str = "", *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(
-            message or "asked to be called later",
-            retry_after_ms=None if retry_after_seconds is None else int(retry_after_seconds * 1000),
-        )
-        self.retry_after_seconds = retry_after_seconds
-
-
 class Revoked(Exception):
     """Raised when the lease on an item is lost: its worker stops and writes nothing more."""
 
@@ -73,10 +62,3 @@ def failure_of(error: errors.DragomanError) -> Failure:
         tokens=error.tokens if isinstance(error, EvaluatorError) else None,
         cost=error.cost if isinstance(error, EvaluatorError) else None,
     )
-
-
-def shortened(message: str, characters: int = MAX_MESSAGE_CHARACTERS) -> str:
-    """The message, cut where it is longer than a row keeps."""
-    if len(message) <= characters:
-        return message
-    return message[: characters - 1] + "…"

@@ -5,18 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from random import Random
-from typing import TYPE_CHECKING, Any, NamedTuple, NewType
+from typing import NamedTuple, NewType
 
 import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.lab.states import WORKING, ItemStatus, Mode, RunStatus
-
-if TYPE_CHECKING:
-    JsonValue = None | bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"]
-else:
-    # The decoder of stored documents cannot follow a type that mentions itself.
-    JsonValue = Any
+from dragoman.outbound import JsonValue as JsonValue
 
 DatasetId = NewType("DatasetId", str)
 VersionId = NewType("VersionId", str)
@@ -187,6 +182,8 @@ class Run(msgspec.Struct, frozen=True):
     """Of a run that is terminating: workers may finish the items they hold."""
     evaluators: tuple[EvaluatorSpec, ...] | None = None
     """Those of the experiment when the run started; None of runs before they could change."""
+    stop_code: str | None = None
+    """The code of items that a run that was stopped did not come to; None of one killed."""
 
     @property
     def is_worked_on(self) -> bool:

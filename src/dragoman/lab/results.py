@@ -10,7 +10,7 @@ import msgspec
 from cachetools import FIFOCache
 
 from dragoman.clock import SystemClock
-from dragoman.errors import InvalidFilter, NotFound
+from dragoman.errors import InvalidFilter, InvalidMessage, NotFound
 from dragoman.ids import TenantId
 from dragoman.lab.annotations import (
     Calibrator,
@@ -20,7 +20,7 @@ from dragoman.lab.annotations import (
     is_judge,
     judged_rows,
 )
-from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, Op, fields_of
+from dragoman.lab.filters import EVERYTHING, INPUT, LABEL, OUTPUT, SCORE, Filter, Op, fields_of
 from dragoman.lab.mirror import (
     BadPattern,
     Following,
@@ -47,11 +47,11 @@ from dragoman.lab.model import (
 )
 from dragoman.lab.repository import (
     Numbers,
+    adding_up,
     aggregates,
     by_hand,
     can_be_asked_in_sql,
     experiments,
-    grouping,
     is_answered_by_sql,
     ordering,
     repeating,
@@ -156,24 +156,39 @@ class Results:
         wanted: Filter = EVERYTHING,
         run_id: str | None = None,
         group_by: str | None = None,
-    ) -> Aggregates:
+        cluster: str | None = None,
+    ) -> GroupedAggregates:
         """The aggregates of the rows; final when the experiment has ended. Grouped, if asked.
 
-        `group_by` is a column of the input, or another field by its whole name.
+        `group_by` is a column of the input, or another field by its whole name. So is `cluster`:
+        intervals take the rows of one value, such as a speaker, for one observation. Without it
+        they take those of one item, its turns and repetitions, for one.
         """
-        field = None if group_by is None else grouping.field_to_group_by(group_by)
-        grouped_by = () if field is None else (field,)
-        asked = await self._asked_for(tenant, experiment_id, run_id, wanted, grouped_by)
+        field, unit = (
+            None if name is None else adding_up.field_to_group_by(name)
+            for name in (group_by, cluster)
+        )
+        named = [one for one in (field, unit) if one is not None]
+        asked = await self._asked_for(tenant, experiment_id, run_id, wanted, named)
+        is_column = unit is not None and unit.startswith((INPUT, OUTPUT))
+        if is_column and unit not in await self.columns(tenant, experiment_id, run_id=run_id):
+            raise InvalidMessage(
+                f"No row of {asked.name!r} has a column {cluster!r} to name clusters by.",
+                details={"field": "cluster"},
+            )
 
         def ask(mirror: Mirror) -> Aggregates:
-            return grouped_aggregates(mirror, asked.mirrored, wanted, field, asked.repetitions)
+            return grouped_aggregates(
+                mirror, asked.mirrored, wanted, field, asked.repetitions, unit
+            )
 
         def read(connection: Connection) -> Aggregates:
-            return _aggregates_from_tables(connection, asked, wanted, field)
+            return _aggregates_from_tables(connection, asked, wanted, field, unit)
 
-        question = repr((asked.mirrored, asked.repetitions, wanted, field))
+        question = repr((asked.mirrored, asked.repetitions, wanted, field, unit))
         found = await self._answer(asked, ask, read, question)
-        return await self._with_people(tenant, asked, wanted, found)
+        told = await self._with_people(tenant, asked, wanted, found)
+        return told if isinstance(told, GroupedAggregates) else aggregates.grouped(told)
 
     async def _with_people(
         self, tenant: TenantId, asked: _Asked, wanted: Filter, found: Aggregates
@@ -340,35 +355,27 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def _aggregates_from_tables(
-    connection: Connection, asked: _Asked, wanted: Filter, field: str | None
+    connection: Connection, asked: _Asked, wanted: Filter, field: str | None, cluster: str | None
 ) -> Aggregates:
-    experiment_id, run_id, numbers = asked.experiment_id, asked.run_id, asked.numbers
-
-    def of(wanted: Filter, only: grouping.Only | None) -> Aggregates:
-        return aggregates.aggregates_of(
+    which = (asked.evaluators, asked.repetitions)
+    turns = adding_up.Passing(
+        connection, asked.experiment_id, asked.run_id, wanted, searcher(), asked.numbers
+    )
+    if cluster is None and can_be_asked_in_sql(wanted):
+        whole = aggregates.aggregates_of(
             connection,
-            experiment_id,
+            asked.experiment_id,
             asked.evaluators,
-            run_id=run_id,
+            run_id=asked.run_id,
             wanted=wanted,
-            only=only,
-            numbers=numbers,
+            numbers=asked.numbers,
             repetitions=asked.repetitions,
         )
-
-    which = (connection, experiment_id, run_id, wanted)
-    only = None
-    if not can_be_asked_in_sql(wanted):
-        only = grouping.among_turns(grouping.passing_turns(*which, searcher(), numbers))
-    whole = of(wanted, only)
+    else:
+        whole = adding_up.aggregates_by_hand(turns, *which, cluster)
     if field is None:
         return whole
-    every = grouping.groups_of(*which, field, searcher(), numbers)
-    groups = (
-        Group(value, len(turns), of(EVERYTHING, grouping.among_turns(turns)))
-        for value, turns in every[: grouping.MAX_GROUPS]
-    )
-    return aggregates.grouped(whole, groups, max(0, len(every) - grouping.MAX_GROUPS))
+    return adding_up.with_groups(whole, turns, field, *which, cluster)
 
 
 def _check_scores(asked: _Asked, fields: set[str]) -> None:

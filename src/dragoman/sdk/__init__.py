@@ -66,6 +66,8 @@ from dragoman.sdk.connecting import (
     node_url,
     session_url,
 )
+from dragoman.sdk.node.audio import AudioWanted
+from dragoman.sdk.node.batching import batched
 from dragoman.sdk.node.events import (
     Accepted,
     Commanded,
@@ -78,6 +80,7 @@ from dragoman.sdk.node.events import (
     Registered,
     ResultNotSent,
 )
+from dragoman.sdk.node.graphics import Graphics
 from dragoman.sdk.node.job import (
     Answer,
     Channel,
@@ -91,6 +94,7 @@ from dragoman.sdk.node.node import Node
 from dragoman.sdk.node.work import WorkFunction
 from dragoman.sdk.session.client import SessionClient
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
+from dragoman.sdk.session.microphone import Microphone, Recorder
 from dragoman.sdk.session.options import IfGone, SessionOptions
 from dragoman.sdk.session.results import Missing, Result
 from dragoman.sdk.session.sync import SyncSession, talk
@@ -109,6 +113,7 @@ __all__ = [
     "AsrPartial",
     "AttemptId",
     "AudioFormat",
+    "AudioWanted",
     "Backpressure",
     "BackpressureAction",
     "Channel",
@@ -125,6 +130,7 @@ __all__ = [
     "FreeForm",
     "FunctionFailed",
     "Gpu",
+    "Graphics",
     "Hardware",
     "HealthChanged",
     "IfGone",
@@ -140,6 +146,7 @@ __all__ = [
     "LinkClosed",
     "MachineUsage",
     "Message",
+    "Microphone",
     "Missing",
     "MissingResult",
     "Mode",
@@ -153,6 +160,7 @@ __all__ = [
     "NodeRegisterAck",
     "NodeStatus",
     "Pipeline",
+    "Recorder",
     "Refused",
     "Registered",
     "RequestId",
@@ -188,6 +196,7 @@ __all__ = [
     "WebSocketSessionConnect",
     "WorkFunction",
     "WrongAnswer",
+    "batched",
     "check_frame",
     "node_url",
     "session_url",

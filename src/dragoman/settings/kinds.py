@@ -48,7 +48,7 @@ Text = Annotated[str, Field(min_length=1)]
 
 DATA_DIR_PLACEHOLDER = "{data_dir}"
 
-NOT_BUILT_DATABASES = ("mysql", "mariadb")
+DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
 REDIS_SCHEMES = ("redis", "rediss", "unix")
 
 
@@ -82,12 +82,8 @@ def _check_file(url: str) -> None:
 
 
 def database_url(url: str) -> str:
-    """``sqlite:///file`` or a PostgreSQL server."""
-    if url.partition(":")[0].partition("+")[0] in NOT_BUILT_DATABASES:
-        raise ValueError(
-            "asks for MySQL or MariaDB, but that is not built yet; use sqlite:// or postgresql://"
-        )
-    if _scheme_of(url, ("sqlite", "postgresql")) == "sqlite":
+    """``sqlite:///file``, or a PostgreSQL, MariaDB or MySQL server."""
+    if _scheme_of(url, DATABASES) == "sqlite":
         _check_file(url)
     else:
         _check_host(url)

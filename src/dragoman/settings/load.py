@@ -343,7 +343,6 @@ NOT_BUILT: Mapping[str, NotBuilt] = {
     ),
     "scheduler.canary.routes": NotBuilt([], "canary routes"),
     "lab.queue_url": NotBuilt("", "workers outside the server"),
-    "lab.retention_days": NotBuilt(0, "pruning of ended experiments"),
     "lab.tenant_weights": NotBuilt({}, "shares between tenants"),
     _LIVE_SAMPLE + "tenants": NotBuilt([], _SAMPLES),
     _LIVE_SAMPLE + "share": NotBuilt(0.01, _SAMPLES),

@@ -80,8 +80,8 @@ class StoreSettings(Section):
 
     database_url: DatabaseUrl = Field(
         default="sqlite:///{data_dir}/dragoman.db",
-        description="Database of keys and experiments: `sqlite:///file` or `postgresql://...`; "
-        "`{data_dir}` stands for server.data_dir.",
+        description="Database of keys and experiments: `sqlite:///file`, `postgresql://...` or "
+        "`mysql://...` (MariaDB and MySQL); `{data_dir}` stands for server.data_dir.",
     )
 
 
@@ -273,10 +273,14 @@ class LabSettings(Section):
         description="How long one item may take in an experiment that sets no time, in seconds.",
     )
     tenant_tokens: CountOrZero = Field(
-        default=0, description="Tokens after which a tenant can make no experiments; 0: no limit."
+        default=0,
+        description="Tokens that the experiments of one tenant may use up; then its runs stop and "
+        "it can start none; 0: no limit.",
     )
     tenant_cost: Cost = Field(
-        default=0, description="Cost after which a tenant can make no experiments; 0: no limit."
+        default=0,
+        description="Cost that the experiments of one tenant may run up; then its runs stop and it "
+        "can start none; 0: no limit.",
     )
     denied_words: tuple[Text, ...] = Field(
         default=(), description="Words that experiments may not have in their name or description."
@@ -303,6 +307,16 @@ class LabSettings(Section):
         description="Items of a run, each repetition for itself, above which `dragoman experiment "
         "run` estimates what the run takes and asks before it starts, if it is on a terminal; 0: "
         "never.",
+    )
+    retention_days: CountOrZero = Field(
+        default=0,
+        description="How long an experiment is kept after it ended, in days; then the lab removes "
+        "it with all its results; 0: for ever. `dragoman lab prune` does it by hand.",
+    )
+    retention_experiments: CountOrZero = Field(
+        default=0,
+        description="How many experiments of one tenant are kept after they ended; the lab removes "
+        "the oldest; 0: all.",
     )
     cache_days: CountOrZero = Field(
         default=30,

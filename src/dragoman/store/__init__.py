@@ -2,7 +2,7 @@
 
 from dragoman.store.interface import Connection, ServerFacts, Store, Work
 from dragoman.store.opening import ask_server, backup, find_damage, open_store
-from dragoman.store.schema import long_text, metadata, short_text, time_ms
+from dragoman.store.schema import exact_collation, long_text, metadata, real, short_text, time_ms
 from dragoman.store.upgrades import SchemaState, SchemaStatus, check, upgrade
 
 __all__ = [
@@ -15,10 +15,12 @@ __all__ = [
     "ask_server",
     "backup",
     "check",
+    "exact_collation",
     "find_damage",
     "long_text",
     "metadata",
     "open_store",
+    "real",
     "short_text",
     "time_ms",
     "upgrade",

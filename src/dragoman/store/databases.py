@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from dragoman.extras import require_extra
 from dragoman.store.interface import Database
 from dragoman.store.sqlite import SqliteDatabase
 from dragoman.store.urls import parse_database_url, sqlite_path
+
+if TYPE_CHECKING:
+    from dragoman.store.server import ServerKind
 
 
 def database_at(database_url: str) -> Database:
@@ -13,7 +18,18 @@ def database_at(database_url: str) -> Database:
     url = parse_database_url(database_url)
     if url.get_backend_name() == "sqlite":
         return SqliteDatabase(sqlite_path(url))
-    require_extra("postgres", "A PostgreSQL database (store.database_url)")
-    from dragoman.store.postgres import PostgresDatabase  # an extra
+    if url.get_backend_name() == "postgresql":
+        require_extra("postgres", "A PostgreSQL database (store.database_url)")
+        from dragoman.store.postgres import PostgresServer  # an extra
 
-    return PostgresDatabase(url)
+        return _on_server(PostgresServer(url))
+    require_extra("mysql", "A MariaDB or MySQL database (store.database_url)")
+    from dragoman.store.mysql import MysqlServer  # an extra
+
+    return _on_server(MysqlServer(url))
+
+
+def _on_server(server: ServerKind) -> Database:
+    from dragoman.store.server import ServerDatabase  # needs what the extras bring
+
+    return ServerDatabase(server)

@@ -101,6 +101,7 @@ class Store(ABC):
 class ServerFacts(msgspec.Struct, frozen=True):
     """What a database server says of itself."""
 
+    product: str
     version: str
     now_ms: int
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _VERSION_TABLE = "alembic_version"
+_FIRST_TABLES = ("api_key",)
+"""What the first migration makes: with the second, the database has a version."""
 
 # Each upgrade would write lines about Alembic's inner state, of no use to an operator.
 logging.getLogger("alembic").setLevel(logging.WARNING)
@@ -92,14 +94,17 @@ def _state(connection: sa.Connection, database: Database) -> SchemaState:
     head = known[-1]
     tables = sa.inspect(connection).get_table_names()
     current: str | None = None
-    if _VERSION_TABLE in tables:
+    begun = _VERSION_TABLE in tables
+    if begun:
         current = connection.execute(sa.text(f"SELECT version_num FROM {_VERSION_TABLE}")).scalar()
         tables.remove(_VERSION_TABLE)
     if current is None:
-        if tables:
+        # Where every step is stored by itself, a set-up that broke off leaves the first ones.
+        foreign = [table for table in tables if not begun or table not in _FIRST_TABLES]
+        if foreign:
             raise StoreError(
                 f"The database {database} belongs to another program (it has a table "
-                f"{tables[0]!r} and no Dragoman schema); name another one."
+                f"{foreign[0]!r} and no Dragoman schema); name another one."
             )
         return SchemaState(None, head, SchemaStatus.EMPTY)
     if current == head:

@@ -13,9 +13,10 @@ POSTGRES_OPTIONS = ("sslmode",)
 """What may follow the question mark of a PostgreSQL URL."""
 
 _POSTGRES_DRIVERS = ("postgresql", "postgresql+asyncpg")
+_MYSQL_DRIVERS = ("mysql", "mariadb", "mysql+asyncmy", "mariadb+asyncmy")
 _REMEDY = (
-    "set store.database_url to something like sqlite:///data/dragoman.db or "
-    "postgresql://user:password@host/dragoman"
+    "set store.database_url to something like sqlite:///data/dragoman.db, "
+    "postgresql://user:password@host/dragoman or mysql://user:password@host/dragoman"
 )
 
 
@@ -31,6 +32,8 @@ def parse_database_url(database_url: str) -> URL:
             _check_sqlite(url)
         case "postgresql":
             _check_postgres(url)
+        case "mysql" | "mariadb":
+            _check_mysql(url)
         case dialect:
             raise SettingsError(f"Dragoman cannot keep its data in {dialect!r}; {_REMEDY}.")
     return url
@@ -75,4 +78,22 @@ def _check_postgres(url: URL) -> None:
         raise SettingsError(
             f"The PostgreSQL URL has options ({', '.join(unknown)}) that Dragoman does not know; "
             f"only {', '.join(POSTGRES_OPTIONS)} may follow the question mark."
+        )
+
+
+def _check_mysql(url: URL) -> None:
+    if url.drivername not in _MYSQL_DRIVERS:
+        raise SettingsError(
+            f"Dragoman speaks to MariaDB and MySQL through asyncmy, not {url.get_driver_name()}; "
+            "begin the URL with mysql://."
+        )
+    if not url.host or not url.database:
+        raise SettingsError(
+            "A MariaDB or MySQL URL names a server and a database; write "
+            "mysql://user:password@host/dragoman."
+        )
+    if url.query:
+        raise SettingsError(
+            f"The MySQL URL has options ({', '.join(sorted(url.query))}) that Dragoman does not "
+            "know; leave out everything from the question mark on."
         )

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.servers import fresh_sqlite
 from tests.servers.clickhouse import ClickHouseProcess
-
-from dragoman.store import upgrade
 
 KINDS = ("duckdb", "clickhouse")
 
@@ -36,6 +35,4 @@ def mirror_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.fixture
 def database_url(tmp_path: Path) -> str:
     """A database that has Dragoman's schema and nothing in it."""
-    url = f"sqlite:///{tmp_path}/dragoman.db"
-    upgrade(url)
-    return url
+    return fresh_sqlite(tmp_path)

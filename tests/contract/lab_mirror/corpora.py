@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cache
 from random import Random
 from typing import Any
 
@@ -23,6 +24,8 @@ Pair = tuple[str, str]
 """An output and its reference."""
 Own = Callable[[Sequence[Pair]], float]
 """The score of a corpus, as the library itself gives it."""
+SEED = 20_261_115
+KINDS = ("exact", "bleu", "chrf", "ter", "wer", "cer")
 _TOKENIZERS = {"chinese": "zh", "japanese": "ja-mecab", "thai": "char"}
 
 
@@ -30,22 +33,32 @@ async def corpus_of(
     at: World, script: str, items: int
 ) -> tuple[ExperimentId, tuple[EvaluatorSpec, ...], dict[str, Own]]:
     """An experiment with random texts, its evaluators, and the libraries' own scores by name."""
-    kinds = ("exact", "bleu", "chrf", "ter", "wer", "cer")
-    given: dict[str, JsonValue] = {"reference": "reference", "language": LANGUAGES[script]}
-    evaluators = tuple(
-        EvaluatorSpec(kind, kind, settings={"reference": "reference"} if kind == "exact" else given)
-        for kind in kinds
-    )
+    evaluators = evaluators_of(script)
     experiment_id = await at.new_experiment(0, evaluators=evaluators)
+    await at.add_scored(experiment_id, KINDS, _scored(script, items))
+    return experiment_id, evaluators, _libraries(script)
+
+
+@cache
+def _scored(script: str, items: int) -> list[Scored]:
+    """Random texts with their scores, computed once for all mirrors."""
+    random = Random(f"{SEED} {script}")
     scored: list[Scored] = []
     for number in range(items):
-        output, reference = _pair(at.random, ALPHABETS[script])
-        found = [_measured(one, output, reference) for one in evaluators[1:]]
+        output, reference = _pair(random, ALPHABETS[script])
+        found = [_measured(one, output, reference) for one in evaluators_of(script)[1:]]
         scores = [(float(output == reference), None), *((m.score, m.statistics) for m in found)]
         turn = {"reference": reference, "domain": ("news", "chat", "law")[number % 3]}
         scored.append(Scored(turn, {"output": output}, scores))
-    await at.add_scored(experiment_id, kinds, scored)
-    return experiment_id, evaluators, _libraries(script)
+    return scored
+
+
+def evaluators_of(script: str) -> tuple[EvaluatorSpec, ...]:
+    given: dict[str, JsonValue] = {"reference": "reference", "language": LANGUAGES[script]}
+    return tuple(
+        EvaluatorSpec(kind, kind, settings={"reference": "reference"} if kind == "exact" else given)
+        for kind in KINDS
+    )
 
 
 def random_corpus_filter(random: Random) -> dict[str, Any]:

@@ -31,8 +31,8 @@ from dragoman.lab.results import Results
 from dragoman.observability import Metrics
 from dragoman.store import Store, open_store
 
-SEEDS = chaos_seeds(4, first=20_261_201)
-ITEMS = 20
+SEEDS = chaos_seeds(2, first=20_261_201)
+ITEMS = 12
 REPETITIONS = 2
 MOST_LIVES = 60
 _CONTEXT = multiprocessing.get_context("forkserver")

@@ -8,19 +8,15 @@ from pathlib import Path
 
 import pytest
 from tests.contract.lab_repository.bench import Bench
-from tests.servers import PostgresProcess, fresh_sqlite
+from tests.servers import DATABASES, fresh_database
 
 from dragoman.store import open_store
 
 
-@pytest.fixture(params=("sqlite", "postgresql"))
+@pytest.fixture(params=DATABASES)
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     """A database with one experiment on it and nothing started."""
-    if request.param == "postgresql":
-        server: PostgresProcess = request.getfixturevalue("postgres_server")
-        url = server.fresh_database()
-    else:
-        url = fresh_sqlite(tmp_path)
+    url = fresh_database(request.param, request, tmp_path)
     with asyncio.Runner() as runner:
         store = runner.run(open_store(url))
         yield Bench(runner, store)

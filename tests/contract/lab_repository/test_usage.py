@@ -5,8 +5,9 @@ from __future__ import annotations
 import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, TENANT, VERSION, Bench
 
+from dragoman.lab.budgets import Spent
 from dragoman.lab.model import Experiment, ExperimentSpec, TargetSpec
-from dragoman.lab.repository import experiments, removing
+from dragoman.lab.repository import experiments, removing, spending
 from dragoman.lab.states import Mode, RunStatus
 
 
@@ -26,7 +27,7 @@ def test_deleted_experiments_leave_one_row_with_what_they_used(bench: Bench) -> 
     for _ in range(3):
         run_and_delete(bench, tokens=100, cost=0.25)
     assert bench.rows("SELECT tenant, tokens, cost FROM experiment_stats") == [(TENANT, 300, 0.75)]
-    assert bench.write(lambda c: experiments.spent_by(c, TENANT)) == (300, 0.75)
+    assert bench.write(lambda c: spending.spent_by_tenant(c, TENANT)) == Spent(300, 0.75)
 
 
 def test_deleted_experiments_that_used_nothing_leave_no_row(bench: Bench) -> None:

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import pytest
-from tests.servers import PostgresProcess, fresh_sqlite
+from tests.servers import DATABASES, fresh_database
 
 from dragoman.auth import KeyStore
 from dragoman.clock import ManualClock
@@ -22,12 +22,9 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        server: PostgresProcess = request.getfixturevalue("postgres_server")
-        return server.fresh_database()
-    return fresh_sqlite(tmp_path)
+    return fresh_database(request.param, request, tmp_path)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.servers import PostgresProcess, fresh_sqlite
+from tests.servers import DATABASES, fresh_database
 
 from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, opened_desk
 from dragoman.auth import Principal, Role
@@ -104,12 +104,9 @@ def order_of(version_id: str, **order: Any) -> dict[str, Any]:
 OpenLab = Callable[[], AbstractAsyncContextManager[Asker]]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+@pytest.fixture(params=DATABASES)
 def lab_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "postgresql":
-        server: PostgresProcess = request.getfixturevalue("postgres_server")
-        return server.fresh_database()
-    return fresh_sqlite(tmp_path)
+    return fresh_database(request.param, request, tmp_path)
 
 
 @pytest.fixture

@@ -4,6 +4,13 @@ from __future__ import annotations
 
 import asyncio
 
+from dragoman import lab
+
+
+def paid(said: str) -> lab.Output:
+    """Says it again, for ten tokens."""
+    return lab.Output(said, tokens=10)
+
 
 def shout(said: str) -> str:
     return said.upper()

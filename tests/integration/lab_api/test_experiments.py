@@ -61,7 +61,7 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
     ({"concurrency": "many"}, "INVALID_MESSAGE", "concurrency"),
     ({"colour": "red"}, "INVALID_MESSAGE", "colour"),
     ({"budget": {"token": 100}}, "INVALID_MESSAGE", "token"),
-    ({"budget": {"tokens": 100}}, "INVALID_MESSAGE", "not built yet"),
+    ({"budget": {"tokens": -100}}, "INVALID_MESSAGE", "budget.tokens is -100"),
     (
         {
             "budget": {"cost": 1},
@@ -363,19 +363,46 @@ def test_stored_outputs_are_scored_again_over_http(open_lab: OpenLab) -> None:
     asyncio.run(scenario())
 
 
-def test_the_key_of_a_server_is_stored_and_never_shown(open_lab: OpenLab) -> None:
+def test_a_key_is_refused_and_neither_stored_nor_repeated(open_lab: OpenLab) -> None:
     async def story() -> None:
         async with open_lab() as lab:
             version = await lab.import_rows([{"said": "a", "meant": "a"}])
-            server = {"url": "https://models.example/v1", "model": "m", "api_key": "sk-secret"}
-            made = await lab.post(
-                "/experiments",
-                order_of(
-                    version,
-                    target={"kind": "openai", "prompt": "{{said}}", **server},
-                    evaluators=[{"kind": "llm_judge", "rubric": "Be kind.", **server}],
-                ),
+            server = {"url": "https://models.example/v1", "model": "m"}
+            target = {"kind": "openai", "prompt": "{{said}}", **server}
+            judge = {"kind": "llm_judge", "rubric": "Be kind.", **server}
+            key = {"api_key": "sk-secret"}
+            for order, field in (
+                (order_of(version, target=target | key), "target.api_key"),
+                (order_of(version, evaluators=[judge | key]), "evaluator.api_key"),
+            ):
+                refused = await lab.post("/experiments", order)
+                assert refused.status_code == 422, refused.text
+                assert f"`{field}_env`" in refused.text
+                assert "sk-secret" not in refused.text
+            assert "e-" not in (await lab.get("/experiments")).text
+
+    asyncio.run(story())
+
+
+def test_secrets_in_headers_and_addresses_are_not_shown(open_lab: OpenLab) -> None:
+    async def story() -> None:
+        async with open_lab() as lab:
+            version = await lab.import_rows([{"said": "a", "meant": "a"}])
+            headers = {"Authorization": "Bearer sk-secret", "X-Team": "sk-secret too"}
+            target = {
+                "kind": "http",
+                "url": "https://models.example/v1?token=sk-secret",
+                "headers": headers,
+                "body": {"said": "{{said}}"},
+                "output": "$.text",
+            }
+            judge = {"kind": "llm_judge", "rubric": "Be kind.", "model": "m", "headers": headers}
+            order = order_of(
+                version,
+                target=target,
+                evaluators=[judge | {"url": "https://models.example/v1"}],
             )
+            made = await lab.post("/experiments", order)
             assert made.status_code == 201, made.text
             experiment_id = made.json()["experiment_id"]
             cloned = await lab.post(f"/experiments/{experiment_id}/clone", {"name": "copy"})
@@ -383,7 +410,7 @@ def test_the_key_of_a_server_is_stored_and_never_shown(open_lab: OpenLab) -> Non
             for path in (f"/experiments/{experiment_id}", "/experiments"):
                 shown = await lab.get(path)
                 assert "sk-secret" not in shown.text
-                assert '"api_key":"***"' in shown.text
+                assert shown.text.count('"Authorization":"***"') >= 2
 
     asyncio.run(story())
 
@@ -412,5 +439,35 @@ def test_an_experiment_wants_the_cache_or_not_and_the_cache_can_be_cleared(
             await lab.until_ended(experiment_id)
             found = await lab.post(f"/experiments/{experiment_id}/results")
             assert [row["cached"] for row in found.json()["items"]] == [False, False]
+
+    asyncio.run(story())
+
+
+def test_a_used_up_budget_answers_402_until_it_is_raised(open_lab: OpenLab) -> None:
+    async def story() -> None:
+        async with open_lab() as lab:
+            rows = [{"said": str(n), "meant": str(n)} for n in range(10)]
+            version = await lab.import_rows(rows)
+            target = {"kind": "python", "function": "tests.integration.lab_api.targets:paid"}
+            order = {"target": target, "budget": {"tokens": 30}, "concurrency": 1}
+            experiment = await lab.submit(version, **order)
+            ended = await lab.until_ended(experiment)
+            assert ended["status"] == "terminated"
+            assert "budget" in ended["reason"]
+            assert ended["stats"]["tokens"] == 30
+            assert (ended["stats"]["success"], ended["stats"]["terminated"]) == (3, 7)
+            run = f"/experiments/{experiment}/runs"
+            refused = await lab.post(run, {"mode": "fail_retry"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (
+                402,
+                "BUDGET_EXCEEDED",
+            )
+            changed = await lab.ask(
+                "PATCH", f"/experiments/{experiment}", json={"budget": {"tokens": 1000}}
+            )
+            assert changed.status_code == 200, changed.text
+            assert (await lab.post(run, {"mode": "fail_retry"})).status_code == 201
+            ended = await lab.until_ended(experiment)
+            assert (ended["status"], ended["stats"]["tokens"]) == ("success", 100)
 
     asyncio.run(story())

@@ -20,7 +20,7 @@ from tests.integration.serve.server_process import (
     eventually,
     run,
 )
-from tests.servers import PostgresProcess
+from tests.servers import DATABASES, fresh_database
 from websockets.asyncio.client import connect
 
 ROOT = Path(__file__).parents[3]
@@ -29,17 +29,16 @@ ROWS = [{"said": str(n), "meant": str(n)} for n in range(20)]
 ENDED = ("success", "failed", "terminated")
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
-def settings(request: pytest.FixtureRequest) -> dict[str, str]:
+@pytest.fixture(params=DATABASES)
+def settings(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The environment of a server on each kind of database."""
     chosen = {
         "DRAGOMAN_LAB__PYTHON_ALLOW": '["tests.integration.lab_api.*"]',
         "DRAGOMAN_LAB__LEASE_SECONDS": "2",
         "PYTHONPATH": str(ROOT),
     }
-    if request.param == "postgresql":
-        database: PostgresProcess = request.getfixturevalue("postgres_server")
-        chosen["DRAGOMAN_STORE__DATABASE_URL"] = database.fresh_database()
+    if request.param != "sqlite":
+        chosen["DRAGOMAN_STORE__DATABASE_URL"] = fresh_database(request.param, request, tmp_path)
     return environment(**chosen)
 
 

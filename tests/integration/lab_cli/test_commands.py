@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def jsonl(row: dict[str, str]) -> str:
+def jsonl(row: Mapping[str, str | None]) -> str:
     return json.dumps(row) + "\n"
 
 
@@ -100,6 +101,34 @@ def test_an_experiment_runs_from_its_file_and_is_known_again(
     assert sorted(row["output"]["output"] for row in rows) == ["A", "B", "X"]
     assert main(["experiment", "show", "shouting"]) == 0
     assert "exact" in capsys.readouterr().out
+
+
+def test_an_experiment_is_shown_by_the_values_of_a_column_and_of_some_rows(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [
+        {"said": said, "meant": said.upper(), "domain": domain, "speaker": "s"}
+        for said, domain in (("a", "news"), ("b", "news"), ("x", "chat"), ("c", None))
+    ]
+    (folder / "cases.jsonl").write_text("".join(map(jsonl, rows)))
+    main(["experiment", "run", "exp.toml"])
+    capsys.readouterr()
+    assert main(["experiment", "show", "shouting", "--group-by", "domain"]) == 0
+    told = capsys.readouterr().out
+    lines = [line.split() for line in told.splitlines()]
+    assert ["domain", "rows", "exact"] in lines
+    assert any(line[:3] == ["news", "2", "1"] for line in lines)
+    assert ["(none)", "1", "1"] in [line[:3] for line in lines]
+    assert ["chat", "1", "-"] in lines, "the item that failed has no score"
+    wanted = '{"field": "input.domain", "op": "=", "value": "news"}'
+    assert main(["experiment", "show", "shouting", "--filter", wanted, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["aggregates"]["scores"]["exact"]["count"] == 2
+    asked = ["experiment", "show", "shouting", "--json", "--cluster"]
+    assert main([*asked, "speaker"]) == 0
+    score = json.loads(capsys.readouterr().out)["aggregates"]["scores"]["exact"]
+    assert (score["count"], score.get("ci95")) == (3, None), "one speaker tells nothing of others"
+    assert main([*asked, "speeker"]) == 1
+    assert "has a column 'speeker' to name clusters by" in capsys.readouterr().err
 
 
 def test_a_gate_that_is_not_reached_fails_the_command(

@@ -110,6 +110,46 @@ def test_a_named_baseline_must_exist_before_anything_is_run(
     assert "gate FAILED: wer not worse than 'system A' by 0.1" in capsys.readouterr().out
 
 
+def test_a_run_that_a_gate_names_must_exist_before_anything_is_run(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(folder, "max_failed = 0", name="system A") == 0
+    capsys.readouterr()
+    unknown = "r-" + "0" * 24
+    assert run(folder, f'"wer" = "not worse than \'{unknown}\' by 0.1"') == 2
+    told = capsys.readouterr()
+    assert f"the gate compares with '{unknown}'. No experiment has" in told.err
+    assert main(["experiment", "list", "--json"]) == 0
+    [there] = json.loads(capsys.readouterr().out)
+    assert there["name"] == "system A"
+    known = there["run_id"]
+    assert run(folder, f'"wer" = "not worse than \'{known}\' by 0.1"', output="bad") == 1
+    assert f"gate FAILED: wer not worse than '{known}' by 0.1" in capsys.readouterr().out
+
+
+def test_a_score_of_ones_own_says_that_less_is_better(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    functions = "def missing(meant, output):\n    return len(meant.split()) - len(output.split())\n"
+    (folder / "errors_of_mine.py").write_text(functions)
+    kinds = {
+        "by code": 'kind = "code"\ncode = "len(meant.split()) - len(output.split())"',
+        "by function": 'kind = "python"\nfunction = "errors_of_mine:missing"',
+    }
+    for name, kind in kinds.items():
+        evaluator = f'{kind}\nname = "missing"\nhigher_is_better = false'
+        text = EXPERIMENT.replace('kind = "exact"\nreference = "meant"', evaluator)
+        gate = '"missing" = "not worse than last"'
+        codes = []
+        for output in ("good", "bad", "good"):
+            written = text.format(name=name, output=output, gate=gate)
+            (folder / "exp.toml").write_text(written)
+            codes.append(main(["experiment", "run", "exp.toml"]))
+        told = capsys.readouterr().out
+        assert codes == [0, 1, 0], told
+        assert "gate FAILED: missing not worse than last: missing is significantly worse" in told
+
+
 def test_too_few_items_are_inconclusive_which_fails_only_where_the_gate_says_so(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

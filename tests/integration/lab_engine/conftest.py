@@ -5,18 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.servers import PostgresProcess, fresh_sqlite
-
-KINDS = ("sqlite", "postgresql")
+from tests.servers import DATABASES, fresh_database, fresh_sqlite
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database that has Dragoman's schema and nothing in it."""
-    if request.param == "postgresql":
-        server: PostgresProcess = request.getfixturevalue("postgres_server")
-        return server.fresh_database()
-    return fresh_sqlite(tmp_path)
+    return fresh_database(request.param, request, tmp_path)
 
 
 @pytest.fixture

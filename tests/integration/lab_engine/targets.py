@@ -91,6 +91,14 @@ async def answer_when_released(key: str, calls: str) -> str:
     return key
 
 
+async def answer_once_released(key: str, calls: str) -> str:
+    """Answers once a file exists; its worker does other things meanwhile."""
+    note(calls, key)
+    while not exists(f"{calls}.released"):  # noqa: ASYNC110 - it is a file
+        await asyncio.sleep(0.01)
+    return key
+
+
 async def judge_unless_held(output: str, key: str, calls: str, hold: bool) -> float:
     """Judges; what is held it judges only once a file exists."""
     note(calls, f"judge/{key}")

@@ -109,14 +109,17 @@ def test_a_question_is_asked_once_when_the_experiment_wants_the_cache(
 
 
 def test_another_setting_is_another_question_and_another_key_is_not(
-    sqlite_url: str, server: OpenAiServer
+    sqlite_url: str, server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("ONE_KEY", "sk-1")
+    monkeypatch.setenv("OTHER_KEY", "sk-2")
+
     async def story() -> None:
         async with laboratory(sqlite_url) as at:
             version, _ = await add_items(at.store, [[{"text": "one"}]])
             different: list[dict[str, Any]] = [
-                {"api_key": "sk-1"},
-                {"api_key": "sk-2", "timeout_seconds": 9},
+                {"api_key_env": "ONE_KEY"},
+                {"api_key_env": "OTHER_KEY", "timeout_seconds": 9},
                 {"temperature": 0.5},
                 {"system": "Be kind."},
                 {"model": "echo/2"},
@@ -192,7 +195,7 @@ def test_old_answers_and_those_that_are_too_many_are_removed(database_url: str) 
 
             async def kept() -> list[Any]:
                 return [
-                    key for (key,) in await at.rows("SELECT key FROM response_cache ORDER BY 1")
+                    key for (key,) in await at.rows("SELECT c.key FROM response_cache c ORDER BY 1")
                 ]
 
             few = STEADY.model_copy(update={"cache_answers": 6, "cache_days": 0})

@@ -17,6 +17,7 @@ from tests.integration.lab_engine.laboratory import (
 )
 
 from dragoman.errors import (
+    BudgetExceeded,
     DatasetEmpty,
     DeniedWord,
     DragomanError,
@@ -47,8 +48,14 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
     ("too much concurrency", {"concurrency": 501}, InvalidMessage, "500"),
     ("retries below zero", {"retries": -1}, InvalidMessage, "retries"),
     ("no time", {"time_limit_seconds": 0.0}, InvalidMessage, "time_limit_seconds"),
-    ("a budget of tokens", {"budget": Budget(tokens=1)}, InvalidMessage, "budget.*not built yet"),
-    ("a budget of cost", {"budget": Budget(cost=0.5)}, InvalidMessage, "budget.*not built yet"),
+    ("a budget of nothing", {"budget": Budget(tokens=0)}, InvalidMessage, r"budget\.tokens is 0"),
+    ("a budget below 0", {"budget": Budget(cost=-0.5)}, InvalidMessage, r"budget\.cost is -0\.5"),
+    (
+        "more than the tenant has left",
+        {"budget": Budget(tokens=1001)},
+        BudgetExceeded,
+        "asks for 1,001 tokens, and the tenant has 1,000 left",
+    ),
     (
         "a budget of cost and a model without a price",
         {"budget": Budget(cost=0.5), "target": TargetSpec("openai", MODEL)},
@@ -78,15 +85,6 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
         },
         InvalidMessage,
         "cost of the score 'fluent' cannot be counted: .*give `evaluator.price`",
-    ),
-    (
-        "a budget of cost and models that have a price",
-        {
-            "budget": Budget(cost=0.5),
-            "target": TargetSpec("openai", {**MODEL, "price": {"input": 0, "output": 0}}),
-        },
-        InvalidMessage,
-        "budget.*not built yet",
     ),
     ("a clock", {"cron": "* * * * *"}, InvalidMessage, "cron.*not built yet"),
     ("a name over two lines", {"name": "one\ntwo"}, InvalidMessage, "printable"),

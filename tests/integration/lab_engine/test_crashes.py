@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from tests.chaos_seeds import chaos_seeds
-from tests.integration.lab_engine.conftest import KINDS
 from tests.integration.lab_engine.laboratory import (
     QUICK,
     TENANT,
@@ -23,6 +22,7 @@ from tests.integration.lab_engine.laboratory import (
 )
 from tests.integration.lab_engine.processes import LabProcess
 from tests.integration.lab_engine.targets import noted, touch
+from tests.servers import DATABASES
 
 from dragoman.errors import StoreError
 from dragoman.lab.model import ExperimentId, ItemId, JsonValue
@@ -104,7 +104,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 @pytest.mark.parametrize(
     ("database_url", "seed"),
-    [(KINDS[number % len(KINDS)], seed) for number, seed in enumerate(SEEDS)],
+    [(DATABASES[number % len(DATABASES)], seed) for number, seed in enumerate(SEEDS)],
     indirect=["database_url"],
 )
 def test_a_kill_at_a_random_moment_changes_nothing_that_users_see(

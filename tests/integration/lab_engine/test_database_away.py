@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
 from tests.integration.lab_engine.laboratory import (
     QUICK,
     TENANT,
@@ -13,13 +14,17 @@ from tests.integration.lab_engine.laboratory import (
     until,
 )
 from tests.integration.lab_engine.targets import noted
-from tests.servers import PostgresProcess
+from tests.servers import MariadbProcess, PostgresProcess
 
 from dragoman.lab.model import JsonValue
 from dragoman.lab.states import RunStatus
 
 
-def test_a_run_waits_for_a_database_that_is_away(own_postgres: PostgresProcess, calls: str) -> None:
+@pytest.mark.parametrize("own_server", ["own_postgres", "own_mariadb"])
+def test_a_run_waits_for_a_database_that_is_away(
+    own_server: str, request: pytest.FixtureRequest, calls: str
+) -> None:
+    server: PostgresProcess | MariadbProcess = request.getfixturevalue(own_server)
     items: list[list[dict[str, JsonValue]]] = [
         [{"key": f"k{n}", "turn": 0, "calls": calls, "delay_ms": 20, "fate": "well"}]
         for n in range(40)
@@ -28,13 +33,13 @@ def test_a_run_waits_for_a_database_that_is_away(own_postgres: PostgresProcess, 
     settings = QUICK.model_copy(update={"lease_seconds": 5.0})
 
     async def story() -> None:
-        async with laboratory(own_postgres.fresh_database(), settings) as at:
+        async with laboratory(server.fresh_database(), settings) as at:
             version, _ = await add_items(at.store, items)
             spec = experiment(version, "answer", {"length": "judge"})
             made, started = await at.lab.experiments.submit(TENANT, spec)
             await until(lambda: _called(calls, 10))
-            await asyncio.to_thread(own_postgres.kill)
-            await asyncio.to_thread(own_postgres.restart)
+            await asyncio.to_thread(server.kill)
+            await asyncio.to_thread(server.restart)
 
             async def ended() -> bool:
                 shown = await at.lab.experiments.show(TENANT, made.experiment_id)

@@ -26,6 +26,11 @@ TRIGGERS = {
         "CREATE TRIGGER refuse_{table} BEFORE INSERT ON {table} "
         "FOR EACH ROW EXECUTE FUNCTION refuse_{table}()",
     ),
+    "mysql": (
+        "CREATE TRIGGER refuse_{table} BEFORE INSERT ON {table} FOR EACH ROW "
+        "IF NEW.{column} LIKE '%poison%' THEN "
+        "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'no poison here'; END IF",
+    ),
 }
 
 

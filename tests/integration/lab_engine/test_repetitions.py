@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pytest
 from tests.chaos_seeds import chaos_seeds
-from tests.integration.lab_engine.conftest import KINDS
 from tests.integration.lab_engine.laboratory import (
     TENANT,
     Laboratory,
@@ -25,6 +24,7 @@ from tests.integration.lab_engine.laboratory import (
 )
 from tests.integration.lab_engine.processes import LabProcess
 from tests.integration.lab_engine.targets import noted
+from tests.servers import DATABASES
 
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.failures import TargetError
@@ -374,7 +374,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Snapshot:
 
 @pytest.mark.parametrize(
     ("database_url", "seed"),
-    [(KINDS[number % len(KINDS)], seed) for number, seed in enumerate(SEEDS)],
+    [(DATABASES[number % len(DATABASES)], seed) for number, seed in enumerate(SEEDS)],
     indirect=["database_url"],
 )
 def test_a_kill_at_a_random_moment_loses_and_repeats_no_repetition(

@@ -39,6 +39,11 @@ CURSES = {
         "CREATE TRIGGER broken BEFORE UPDATE ON turn_result FOR EACH ROW WHEN "
         "(NEW.item_id = 'ITEM' AND NEW.status = 'success') EXECUTE FUNCTION curse()",
     ),
+    "mysql": (
+        "CREATE TRIGGER broken BEFORE UPDATE ON turn_result FOR EACH ROW "
+        "IF NEW.item_id = 'ITEM' AND NEW.status = 'success' THEN "
+        "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'this row is cursed'; END IF",
+    ),
 }
 """Has the database refuse to show that an item went well."""
 

@@ -12,7 +12,6 @@ from typing import Any
 import msgspec
 import pytest
 from tests.chaos_seeds import chaos_seeds
-from tests.integration.lab_engine.conftest import KINDS
 from tests.integration.lab_engine.laboratory import (
     HERE,
     TENANT,
@@ -25,6 +24,7 @@ from tests.integration.lab_engine.laboratory import (
 )
 from tests.integration.lab_engine.processes import LabProcess
 from tests.integration.lab_engine.targets import noted, touch
+from tests.servers import DATABASES
 
 from dragoman.errors import ExperimentRunning, InvalidMessage, SchemaMismatch
 from dragoman.lab.experiments import StartAsk
@@ -332,7 +332,7 @@ def test_items_cannot_join_a_run_that_only_scores(sqlite_url: str, calls: str) -
 
 @pytest.mark.parametrize(
     ("database_url", "seed"),
-    [(KINDS[number % len(KINDS)], seed) for number, seed in enumerate(SEEDS)],
+    [(DATABASES[number % len(DATABASES)], seed) for number, seed in enumerate(SEEDS)],
     indirect=["database_url"],
 )
 def test_a_kill_at_a_random_moment_loses_no_output_and_no_score(

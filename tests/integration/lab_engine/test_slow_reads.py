@@ -33,7 +33,8 @@ def read_slowly(connection: Connection) -> None:
         connection.execute(sa.text("SELECT count(*) FROM item_run_log")).all()
         time.sleep(SLOW_SECONDS)
     else:
-        connection.execute(sa.text(f"SELECT pg_sleep({SLOW_SECONDS})")).all()
+        sleep = "pg_sleep" if connection.dialect == "postgresql" else "sleep"
+        connection.execute(sa.text(f"SELECT {sleep}({SLOW_SECONDS})")).all()
 
 
 async def keep_reading(store: Store, enough: asyncio.Event) -> None:

@@ -11,9 +11,9 @@ import pytest
 from tests.integration.lab_targets.answering_server import AnsweringServer
 
 from dragoman.lab.failures import RateLimited, TargetError
-from dragoman.lab.outbound import look_up
 from dragoman.lab.targets import Context, Output, PastTurn
 from dragoman.lab.targets.http import HttpTarget, Settings
+from dragoman.outbound import look_up
 
 AS_USER = Context()
 ON_A_SERVER = Context(http_allow=(), open_mode=False)

@@ -316,13 +316,11 @@ def test_the_key_is_sent_and_never_told(
     server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("MODEL_KEY", "sk-very-secret")
-    ways: list[dict[str, Any]] = [{"api_key": "sk-very-secret"}, {"api_key_env": "MODEL_KEY"}]
-    for how in ways:
-        with pytest.raises(TargetError) as raised:
-            ask(server, "wrong-key", **how)
-        assert raised.value.message == ("The target answered 401: Incorrect API key provided: ***")
-        assert not raised.value.retryable
-        assert server.asked[-1].headers["authorization"] == "Bearer sk-very-secret"
+    with pytest.raises(TargetError) as raised:
+        ask(server, "wrong-key", api_key_env="MODEL_KEY")
+    assert raised.value.message == ("The target answered 401: Incorrect API key provided: ***")
+    assert not raised.value.retryable
+    assert server.asked[-1].headers["authorization"] == "Bearer sk-very-secret"
 
 
 def test_a_server_sends_its_variables_only_where_the_settings_say(
@@ -352,8 +350,7 @@ def test_a_server_sends_its_variables_only_where_the_settings_say(
         ({"api": "speech", "stream": True}, "target.stream"),
         ({"api": "completions", "json": True}, "target.json"),
         ({"extra": {"model": "x"}}, "target.extra.model"),
-        ({"api_key": "a\nb"}, "target.api_key"),
-        ({"api_key": "a", "api_key_env": "B"}, "target.api_key"),
+        ({"api_key": "sk-1"}, "target.api_key"),
         ({"api_key_env": "sk-12-3"}, "target.api_key_env"),
         ({"api_key_env": "NO_SUCH_VARIABLE"}, "target.api_key_env"),
         ({"headers": {"bad name": "x"}}, "target.headers.bad name"),

@@ -33,21 +33,41 @@ OPTIONAL_PACKAGES = {
     if extra != "all"
     for requirement in requirements
 } - {"sqlalchemy"}
-"""What only extras bring; sqlalchemy is needed always, and the extra postgres adds greenlet."""
+"""What only extras bring; sqlalchemy is needed always, mysql and postgres add greenlet to it."""
 
 CODE_OF_EXTRA = {
+    "audio": (
+        "import av; from dragoman.audio import Pcm16, resampled;"
+        "assert len(resampled(Pcm16(bytes(320), 8000), 16000).samples) == 640"
+    ),
     "cluster": "from dragoman.live.ledger import RedisLedger",
+    "gpu": "import pynvml; from dragoman.sdk import Graphics; Graphics().usage()",
     "lab": "import pandas; from dragoman.lab import statistics; import jiwer, sacrebleu",
-    "postgres": "from dragoman.store.postgres import PostgresDatabase",
+    "local": (
+        "from dragoman.engines.local.recognising import open_recogniser;"
+        "assert open_recogniser()(bytes(32_000)) is not None"
+    ),
+    "microphone": "from importlib.util import find_spec; assert find_spec('sounddevice')",
+    "mysql": "from dragoman.store.mysql import MysqlServer",
+    "postgres": "from dragoman.store.postgres import PostgresServer",
     "tracing": "from dragoman.observability.otlp import OtlpExit",
+    "vad": (
+        "from dragoman.voice_activity import open_detector;"
+        "open_detector('webrtc', 16_000), open_detector('silero', 16_000)"
+    ),
+    "whisper": (
+        "import faster_whisper, ctranslate2; from dragoman.engines import engine_kind;"
+        "assert all(k.requirements()[0].found for k in engine_kind('whisper').stages.values())"
+    ),
 }
 
 ASKS_FOR_EXTRA = {
     "cluster": {"DRAGOMAN_CLUSTER__ENABLED": "true"},
+    "mysql": {"DRAGOMAN_STORE__DATABASE_URL": "mysql://127.0.0.1:1/none"},
     "postgres": {"DRAGOMAN_STORE__DATABASE_URL": "postgresql://127.0.0.1:1/none"},
     "tracing": {"DRAGOMAN_TRACING__ENABLED": "true"},
 }
-"""Settings that ask for the extra; the extra lab is asked for by a call."""
+"""Settings that ask for the extra; the others are asked for by a call or a command."""
 
 ANY_PORT = {"DRAGOMAN_SERVER__PORT": "0"}
 

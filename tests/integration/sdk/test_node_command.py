@@ -79,7 +79,7 @@ def test_a_bad_list_of_languages_is_bad_usage(languages: str) -> None:
     ("flags", "says"),
     [
         (["--url", "ftp://127.0.0.1:1"], "write it like ws://"),
-        (["--url", "ws://127.0.0.1:1", "--engine", "whisper"], "known are simulated"),
+        (["--url", "ws://127.0.0.1:1", "--engine", "magic"], "known are simulated"),
         (["--url", "ws://127.0.0.1:1", "--profile", "lazy"], "known are steady"),
     ],
 )
@@ -121,3 +121,47 @@ def test_a_bad_file_of_options_is_named_with_the_key(
     assert isinstance(result.exception, SettingsError)
     assert says in result.exception.message
     assert str(file) in result.exception.message
+
+
+@pytest.mark.parametrize(
+    ("flag", "says"),
+    [
+        ("tts", "is not an option of a stage"),
+        ("tts.engine", "is not an option of a stage"),
+        ("tone.engine=x", "one of asr, semantic, nmt, tts"),
+    ],
+)
+def test_a_bad_option_of_a_stage_is_bad_usage(flag: str, says: str) -> None:
+    app = typer.Typer()
+    app.command()(node)
+    result = CliRunner().invoke(app, ["--url", "ws://127.0.0.1:1", "--set", flag])
+    assert result.exit_code == 2
+    assert says in " ".join(result.stderr.replace("│", " ").split())
+
+
+def test_stages_are_chosen_in_a_file_and_by_flags_which_win(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with scheduling() as (scheduler, url):
+            file = tmp_path / "node.toml"
+            file.write_text(
+                f'url = "{url}"\nengine = "simulated"\n[engines.simulated]\nprofile = "instant"\n'
+                '[stages.semantic]\nengine = "none"\n[stages.tts]\nprofile = "slow"\nseed = 3\n'
+            )
+            flags = ("--set", "tts.profile=steady", "--set", "tts.engine=simulated")
+            async with program(*node_command("--config", str(file), *flags)):
+                await scheduler.hears(NodeHeartbeat)
+                scheduler.assign("a", text="good morning")
+                [result] = await scheduler.hears(JobResult)
+            [register] = scheduler.all(NodeRegister)
+            assert [service.service_id for service in register.services] == [
+                "simulated-asr",
+                "simulated-nmt",
+                "simulated-tts",
+            ]
+            assert register.languages.semantic_langs == ()
+            assert result.text_translated == "[es, simulated] good morning"
+            assert result.timings is not None
+            assert result.timings.nmt_ms is not None
+            assert result.timings.tts_ms is None
+
+    asyncio.run(scenario())

@@ -5,27 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from tests.servers import PostgresProcess, fresh_sqlite
+from tests.servers import (
+    DATABASES,
+    MariadbProcess,
+    PostgresProcess,
+    empty_database,
+    fresh_database,
+    fresh_sqlite,
+)
 
-KINDS = ("sqlite", "postgresql")
 
-
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=DATABASES)
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of each kind with nothing in it; the file of a SQLite one is not there yet."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/data/dragoman.db"
-    server: PostgresProcess = request.getfixturevalue("postgres_server")
-    return server.empty_database()
+    return empty_database(request.param, request, tmp_path)
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=DATABASES)
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database of each kind that has Dragoman's schema and nothing in it."""
-    if request.param == "sqlite":
-        return fresh_sqlite(tmp_path)
-    server: PostgresProcess = request.getfixturevalue("postgres_server")
-    return server.fresh_database()
+    return fresh_database(request.param, request, tmp_path)
 
 
 @pytest.fixture
@@ -44,3 +43,9 @@ def postgres_url(postgres_server: PostgresProcess) -> str:
 def empty_postgres_url(postgres_server: PostgresProcess) -> str:
     """A PostgreSQL database with nothing in it."""
     return postgres_server.empty_database()
+
+
+@pytest.fixture
+def mariadb_url(mariadb_server: MariadbProcess) -> str:
+    """A MariaDB database that has Dragoman's schema and nothing in it."""
+    return mariadb_server.fresh_database()

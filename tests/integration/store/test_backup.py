@@ -69,6 +69,13 @@ def test_a_backup_that_cannot_be_written_says_so(sqlite_url: str, tmp_path: Path
     assert not (tmp_path / "copy.db").exists()
 
 
+def test_mariadb_is_backed_up_with_its_own_tool(mariadb_url: str, tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="mariadb-dump") as refused:
+        backup(mariadb_url, tmp_path / "copy.sql")
+    assert PASSWORD not in refused.value.message
+    assert find_damage(mariadb_url) == []
+
+
 def test_postgresql_is_backed_up_with_its_own_tool(postgres_url: str, tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="pg_dump") as refused:
         backup(postgres_url, tmp_path / "copy.dump")

@@ -11,9 +11,11 @@ import pytest
 from tests.servers.postgres import PASSWORD
 from typer.testing import CliRunner, Result
 
-from dragoman.cli.checkup import Level, examine, judge_postgres_version
+from dragoman.cli.checkup import Level, examine, judge_server_version
 from dragoman.cli.db import app
 from dragoman.errors import SchemaTooNew, SettingsError, StoreError
+from dragoman.lab.audio import AudioFolder, audio_folder_of
+from dragoman.lab.audio.folder import sha256_of
 
 
 @pytest.fixture(autouse=True)
@@ -57,6 +59,30 @@ def test_backup_writes_the_named_file_or_a_dated_one(tmp_path: Path) -> None:
     dated = db("backup", "--data-dir", tmp_path)
     assert dated.exit_code == 0
     assert len(list(tmp_path.glob("dragoman-*.db"))) == 1
+
+
+def test_backup_copies_the_recordings_beside_the_database(tmp_path: Path) -> None:
+    db("upgrade", "--data-dir", tmp_path)
+    audio = audio_folder_of(tmp_path)
+    elsewhere = tmp_path / "elsewhere.wav"
+    elsewhere.write_bytes(b"left where it is")
+    kept = tmp_path / "kept.wav"
+    kept.write_bytes(b"a recording")
+    checksums = [sha256_of(kept), sha256_of(elsewhere)]
+    audio.keep(checksums[0], kept)
+    audio.link(checksums[1], elsewhere)
+    told = db("backup", tmp_path / "copy.db", "--data-dir", tmp_path)
+    assert told.exit_code == 0
+    assert "The recordings (2 files) were copied to" in told.stdout
+    copied = AudioFolder(tmp_path / "copy.db.lab-audio")
+    assert [copied.find(one).read_bytes() for one in checksums] == [
+        b"a recording",
+        b"left where it is",
+    ]
+    (tmp_path / "copy.db").unlink()
+    again = db("backup", tmp_path / "copy.db", "--data-dir", tmp_path)
+    assert isinstance(again.exception, StoreError), "nothing is written over"
+    assert not (tmp_path / "copy.db").exists()
 
 
 def test_the_settings_file_may_name_the_database(tmp_path: Path) -> None:
@@ -106,4 +132,4 @@ def test_the_doctor_looks_at_postgresql_and_at_its_clock(postgres_settings: Path
     ("version", "level"), [("15.18 (Debian)", Level.OK), ("9.6.24", Level.FAIL), ("", Level.FAIL)]
 )
 def test_an_old_postgresql_is_refused_by_the_doctor(version: str, level: Level) -> None:
-    assert judge_postgres_version(version).level is level
+    assert judge_server_version("PostgreSQL", version).level is level

@@ -16,7 +16,7 @@ from tests.servers.postgres import PASSWORD
 
 from dragoman.errors import ExtraMissing, SettingsError, StoreError
 from dragoman.store import Connection, Store, Work, ask_server, check, open_store, upgrade
-from dragoman.store.postgres import store as postgres_store
+from dragoman.store.server import store as server_store
 from dragoman.store.urls import parse_database_url
 
 
@@ -65,7 +65,7 @@ def test_a_deadlock_is_resolved_and_both_writes_are_stored(postgres_url: str) ->
 def test_a_transaction_that_loses_races_is_run_again_a_few_times(
     postgres_url: str, code: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres_store, "RETRY_PAUSE_SECONDS", 0)
+    monkeypatch.setattr(server_store, "RETRY_PAUSE_SECONDS", 0)
 
     def lose(times: int) -> Work[int]:
         def work(connection: Connection) -> int:
@@ -81,11 +81,11 @@ def test_a_transaction_that_loses_races_is_run_again_a_few_times(
     async def scenario() -> None:
         async with notes_store(postgres_url) as store:
             await make_sequence(store, "tries")
-            assert await store.write(lose(postgres_store.ATTEMPTS - 1)) == postgres_store.ATTEMPTS
+            assert await store.write(lose(server_store.ATTEMPTS - 1)) == server_store.ATTEMPTS
             with pytest.raises(StoreError, match="lost"):
                 await store.write(lose(1000))
-            assert await store.write(lose(0)) == 2 * postgres_store.ATTEMPTS + 1
-            stored = {f"lost {times} times" for times in (0, postgres_store.ATTEMPTS - 1)}
+            assert await store.write(lose(0)) == 2 * server_store.ATTEMPTS + 1
+            stored = {f"lost {times} times" for times in (0, server_store.ATTEMPTS - 1)}
             assert await whole_notes(store) == stored
 
     asyncio.run(scenario())
@@ -120,7 +120,7 @@ def test_no_more_connections_are_held_than_the_bounds_say(
             await asyncio.gather(*writes, *reads)
             return int(await asyncio.to_thread(postgres_server.sql, held))
 
-    assert asyncio.run(scenario()) <= postgres_store.WRITERS + postgres_store.READERS
+    assert asyncio.run(scenario()) <= server_store.WRITERS + server_store.READERS
     assert postgres_server.sql(held) == "0"
 
 

@@ -11,17 +11,21 @@ from tests.integration.store.notes import note, notes_store, write_note
 
 from dragoman.errors import StoreError
 from dragoman.store import Connection, open_store
-from dragoman.store.postgres import connect
+from dragoman.store.mysql import server as mysql_server
+from dragoman.store.postgres import server as postgres_server
 
 
 def rename(connection: Connection, name: str) -> None:
     connection.execute(sa.update(note).values(name=name))
 
 
+@pytest.mark.parametrize("server_url", ["postgres_url", "mariadb_url"])
 def test_what_a_paused_process_has_locked_is_free_again(
-    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+    server_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connect, "IDLE_IN_TRANSACTION_SECONDS", 0.5)
+    url: str = request.getfixturevalue(server_url)
+    monkeypatch.setattr(postgres_server, "IDLE_IN_TRANSACTION_SECONDS", 0.5)
+    monkeypatch.setattr(mysql_server, "IDLE_IN_TRANSACTION_SECONDS", 1)
     locked, resumed = threading.Event(), threading.Event()
     told: list[StoreError] = []
 
@@ -31,14 +35,14 @@ def test_what_a_paused_process_has_locked_is_free_again(
             locked.set()
             resumed.wait(60)
 
-        async with await open_store(postgres_url) as store:
+        async with await open_store(url) as store:
             try:
                 await store.write(fall_silent)
             except StoreError as error:
                 told.append(error)
 
     async def story() -> None:
-        async with notes_store(postgres_url) as store:
+        async with notes_store(url) as store:
             await store.write(write_note("first"))
             paused = threading.Thread(target=lambda: asyncio.run(be_paused()))
             paused.start()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.engines import PROFILES, Latency, Shape, SimulatedEngine, open_engine
+from dragoman.engines import PROFILES, Latency, Shape, SimulatedEngine
 from dragoman.engines.simulated.hearing import audio_seconds, recognise
 from dragoman.engines.simulated.voice import speak
 from dragoman.errors import SettingsError
@@ -151,9 +151,6 @@ def test_the_length_of_a_wav_is_read_from_the_wav() -> None:
     assert audio_seconds(bytes(32_000)) == 1.0
 
 
-def test_an_unknown_engine_or_profile_is_refused_with_those_there_are() -> None:
-    assert isinstance(open_engine("simulated", seed=1), SimulatedEngine)
-    with pytest.raises(SettingsError, match="no engine `whisper`; known are simulated"):
-        open_engine("whisper")
+def test_an_unknown_profile_is_refused_with_those_there_are() -> None:
     with pytest.raises(SettingsError, match="no profile `lazy`; known are steady"):
-        open_engine("simulated", profile="lazy")
+        SimulatedEngine(1, "lazy")

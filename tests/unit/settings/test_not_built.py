@@ -12,8 +12,6 @@ from dragoman.settings import load_settings
 ASKED = [
     ("lab", "queue_url", '"redis://127.0.0.1:6379"', "workers outside the server"),
     ("lab", "queue_url", '"database"', "workers outside the server"),
-    ("lab", "retention_days", "30", "pruning"),
-    ("lab", "retention_days", "false", "pruning"),
     ("lab", "tenant_weights", "{ acme = 2 }", "shares between tenants"),
     ("lab.live_sample", "share", "0.5", "live traffic"),
     ("scheduler.web_task_segmentation", "vad", '"webrtc"', "voice activity detection"),
@@ -35,7 +33,6 @@ def test_a_file_that_asks_for_what_is_not_built_is_refused_with_that_reason(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("lab.retention_days", "30"),
         ("lab.queue_url", "redis://127.0.0.1:6379"),
         ("lab.live_sample.tenants", "acme,globex"),
         ("lab.tenant_weights", '{"acme": 2}'),
@@ -46,17 +43,6 @@ def test_a_variable_that_asks_for_what_is_not_built_is_refused_too(name: str, va
     variable = "DRAGOMAN_" + name.upper().replace(".", "__")
     with pytest.raises(SettingsError, match=f"environment {variable}: {name} = .*not built yet"):
         load_settings(environ={variable: value})
-
-
-@pytest.mark.parametrize("scheme", ["mysql", "mariadb", "mysql+asyncmy"])
-def test_a_database_that_is_not_built_is_refused_with_that_reason(
-    scheme: str, tmp_path: Path
-) -> None:
-    file = tmp_path / "dragoman.toml"
-    file.write_text(f'[store]\ndatabase_url = "{scheme}://user:secret@db.example/d"\n')
-    with pytest.raises(SettingsError, match=r"MySQL or MariaDB.*not built yet.*postgresql") as seen:
-        load_settings(file, environ={})
-    assert "secret" not in str(seen.value)
 
 
 def test_a_key_beside_those_that_are_not_built_is_unknown_as_any_other(tmp_path: Path) -> None:

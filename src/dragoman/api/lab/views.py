@@ -20,8 +20,12 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.openai_client import KEY_IN_SETTINGS
 from dragoman.lab.repository import annotating
+from dragoman.observability import REDACTED, redact_text
+from dragoman.openai_client import KEY_IN_SETTINGS
+
+HEADERS, URL = "headers", "url"
+"""Settings of targets and judges that may hold secrets."""
 
 
 class ImportedView(msgspec.Struct, frozen=True):
@@ -277,8 +281,18 @@ def _evaluator(spec: EvaluatorSpec) -> dict[str, Any]:
 
 
 def _shown(settings: dict[str, JsonValue]) -> dict[str, Any]:
-    """The settings without the key of a server, which is no other user's business."""
-    return {name: "***" if name == KEY_IN_SETTINGS else v for name, v in settings.items()}
+    """The settings without secrets, which are no other user's business."""
+    return {name: _safe(name, value) for name, value in settings.items()}
+
+
+def _safe(name: str, value: JsonValue) -> Any:
+    if name == KEY_IN_SETTINGS:  # of an experiment that was stored when keys were not refused
+        return REDACTED
+    if name == HEADERS and isinstance(value, dict):
+        return dict.fromkeys(value, REDACTED)
+    if name == URL and isinstance(value, str):
+        return redact_text(value)
+    return value
 
 
 def view_annotation(one: annotating.StoredAnnotation) -> AnnotationView:

@@ -20,7 +20,7 @@ from dragoman.cli.experiment.annotating import (
     annotate_row,
     remove_annotation,
 )
-from dragoman.cli.experiment.comparing import compare_command, compare_with_last
+from dragoman.cli.experiment.comparing import compare_command, compare_with_last, read_tree
 from dragoman.cli.experiment.estimating import agreed, can_ask, dry_run
 from dragoman.cli.experiment.experiment_file import (
     ExperimentFile,
@@ -33,6 +33,7 @@ from dragoman.cli.experiment.judging import check_baselines, judge_run
 from dragoman.cli.experiment.summary import (
     print_annotations,
     print_experiments,
+    print_groups,
     print_rows,
     print_summary,
     print_verdicts,
@@ -180,20 +181,38 @@ def list_command(
 @app.command("show")
 def show_command(
     experiment: IdArgument,
+    wanted: Annotated[
+        str | None, typer.Option("--filter", metavar="JSON", help="Only rows that pass it.")
+    ] = None,
+    group_by: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Also by the values of a column, such as a domain."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN", help="What belongs together in intervals, such as a speaker."
+        ),
+    ] = None,
     as_json: JsonOption = False,
     url: UrlOption = None,
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
     """Show an experiment: its progress, and its scores so far."""
+    tree = read_tree(wanted)
 
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
-        reached = await lab.aggregates(found.experiment_id)
+        reached = await lab.aggregates(
+            found.experiment_id, tree, group_by=group_by, cluster=cluster
+        )
         if as_json:
             print_json({"experiment": found, "aggregates": reached})
-        else:
-            print_summary(found, reached)
+            return
+        print_summary(found, reached)
+        if group_by is not None:
+            print_groups(group_by, reached)
 
     with_lab(Way(url, data_dir, token), work)
 

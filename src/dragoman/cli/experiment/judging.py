@@ -21,7 +21,7 @@ from dragoman.cli.experiment.gate import (
     judge,
 )
 from dragoman.cli.lab.client import LabClient
-from dragoman.errors import DragomanError, ExtraMissing, NotFound, SettingsError
+from dragoman.errors import DragomanError, ExtraMissing, InvalidMessage, NotFound, SettingsError
 from dragoman.lab.comparison import Comparison
 from dragoman.lab.failures import shortened
 from dragoman.lab.model import ResultRow
@@ -31,24 +31,40 @@ from dragoman.lab.states import ItemStatus
 _OUTPUT_CHARACTERS = 200
 _FAILED = {"field": "status", "op": "=", "value": ItemStatus.FAIL.value}
 _RUN_ID = re.compile(r"r-[0-9a-f]{24}")
-"""No route finds a run by its id alone; one that does not exist fails the gate at the end."""
 _COUNTS = ("count", "errors")
 
 
 async def check_baselines(lab: LabClient, gate: Gate, own_name: str, where: str) -> None:
-    """Refuse a gate that names an experiment which does not exist, before anything is run.
+    """Refuse a gate that names an experiment or a run which is not there, before anything is run.
 
     The experiment's own name is allowed: its first run is then the baseline of later ones.
     """
     for baseline in baselines_of(gate):
-        if baseline is None or baseline == own_name or _RUN_ID.fullmatch(baseline):
+        if baseline is None or baseline == own_name:
             continue
         try:
-            await lab.experiment(baseline)
+            if _RUN_ID.fullmatch(baseline):
+                await _look_up_run(lab, baseline)
+            else:
+                await lab.experiment(baseline)
         except NotFound as error:
             raise SettingsError(
                 f"{where}: the gate compares with {baseline!r}. {error.message}"
             ) from None
+
+
+async def _look_up_run(lab: LabClient, run_id: str) -> None:
+    """Raise NotFound where there is no such run.
+
+    No route finds a run by its id alone. A comparison looks its runs up before it finds that they
+    are one and the same.
+    """
+    try:
+        await lab.compare([run_id], baseline=run_id, limit=0)
+    except NotFound:
+        raise
+    except (InvalidMessage, ExtraMissing):
+        pass  # it is there; or it cannot be compared, which the gate tells at the end
 
 
 async def judge_run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+import msgspec
 import typer
 
 from dragoman.api import AnnotationView, ExperimentView
@@ -12,7 +13,7 @@ from dragoman.cli.experiment.gate import Verdict
 from dragoman.cli.showing import print_table
 from dragoman.lab.model import ResultRow
 from dragoman.lab.report import interval_of, lines_of
-from dragoman.lab.results import Aggregate, Aggregates
+from dragoman.lab.results import Aggregate, Aggregates, GroupedAggregates
 
 _CELL_CHARACTERS = 60
 _COLUMNS = ("score", "count", "errors", "mean", "95 % interval", "stddev", "p50", "pass rate")
@@ -40,6 +41,32 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
         )
     for line in lines_of(reached, stats, _duration_seconds(found)):
         typer.echo(line)
+
+
+def print_groups(column: str, reached: GroupedAggregates) -> None:
+    """Print the mean of each score, with its interval, for each value of a column."""
+    groups = () if isinstance(reached.groups, msgspec.UnsetType) else reached.groups
+    print_table(
+        (column, "rows", *reached.scores),
+        (
+            (
+                "(none)" if one.value is None else one.value,
+                one.rows,
+                *(_mean(score) for score in one.aggregates.scores.values()),
+            )
+            for one in groups
+        ),
+        empty="There are no rows.",
+    )
+    if reached.more_groups:
+        typer.echo(f"and {reached.more_groups:,} more values of {column}")
+
+
+def _mean(score: Aggregate) -> str:
+    if score.mean is None:
+        return "-"
+    interval = interval_of(score)
+    return f"{score.mean:.4g} ({interval})" if interval else f"{score.mean:.4g}"
 
 
 def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:

@@ -39,7 +39,7 @@ from dragoman.lab.comparison import Comparison
 from dragoman.lab.estimates import Rehearsal, Sample
 from dragoman.lab.library import DatasetFile, ImportProgress
 from dragoman.lab.model import ResultRow
-from dragoman.lab.results import Aggregates
+from dragoman.lab.results import GroupedAggregates
 from dragoman.live.protocol import ListPage
 
 _PREFIX = "/api/v1"
@@ -260,9 +260,20 @@ class LabClient:
                 break
         return rows
 
-    async def aggregates(self, experiment_id: str) -> Aggregates:
-        """The aggregates over an experiment's rows."""
-        return await self._ask(Aggregates, "GET", f"/experiments/{experiment_id}/aggregates")
+    async def aggregates(
+        self,
+        experiment_id: str,
+        wanted: Any = None,
+        *,
+        group_by: str | None = None,
+        cluster: str | None = None,
+    ) -> GroupedAggregates:
+        """The aggregates over an experiment's rows, or over those that pass a filter."""
+        tree = None if wanted is None else msgspec.json.encode(wanted).decode()
+        asked = {"filter": tree, "group_by": group_by, "cluster": cluster}
+        given = {name: value for name, value in asked.items() if value is not None}
+        path = f"/experiments/{experiment_id}/aggregates"
+        return await self._ask(GroupedAggregates, "GET", path, params=given)
 
     async def annotate(self, experiment_id: str, given: Sequence[Mapping[str, Any]]) -> list[Put]:
         """Store what people say of rows."""

@@ -98,6 +98,21 @@ class AudioFolder:
             )
         return there
 
+    def copy_to(self, folder: Path) -> int:
+        """Copy every file to another folder of this kind; returns how many there were.
+
+        What is under a checksum never changes, so a lab may go on meanwhile. A file that goes away
+        meanwhile belonged to a dataset that was deleted.
+        """
+        copied = 0
+        for sha256 in self.checksums():
+            target = AudioFolder(folder)._path(sha256)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with suppress(FileNotFoundError):
+                shutil.copy2(self._path(sha256), target, follow_symlinks=False)
+                copied += 1
+        return copied
+
     # --- freeing --------------------------------------------------------------------------------
 
     def imports(self) -> list[VersionId]:

@@ -47,6 +47,8 @@ class Measured(msgspec.Struct, frozen=True):
     seconds: float
     parts: Mapping[str, Used]
     failed: bool = False
+    is_first: bool = False
+    """Whether libraries were loaded and processes started for it, which happens once."""
 
 
 class EstimatedPart(msgspec.Struct, frozen=True):
@@ -154,17 +156,21 @@ def _told(values: Iterable[float | None]) -> float | None:
 def _seconds(measured: Sequence[Measured], runs: int, concurrency: int) -> EstimatedRange | None:
     """How long the run takes when so many items are worked on at once.
 
-    An item that failed took as long as its failure, so only those that went well count.
+    An item that failed took as long as its failure, so only those that went well count. What the
+    first one took longer than the others is the start, which the run has once.
     """
-    took = [one.seconds for one in measured if not one.failed]
-    if not took:
+    well = [one for one in measured if not one.failed]
+    if not well:
         return None
+    took = [one.seconds for one in well if not one.is_first] or [one.seconds for one in well]
+    first = [one.seconds for one in well if one.is_first]
+    start = max(0.0, first[0] - fmean(took)) if first else 0.0
     side_by_side = min(concurrency, runs)
     together = whole(took, runs)
     longest = max(took)
 
     def shared(seconds: float) -> float:
-        return max(longest, seconds / side_by_side)
+        return start + max(longest, seconds / side_by_side)
 
     return EstimatedRange(
         shared(together.likely),

@@ -84,6 +84,8 @@ async def rehearse(
     """Try the items, each once and on a bench of its own, and reckon what all of them take.
 
     A bench of its own tells which calls were made for which item, though they go on side by side.
+    The first goes alone: libraries are loaded and processes started for it. Where evaluators
+    compute in processes all go alone, or a second process would be started for another item.
     """
     async with AsyncExitStack() as stack:
         benches = []
@@ -91,18 +93,22 @@ async def rehearse(
             benches.append(open_bench())
             stack.push_async_callback(benches[-1].close)
         limits = benches[0].bench.limits
-        at_once = asyncio.Semaphore(min(limits.concurrency, limits.evaluator_concurrency or 10**9))
+        computes = any(one.cpu_bound for one in benches[0].bench.evaluators)
+        most = 1 if computes else min(limits.concurrency, limits.evaluator_concurrency or 10**9)
+        at_once = asyncio.Semaphore(most)
 
         async def tried(item: Item, bench: Bench) -> tuple[Measured, tuple[ResultRow, ...]]:
             async with at_once:
                 return await _try(item, bench, clock)
 
+        measured, rows = await tried(items[0], benches[0].bench)
+        first = (msgspec.structs.replace(measured, is_first=True), rows)
         async with asyncio.TaskGroup() as group:
             tasks = [
                 group.create_task(tried(item, opened.bench))
-                for item, opened in zip(items, benches, strict=True)
+                for item, opened in zip(items[1:], benches[1:], strict=True)
             ]
-    found = [task.result() for task in tasks]
+    found = [first, *(task.result() for task in tasks)]
     return Rehearsal(
         estimate_of(
             [measured for measured, _ in found],

@@ -61,7 +61,9 @@ class EvaluatorKind(Generic[SettingsT]):
     corpus: Callable[[SettingsT, Sequence[float]], float | None] | None = None
     """The score of a whole corpus, from the sums of its turns' statistics."""
     higher_is_better: bool | None = True
-    """Whether a higher score is the better one; None where neither end is good."""
+    """Whether a higher score is the better one; None where neither end is good.
+
+    Settings that have a field of this name state it for one evaluator."""
     libraries: Callable[[SettingsT], tuple[str, ...]] = _no_libraries
     """The distributions that compute the score, which the extra `lab` brings."""
     parts: Callable[[SettingsT, Context], Mapping[str, JsonValue]] = _no_parts
@@ -170,7 +172,7 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
             parts=judge.parts,
             unpriced=judge.unpriced,
         ),
-        "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check),
+        "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check, parts=code.parts),
         "composite": EvaluatorKind(
             composite.Settings, composite.CompositeEvaluator, composite.check
         ),
@@ -308,7 +310,10 @@ def corpus_function(spec: EvaluatorSpec) -> Callable[[Sequence[float]], float | 
 def higher_is_better(spec: EvaluatorSpec) -> bool | None:
     """Whether a higher score is the better one; None where neither end is, or it is not known."""
     kind = EVALUATORS.get(spec.kind)
-    return None if kind is None else kind.higher_is_better
+    if kind is None:
+        return None
+    stated = spec.settings.get("higher_is_better")
+    return stated if isinstance(stated, bool) else kind.higher_is_better
 
 
 def fingerprints(evaluators: Sequence[EvaluatorSpec], context: Context) -> dict[str, Fingerprint]:

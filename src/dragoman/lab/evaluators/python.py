@@ -33,6 +33,8 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     where ``output`` is the main one."""
     cpu_bound: bool = False
     """Run it in a process of its own: for functions that compute for long."""
+    higher_is_better: bool = True
+    """False for a score of which less is better, as of errors; gates and comparisons go by it."""
 
 
 def check(settings: Settings, columns: Collection[str], context: Context) -> None:

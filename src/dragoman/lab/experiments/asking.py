@@ -16,6 +16,7 @@ from dragoman.errors import (
     NotFound,
     SchemaMismatch,
 )
+from dragoman.lab.budgets import Spent, beyond_balance, budget_of_tenants, used_up
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
 from dragoman.lab.evaluators import check_evaluators, unpriced_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
@@ -41,6 +42,7 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
         seconds = getattr(spec, name)
         if seconds is not None and not 0 < seconds < float("inf"):
             raise InvalidMessage(f"{name} is {seconds}; give a number of seconds above 0.")
+    _check_amounts(spec.budget)
     _check_priced(spec)
     _check_built(spec)
     if spec.dataset_version_id is None:
@@ -70,6 +72,15 @@ def unpriced_target_and_scores(spec: ExperimentSpec) -> tuple[str | None, dict[s
     return unpriced_target(spec.target), scores
 
 
+def _check_amounts(budget: Budget) -> None:
+    for name, amount in (("tokens", budget.tokens), ("cost", budget.cost)):
+        if amount is not None and not 0 < amount < float("inf"):
+            raise InvalidMessage(
+                f"budget.{name} is {amount:g}; give a number above 0, or leave it out.",
+                details={"field": f"budget.{name}"},
+            )
+
+
 def _check_priced(spec: ExperimentSpec) -> None:
     """Refuse a limit on the cost of an experiment whose cost could not be counted."""
     if spec.budget.cost is None:
@@ -90,11 +101,6 @@ def _check_built(spec: ExperimentSpec) -> None:
     if spec.cron is not None:
         raise InvalidMessage(
             "cron is for append experiments, which are not built yet; leave it out."
-        )
-    if spec.budget != Budget():
-        raise InvalidMessage(
-            "The experiment has a budget, but budgets are not built yet and no run stops at one; "
-            "leave it out."
         )
 
 
@@ -166,16 +172,27 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str]) -> None:
             )
 
 
-def check_balance(spent: tuple[int, float], settings: LabSettings) -> None:
-    """Refuse a new experiment of a tenant that has used up its quota."""
-    _check_left("tokens", settings.tenant_tokens, spent[0])
-    _check_left("cost", settings.tenant_cost, spent[1])
-
-
-def _check_left(what: str, limit: float, spent: float) -> None:
-    if limit and spent >= limit:
+def check_balance(of_tenant: Spent, settings: LabSettings) -> None:
+    """Refuse what a tenant asks for that has used up its balance."""
+    limit = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
+    used = used_up(limit, of_tenant)
+    if used is not None:
         raise BudgetExceeded(
-            f"The tenant has 0 of {limit:g} {what} left; have lab.tenant_{what} raised."
+            f"The tenant has used up {used}; have lab.tenant_tokens or lab.tenant_cost raised."
+        )
+
+
+def check_budget(budget: Budget, spent: Spent, of_tenant: Spent, settings: LabSettings) -> None:
+    """Refuse a budget that is more than its tenant has left.
+
+    `spent` is what the experiment has used up of it already.
+    """
+    limit = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
+    beyond = beyond_balance(budget, spent, limit, of_tenant)
+    if beyond is not None:
+        raise BudgetExceeded(
+            f"The budget asks for {beyond}; lower it, or have lab.tenant_tokens or "
+            "lab.tenant_cost raised."
         )
 
 

@@ -20,10 +20,11 @@ from dragoman.errors import (
     NameTaken,
 )
 from dragoman.ids import TenantId, new_id
-from dragoman.lab.cleaning import finish_removal
+from dragoman.lab.budgets import Spent
 from dragoman.lab.evaluators import fingerprints, resolved_evaluators
 from dragoman.lab.experiments.asking import (
     check_balance,
+    check_budget,
     check_columns,
     check_form,
     no_version,
@@ -49,7 +50,8 @@ from dragoman.lab.model import (
     Run,
     RunId,
 )
-from dragoman.lab.repository import datasets, experiments, leases, removing, runs
+from dragoman.lab.removal import finish_removal
+from dragoman.lab.repository import datasets, experiments, leases, removing, runs, spending
 from dragoman.lab.states import ACTIVE, KILLABLE, Mode, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.settings import LabSettings
@@ -113,13 +115,14 @@ class Experiments(Reading):
         check_form(spec, self._settings)
         spec = self._resolved(spec)
 
-        def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
-            spent = experiments.spent_by(connection, tenant)
+        def look(connection: Connection) -> tuple[Spent, DatasetVersion | None]:
+            spent = spending.spent_by_tenant(connection, tenant)
             version_id = spec.dataset_version_id or ""
             return spent, given or datasets.find_version(connection, tenant, version_id)
 
         spent, version = await self._store.read(look)
         check_balance(spent, self._settings)
+        check_budget(spec.budget, Spent(), spent, self._settings)
         check_columns(spec, version, self._context)
         if version is None or version.items == 0:
             raise DatasetEmpty("The dataset has no items; give a file that has some.")
@@ -254,6 +257,13 @@ class Experiments(Reading):
                 raise no_experiment(experiment_id)
             spec = msgspec.structs.replace(found.spec, **changes)
             check_form(spec, self._settings)
+            if spec.budget != found.spec.budget:
+                check_budget(
+                    spec.budget,
+                    spending.spent_by_experiment(connection, found.experiment_id),
+                    spending.spent_by_tenant(connection, tenant),
+                    self._settings,
+                )
             experiments.update_spec(connection, found.experiment_id, spec)
             return msgspec.structs.replace(found, spec=spec)
 
@@ -300,14 +310,15 @@ class Experiments(Reading):
         spec = self._resolved(spec)
         version_id = spec.dataset_version_id or ""
 
-        def look(connection: Connection) -> tuple[tuple[int, float], DatasetVersion | None]:
+        def look(connection: Connection) -> tuple[Spent, DatasetVersion | None]:
             if experiments.find_by_name(connection, tenant, spec.name) is not None:
                 raise _name_taken(spec.name)
-            spent = experiments.spent_by(connection, tenant)
+            spent = spending.spent_by_tenant(connection, tenant)
             return spent, datasets.find_version(connection, tenant, version_id)
 
         spent, version = await self._store.read(look)
         check_balance(spent, self._settings)
+        check_budget(spec.budget, Spent(), spent, self._settings)
         check_columns(spec, version, self._context)
         return self._new(tenant, spec)
 
@@ -367,7 +378,7 @@ class Experiments(Reading):
             experiment.experiment_id,
             ask,
             new,
-            self._settings.running_experiments,
+            self._settings,
             msgspec.json.encode(kept).decode(),
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from dragoman.errors import (
+    BudgetExceeded,
     DatasetEmpty,
     ExperimentRunning,
     InvalidMessage,
@@ -14,11 +15,13 @@ from dragoman.errors import (
     QuotaExceeded,
 )
 from dragoman.ids import TenantId
-from dragoman.lab.experiments.asking import with_evaluators
+from dragoman.lab.budgets import used_up
+from dragoman.lab.experiments.asking import check_balance, with_evaluators
 from dragoman.lab.model import EvaluatorSpec, Experiment, ExperimentId, ItemId, Run, RunId
-from dragoman.lab.repository import Selection, datasets, ending, experiments, runs
+from dragoman.lab.repository import Selection, datasets, ending, experiments, runs, spending
 from dragoman.lab.scheduler import STRATEGIES
 from dragoman.lab.states import ACTIVE, Mode, RunStatus
+from dragoman.settings import LabSettings
 from dragoman.store import Connection
 
 UNKNOWN_SHOWN = 5
@@ -78,7 +81,7 @@ def start(
     experiment_id: ExperimentId,
     ask: StartAsk,
     new: Run,
-    running_max: int,
+    settings: LabSettings,
     fingerprints_json: str,
 ) -> Started:
     """Start a run, or join the one under way; an experiment never has two.
@@ -98,7 +101,8 @@ def start(
     if locked is None or locked.run_id != known.run_id:
         raise Overtaken
     _check_dataset(connection, locked)
-    _check_quota(connection, tenant, running_max)
+    _check_quota(connection, tenant, settings.running_experiments)
+    _check_left(connection, locked, settings)
     spec = locked.spec
     if ask.mode is Mode.SCORE:
         if locked.run_id is None:
@@ -185,6 +189,18 @@ def _check_dataset(connection: Connection, experiment: Experiment) -> None:
     if not version or version.items == 0:
         raise DatasetEmpty(
             f"The dataset version {version_id} has no items; import a file that has some."
+        )
+
+
+def _check_left(connection: Connection, experiment: Experiment, settings: LabSettings) -> None:
+    """Refuse a run of which nothing could be paid for."""
+    check_balance(spending.spent_by_tenant(connection, experiment.tenant), settings)
+    spent = spending.spent_by_experiment(connection, experiment.experiment_id)
+    used = used_up(experiment.spec.budget, spent)
+    if used is not None:
+        raise BudgetExceeded(
+            f"Experiment {experiment.experiment_id} has used up {used} of its budget; raise the "
+            "budget first."
         )
 
 

@@ -17,7 +17,7 @@ from dragoman.clock import Clock
 from dragoman.errors import DatasetInUse, NameTaken, NotFound, StoreError
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.audio import AudioChanged, AudioFolder, AudioIntake, Files, Taken
-from dragoman.lab.cleaning import IMPORT_LEASE_MS, discard_import, finish_removal, free_audio
+from dragoman.lab.cleaning import IMPORT_LEASE_MS, discard_import, free_audio
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, Turns
 from dragoman.lab.library.contents import SortedContents
 from dragoman.lab.model import (
@@ -35,6 +35,7 @@ from dragoman.lab.model import (
 )
 from dragoman.lab.names import check_name
 from dragoman.lab.owners import this_process
+from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
 from dragoman.settings import LabSettings
 from dragoman.store import Connection, Store, Work

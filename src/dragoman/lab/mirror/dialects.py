@@ -6,6 +6,10 @@ from enum import StrEnum
 
 import msgspec
 
+from dragoman.lab.repository import PERCENTILES
+
+_SHARES = tuple(PERCENTILES.values())
+
 
 class Kind(StrEnum):
     """The type of a bound value."""
@@ -29,6 +33,13 @@ class Dialect(msgspec.Struct, frozen=True):
     matches: str
     list_of: str
     """Every `value` that is not missing."""
+    few_of: str
+    """At most so many (`most`) of every `value` of the rows `where`; two have the same order."""
+    percentiles: str
+    """The values at the ranks of the percentiles that are shown, of every `value`."""
+    number_of: str
+    """A `value` with a fraction, also where it has none."""
+    text_of: str
     whole: str
     """The whole part of a `value` from 0 to some thousands."""
     no_number: str
@@ -50,6 +61,10 @@ DUCKDB = Dialect(
     contains="contains({value}, {part})",
     matches="regexp_matches({value}, {pattern})",
     list_of="list({value})",
+    few_of="(list({value}) FILTER (WHERE {where}))[1:{most}]",
+    percentiles=f"quantile_disc({{value}}, [{', '.join(map(str, _SHARES))}])",
+    number_of="CAST({value} AS DOUBLE)",
+    text_of="CAST({value} AS VARCHAR)",
     whole="CAST(floor({value}) AS SMALLINT)",
     no_number="CAST(NULL AS DOUBLE)",
     no_text="CAST(NULL AS VARCHAR)",
@@ -71,6 +86,15 @@ CLICKHOUSE = Dialect(
     # As in DuckDB, a dot does not match the end of a line.
     matches="(match({value}, concat('(?-s)', {pattern})) = 1)",
     list_of="groupArray({value})",
+    few_of="groupArray({most})({value}) FILTER (WHERE {where})",
+    percentiles="["
+    + ", ".join(
+        f"arraySort(groupArray({{value}}))[toUInt64(ceil({share} * count({{value}})))]"
+        for share in _SHARES
+    )
+    + "]",
+    number_of="toFloat64({value})",
+    text_of="toString({value})",
     whole="floor({value})",
     no_number="CAST(NULL AS Nullable(Float64))",
     no_text="CAST(NULL AS Nullable(String))",

@@ -209,6 +209,27 @@ class Questions:
         self._values.append(Value(kind, value))
         return self._dialect.parameter[kind].format(number=len(self._values))
 
+    def is_one_of(self, field: str, values: Sequence[tuple[float | None, str | None]]) -> str:
+        """The condition that a field has one of these, each a number, a text, or nothing."""
+        number, text = (self.column(field, is_text=is_text) for is_text in (False, True))
+        numbers = [one for one, _ in values if one is not None]
+        texts = [other for one, other in values if one is None and other is not None]
+        parts = []
+        if numbers:
+            parts.append(self._holds(number, Op.IN, numbers, is_number=True))
+        if texts:
+            found = self._holds(text, Op.IN, texts, is_number=False)
+            parts.append(f"({number} IS NULL AND {found})")
+        if (None, None) in values:
+            parts.append(f"({number} IS NULL AND {text} IS NULL)")
+        return f"({' OR '.join(parts) or '1 = 0'})"
+
+    def cluster(self, field: str) -> str:
+        """What names the cluster of a row; a row without a value is one with its item alone."""
+        number, text = (self.column(field, is_text=is_text) for is_text in (False, True))
+        written = self._dialect.text_of.format(value=number)
+        return f"coalesce('t' || {text}, 'n' || {written}, 'i' || item_id)"
+
     def number(self, value: float) -> str:
         """A number of ours, bound."""
         return self._bind(Kind.NUMBER, value)

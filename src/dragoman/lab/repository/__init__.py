@@ -1,6 +1,7 @@
 """The lab's tables and queries: plain functions on a connection, put together by the caller."""
 
 from dragoman.lab.repository import (
+    adding_up,
     aggregates,
     annotating,
     archiving,
@@ -10,13 +11,13 @@ from dragoman.lab.repository import (
     ending,
     experiments,
     giving_up,
-    grouping,
     items,
     journal,
     leases,
     mirroring,
     ordering,
     pairing,
+    pruning,
     removing,
     repeating,
     response_cache,
@@ -24,11 +25,15 @@ from dragoman.lab.repository import (
     reusing,
     runs,
     showing,
+    spending,
     starting,
 )
+from dragoman.lab.repository.adding_up import MAX_GROUPS, field_to_group_by
 from dragoman.lab.repository.aggregates import (
+    BINS,
     FEW_VALUES,
     NO_CODE,
+    PERCENTILES,
     Aggregates,
     Cause,
     Failures,
@@ -45,9 +50,9 @@ from dragoman.lab.repository.aggregates import (
 )
 from dragoman.lab.repository.archiving import Logged
 from dragoman.lab.repository.by_hand import typed
+from dragoman.lab.repository.certainty import Together
 from dragoman.lab.repository.dispatching import TakenBack
 from dragoman.lab.repository.fields import Numbers, can_be_asked_in_sql, is_answered_by_sql
-from dragoman.lab.repository.grouping import MAX_GROUPS
 from dragoman.lab.repository.items import Lease
 from dragoman.lab.repository.journal import (
     Entry,
@@ -71,9 +76,11 @@ from dragoman.lab.repository.starting import Selection
 from dragoman.lab.repository.statements import read_now_ms, storable
 
 __all__ = [
+    "BINS",
     "FEW_VALUES",
     "MAX_GROUPS",
     "NO_CODE",
+    "PERCENTILES",
     "Aggregates",
     "Cause",
     "Copied",
@@ -97,10 +104,12 @@ __all__ = [
     "Sorting",
     "Spread",
     "TakenBack",
+    "Together",
     "Tried",
     "TryEntry",
     "TurnEntry",
     "WholeTurn",
+    "adding_up",
     "aggregate_of",
     "aggregates",
     "annotating",
@@ -115,9 +124,9 @@ __all__ = [
     "evaluator_record_id",
     "experiments",
     "failure_record_id",
+    "field_to_group_by",
     "giving_up",
     "grouped",
-    "grouping",
     "is_answered_by_sql",
     "items",
     "journal",
@@ -126,6 +135,7 @@ __all__ = [
     "mirroring",
     "ordering",
     "pairing",
+    "pruning",
     "ranks_of",
     "read_now_ms",
     "removing",
@@ -136,6 +146,7 @@ __all__ = [
     "runs",
     "score_aggregate",
     "showing",
+    "spending",
     "spread_of",
     "starting",
     "storable",

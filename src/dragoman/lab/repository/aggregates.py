@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -15,7 +15,12 @@ import sqlalchemy as sa
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import AnnotatedName, Calibration, EvaluatorSpec, ExperimentId, RunId
 from dragoman.lab.outcomes import Outcome, outcome_of_score
-from dragoman.lab.repository.certainty import corpus_of, interval_of_mean, interval_of_rate
+from dragoman.lab.repository.certainty import (
+    Together,
+    corpus_of,
+    interval_of_mean,
+    interval_of_rate,
+)
 from dragoman.lab.repository.fields import Numbers, matches, scores_of, shown_turns
 from dragoman.lab.repository.records import statistics_of
 from dragoman.lab.repository.repeating import Repeated, repeated
@@ -129,8 +134,10 @@ class GroupedAggregates(Aggregates, frozen=True, omit_defaults=True):
     """How many values have no group here, because there are too many."""
 
 
-def grouped(whole: Aggregates, groups: Iterable[Group], more: int) -> GroupedAggregates:
-    """Aggregates with those of groups of the rows."""
+def grouped(
+    whole: Aggregates, groups: Iterable[Group] | None = None, more: int = 0
+) -> GroupedAggregates:
+    """Aggregates with those of groups of the rows, where there are groups."""
     return GroupedAggregates(
         whole.scores,
         whole.latency_ms,
@@ -138,7 +145,7 @@ def grouped(whole: Aggregates, groups: Iterable[Group], more: int) -> GroupedAgg
         whole.cost,
         whole.failures,
         whole.annotations,
-        tuple(groups),
+        msgspec.UNSET if groups is None else tuple(groups),
         more,
     )
 
@@ -164,6 +171,9 @@ class Spread(msgspec.Struct, frozen=True):
     """How many values lie below each inner edge of the histogram."""
     values: Sequence[float] | None = None
     """The values themselves, where there are few."""
+    together: Together | None = None
+    """None where every value is an observation of its own."""
+    verdicts_together: Together | None = None
 
 
 def spread_of(values: Sequence[float]) -> Spread:
@@ -207,6 +217,7 @@ def aggregate_of(spread: Spread) -> Aggregate:
             ones=spread.ones,
             is_rate=spread.ones + spread.zeros == count,
             values=spread.values,
+            together=spread.together,
         ),
         p50=spread.percentiles.get("p50"),
         p90=spread.percentiles.get("p90"),
@@ -229,7 +240,7 @@ def score_aggregate(
         aggregate,
         errors=outcomes.target_failed + outcomes.unscored + outcomes.infrastructure,
         pass_rate=spread.passing / spread.verdicts if spread.verdicts else None,
-        pass_rate_ci95=interval_of_rate(spread.passing, spread.verdicts),
+        pass_rate_ci95=interval_of_rate(spread.passing, spread.verdicts, spread.verdicts_together),
         corpus=msgspec.UNSET if corpus is None else corpus,
         outcomes=outcomes,
         repetitions=msgspec.UNSET if told is None else told,
@@ -266,26 +277,27 @@ def aggregates_of(
     *,
     run_id: RunId | None = None,
     wanted: Filter = EVERYTHING,
-    only: Callable[[sa.Subquery], sa.ColumnElement[bool]] | None = None,
     numbers: Numbers = None,
     repetitions: int = 1,
 ) -> Aggregates:
     """The aggregates of an experiment as it stands, or of what one of its runs left.
 
     `evaluators` are those of the experiment: a score that no turn has is counted as missing
-    everywhere. `only` says which rows count where the filter cannot be asked in SQL.
+    everywhere. The filter is one that can be asked in SQL.
     """
     shown = shown_turns(experiment_id, run_id)
-    condition = matches(shown, wanted, numbers) if only is None else only(shown)
+    condition = matches(shown, wanted, numbers)
     ended = sa.and_(condition, shown.c.status.in_(sorted(ITEM_ENDED)))
     record = evaluator_record.c
     scored = scores_of(shown, numbers)
+    last_turn = connection.execute(sa.select(sa.func.max(shown.c.turn_no)).where(condition))
+    several = repetitions > 1 or bool(last_turn.scalar_one())
     scores = (
-        sa.select(record.name, record.score.label("value"), record.label)
+        sa.select(record.name, record.score.label("value"), record.label, shown.c.item_id)
         .select_from(scored)
         .where(ended)
     )
-    found = _by_name(connection, scores.subquery("scored"))
+    found = _by_name(connection, scores.subquery("scored"), several)
     outcomes = _outcomes(connection, shown, scored, ended, [one.name for one in evaluators])
     sums = _sums(connection, scored, ended)
     told: Mapping[str, Repeated] = {}
@@ -305,9 +317,9 @@ def aggregates_of(
             )
             for one in evaluators
         },
-        latency_ms=_measure(connection, shown, condition, "latency_ms"),
-        tokens=_measure(connection, shown, condition, "tokens"),
-        cost=_measure(connection, shown, condition, "cost"),
+        latency_ms=_measure(connection, shown, condition, "latency_ms", several),
+        tokens=_measure(connection, shown, condition, "tokens", several),
+        cost=_measure(connection, shown, condition, "cost", several),
         failures=_failures(connection, shown, ended, items),
     )
 
@@ -459,24 +471,32 @@ def _failures(
 
 
 def _measure(
-    connection: Connection, shown: sa.Subquery, condition: sa.ColumnElement[bool], name: str
+    connection: Connection,
+    shown: sa.Subquery,
+    condition: sa.ColumnElement[bool],
+    name: str,
+    several: bool,
 ) -> Aggregate:
     """The aggregate of something that targets report."""
     values = (
         sa.select(
             sa.literal(name, sa.String).label("name"),
-            sa.cast(target_record.c[name], sa.Float).label("value"),
+            sa.cast(target_record.c[name], sa.Double).label("value"),
             sa.cast(sa.null(), sa.String).label("label"),
+            shown.c.item_id,
         )
         .select_from(shown.join(target_record, target_record.c.id == shown.c.target_record_id))
         .where(condition)
     )
-    found = _by_name(connection, values.subquery("measured"))
+    found = _by_name(connection, values.subquery("measured"), several)
     return aggregate_of(found.get(name, NO_VALUES))
 
 
-def _by_name(connection: Connection, values: sa.Subquery) -> dict[str, Spread]:
-    """What there is of each name; `values` has name, value and label."""
+def _by_name(connection: Connection, values: sa.Subquery, several: bool) -> dict[str, Spread]:
+    """What there is of each name; `values` has name, value, label and item.
+
+    `several`: an item may have several values, which are then no observations of their own.
+    """
     scored = values.c.value.is_not(None)
     passing = sa.case((sa.and_(scored, values.c.label == PASS), 1), else_=0)
     verdict = sa.case((sa.and_(scored, values.c.label.in_((PASS, FAIL))), 1), else_=0)
@@ -497,9 +517,53 @@ def _by_name(connection: Connection, values: sa.Subquery) -> dict[str, Spread]:
         .order_by(values.c.name)
     ).all()
     percentiles = _percentiles(connection, values, {row.name: row.found for row in totals})
-    return {
+    found = {
         row.name: _spread(connection, values, row, percentiles.get(row.name, {})) for row in totals
     }
+    if not several:
+        return found
+    value = sa.case((scored, values.c.value))
+    passed = sa.case((verdict == 1, sa.cast(passing, sa.Float)))
+    return {
+        name: msgspec.structs.replace(
+            spread,
+            together=_together(connection, values, name, value, spread.total, spread.count),
+            verdicts_together=_together(
+                connection, values, name, passed, spread.passing, spread.verdicts
+            ),
+        )
+        for name, spread in found.items()
+    }
+
+
+def _together(
+    connection: Connection,
+    values: sa.Subquery,
+    name: str,
+    value: sa.ColumnElement[Any],
+    total: float,
+    count: int,
+) -> Together | None:
+    """What the values of each item add up to."""
+    if not count:
+        return None
+    units = (
+        sa.select(sa.func.sum(value).label("total"), sa.func.count(value).label("size"))
+        .where(values.c.name == name, value.is_not(None))
+        .group_by(values.c.item_id)
+        .subquery("units")
+    )
+    distance = units.c.total - units.c.size * sa.literal(total / count, sa.Float)
+    number, squares = tuple(
+        connection.execute(
+            sa.select(sa.func.count(), sa.func.sum(distance * distance)).select_from(units)
+        ).one()
+    )
+    sums = None
+    if number <= FEW_VALUES:
+        rows = connection.execute(sa.select(units.c.total, units.c.size))
+        sums = [(float(row.total), int(row.size)) for row in rows]
+    return Together(int(number), float(squares), sums)
 
 
 def ranks_of(count: int) -> dict[str, int]:
@@ -544,9 +608,9 @@ def _spread(
     if not row.found:
         return NO_VALUES
     edges = edges_of(row.least, row.most)
-    distance = values.c.value - sa.literal(row.mean, sa.Float)
+    distance = values.c.value - sa.literal(row.mean, sa.Double)
     below = [
-        sa.func.sum(sa.case((values.c.value < sa.literal(edge, sa.Float), 1), else_=0))
+        sa.func.sum(sa.case((values.c.value < sa.literal(edge, sa.Double), 1), else_=0))
         for edge in edges[1:-1]
     ]
     of_this = (values.c.name == row.name, values.c.value.is_not(None))

@@ -16,7 +16,8 @@ from dragoman.lab.repository.statements import (
     among_keys,
     as_keys,
     as_list,
-    insert_into,
+    delete_many,
+    insert_or_update,
 )
 from dragoman.lab.repository.tables import annotation, calibration, dataset_item
 from dragoman.store import Connection
@@ -108,9 +109,8 @@ def _put(
         "created_at_ms": at_ms,
     }
     values = {"id": row.annotation_id, "tenant": tenant, **place, **said}
-    statement = insert_into(connection, annotation).values(values)
-    statement = statement.on_conflict_do_update(index_elements=list(place), set_=said)
-    connection.execute(statement)
+    put = insert_or_update(connection.dialect, annotation, tuple(place), tuple(said))
+    connection.execute(put, values)
     same = sa.and_(*(annotation.c[name] == value for name, value in place.items()))
     kept = str(connection.execute(sa.select(annotation.c.id).where(same)).scalar_one())
     return kept, kept == row.annotation_id
@@ -233,7 +233,7 @@ def store_calibrations(
     """Put what was measured in an experiment in the place of what it told of them before."""
     of = calibration.c
     connection.execute(
-        sa.delete(calibration).where(
+        delete_many(calibration).where(
             of.tenant == tenant,
             of.experiment_id == experiment_id,
             among(of.fingerprint, "fingerprints", as_list(fingerprints)),

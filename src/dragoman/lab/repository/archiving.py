@@ -8,8 +8,8 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.model import ItemId, ItemKey, Run
-from dragoman.lab.repository.dispatching import in_state
-from dragoman.lab.repository.statements import among_keys, as_keys
+from dragoman.lab.repository.dispatching import by_state, in_state
+from dragoman.lab.repository.statements import among_keys, as_keys, update_many
 from dragoman.lab.repository.tables import item_result, item_run_log, turn_result, turn_run_log
 from dragoman.lab.states import ItemStatus, Mode, ResultState
 from dragoman.store import Connection
@@ -17,7 +17,7 @@ from dragoman.store import Connection
 _log = item_run_log.c
 _turns = turn_run_log.c
 
-_WAITING = (
+_WAITING = by_state(
     sa.select(_log.item_id, _log.repetition, _log.status)
     .where(*in_state(ResultState.LOGGED))
     # In the order of the index: by item alone, a database would rather read all rows of the run.
@@ -93,19 +93,19 @@ _WITHOUT_OUTPUT = (
 )
 
 _CLOSE = (
-    sa.update(item_run_log)
+    update_many(item_run_log)
     .where(*_THESE)
     .values(result_state=ResultState.RESULTED.value, archived_try_no=_log.try_no)
 )
 
 _CLOSE_AS_FAILED = (
-    sa.update(item_run_log)
+    update_many(item_run_log)
     .where(*_THESE)
     .values(status=ItemStatus.FAIL.value, result_state=ResultState.RESULTED.value)
 )
 
 _SHOW_TURNS_FAILED = (
-    sa.update(turn_result)
+    update_many(turn_result)
     .where(
         turn_result.c.experiment_id == sa.bindparam("experiment"),
         among_keys(turn_result.c.item_id, turn_result.c.repetition, "keys"),

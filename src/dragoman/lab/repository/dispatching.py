@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, TypeVar
+
 import msgspec
 import sqlalchemy as sa
 
@@ -9,12 +11,20 @@ from dragoman.lab.model import ItemId, ItemKey, Run
 from dragoman.lab.owners import is_gone
 from dragoman.lab.repository.giving_up import log_without_try
 from dragoman.lab.repository.showing import show_status
-from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list, now_ms
+from dragoman.lab.repository.statements import (
+    among,
+    among_keys,
+    as_keys,
+    as_list,
+    now_ms,
+    update_many,
+)
 from dragoman.lab.repository.tables import item_run_log
 from dragoman.lab.states import ItemStatus, ResultState
 from dragoman.store import Connection
 
 _log = item_run_log.c
+_Scan = TypeVar("_Scan", bound=sa.Select[Any])
 
 
 def in_state(
@@ -30,11 +40,22 @@ def in_state(
     return (*run_and_state, _log.status == sa.literal(status.value))
 
 
+_STATES = "ix_item_run_log_run_id_result_state_status_item_id_repetition"
+
+
+def by_state(scan: _Scan) -> _Scan:
+    """The scan through the index of states.
+
+    SQLite, which knows no numbers of rows, would rather go through every row of the run.
+    """
+    return scan.with_hint(item_run_log, f"INDEXED BY {_STATES}", dialect_name="sqlite")
+
+
 WORKED_ON = in_state(ResultState.INIT, ItemStatus.PROCESSING)
 
-_COUNT_WORKED_ON = sa.select(sa.func.count()).select_from(item_run_log).where(*WORKED_ON)
+_COUNT_WORKED_ON = by_state(sa.select(sa.func.count()).select_from(item_run_log).where(*WORKED_ON))
 
-_NEXT_WAITING = (
+_NEXT_WAITING = by_state(
     sa.select(_log.item_id, _log.repetition)
     .where(*in_state(ResultState.INIT, ItemStatus.QUEUEING))
     .order_by(_log.item_id, _log.repetition)
@@ -42,9 +63,11 @@ _NEXT_WAITING = (
     .with_for_update()
 )
 
-_OWNERS = sa.select(_log.lease_owner).where(*WORKED_ON, _log.lease_owner.is_not(None)).distinct()
+_OWNERS = by_state(
+    sa.select(_log.lease_owner).where(*WORKED_ON, _log.lease_owner.is_not(None)).distinct()
+)
 
-_EXPIRED = (
+_EXPIRED = by_state(
     sa.select(_log.item_id, _log.repetition, _log.try_no, _log.first_try_no)
     .where(*WORKED_ON, sa.or_(_log.lease_expires_at < now_ms(), among(_log.lease_owner, "gone")))
     .order_by(_log.item_id, _log.repetition)
@@ -61,11 +84,13 @@ _NEW_TOKEN = {
 """Fences the item: its former worker can write nothing more."""
 
 _HAND_OUT = (
-    sa.update(item_run_log).where(*_THESE).values(status=ItemStatus.PROCESSING.value, **_NEW_TOKEN)
+    update_many(item_run_log)
+    .where(*_THESE)
+    .values(status=ItemStatus.PROCESSING.value, **_NEW_TOKEN)
 )
 
 _QUEUE_AGAIN = (
-    sa.update(item_run_log)
+    update_many(item_run_log)
     .where(*_THESE)
     .values(status=ItemStatus.QUEUEING.value, try_no=_log.try_no + 1, **_NEW_TOKEN)
 )
@@ -86,6 +111,12 @@ def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemKey
     if keys:
         connection.execute(_HAND_OUT, {"run": run.run_id, "keys": as_keys(keys)})
     return keys
+
+
+def is_waiting(connection: Connection, run: Run) -> bool:
+    """Whether the run has items that wait to be handed out, or has not found all of its items."""
+    which = {"run": run.run_id, "most": 1}
+    return not run.start_done or connection.execute(_NEXT_WAITING, which).first() is not None
 
 
 class TakenBack(msgspec.Struct, frozen=True):

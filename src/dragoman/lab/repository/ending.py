@@ -14,7 +14,14 @@ from dragoman.lab.repository.runs import change_status, find_run
 from dragoman.lab.repository.showing import show_queued
 from dragoman.lab.repository.spans import Span
 from dragoman.lab.repository.starting import Selection, add_rows
-from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list, insert_into
+from dragoman.lab.repository.statements import (
+    among,
+    among_keys,
+    as_keys,
+    as_list,
+    insert_new,
+    update_many,
+)
 from dragoman.lab.repository.tables import (
     experiment_aggregate,
     experiment_stats,
@@ -82,24 +89,31 @@ def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> 
     again = tuple(ItemKey(ItemId(row.item_id), row.repetition) for row in ended)
     if not again:
         return
-    next_try = _log.try_no + 1
-    connection.execute(
-        sa.update(item_run_log)
-        .where(_log.run_id == run.run_id, among_keys(_log.item_id, _log.repetition, "keys"))
-        .values(
-            status=ItemStatus.QUEUEING.value,
-            result_state=ResultState.INIT.value,
-            try_no=next_try,
-            first_try_no=next_try,
-            # A new lineage, so that results of earlier tries are not reused.
-            lineage=sa.literal(f"{run.run_id}/") + sa.cast(next_try, sa.String(10)),
-            lease_token=_log.lease_token + 1,
-            lease_owner=None,
-            lease_expires_at=None,
-        ),
-        {"keys": as_keys(again)},
-    )
+    these = {"run": run.run_id, "keys": as_keys(again)}
+    for statement in _TRY_AGAIN:
+        connection.execute(statement, these)
     show_queued(connection, run, Span("", "", tuple({key.item_id for key in again})))
+
+
+_AGAIN = update_many(item_run_log).where(
+    _log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys")
+)
+_TRY_AGAIN = (
+    _AGAIN.values(
+        status=ItemStatus.QUEUEING.value,
+        result_state=ResultState.INIT.value,
+        try_no=_log.try_no + 1,
+        lease_token=_log.lease_token + 1,
+        lease_owner=None,
+        lease_expires_at=None,
+    ),
+    # By itself: to some databases `try_no` is the new number within one statement, to some the old.
+    # A new lineage, so that results of earlier tries are not reused.
+    _AGAIN.values(
+        first_try_no=_log.try_no,
+        lineage=_log.run_id + sa.literal("/") + sa.cast(_log.try_no, sa.String(10)),
+    ),
+)
 
 
 def unfinished(connection: Connection, run_id: RunId) -> bool:
@@ -151,8 +165,7 @@ def keep_aggregates(connection: Connection, run: Run, found: Aggregates) -> None
         "tenant": run.tenant,
         "aggregates_json": msgspec.json.encode(found).decode(),
     }
-    insert = insert_into(connection, experiment_aggregate)
-    connection.execute(insert.on_conflict_do_nothing(), row)
+    connection.execute(insert_new(connection.dialect, experiment_aggregate), row)
 
 
 def judged(counts: dict[ItemStatus, int]) -> tuple[RunStatus, str | None]:

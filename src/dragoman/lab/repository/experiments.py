@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from dragoman.ids import TenantId
 from dragoman.lab.model import Experiment, ExperimentId, ExperimentSpec, RunId
 from dragoman.lab.repository import removing
-from dragoman.lab.repository.tables import experiment, experiment_stats
+from dragoman.lab.repository.tables import experiment
 from dragoman.lab.repository.usage import keep_usage_of_deleted
 from dragoman.lab.states import RunStatus
 from dragoman.store import Connection
@@ -89,17 +89,6 @@ def delete_experiment(connection: Connection, experiment_id: ExperimentId) -> No
     keep_usage_of_deleted(connection, experiment_id)
     removing.begin(connection, removing.Kind.EXPERIMENT, experiment_id)
     connection.execute(sa.delete(experiment).where(experiment.c.id == experiment_id))
-
-
-def spent_by(connection: Connection, tenant: TenantId) -> tuple[int, float]:
-    """The tokens and the cost that all runs of a tenant have used up."""
-    row = connection.execute(
-        sa.select(
-            sa.func.coalesce(sa.func.sum(experiment_stats.c.tokens), 0).label("tokens"),
-            sa.func.coalesce(sa.func.sum(experiment_stats.c.cost), 0.0).label("cost"),
-        ).where(experiment_stats.c.tenant == tenant)
-    ).one()
-    return int(row.tokens), float(row.cost)
 
 
 def _encoded(spec: ExperimentSpec) -> str:

@@ -79,11 +79,11 @@ def field_of(shown: sa.Subquery, field: str, numbers: Numbers = None) -> sa.Colu
     if field in OWN_TEXTS:
         return shown.c[field]
     if field == REPETITION:
-        return sa.cast(shown.c.repetition + 1, sa.Float)
+        return sa.cast(shown.c.repetition + 1, sa.Double)
     if field in MEASURES:
         record = target_record.c
         # As filters and cursors have numbers: a database may refuse one where it has whole ones.
-        measured = sa.cast(record[field], sa.Float)
+        measured = sa.cast(record[field], sa.Double)
         value = sa.select(measured).where(record.id == shown.c.target_record_id)
     else:
         prefix = next(one for one in (SCORE, LABEL) if field.startswith(one))
@@ -154,7 +154,8 @@ class _position(sa.sql.functions.FunctionElement[int]):  # noqa: N801
 
 
 @compiles(_position, "sqlite")
-def _position_on_sqlite(element: _position, compiler: SQLCompiler, **options: Any) -> str:
+@compiles(_position, "mysql")
+def _position_by_instr(element: _position, compiler: SQLCompiler, **options: Any) -> str:
     return f"instr({compiler.process(element.clauses, **options)})"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import sqlalchemy as sa
 
 from dragoman.lab.model import ItemId, ItemKey, Run
-from dragoman.lab.repository.statements import among_keys, as_keys, now_ms
+from dragoman.lab.repository.statements import among_keys, as_keys, now_ms, update_many
 from dragoman.lab.repository.tables import item_run_log, turn_result, turn_run_log
 from dragoman.lab.states import ItemStatus, ResultState
 from dragoman.store import Connection
@@ -65,7 +65,7 @@ _LOG_TURNS = sa.insert(turn_run_log).from_select(
 )
 
 _LOG_ITEMS = (
-    sa.update(item_run_log)
+    update_many(item_run_log)
     .where(*_THESE)
     .values(
         status=sa.bindparam("new_status"),
@@ -86,7 +86,8 @@ def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[
     ending = _UNTENDED_ITEMS if run.let_finish else _OPEN_ITEMS
     rows = connection.execute(ending, which).all()
     keys = [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
-    log_without_try(connection, run, keys, ItemStatus.TERMINATED, "CANCELLED", reason)
+    code = run.stop_code or "CANCELLED"
+    log_without_try(connection, run, keys, ItemStatus.TERMINATED, code, reason)
     return keys
 
 

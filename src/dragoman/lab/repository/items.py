@@ -8,8 +8,15 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.model import Item, ItemId, ItemKey, RunId, Turn
-from dragoman.lab.repository.dispatching import WORKED_ON
-from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list, now_ms
+from dragoman.lab.repository.dispatching import WORKED_ON, by_state
+from dragoman.lab.repository.statements import (
+    among,
+    among_keys,
+    as_keys,
+    as_list,
+    now_ms,
+    update_many,
+)
 from dragoman.lab.repository.tables import dataset_item, item_run_log
 from dragoman.lab.states import ResultState
 from dragoman.store import Connection
@@ -23,7 +30,7 @@ _NEW_EXPIRY = now_ms() + sa.bindparam("lease_ms", type_=sa.BigInteger)
 
 _THESE = among_keys(_log.item_id, _log.repetition, "keys")
 
-_OFFERED = (
+_OFFERED = by_state(
     sa.select(_log.item_id, _log.repetition)
     .where(*_UNTAKEN)
     .order_by(_log.item_id, _log.repetition)
@@ -38,7 +45,7 @@ _TO_BE_HAD = (
 )
 
 _TAKE = (
-    sa.update(item_run_log)
+    update_many(item_run_log)
     .where(_log.run_id == sa.bindparam("run"), _THESE)
     .values(lease_owner=sa.bindparam("owner"), lease_expires_at=_NEW_EXPIRY)
 )
@@ -50,7 +57,7 @@ _HELD = (
     .with_for_update()
 )
 _RENEW = (
-    sa.update(item_run_log)
+    update_many(item_run_log)
     .where(_log.run_id == sa.bindparam("run"), _THESE)
     .values(lease_expires_at=_NEW_EXPIRY)
 )

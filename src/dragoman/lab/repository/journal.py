@@ -8,12 +8,18 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import ItemKey, RecordId, RunId
 from dragoman.lab.repository.items import Lease
-from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list
+from dragoman.lab.repository.statements import (
+    among,
+    among_keys,
+    as_keys,
+    as_list,
+    insert_new,
+    update_many,
+)
 from dragoman.lab.repository.tables import (
     evaluator_record,
     experiment_stats,
@@ -124,10 +130,10 @@ def _tokens_held(
 
 _NEW_ROWS = {
     dialect: {
-        table: insert(table).on_conflict_do_nothing()
+        table: insert_new(dialect, table)
         for table in (target_record, evaluator_record, turn_run_log, turn_score)
     }
-    for dialect, insert in (("sqlite", sqlite.insert), ("postgresql", postgresql.insert))
+    for dialect in ("sqlite", "postgresql", "mysql")
 }
 """Rows that may exist already; each has every column, in the table's order."""
 
@@ -275,7 +281,7 @@ _KNOWN = [
 ]
 
 _ADVANCE = (
-    sa.update(item_run_log)
+    update_many(item_run_log)
     .where(_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
     .values(
         try_no=sa.bindparam("new_try"),

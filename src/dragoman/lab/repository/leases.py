@@ -6,7 +6,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.lab.owners import is_gone
-from dragoman.lab.repository.statements import insert_into, now_ms
+from dragoman.lab.repository.statements import insert_new, now_ms
 from dragoman.lab.repository.tables import lease
 from dragoman.store import Connection
 
@@ -35,7 +35,7 @@ def take(connection: Connection, name: str, owner: str, lease_ms: int) -> Held |
     None while another holds it.
     """
     unheld = {"name": name, "owner": "", "token": 0, "expires_at": 0}
-    connection.execute(insert_into(connection, lease).on_conflict_do_nothing(), unheld)
+    connection.execute(insert_new(connection.dialect, lease), unheld)
     holder = connection.execute(sa.select(lease.c.owner).where(lease.c.name == name)).scalar_one()
     mine = [owner, holder] if is_gone(holder) else [owner]
     taken = connection.execute(

@@ -14,11 +14,13 @@ from dragoman.lab.model import ExperimentId, ItemId
 from dragoman.lab.repository import experiments, leases
 from dragoman.lab.repository.leases import Held
 from dragoman.lab.repository.results import WholeTurn, whole_turns
-from dragoman.lab.repository.statements import among, as_list
+from dragoman.lab.repository.statements import among, as_list, delete_many
 from dragoman.lab.repository.tables import experiment, mirror_change, mirror_state, turn_result
 from dragoman.store import Connection
 
 _THE_MIRROR = "mirror"
+_NOTED = ("turn_result", "annotation", "experiment")
+"""The tables whose changes are noted."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -57,10 +59,17 @@ def begin_following(connection: Connection, held: Held, mirror_id: str) -> None:
     leases.require(connection, held)
     if connection.dialect == "postgresql":
         # A transaction that changed rows before this one is visible notes nothing: wait for it.
-        connection.execute(sa.text("LOCK TABLE turn_result, annotation, experiment IN SHARE MODE"))
+        connection.execute(sa.text(f"LOCK TABLE {', '.join(_NOTED)} IN SHARE MODE"))
     stop_following(connection)
     row = {"name": _THE_MIRROR, "mirror_id": mirror_id, "flush_no": 0}
     connection.execute(sa.insert(mirror_state), row)
+    if connection.dialect == "mysql":
+        # The same, in the other order: this stores the row above, then waits for every
+        # transaction that has changed one of the tables. A crash in between leaves a mirror that
+        # is not complete, and is begun anew.
+        read_locks = ", ".join(f"{table} READ" for table in _NOTED)
+        connection.execute(sa.text(f"LOCK TABLES {read_locks}"))
+        connection.execute(sa.text("UNLOCK TABLES"))
 
 
 def stop_following(connection: Connection) -> None:
@@ -111,7 +120,7 @@ def cross_out(connection: Connection, held: Held, copied: Sequence[Change], flus
         connection.execute(_CROSS_OUT, which)
 
 
-_CROSS_OUT = sa.delete(mirror_change).where(
+_CROSS_OUT = delete_many(mirror_change).where(
     mirror_change.c.experiment_id == sa.bindparam("experiment"),
     mirror_change.c.change_no == sa.bindparam("change"),
     among(mirror_change.c.item_id, "item_ids"),

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from dragoman.lab.model import ExperimentId, RunId, VersionId
 from dragoman.lab.repository import leases
 from dragoman.lab.repository.leases import Held
+from dragoman.lab.repository.statements import delete_some
 from dragoman.lab.repository.tables import (
     annotation,
     dataset_audio,
@@ -157,5 +158,4 @@ def _last(ordered: sa.Select[tuple[str]]) -> sa.Select[tuple[str]]:
 
 def _remove_by_id(connection: Connection, table: sa.Table, belongs: sa.ColumnElement[bool]) -> bool:
     """Remove some rows; whether there were any."""
-    some = sa.select(table.c.id).where(belongs).limit(ROWS_AT_ONCE)
-    return connection.execute(sa.delete(table).where(table.c.id.in_(some))).rowcount > 0
+    return delete_some(connection, table, [belongs], "id", ROWS_AT_ONCE) > 0

@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from dragoman.ids import TenantId
-from dragoman.lab.repository.statements import insert_into
+from dragoman.lab.repository.statements import delete_some, insert_new
 from dragoman.lab.repository.tables import response_cache
 from dragoman.store import Connection
 
@@ -38,13 +38,25 @@ def find_answer(connection: Connection, tenant: TenantId, key: str) -> str | Non
 
 def keep_answer(connection: Connection, kept: Kept) -> None:
     """Keep an answer; the first one to the same question stays."""
-    statement = insert_into(connection, response_cache).on_conflict_do_nothing()
+    statement = insert_new(connection.dialect, response_cache)
     connection.execute(statement, msgspec.structs.asdict(kept))
 
 
 def tenants_with_answers(connection: Connection) -> list[TenantId]:
-    """The tenants that have answers in the cache."""
-    return [TenantId(t) for t in connection.execute(sa.select(_cache.tenant).distinct()).scalars()]
+    """The tenants that have answers in the cache; a look at the index for each."""
+    tenants: list[TenantId] = []
+    while (
+        found := next_tenant_with_answers(connection, tenants[-1] if tenants else "")
+    ) is not None:
+        tenants.append(found)
+    return tenants
+
+
+def next_tenant_with_answers(connection: Connection, after: str) -> TenantId | None:
+    """The first tenant by name, after one, that has answers in the cache."""
+    ahead = sa.select(_cache.tenant).where(_cache.tenant > after).order_by(_cache.tenant)
+    found = connection.execute(ahead.limit(1)).scalar()
+    return None if found is None else TenantId(found)
 
 
 def newest_surplus_ms(connection: Connection, tenant: TenantId, most: int) -> int | None:
@@ -65,8 +77,4 @@ def remove_answers(connection: Connection, tenant: TenantId, up_to_ms: int | Non
     which: Sequence[sa.ColumnElement[bool]] = [_cache.tenant == tenant]
     if up_to_ms is not None:
         which = [*which, _cache.created_at_ms <= up_to_ms]
-    some = sa.select(_cache.key).where(*which).order_by(_cache.created_at_ms).limit(ROWS_AT_ONCE)
-    removed = connection.execute(
-        sa.delete(response_cache).where(_cache.tenant == tenant, _cache.key.in_(some))
-    )
-    return removed.rowcount
+    return delete_some(connection, response_cache, which, "key", ROWS_AT_ONCE)

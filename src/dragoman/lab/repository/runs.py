@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from dragoman.ids import TenantId
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, Run, RunId
 from dragoman.lab.owners import is_gone
-from dragoman.lab.repository.statements import among, as_list, insert_into, now_ms
+from dragoman.lab.repository.statements import among, as_list, insert_new, now_ms
 from dragoman.lab.repository.tables import (
     experiment,
     experiment_stats,
@@ -194,7 +194,7 @@ def count_by_status(connection: Connection) -> dict[RunStatus, int]:
 def active_runs(connection: Connection, tenant: TenantId) -> int:
     """How many runs of the tenant have not ended; blocks other starts until this is over."""
     nothing = {"tenant": tenant}
-    connection.execute(insert_into(connection, quota).on_conflict_do_nothing(), nothing)
+    connection.execute(insert_new(connection.dialect, quota), nothing)
     connection.execute(sa.select(quota.c.tenant).where(quota.c.tenant == tenant).with_for_update())
     lapsed = sa.or_(_is_lapsed(), among(sa.func.coalesce(lease.c.owner, ""), "gone"))
     active = (
@@ -218,10 +218,12 @@ def change_status(
     *,
     at_ms: int,
     reason: str | None = None,
+    stop_code: str | None = None,
     of_experiment: tuple[RunStatus, str | None] | None = None,
 ) -> bool:
     """Move the run and its experiment to another state; False when the table has no such step.
 
+    `stop_code`: the code of the items that a run that is stopped does not come to.
     `of_experiment`: its status and reason where they are not those of its last run, which may
     have had only some of the items.
     """
@@ -237,7 +239,12 @@ def change_status(
             run_log.c.id == run.run_id,
             run_log.c.status.in_([source.value for source in sorted(sources(status))]),
         )
-        .values(status=status.value, **times, **said)
+        .values(
+            status=status.value,
+            **times,
+            **said,
+            **({} if stop_code is None else {"stop_code": stop_code}),
+        )
     )
     if stepped.rowcount == 0:
         return False
@@ -277,6 +284,7 @@ def _run(row: sa.Row[Any]) -> Run:
         started_at_ms=row.started_at_ms,
         ended_at_ms=row.ended_at_ms,
         let_finish=row.let_finish,
+        stop_code=row.stop_code,
         evaluators=None
         if row.evaluators_json is None
         else msgspec.json.decode(row.evaluators_json, type=tuple[EvaluatorSpec, ...] | None),

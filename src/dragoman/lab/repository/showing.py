@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from dragoman.lab.model import ItemKey, Run
 from dragoman.lab.repository.spans import Span
-from dragoman.lab.repository.statements import among_keys, as_keys, insert_into
+from dragoman.lab.repository.statements import among_keys, as_keys, insert_or_update, update_many
 from dragoman.lab.repository.tables import dataset_item, item_result, item_run_log, turn_result
 from dragoman.lab.states import ItemStatus, Mode, ResultState
 from dragoman.store import Connection
@@ -19,7 +19,7 @@ from dragoman.store import Connection
 _SHOWN = ["experiment_id", "tenant", "run_id", "status", "item_id", "repetition", "try_no"]
 
 _SHOW_STATUS = [
-    sa.update(table)
+    update_many(table)
     .where(
         table.c.experiment_id == sa.bindparam("experiment"),
         among_keys(table.c.item_id, table.c.repetition, "keys"),
@@ -29,7 +29,7 @@ _SHOW_STATUS = [
 ]
 
 _SHOW_WORKED_ON = [
-    sa.update(table)
+    update_many(table)
     .where(
         table.c.experiment_id == sa.bindparam("experiment"),
         among_keys(table.c.item_id, table.c.repetition, "keys"),
@@ -68,31 +68,29 @@ def show_queued(connection: Connection, run: Run, span: Span) -> None:
         item_run_log.c.repetition,
         item_run_log.c.try_no,
     )
-    items = insert_into(connection, item_result).from_select(
-        [*_SHOWN, "lineage"], sa.select(*shown, item_run_log.c.lineage).where(*waiting)
+    items = insert_or_update(
+        connection.dialect,
+        item_result,
+        ("experiment_id", "item_id", "repetition"),
+        ("run_id", "status", "try_no", "lineage"),
+        [*_SHOWN, "lineage"],
+        sa.select(*shown, item_run_log.c.lineage).where(*waiting),
     )
-    connection.execute(
-        items.on_conflict_do_update(
-            index_elements=["experiment_id", "item_id", "repetition"],
-            set_={name: items.excluded[name] for name in ("run_id", "status", "try_no", "lineage")},
-        )
-    )
+    connection.execute(items)
     source = item_run_log.join(dataset_item, dataset_item.c.id == item_run_log.c.item_id)
     turns_of = sa.select(sa.func.max(dataset_item.c.turn_count)).select_from(source).where(*waiting)
     for turn_no in range(connection.execute(turns_of).scalar() or 0):
         has_turn = sa.select(*shown, sa.literal(turn_no)).select_from(source)
-        turns = insert_into(connection, turn_result).from_select(
-            [*_SHOWN, "turn_no"], has_turn.where(*waiting, dataset_item.c.turn_count > turn_no)
+        turns = insert_or_update(
+            connection.dialect,
+            turn_result,
+            ("experiment_id", "item_id", "repetition", "turn_no"),
+            ("run_id", "status", "try_no"),
+            [*_SHOWN, "turn_no"],
+            has_turn.where(*waiting, dataset_item.c.turn_count > turn_no),
+            emptied=("target_record_id", "error_code", "error_message"),
         )
-        connection.execute(
-            turns.on_conflict_do_update(
-                index_elements=["experiment_id", "item_id", "repetition", "turn_no"],
-                set_={
-                    **{name: turns.excluded[name] for name in ("run_id", "status", "try_no")},
-                    **dict.fromkeys(("target_record_id", "error_code", "error_message")),
-                },
-            )
-        )
+        connection.execute(turns)
 
 
 def show_worked_on(connection: Connection, run: Run, keys: Sequence[ItemKey]) -> None:

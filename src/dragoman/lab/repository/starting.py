@@ -9,7 +9,7 @@ from dragoman.lab.model import ItemId, Run, VersionId
 from dragoman.lab.repository.records import first_output_id, lineage_from
 from dragoman.lab.repository.showing import show_queued
 from dragoman.lab.repository.spans import Span
-from dragoman.lab.repository.statements import insert_into, numbers_below
+from dragoman.lab.repository.statements import insert_new, numbers_below
 from dragoman.lab.repository.tables import (
     dataset_item,
     item_result,
@@ -72,9 +72,11 @@ def start_page(connection: Connection, run: Run, selection: Selection, size: int
 
 def add_rows(connection: Connection, run: Run, selection: Selection, span: Span) -> int:
     """Queue the items of the span that the run does not have yet; how many there were."""
-    chosen = _chosen(run, selection).where(*span.covers(dataset_item.c.id))
-    insert = insert_into(connection, item_run_log).from_select(_COLUMNS, chosen)
-    made = connection.execute(insert.on_conflict_do_nothing()).rowcount
+    chosen = _chosen(run, selection, counted=connection.dialect == "mysql").where(
+        *span.covers(dataset_item.c.id)
+    )
+    insert = insert_new(connection.dialect, item_run_log, _COLUMNS, chosen)
+    made = connection.execute(insert).rowcount
     if made:
         show_queued(connection, run, span)
     return made
@@ -87,9 +89,12 @@ def belongs_to(run: Run, version_id: VersionId | None) -> sa.ColumnElement[bool]
     return dataset_item.c.version_id == version_id
 
 
-_POSITION = sa.select(run_log.c.start_cursor, run_log.c.start_done, run_log.c.item_count).where(
-    run_log.c.id == sa.bindparam("run_id")
+_POSITION = (
+    sa.select(run_log.c.start_cursor, run_log.c.start_done, run_log.c.item_count)
+    .where(run_log.c.id == sa.bindparam("run_id"))
+    .with_for_update()
 )
+"""Locked first, as by items that join the run: both make rows, and each counts its own."""
 
 
 def _next_span(
@@ -112,7 +117,11 @@ def _next_span(
     return None if last is None else Span(cursor, last)
 
 
-def _chosen(run: Run, selection: Selection) -> sa.Select[tuple[object, ...]]:
+def _chosen(run: Run, selection: Selection, *, counted: bool) -> sa.Select[tuple[object, ...]]:
+    """The rows to make; with `counted`, without those that are there already.
+
+    An INSERT of MySQL says of a row that is there already that it made it.
+    """
     lineage: sa.ColumnElement[str] = sa.literal(lineage_from(run.run_id, FIRST_TRY))
     source: sa.FromClause = dataset_item
     repetition: sa.ColumnElement[int] = sa.literal(0)
@@ -121,6 +130,10 @@ def _chosen(run: Run, selection: Selection) -> sa.Select[tuple[object, ...]]:
         source = source.join(repeated, sa.true())
         repetition = repeated.c.number
     wanted = [belongs_to(run, selection.version_id)]
+    if counted:
+        there = item_run_log.alias("there").c
+        same = (there.item_id == dataset_item.c.id, there.repetition == repetition)
+        wanted.append(~sa.exists().where(there.run_id == run.run_id, *same))
     earlier = sa.and_(
         item_result.c.experiment_id == run.experiment_id,
         item_result.c.item_id == dataset_item.c.id,

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from dragoman.lab.model import ItemKey
-from dragoman.store import Connection
+from dragoman.store import Connection, exact_collation
 
-Insert = sqlite.Insert | postgresql.Insert
+_Insert = TypeVar("_Insert", bound=sa.Insert)
+
+_LONGEST_LISTED = 255
+"""A longer text in a list is equal to no id or name."""
 
 
 class now_ms(sa.sql.functions.FunctionElement[int]):  # noqa: N801
@@ -33,6 +36,12 @@ def _now_on_sqlite(element: now_ms, compiler: SQLCompiler, **options: Any) -> st
 def _now_on_postgresql(element: now_ms, compiler: SQLCompiler, **options: Any) -> str:
     # Not now(), which is the time at which the transaction began.
     return "CAST(extract(epoch FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+@compiles(now_ms, "mysql")
+def _now_on_mysql(element: now_ms, compiler: SQLCompiler, **options: Any) -> str:
+    # In UTC, so that no time zone comes into it.
+    return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)"
 
 
 def read_now_ms(connection: Connection) -> int:
@@ -57,11 +66,75 @@ def _each_on_postgresql(element: _each_of, compiler: SQLCompiler, **options: Any
     return f"json_array_elements_text(CAST({listed} AS JSON))"
 
 
-def insert_into(connection: Connection, table: sa.Table) -> Insert:
-    """An INSERT that can say what to do with rows that are there already."""
-    if connection.dialect == "postgresql":
-        return postgresql.insert(table)
-    return sqlite.insert(table)
+@compiles(_each_of, "mysql")
+def _each_on_mysql(element: _each_of, compiler: SQLCompiler, **options: Any) -> str:
+    listed = compiler.process(element.clauses, **options)
+    value = (
+        f"value VARCHAR({_LONGEST_LISTED}) CHARACTER SET utf8mb4 "
+        f"COLLATE {exact_collation(compiler.dialect)} PATH '$'"
+    )
+    return f"JSON_TABLE({listed}, '$[*]' COLUMNS ({value}))"
+
+
+def insert_new(
+    dialect: str, table: sa.Table, columns: Sequence[str] = (), select: sa.SelectBase | None = None
+) -> sa.Insert:
+    """An INSERT of given or of selected rows, which leaves alone what is there already."""
+    if dialect == "mysql":
+        new = _insert(mysql.insert(table), columns, select)
+        # IGNORE would do, but it also cuts off values that are too long.
+        first = next(iter(table.primary_key.columns))
+        return new.on_duplicate_key_update({first.name: first})
+    insert = postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table)
+    return _insert(insert, columns, select).on_conflict_do_nothing()
+
+
+def insert_or_update(
+    dialect: str,
+    table: sa.Table,
+    key: Sequence[str],
+    taken: Sequence[str],
+    columns: Sequence[str] = (),
+    select: sa.SelectBase | None = None,
+    emptied: Sequence[str] = (),
+) -> sa.Insert:
+    """An INSERT that changes rows that are there already.
+
+    They take the columns `taken` of the new row, and lose what they have in those of `emptied`.
+    """
+    empty = dict.fromkeys(emptied)
+    if dialect == "mysql":
+        rows = _insert(mysql.insert(table), columns, select)
+        return rows.on_duplicate_key_update(
+            {**{name: rows.inserted[name] for name in taken}, **empty}
+        )
+    on_conflict = _insert(
+        postgresql.insert(table) if dialect == "postgresql" else sqlite.insert(table),
+        columns,
+        select,
+    )
+    return on_conflict.on_conflict_do_update(
+        index_elements=list(key),
+        set_={**{name: on_conflict.excluded[name] for name in taken}, **empty},
+    )
+
+
+def _insert(insert: _Insert, columns: Sequence[str], select: sa.SelectBase | None) -> _Insert:
+    return insert if select is None else insert.from_select(list(columns), select)
+
+
+def update_many(table: sa.Table) -> sa.Update:
+    """An UPDATE of the rows that are in a list of `among` or `among_keys`.
+
+    MariaDB finds them by their key only where more than one table is named; else it reads them all.
+    """
+    return sa.update(table).with_hint(", (SELECT 1) AS one_row", dialect_name="mysql")
+
+
+def delete_many(table: sa.Table) -> sa.Delete:
+    """A DELETE of the rows that are in a list, in the same way."""
+    also = f"USING {table.name}, (SELECT 1) AS one_row"
+    return sa.delete(table).with_hint(also, dialect_name="mysql")
 
 
 def among(
@@ -80,6 +153,23 @@ def among(
 def as_list(ids: Iterable[str]) -> str:
     """Ids as the value of a parameter of `among`."""
     return msgspec.json.encode(list(ids)).decode()
+
+
+def delete_some(
+    connection: Connection,
+    table: sa.Table,
+    which: Sequence[sa.ColumnElement[bool]],
+    key: str,
+    most: int,
+) -> int:
+    """Delete no more than so many of these rows, which `key` tells apart; how many there were."""
+    some = sa.select(table.c[key]).where(*which).limit(most)
+    if connection.dialect != "mysql":
+        return connection.execute(sa.delete(table).where(*which, table.c[key].in_(some))).rowcount
+    # MySQL cannot limit what a condition selects.
+    keys = as_list(connection.execute(some).scalars())
+    these = delete_many(table).where(*which, among(table.c[key], "some_keys", keys))
+    return connection.execute(these).rowcount
 
 
 _REPETITION_DIGITS = 6

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from dragoman.store import long_text, metadata, short_text, time_ms
+from dragoman.store import long_text, metadata, real, short_text, time_ms
 
 _ID = 64
 _STATE = 16
@@ -126,6 +126,8 @@ experiment = sa.Table(
     sa.Column("next_run_at_ms", time_ms()),
     sa.UniqueConstraint("tenant", "name"),
     sa.Index(None, "tenant", "created_at_ms", "id"),
+    sa.Index(None, "dataset_version_id"),
+    sa.Index(None, "ended_at_ms"),
 )
 
 run_log = sa.Table(
@@ -145,6 +147,7 @@ run_log = sa.Table(
     sa.Column("embedded", sa.Boolean, nullable=False),
     sa.Column("evaluators_json", long_text()),
     sa.Column("let_finish", sa.Boolean, nullable=False, server_default=sa.false()),
+    sa.Column("stop_code", short_text(_CODE)),
     sa.Column("fingerprints_json", long_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("started_at_ms", time_ms()),
@@ -152,7 +155,10 @@ run_log = sa.Table(
     sa.Index(None, "status", "tenant"),
     sa.Index(None, "experiment_id", "created_at_ms"),
 )
-"""`evaluators_json`: the evaluators of the run. NULL: stored before they could change."""
+"""`evaluators_json`: the evaluators of the run. NULL: stored before they could change.
+
+`stop_code`: the code of the items that a run that was stopped did not come to. NULL: it was killed.
+"""
 
 # --- what scheduling sees -------------------------------------------------------------------------
 
@@ -255,12 +261,12 @@ target_record = sa.Table(
     sa.Column("turn_no", sa.Integer, nullable=False),
     sa.Column("output_json", long_text(), nullable=False),
     sa.Column("main", short_text(), nullable=False),
-    sa.Column("latency_ms", sa.Float),
+    sa.Column("latency_ms", real()),
     sa.Column("tokens", sa.BigInteger),
-    sa.Column("cost", sa.Float),
+    sa.Column("cost", real()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("cached", sa.Boolean, nullable=False, server_default=sa.false()),
-    sa.Column("first_token_ms", sa.Float),
+    sa.Column("first_token_ms", real()),
     sa.Index(None, "run_id"),
 )
 
@@ -274,7 +280,7 @@ evaluator_record = sa.Table(
     _repetition(),
     sa.Column("turn_no", sa.Integer, nullable=False),
     sa.Column("name", short_text(), nullable=False),
-    sa.Column("score", sa.Float),
+    sa.Column("score", real()),
     sa.Column("label", long_text()),
     sa.Column("reason", long_text()),
     sa.Column("statistics_json", long_text()),
@@ -296,7 +302,7 @@ experiment_stats = sa.Table(
         for name in ("queueing", "processing", "success", "fail", "terminated")
     ),
     sa.Column("tokens", sa.BigInteger, nullable=False),
-    sa.Column("cost", sa.Float, nullable=False),
+    sa.Column("cost", real(), nullable=False),
     sa.Index(None, "tenant"),
     sa.Index(None, "experiment_id"),
 )
@@ -331,7 +337,7 @@ quota = sa.Table(
     sa.Column("tenant", short_text(), primary_key=True),
     sa.Column("running_experiments", sa.Integer),
     sa.Column("tokens", sa.BigInteger),
-    sa.Column("cost", sa.Float),
+    sa.Column("cost", real()),
 )
 """Limits of one tenant where they differ from the settings; also the row its starts lock."""
 
@@ -344,7 +350,7 @@ annotation = sa.Table(
     _id("item_id"),
     sa.Column("turn_no", sa.Integer, nullable=False),
     sa.Column("name", short_text(), nullable=False),
-    sa.Column("score", sa.Float),
+    sa.Column("score", real()),
     sa.Column("label", long_text()),
     sa.Column("correction", long_text()),
     sa.Column("author", short_text(), nullable=False),
@@ -375,10 +381,7 @@ calibration = sa.Table(
     sa.Column("model", long_text(), nullable=False),
     sa.Column("prompt", short_text(_ID), nullable=False),
     sa.Column("compared", sa.Integer, nullable=False),
-    *(
-        sa.Column(name, sa.Float)
-        for name in ("same_label", "kappa", "pearson", "spearman", "alpha")
-    ),
+    *(sa.Column(name, real()) for name in ("same_label", "kappa", "pearson", "spearman", "alpha")),
     sa.Column("measured_at_ms", time_ms(), nullable=False),
 )
 """How far judges agree with people; a judge is known by its fingerprint in every experiment."""

@@ -8,7 +8,7 @@ import sqlalchemy as sa
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import ExperimentId
-from dragoman.lab.repository.statements import insert_into
+from dragoman.lab.repository.statements import insert_new
 from dragoman.lab.repository.tables import experiment_stats
 from dragoman.store import Connection
 
@@ -44,7 +44,7 @@ def keep_usage_of_deleted(connection: Connection, experiment_id: ExperimentId) -
         "tokens": 0,
         "cost": 0.0,
     }
-    connection.execute(insert_into(connection, experiment_stats).on_conflict_do_nothing(), empty)
+    connection.execute(insert_new(connection.dialect, experiment_stats), empty)
     connection.execute(
         sa.update(experiment_stats)
         .where(stats.run_id == row_id)

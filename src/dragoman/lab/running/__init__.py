@@ -36,7 +36,17 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
-from dragoman.lab.results import Aggregate, Aggregates, Bin, Cause, Failures, Outcomes, Repeated
+from dragoman.lab.results import (
+    Aggregate,
+    Aggregates,
+    Bin,
+    Cause,
+    Failures,
+    Group,
+    GroupedAggregates,
+    Outcomes,
+    Repeated,
+)
 from dragoman.lab.running.comparing import compare
 from dragoman.lab.running.describing import (
     Evaluator,
@@ -101,6 +111,8 @@ __all__ = [
     "Failures",
     "Finding",
     "Function",
+    "Group",
+    "GroupedAggregates",
     "Interrupted",
     "Interrupts",
     "ItemId",

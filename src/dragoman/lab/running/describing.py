@@ -340,18 +340,20 @@ def python(
     function: Function | str,
     *,
     cpu_bound: bool = False,
+    higher_is_better: bool = True,
     name: str | None = None,
     weight: float = 1.0,
 ) -> Evaluator:
     """A function that gives a score: its arguments are columns, `output`, or both.
 
     It returns a number, True or False, or a mapping with score, label and reason. With `cpu_bound`
-    it runs in a process of its own.
+    it runs in a process of its own. Where less is better, say `higher_is_better=False`.
     """
+    settings = {"cpu_bound": cpu_bound, "higher_is_better": None if higher_is_better else False}
     if isinstance(function, str):
-        return _of_kind("python", name or "python", weight, function=function, cpu_bound=cpu_bound)
+        return _of_kind("python", name or "python", weight, function=function, **settings)
     called = name or _name_of(function)
-    made = _of_kind("python", called, weight, function=called, cpu_bound=cpu_bound)
+    made = _of_kind("python", called, weight, function=called, **settings)
     return msgspec.structs.replace(made, function=function)
 
 

@@ -26,7 +26,7 @@ from dragoman.lab.model import (
     Stats,
 )
 from dragoman.lab.report import interval_of, lines_of
-from dragoman.lab.results import Aggregate, Aggregates, Place, Results
+from dragoman.lab.results import Aggregate, Aggregates, GroupedAggregates, Place, Results
 from dragoman.lab.running.describing import Evaluator, Function
 from dragoman.lab.states import RunStatus
 from dragoman.randomness import Randomness
@@ -146,9 +146,20 @@ class RunResult:
             given = NewAnnotation(row, said, turn, repetition)
         return self._outside(self._annotate(given)).annotation_id
 
-    def aggregates(self) -> Aggregates:
-        """The aggregates as they stand now, with what people said since the run ended."""
-        return self._outside(self._aggregates())
+    def aggregates(
+        self,
+        filter: Mapping[str, JsonValue] | None = None,  # noqa: A002 - what it is called everywhere
+        *,
+        group_by: str | None = None,
+        cluster: str | None = None,
+    ) -> GroupedAggregates:
+        """The aggregates as they stand now, with what people said since the run ended.
+
+        Of a filter, over the rows that pass it. `group_by` is a column of the dataset: `groups` of
+        the aggregates has the same for each of its values. `cluster` is one that says which items
+        belong together, such as a speaker: intervals take them for one observation.
+        """
+        return self._outside(self._aggregates(filter, group_by, cluster))
 
     def agreement(self) -> dict[str, AnnotatedName]:
         """How far people agree with each other and evaluators with them, by what was judged."""
@@ -187,9 +198,17 @@ class RunResult:
             [put] = await annotations.put(self._tenant, self.experiment_id, [given])
             return put
 
-    async def _aggregates(self) -> Aggregates:
+    async def _aggregates(
+        self, tree: Mapping[str, JsonValue] | None, group_by: str | None, cluster: str | None
+    ) -> GroupedAggregates:
         async with await open_store(self._database_url) as store:
-            return await Results(store).aggregates(self._tenant, self.experiment_id)
+            return await Results(store).aggregates(
+                self._tenant,
+                self.experiment_id,
+                wanted=parse_filter(tree),
+                group_by=group_by,
+                cluster=cluster,
+            )
 
     async def _read(
         self, tree: Mapping[str, JsonValue] | None, limit: int | None

@@ -9,6 +9,7 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
+from dragoman.lab.budgets import budget_of_tenants
 from dragoman.lab.chain import Handler, chain
 from dragoman.lab.feed import Feed, ItemsArchived, RunEnded
 from dragoman.lab.model import Experiment, ItemKey, Run, RunId
@@ -72,6 +73,7 @@ class Driver:
         self._clock = clock
         self._metrics = metrics
         self._log = get_logger(__name__, clock)
+        self._tenant_budget = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
         self._lease_ms = round(settings.lease_seconds * 1000)
         self._renewal_seconds = settings.lease_seconds / RENEWALS_IN_A_LEASE
         # Workers that went silent are noticed about when their leases run out.
@@ -203,6 +205,7 @@ class Driver:
             run,
             experiment,
             concurrency=min(asked, self._settings.max_item_concurrency),
+            tenant_budget=self._tenant_budget,
             look_around=look_around,
         )
 

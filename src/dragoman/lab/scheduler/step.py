@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.lab.model import Experiment, ItemKey, Run
+from dragoman.lab.budgets import BUDGET_EXCEEDED, used_up
+from dragoman.lab.model import Budget, Experiment, ItemKey, Run
 from dragoman.lab.repository import (
     Held,
     Logged,
@@ -19,6 +20,7 @@ from dragoman.lab.repository import (
     read_now_ms,
     runs,
     showing,
+    spending,
     starting,
 )
 from dragoman.lab.scheduler.modes import selection_of
@@ -30,6 +32,8 @@ ARCHIVE_BATCH = 500
 TERMINATE_BATCH = 500
 """Rows that one transaction makes or moves: enough to be fast, few enough to let others in."""
 
+NO_BUDGET = Budget()
+
 
 class Plan(msgspec.Struct, frozen=True):
     """What a driver knows before a step."""
@@ -38,6 +42,8 @@ class Plan(msgspec.Struct, frozen=True):
     run: Run
     experiment: Experiment
     concurrency: int
+    tenant_budget: Budget
+    """What the tenant may use up in all its experiments."""
     look_around: bool
     """Also look for lost workers and lost offers, which need not be done in every step."""
     handed_out: list[ItemKey] = []
@@ -65,7 +71,53 @@ def refill(connection: Connection, plan: Plan) -> list[ItemKey]:
     run = runs.find_run(connection, plan.run.run_id)
     if run is None or run.status not in WORKING:
         return []
+    reason = _out_of_budget(connection, plan, run)
+    if reason is not None:
+        # Without anything to hand out there is nothing to stop: what is in progress ends the run.
+        if dispatching.is_waiting(connection, run):
+            _stop(connection, run, reason)
+        return []
     return dispatching.dispatch(connection, run, plan.concurrency)
+
+
+def _out_of_budget(connection: Connection, plan: Plan, run: Run) -> str | None:
+    """Why nothing more is handed out; None while there is something left of every budget.
+
+    Asked together with every handing out: what is used up beyond a budget is at most what the items
+    in progress use up.
+    """
+    if plan.tenant_budget != NO_BUDGET:
+        spent = spending.spent_by_tenant(connection, run.tenant)
+        if (used := used_up(plan.tenant_budget, spent)) is not None:
+            return (
+                f"The tenant has used up {used} (lab.tenant_tokens, lab.tenant_cost); have the "
+                "limit raised, then go on with mode fail_retry."
+            )
+    if plan.experiment.spec.budget == NO_BUDGET:
+        return None
+    # As it is now: it may have been raised since the last look around.
+    experiment = experiments.find_experiment(connection, run.experiment_id) or plan.experiment
+    spent = spending.spent_by_experiment(connection, run.experiment_id)
+    if (used := used_up(experiment.spec.budget, spent)) is None:
+        return None
+    return (
+        f"The experiment has used up {used} of its budget; raise the budget, then go on with mode "
+        "fail_retry."
+    )
+
+
+def _stop(connection: Connection, run: Run, reason: str) -> None:
+    """Stop a run whose budget is used up; calls in progress end, since they are paid for."""
+    at_ms = read_now_ms(connection)
+    runs.change_status(
+        connection,
+        run,
+        RunStatus.TERMINATING,
+        at_ms=at_ms,
+        reason=reason,
+        stop_code=BUDGET_EXCEEDED,
+    )
+    runs.set_let_finish(connection, run.run_id, let_finish=True)
 
 
 def take_step(connection: Connection, plan: Plan) -> Step:

@@ -17,12 +17,15 @@ from dragoman.lab.statistics.comparing import (
 )
 from dragoman.lab.statistics.intervals import (
     Interval,
+    clustered_mean_interval,
+    clustered_rate_interval,
     corpus_interval,
     mean_interval,
     normal_mean_interval,
     percentile_interval,
     rate_interval,
     score_interval,
+    unit_mean_interval,
 )
 from dragoman.lab.statistics.resampling import Floats, ScoreOf
 
@@ -33,6 +36,8 @@ __all__ = [
     "Interval",
     "ScoreOf",
     "Verdict",
+    "clustered_mean_interval",
+    "clustered_rate_interval",
     "cohen_kappa",
     "compare_corpora",
     "compare_means",
@@ -47,4 +52,5 @@ __all__ = [
     "percentile_interval",
     "rate_interval",
     "score_interval",
+    "unit_mean_interval",
 ]

@@ -2,7 +2,7 @@
 
 | of | by |
 | --- | --- |
-| a rate | Wilson's interval |
+| a rate | Wilson's interval; of clusters, with as many observations as theirs are worth |
 | a mean of up to 1,000 units | the studentized bootstrap, which is right for skewed scores too |
 | a mean of more | Student's t; both are then the same |
 | a percentile | order statistics; absent where there are too few values to bound it |
@@ -53,6 +53,44 @@ def normal_mean_interval(
     return Interval(mean - reach, mean + reach)
 
 
+def clustered_rate_interval(
+    passed: int, count: int, units: int, squares: float, *, level: float = LEVEL
+) -> Interval | None:
+    """Of a share whose observations come in `units` that belong together.
+
+    `squares` are the squared distances of the units' passes from their expected ones, added up.
+    Wilson's interval for as many independent observations as these are worth (after Korn and
+    Graubard). Units of one observation each give Wilson's own.
+    """
+    if units < 2:
+        return None
+    rate = passed / count
+    worth = float(units)  # where all are the same, nothing tells how alike a unit's are
+    if 0 < passed < count:
+        alone = count * rate * (1 - rate) * count / (count - 1)
+        worth = count / max(1.0, squares * units / (units - 1) / alone)
+    tail = (1 + level) / 2
+    worth *= float(stats.t.ppf(tail, count - 1) / stats.t.ppf(tail, units - 1)) ** 2
+    z = float(stats.norm.ppf(tail))
+    middle = (rate + z * z / (2 * worth)) / (1 + z * z / worth)
+    reach = z / (1 + z * z / worth) * math.sqrt(rate * (1 - rate) / worth + (z / (2 * worth)) ** 2)
+    return Interval(max(0.0, middle - reach), min(1.0, middle + reach))
+
+
+def clustered_mean_interval(
+    count: int, mean: float, units: int, squares: float, *, level: float = LEVEL
+) -> Interval | None:
+    """Of a mean of many values that come in `units`, of which only these four are known.
+
+    `squares` are the squared distances of the units' sums from their expected ones, added up.
+    """
+    if units < 2:
+        return None
+    error = math.sqrt(squares * units / (units - 1)) / count
+    reach = float(stats.t.ppf((1 + level) / 2, units - 1)) * error
+    return Interval(mean - reach, mean + reach)
+
+
 def mean_interval(
     values: Floats,
     rng: Generator,
@@ -65,9 +103,14 @@ def mean_interval(
         return None
     # A row a unit: the sum of its values, and how many they are.
     units = units_of(np.column_stack((values, np.ones(len(values)))), clusters)
+    return unit_mean_interval(units, rng, level=level)
+
+
+def unit_mean_interval(units: Floats, rng: Generator, *, level: float = LEVEL) -> Interval | None:
+    """Of the mean of values that were added up by unit; a row is a sum, and of how many values."""
     if len(units) < 2:
         return None
-    mean = float(values.mean())
+    mean = float(units[:, 0].sum() / units[:, 1].sum())
     error = ratio_error(units)
     if error == 0:
         return Interval(mean, mean)
@@ -86,8 +129,14 @@ def score_interval(
     level: float = LEVEL,
 ) -> Interval | None:
     """Of the mean of an evaluator's scores: one that says only yes and no gives a rate."""
-    if clusters is None and np.all((values == 0) | (values == 1)):
-        return rate_interval(int(values.sum()), len(values), level=level)
+    count = len(values)
+    if count and np.all((values == 0) | (values == 1)):
+        passed = int(values.sum())
+        if clusters is None or len(set(clusters)) == count:
+            return rate_interval(passed, count, level=level)
+        units = units_of(np.column_stack((values, np.ones(count))), clusters)
+        squares = float(np.sum((units[:, 0] - units[:, 1] * passed / count) ** 2))
+        return clustered_rate_interval(passed, count, len(units), squares, level=level)
     return mean_interval(values, rng, clusters=clusters, level=level)
 
 

@@ -1,6 +1,5 @@
 """Targets: each answers a turn, given the turns before it, with an output."""
 
-from dragoman.lab.outbound import refusal_in, seconds_in
 from dragoman.lab.targets.audio import WithAudio
 from dragoman.lab.targets.caching import CachedTarget, answer_key
 from dragoman.lab.targets.columns import require_column
@@ -24,6 +23,7 @@ from dragoman.lab.targets.outputs import (
 from dragoman.lab.targets.registry import Registry, settings_of
 from dragoman.lab.targets.target import Target
 from dragoman.lab.targets.threads import Threads
+from dragoman.outbound import refusal_in, seconds_in
 
 __all__ = [
     "MAIN_COLUMN",

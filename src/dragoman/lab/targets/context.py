@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from dragoman.clock import Clock, SystemClock
 from dragoman.lab.audio import AudioFolder
-from dragoman.lab.outbound import AddressRules
+from dragoman.outbound import AddressRules
 
 
 class Answers(Protocol):

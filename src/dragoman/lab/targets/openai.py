@@ -12,12 +12,12 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.openai_client import Audio, Client, Reply, ServerSettings, check_key, find_key
-from dragoman.lab.outbound import Caller, as_text, check_headers, check_url, filled, places
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn, checked_json
 from dragoman.lab.targets.recordings import as_column, read_audio
+from dragoman.openai_client import Audio, Client, Reply, ServerSettings, check_key, find_key
+from dragoman.outbound import Caller, as_text, check_headers, check_url, filled, places
 
 FINISH_COLUMN = "finish_reason"
 """The output column that tells why a model stopped: `stop`, or `length` when it was cut off."""

@@ -10,11 +10,11 @@ import msgspec
 from dragoman.errors import DragomanError, InvalidMessage, SchemaMismatch
 from dragoman.lab.failures import RateLimited, TargetError
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.outbound import refusal_in
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.functions import find_function, identity_of
 from dragoman.lab.targets.outputs import MAIN_COLUMN, FunctionOutput, Output, PastTurn, checked_json
 from dragoman.lab.targets.threads import Threads
+from dragoman.outbound import refusal_in
 
 HISTORY = "history"
 """The parameter that receives the turns before, as a list of `PastTurn`."""

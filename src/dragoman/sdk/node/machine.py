@@ -1,4 +1,4 @@
-"""What this machine is, and how busy it is, as Linux tells it in /proc."""
+"""What this machine is, and how busy it is, as Linux tells it in /proc and NVIDIA by NVML."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 from dragoman.live.protocol import Hardware, ResourceUsage
+from dragoman.sdk.node.graphics import Graphics
 
 _PROC = Path("/proc")
 _BYTES_PER_GB = 1024**3
@@ -22,8 +23,9 @@ class MachineUsage:
     started. A reading that follows another at once repeats it.
     """
 
-    def __init__(self, proc: Path = _PROC) -> None:
+    def __init__(self, proc: Path = _PROC, graphics: Graphics | None = None) -> None:
         self._proc = proc
+        self._graphics = Graphics() if graphics is None else graphics
         self._last: tuple[int, int] | None = None
         self._cpu_percent = 0.0
 
@@ -35,8 +37,12 @@ class MachineUsage:
         if total >= _SHORTEST_TICKS:
             self._last = now
             self._cpu_percent = _percent(busy, total)
+        gpu_percent, gpu_mem_percent = self._graphics.usage()
         return ResourceUsage(
-            cpu_percent=self._cpu_percent, mem_percent=memory_percent(_read(self._proc))
+            cpu_percent=self._cpu_percent,
+            mem_percent=memory_percent(_read(self._proc)),
+            gpu_percent=gpu_percent,
+            gpu_mem_percent=gpu_mem_percent,
         )
 
     def _times(self) -> tuple[int, int]:
@@ -59,10 +65,11 @@ def memory_percent(meminfo: dict[str, int]) -> float:
     return _percent(total - meminfo.get("MemAvailable", total), total)
 
 
-def this_machine(proc: Path = _PROC) -> Hardware:
+def this_machine(proc: Path = _PROC, graphics: Graphics | None = None) -> Hardware:
     """The processors and the memory of this machine."""
+    gpus = (Graphics() if graphics is None else graphics).gpus()
     memory_gb = _read(proc).get("MemTotal", 0) * 1024 / _BYTES_PER_GB
-    return Hardware(cpu_cores=os.cpu_count() or 1, memory_gb=round(memory_gb, 1))
+    return Hardware(cpu_cores=os.cpu_count() or 1, memory_gb=round(memory_gb, 1), gpus=gpus)
 
 
 def _read(proc: Path) -> dict[str, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from random import Random
 
@@ -28,6 +28,7 @@ from dragoman.live.protocol import (
     Service,
 )
 from dragoman.sdk.connecting import NodeConnect, WebSocketConnect
+from dragoman.sdk.node.audio import AudioWanted, with_audio_as
 from dragoman.sdk.node.conversation import Conversation
 from dragoman.sdk.node.ending import Ending, final_error, has_no_place, wait_asked_for_seconds
 from dragoman.sdk.node.events import Commanded, Disconnected, Event, HealthChanged, Registered
@@ -77,6 +78,8 @@ class Node:
         token: str | None = None,
         identity_file: Path | None = None,
         drain_seconds: float = 30.0,
+        audio: AudioWanted | None = None,
+        lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None,
         on_event: Callable[[Event], None] | None = None,
         threads: bool = True,
         hardware: Hardware | None = None,
@@ -89,8 +92,11 @@ class Node:
         `models` names the services one by one where their ids and versions matter. `identity_file`
         keeps the node's id across restarts. `drain_seconds` is what running jobs get when the node
         is told to leave. ``threads=False`` spares plain functions that return at once a thread
-        for each job; a slow one would hold up the whole node. The rest is for tests: everything
-        that has to do with chance, time and this machine can be handed in.
+        for each job; a slow one would hold up the whole node. `audio` is the form in which the
+        functions want audio; None: as the client sent it. `lifespan` makes an async context manager
+        around the node's life: models are loaded there before the node registers, and let go after
+        it has left. The rest is for tests: everything that has to do with chance, time and this
+        machine can be handed in.
         """
         self._connect = WebSocketConnect(url, token=token) if isinstance(url, str) else url
         self._clock = clock or SystemClock()
@@ -115,15 +121,17 @@ class Node:
         self._backoff = Backoff(random or secrets.SystemRandom())
         self._hand = Hand(slots)
         self._outbox = Outbox(self._hand, self._heartbeat, self._tell)
+        working = _work_of(work, services, self._clock, threads=threads)
         self._workbench = Workbench(
             self._hand,
             self._outbox,
-            _work_of(work, services, self._clock, threads=threads),
+            working if audio is None else with_audio_as(audio, working),
             self._clock,
             self._tell,
             is_watched=on_event is not None,
         )
         self._drain_seconds = drain_seconds
+        self._lifespan = lifespan
         self._leaving = asyncio.Event()
         self._leaving_because: str | None = None
         self._known_to_leave = asyncio.Event()
@@ -162,6 +170,30 @@ class Node:
 
         What `run` writes to the terminal goes to the logger ``dragoman.node`` here.
         """
+        if self._lifespan is None:
+            await self._serve()
+            return
+        is_warm = asyncio.Event()
+        living = asyncio.create_task(self._live(self._lifespan, is_warm))
+        left = asyncio.create_task(self._leaving.wait())
+        try:
+            await asyncio.wait([living, left], return_when=asyncio.FIRST_COMPLETED)
+            if is_warm.is_set() or living.done():
+                await living
+        finally:
+            # A node that is told to leave while its models load need not wait for them.
+            for task in (living, left):
+                task.cancel()
+            await asyncio.gather(living, left, return_exceptions=True)
+
+    async def _live(
+        self, lifespan: Callable[[], AbstractAsyncContextManager[object]], is_warm: asyncio.Event
+    ) -> None:
+        async with lifespan():
+            is_warm.set()
+            await self._serve()
+
+    async def _serve(self) -> None:
         connected = asyncio.create_task(self._stay_connected())
         left = asyncio.create_task(self._finish_and_leave())
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Self, Unpack
 
@@ -32,6 +33,7 @@ from dragoman.sdk.session.conversation import Conversation
 from dragoman.sdk.session.dialogue import Dialogue
 from dragoman.sdk.session.ending import TOO_MUCH, Ending, final_error, wait_asked_for_seconds
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
+from dragoman.sdk.session.microphone import Microphone, Recorder, SoundDevice, listening
 from dragoman.sdk.session.options import SessionOptions, opening
 from dragoman.sdk.session.pace import Pace
 from dragoman.sdk.session.results import Result
@@ -166,6 +168,21 @@ class SessionClient:
         index = utterances.add(said)
         self._speak()
         return index
+
+    def microphone(
+        self, *, device: str | int | None = None, recorder: Recorder | None = None
+    ) -> AbstractAsyncContextManager[Microphone]:
+        """Speak into the machine's microphone: ``async with session.microphone():``.
+
+        What is said inside the block is fed to the session, which must be one of PCM16; results
+        are read beside it. Needs the extra `microphone`. `recorder` replaces the microphone.
+        """
+        if self._init.audio_format is not AudioFormat.PCM16:
+            raise InvalidMessage(
+                f"`audio_format` is {self._init.audio_format}; a microphone gives pcm16"
+            )
+        source = SoundDevice(device) if recorder is None else recorder
+        return listening(self.feed, self._init.sample_rate, source)
 
     # --- hearing ---------------------------------------------------------------------------------
 

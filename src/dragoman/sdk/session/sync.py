@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager, suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
@@ -12,6 +13,7 @@ from dragoman.errors import SessionClosed
 from dragoman.ids import SessionId
 from dragoman.sdk.connecting import SessionConnect
 from dragoman.sdk.session.client import SessionClient
+from dragoman.sdk.session.microphone import Microphone, Recorder
 from dragoman.sdk.session.options import SessionOptions
 from dragoman.sdk.session.results import Result
 
@@ -73,6 +75,26 @@ class SyncSession:
         """Send a whole spoken utterance; returns its number, which the results carry."""
         return self._wait_for(self._client.utter(audio=audio, request_id=request_id))
 
+    @contextmanager
+    def microphone(
+        self, *, device: str | int | None = None, recorder: Recorder | None = None
+    ) -> Iterator[Microphone]:
+        """Speak into the machine's microphone: ``with session.microphone():``.
+
+        What is said inside the block is fed to the session; read the results there too. Needs the
+        extra `microphone`. `recorder` replaces the microphone.
+        """
+        listening = self._client.microphone(device=device, recorder=recorder)
+        microphone = self._wait_for(_entered(listening))
+        try:
+            yield microphone
+        except BaseException as error:
+            # What is still to be said matters less than why the block ended.
+            with suppress(Exception):
+                self._wait_for(_left(listening, error))
+            raise
+        self._wait_for(_left(listening, None))
+
     def results(self) -> Iterator[Result]:
         """Results as they come, until the session is closed and all are read."""
         while (result := self.next_result()) is not None:
@@ -106,3 +128,14 @@ class SyncSession:
         self._thread.join()
         self._loop.close()
         self._loop = self._thread = None
+
+
+async def _entered(listening: AbstractAsyncContextManager[Microphone]) -> Microphone:
+    return await listening.__aenter__()
+
+
+async def _left(
+    listening: AbstractAsyncContextManager[Microphone], error: BaseException | None
+) -> None:
+    kind = None if error is None else type(error)
+    await listening.__aexit__(kind, error, None if error is None else error.__traceback__)

@@ -6,6 +6,9 @@ from alembic import context
 
 from dragoman.store.schema import metadata
 
+if context.config.attributes["connection"].dialect.name == "mysql":
+    import dragoman.store.mysql.migrating  # noqa: F401 - declares how steps are carried out
+
 context.configure(
     connection=context.config.attributes["connection"],
     target_metadata=metadata,

@@ -1,5 +1,5 @@
-"""PostgreSQL: the database for more than one machine."""
+"""PostgreSQL: how it is reached, and what its errors mean."""
 
-from dragoman.store.postgres.database import PostgresDatabase
+from dragoman.store.postgres.server import PostgresServer
 
-__all__ = ["PostgresDatabase"]
+__all__ = ["PostgresServer"]

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.sqlite.base import SQLiteCompiler
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.pool import NullPool, QueuePool
 
@@ -132,6 +133,15 @@ def _engine(
     creator: Callable[[], sqlite3.Connection], poolclass: type[sa.Pool], **pool: int
 ) -> sa.Engine:
     # Parameters are kept out of error messages and logs: they may be what users said.
-    return sa.create_engine(
+    engine = sa.create_engine(
         "sqlite+pysqlite://", creator=creator, poolclass=poolclass, hide_parameters=True, **pool
     )
+    engine.dialect.statement_compiler = _HintingCompiler
+    return engine
+
+
+class _HintingCompiler(SQLiteCompiler):
+    """Writes the hints of statements, such as INDEXED BY; SQLAlchemy leaves them out for SQLite."""
+
+    def get_from_hint_text(self, table: Any, text: str | None) -> str | None:
+        return text

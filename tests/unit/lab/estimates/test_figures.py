@@ -102,3 +102,20 @@ def test_a_run_takes_at_least_as_long_as_its_longest_item() -> None:
     found = estimate_of(measured, items=4, turns=4, repetitions=1, concurrency=100, unpriced={})
     assert found.seconds is not None
     assert found.seconds.likely == found.seconds.low == 9.0
+
+
+def test_the_time_of_loading_libraries_counts_once() -> None:
+    took = [Measured(8.0, {}, is_first=True), Measured(0.01, {}), Measured(0.03, {})]
+    settings = {"items": 160, "turns": 160, "repetitions": 1, "concurrency": 16, "unpriced": {}}
+    found = estimate_of(took, **settings).seconds  # type: ignore[arg-type]
+    assert found is not None
+    assert found.likely == pytest.approx(7.98 + 160 * 0.02 / 16)
+    # One item that went well is all there is: what it took must do.
+    alone = estimate_of([took[0], Measured(0.1, {}, failed=True)], **settings).seconds  # type: ignore[arg-type]
+    assert alone is not None
+    assert alone.likely == pytest.approx(8.0 * 160 / 16)
+    # A first item that is quicker than the others started nothing.
+    even = [Measured(1.0, {}, is_first=True), Measured(2.0, {}), Measured(2.0, {})]
+    same = estimate_of(even, **settings).seconds  # type: ignore[arg-type]
+    assert same is not None
+    assert same.likely == pytest.approx(2.0 * 160 / 16)

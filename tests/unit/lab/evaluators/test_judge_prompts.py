@@ -18,8 +18,8 @@ from dragoman.lab.evaluators.judge.prompts import (
     read_winner,
     rubric_messages,
 )
-from dragoman.lab.openai_client import Price
 from dragoman.lab.targets import Context
+from dragoman.openai_client import Price
 
 
 @pytest.mark.parametrize(
@@ -98,7 +98,12 @@ def test_a_judges_fingerprint_holds_its_words_and_no_key() -> None:
     assert "be kind" in of()
     assert "sk-1" not in of(headers={"Authorization": "Bearer sk-1"})
     assert prompt_hash() in of()
-    for same in ({"api_key": "sk-1"}, {"price": Price()}, {"cache": False}, {"temperature": 0.0}):
+    for same in (
+        {"api_key_env": "KEY"},
+        {"price": Price()},
+        {"cache": False},
+        {"temperature": 0.0},
+    ):
         assert of(**same) == of()
     for other in ({"votes": 3}, {"temperature": 0.5}, {"highest": 10.0}, {"reference": "x"}):
         assert of(**other) != of()

@@ -12,6 +12,8 @@ from scipy import stats
 from dragoman.lab.statistics import (
     Floats,
     Interval,
+    clustered_mean_interval,
+    clustered_rate_interval,
     corpus_interval,
     mean_interval,
     normal_mean_interval,
@@ -138,6 +140,52 @@ def test_bootstrap_and_delta_method_agree_where_one_takes_over_from_the_other() 
     assert boot is not None
     assert delta.low == pytest.approx(boot.low, rel=0.05)
     assert delta.high == pytest.approx(boot.high, rel=0.05)
+
+
+def test_what_units_add_up_to_gives_the_interval_of_their_values() -> None:
+    """The lab's databases add values up by item, and keep no more than that of many items."""
+    rng = np.random.default_rng(5)
+    clusters = np.repeat(np.arange(1_200), 3).tolist()
+    values = rng.normal(size=3_600) + np.repeat(rng.normal(size=1_200), 3)
+    sums = np.bincount(clusters, values)
+    squares = float(np.sum((sums - 3 * values.mean()) ** 2))
+    whole = mean_interval(values, rng, clusters=clusters)
+    added_up = clustered_mean_interval(3_600, float(values.mean()), 1_200, squares)
+    assert whole is not None
+    assert added_up is not None
+    assert (added_up.low, added_up.high) == pytest.approx((whole.low, whole.high))
+
+
+def test_repetitions_of_an_item_make_a_rate_no_surer() -> None:
+    """Items that always pass or always fail tell in five tries what they tell in one."""
+    passed, items = 30, 60
+    once = rate_interval(passed, items)
+    # Of five tries each, the passes of an item are 5 or 0, and 2.5 are to be expected.
+    again = clustered_rate_interval(5 * passed, 5 * items, items, items * 2.5**2)
+    assert once is not None
+    assert again is not None
+    assert (again.low, again.high) == pytest.approx((once.low, once.high), abs=0.003)
+    # Where tries of one item are as different as those of any two, all of them count.
+    free = clustered_rate_interval(150, 300, 60, 60 * 5 * 0.25)
+    every = rate_interval(150, 300)
+    assert free is not None
+    assert every is not None
+    assert (free.low, free.high) == pytest.approx((every.low, every.high), abs=0.003)
+    assert clustered_rate_interval(5, 5, 1, 0.0) is None, "one item tells nothing of the others"
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.5, 0.9])
+def test_the_interval_of_a_rate_of_clusters_holds_what_it_promises(rate: float) -> None:
+    sizes = np.tile([1, 2, 3], 20)
+
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        # Beta-binomial: the tries of an item are alike, with a correlation of one half.
+        passes = rng.binomial(sizes, rng.beta(rate, 1 - rate, size=len(sizes)))
+        passed, count = int(passes.sum()), int(sizes.sum())
+        squares = float(np.sum((passes - sizes * passed / count) ** 2))
+        return clustered_rate_interval(passed, count, len(sizes), squares), rate
+
+    assert 0.93 <= coverage(one) <= 0.97
 
 
 def test_nothing_is_claimed_about_a_single_value() -> None:

@@ -11,7 +11,11 @@ from hypothesis import strategies as st
 from dragoman.errors import Forbidden, InvalidMessage, SchemaMismatch
 from dragoman.lab.failures import RateLimited, TargetError
 from dragoman.lab.model import TargetSpec
-from dragoman.lab.outbound import (
+from dragoman.lab.targets import Context, check_target
+from dragoman.lab.targets.http.answers import Reading
+from dragoman.lab.targets.http.json_path import JsonPath
+from dragoman.lab.targets.http.settings import Settings
+from dragoman.outbound import (
     AddressRules,
     Answer,
     filled,
@@ -19,10 +23,6 @@ from dragoman.lab.outbound import (
     places,
     retry_after_seconds,
 )
-from dragoman.lab.targets import Context, check_target
-from dragoman.lab.targets.http.answers import Reading
-from dragoman.lab.targets.http.json_path import JsonPath
-from dragoman.lab.targets.http.settings import Settings
 
 NOW_MS = 1_700_000_000_000
 

@@ -98,6 +98,13 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
             str | None,
             Query(description="A column of the input: the same for each of its values too."),
         ] = None,
+        cluster: Annotated[
+            str | None,
+            Query(
+                description="A column of the input, such as a speaker: intervals take the rows of "
+                "one value for one observation, not those of one item."
+            ),
+        ] = None,
     ) -> Response:
         found = await desk.results.aggregates(
             caller.tenant,
@@ -105,6 +112,7 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
             wanted=parse_filter(read_filter(wanted)),
             run_id=run_id,
             group_by=group_by,
+            cluster=cluster,
         )
         return answer(found)
 

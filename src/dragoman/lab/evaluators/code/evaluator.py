@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from typing import Annotated
 
 import msgspec
@@ -18,7 +18,7 @@ from dragoman.lab.evaluators.code.sandbox import (
 from dragoman.lab.evaluators.evaluator import Score, as_score
 from dragoman.lab.evaluators.processes import ProcessPool
 from dragoman.lab.failures import EvaluatorError
-from dragoman.lab.model import Turn
+from dragoman.lab.model import JsonValue, Turn
 from dragoman.lab.targets import MAIN_COLUMN, Context, Output
 
 MAX_CODE_CHARACTERS = 50_000
@@ -32,6 +32,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     of the output are its variables or parameters, by name; ``output`` is the main one."""
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=60)] = 5.0
     memory_mb: Annotated[int, msgspec.Meta(ge=64, le=4096)] = 256
+    higher_is_better: bool = True
+    """False for a score of which less is better, as of errors; gates and comparisons go by it."""
+
+
+def parts(settings: Settings, context: Context) -> Mapping[str, JsonValue]:
+    """A score depends on all settings but the one that says how to read it."""
+    written: dict[str, JsonValue] = msgspec.to_builtins(settings)
+    return {"settings": {k: v for k, v in written.items() if k != "higher_is_better"}}
 
 
 def check(settings: Settings, columns: Collection[str], context: Context) -> None:

@@ -24,9 +24,9 @@ from dragoman.lab.evaluators.processes import ProcessPool
 from dragoman.lab.evaluators.values import as_text, output_of, reference_of
 from dragoman.lab.failures import EvaluatorError, RateLimited, TargetError, shortened
 from dragoman.lab.model import Turn
-from dragoman.lab.openai_client import Client, find_key
-from dragoman.lab.outbound import Caller, filled
 from dragoman.lab.targets import Context, Output, answer_key
+from dragoman.openai_client import Client, find_key
+from dragoman.outbound import Caller, filled
 
 WIN, TIE, LOSS = "win", "tie", "loss"
 

@@ -10,9 +10,9 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators.judge.prompts import prompt_hash
 from dragoman.lab.model import JsonValue
-from dragoman.lab.openai_client import ServerSettings, check_key
-from dragoman.lab.outbound import check_headers, check_url, places
 from dragoman.lab.targets import Context, require_column
+from dragoman.openai_client import ServerSettings, check_key
+from dragoman.outbound import check_headers, check_url, places
 
 OUTPUT_PLACE = "output"
 """The place of a rubric that receives the output."""

@@ -6,10 +6,10 @@ import msgspec
 
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue
-from dragoman.lab.outbound import Answer, require_success, shown_answer
 from dragoman.lab.targets.http.json_path import JsonPath
 from dragoman.lab.targets.http.settings import Settings
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output
+from dragoman.outbound import Answer, require_success, shown_answer
 
 
 class Reading:

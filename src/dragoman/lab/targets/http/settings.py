@@ -9,10 +9,10 @@ import msgspec
 
 from dragoman.errors import InvalidMessage
 from dragoman.lab.model import JsonValue
-from dragoman.lab.outbound import check_headers, check_url, places
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.http.json_path import JsonPath
+from dragoman.outbound import check_headers, check_url, places
 
 HISTORY = "history"
 """The place that receives the turns before: ``[{"turn": {...}, "output": ...}]``."""

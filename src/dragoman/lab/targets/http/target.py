@@ -9,11 +9,11 @@ import msgspec
 
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.outbound import Caller, Lookup, Request, filled, filled_url, look_up, places
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.http.answers import Reading
 from dragoman.lab.targets.http.settings import HISTORY, Settings
 from dragoman.lab.targets.outputs import Output, PastTurn
+from dragoman.outbound import Caller, Lookup, Request, filled, filled_url, look_up, places
 
 
 class HttpTarget:

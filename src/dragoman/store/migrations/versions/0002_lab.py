@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dragoman.store.schema import long_text, short_text, time_ms
+from dragoman.store.schema import long_text, real, short_text, time_ms
 
 revision = "0002"
 down_revision: str | None = "0001"
@@ -198,9 +198,9 @@ def _seen_by_users() -> None:
         sa.Column("turn_no", sa.Integer(), nullable=False),
         sa.Column("output_json", long_text(), nullable=False),
         sa.Column("main", short_text(), nullable=False),
-        sa.Column("latency_ms", sa.Float(), nullable=False),
+        sa.Column("latency_ms", real(), nullable=False),
         sa.Column("tokens", sa.BigInteger(), nullable=True),
-        sa.Column("cost", sa.Float(), nullable=True),
+        sa.Column("cost", real(), nullable=True),
         sa.Column("created_at_ms", time_ms(), nullable=False),
         sa.PrimaryKeyConstraint("id", name="pk_target_record"),
     )
@@ -212,7 +212,7 @@ def _seen_by_users() -> None:
         sa.Column("item_id", short_text(64), nullable=False),
         sa.Column("turn_no", sa.Integer(), nullable=False),
         sa.Column("name", short_text(), nullable=False),
-        sa.Column("score", sa.Float(), nullable=True),
+        sa.Column("score", real(), nullable=True),
         sa.Column("label", long_text(), nullable=True),
         sa.Column("reason", long_text(), nullable=True),
         sa.Column("error_code", short_text(64), nullable=True),
@@ -231,7 +231,7 @@ def _seen_by_users() -> None:
         sa.Column("fail", sa.Integer(), nullable=False),
         sa.Column("terminated", sa.Integer(), nullable=False),
         sa.Column("tokens", sa.BigInteger(), nullable=False),
-        sa.Column("cost", sa.Float(), nullable=False),
+        sa.Column("cost", real(), nullable=False),
         sa.PrimaryKeyConstraint("run_id", name="pk_experiment_stats"),
     )
     op.create_index("ix_experiment_stats_experiment_id", "experiment_stats", ["experiment_id"])
@@ -263,7 +263,7 @@ def _permissions() -> None:
         sa.Column("tenant", short_text(), nullable=False),
         sa.Column("running_experiments", sa.Integer(), nullable=True),
         sa.Column("tokens", sa.BigInteger(), nullable=True),
-        sa.Column("cost", sa.Float(), nullable=True),
+        sa.Column("cost", real(), nullable=True),
         sa.PrimaryKeyConstraint("tenant", name="pk_quota"),
     )
     op.create_table(
@@ -274,7 +274,7 @@ def _permissions() -> None:
         sa.Column("item_id", short_text(64), nullable=False),
         sa.Column("turn_no", sa.Integer(), nullable=False),
         sa.Column("name", short_text(), nullable=False),
-        sa.Column("score", sa.Float(), nullable=True),
+        sa.Column("score", real(), nullable=True),
         sa.Column("label", long_text(), nullable=True),
         sa.Column("correction", long_text(), nullable=True),
         sa.Column("author", short_text(), nullable=False),

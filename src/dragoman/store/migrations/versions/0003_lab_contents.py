@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dragoman.store.schema import short_text
+from dragoman.store.schema import real, short_text
 
 revision = "0003"
 down_revision: str | None = "0002"
@@ -29,7 +29,7 @@ def upgrade() -> None:
     )
     # A recorded answer took no time that could be measured. SQLite copies the table for this.
     with op.batch_alter_table("target_record") as table:
-        table.alter_column("latency_ms", existing_type=sa.Float(), nullable=True)
+        table.alter_column("latency_ms", existing_type=real(), nullable=True)
     for table_name in ("target_record", "evaluator_record"):
         op.create_index(f"ix_{table_name}_run_id", table_name, ["run_id"])
     op.create_table(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-from dragoman.store.schema import long_text, short_text, time_ms
+from dragoman.store.schema import long_text, real, short_text, time_ms
 
 revision = "0004"
 down_revision: str | None = "0003"
@@ -93,7 +93,7 @@ def _annotations() -> None:
         sa.Column("model", long_text(), nullable=False),
         sa.Column("prompt", short_text(64), nullable=False),
         sa.Column("compared", sa.Integer(), nullable=False),
-        *(sa.Column(name, sa.Float(), nullable=True) for name in figures),
+        *(sa.Column(name, real(), nullable=True) for name in figures),
         sa.Column("measured_at_ms", time_ms(), nullable=False),
         sa.PrimaryKeyConstraint(
             "tenant", "fingerprint", "annotation", "experiment_id", name="pk_calibration"
@@ -106,7 +106,7 @@ def _answers() -> None:
         "target_record",
         sa.Column("cached", sa.Boolean(), nullable=False, server_default=sa.false()),
     )
-    op.add_column("target_record", sa.Column("first_token_ms", sa.Float(), nullable=True))
+    op.add_column("target_record", sa.Column("first_token_ms", real(), nullable=True))
     op.create_table(
         "response_cache",
         sa.Column("tenant", short_text(), nullable=False),
@@ -151,7 +151,7 @@ def _mirror() -> None:
     )
     # Triggers, so that no statement of any program can change a row and forget to note it. They
     # do nothing while no mirror follows the database.
-    make = _on_sqlite if op.get_bind().dialect.name == "sqlite" else _on_postgresql
+    make = _TRIGGERS[op.get_bind().dialect.name]
     for table, events in _NOTED.items():
         for event, row in events.items():
             for statement in make(table, event, row):
@@ -200,3 +200,16 @@ def _on_postgresql(table: str, event: str, row: str) -> tuple[str, ...]:
         CREATE TRIGGER {name} AFTER {event} ON {table}
         FOR EACH ROW EXECUTE FUNCTION {name}()"""
     return function, trigger
+
+
+def _on_mysql(table: str, event: str, row: str) -> tuple[str, ...]:
+    name = f"mirror_{table}_{event.lower()}"
+    trigger = f"""
+        CREATE TRIGGER {name} AFTER {event} ON {table} FOR EACH ROW
+        INSERT INTO mirror_change (experiment_id, item_id, change_no)
+        SELECT {_changed(table, row)}, 1 FROM mirror_state LIMIT 1
+        ON DUPLICATE KEY UPDATE change_no = mirror_change.change_no + 1"""
+    return f"DROP TRIGGER IF EXISTS {name}", trigger
+
+
+_TRIGGERS = {"sqlite": _on_sqlite, "postgresql": _on_postgresql, "mysql": _on_mysql}

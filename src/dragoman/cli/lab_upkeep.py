@@ -1,0 +1,126 @@
+"""``dragoman lab``: look after the lab's stored results."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+
+from dragoman.cli.db import ConfigOption, settings_for
+from dragoman.cli.db import DataDirOption as DataFolderOption
+from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
+from dragoman.cli.lab.client import LabClient
+from dragoman.cli.showing import JsonOption, print_json, print_table
+from dragoman.lab.pruning import EndedExperiment, Retention, prune, surplus
+from dragoman.store import SchemaStatus, check, open_store
+
+app = typer.Typer(name="lab", help="Look after the lab's stored results.", no_args_is_help=True)
+
+_LOOK_SECONDS = 0.5
+
+
+@app.callback()
+def lab() -> None:
+    """Look after the lab's stored results."""
+
+
+@app.command("rebuild-mirror")
+def rebuild_mirror_command(
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+) -> None:
+    """Throw the columnar copy of results away and make it anew from the database.
+
+    Nothing is lost: the database has everything, and answers meanwhile. With a running server the
+    server does it, because one process owns the copy.
+    """
+
+    async def work(lab: LabClient) -> None:
+        shown = await lab.mirror(rebuild=True)
+        while not shown.ready or shown.lag_rows:
+            await asyncio.sleep(_LOOK_SECONDS)
+            shown = await lab.mirror()
+        typer.echo("The mirror has been made anew, and is up to date.")
+
+    with_lab(Way(url, data_dir, token, mirrored=True), work)
+
+
+@app.command("prune")
+def prune_command(
+    older_than_days: Annotated[
+        int | None,
+        typer.Option(
+            "--older-than-days",
+            metavar="N",
+            min=0,
+            help="Remove experiments that ended longer ago.  [default: lab.retention_days]",
+        ),
+    ] = None,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep",
+            metavar="N",
+            min=0,
+            help="Keep so many ended experiments of each tenant, the newest.  "
+            "[default: lab.retention_experiments]",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, and remove nothing.")
+    ] = False,
+    config: ConfigOption = None,
+    data_dir: DataFolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove experiments that have ended, with their results; a server may run meanwhile.
+
+    Datasets stay, and so does what a tenant has used up. An experiment that runs, or that starts
+    again by a clock, is never removed.
+    """
+    settings = settings_for(config, data_dir)
+    retention = Retention(
+        settings.lab.retention_days if older_than_days is None else older_than_days,
+        settings.lab.retention_experiments if keep is None else keep,
+    )
+    if retention.is_unlimited:
+        raise typer.BadParameter(
+            "Nothing says what to remove: give --older-than-days or --keep, or set "
+            "lab.retention_days or lab.retention_experiments."
+        )
+    found = asyncio.run(_prune(settings.store.database_url, retention, dry_run=dry_run))
+    shown = [_shown(one) for one in found]
+    if as_json:
+        print_json({"dry_run": dry_run, "experiments": shown})
+        return
+    print_table(
+        ("id", "tenant", "name", "ended"),
+        (list(one.values()) for one in shown),
+        empty="There is nothing to remove.",
+    )
+    if shown:
+        done = "would be removed" if dry_run else "removed"
+        typer.echo(f"{len(shown)} experiment{'' if len(shown) == 1 else 's'} {done}.")
+
+
+async def _prune(
+    database_url: str, retention: Retention, *, dry_run: bool
+) -> list[EndedExperiment]:
+    if check(database_url).state is SchemaStatus.EMPTY:
+        return []  # no server has run on it yet
+    async with await open_store(database_url) as store:
+        work = surplus if dry_run else prune
+        return [one async for one in work(store, retention)]
+
+
+def _shown(one: EndedExperiment) -> dict[str, str]:
+    ended = datetime.fromtimestamp(one.ended_at_ms / 1000, UTC)
+    return {
+        "experiment_id": one.experiment_id,
+        "tenant": one.tenant,
+        "name": one.name,
+        "ended_at": ended.strftime("%Y-%m-%dT%H:%M:%SZ"),
+    }

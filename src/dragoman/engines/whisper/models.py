@@ -1,0 +1,60 @@
+"""What both stages need: where the model is, and what it computes on."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from dragoman.engines.stage import Requirement
+from dragoman.extras import NEEDED_MODULES, is_installed
+from dragoman.live.protocol import ServiceType
+from dragoman.sdk import Device, Service, ServiceStatus
+
+
+class ModelOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Which model, and how it is run."""
+
+    model: str
+    """A folder, or a name: then it is fetched once from the Hugging Face Hub."""
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    compute_type: str = "default"
+    """Such as int8 or float16; CTranslate2 lists them."""
+    languages: list[str] = []
+    """The languages that the node offers; without them those of the model, or as by flag."""
+    service_id: str | None = None
+    offline: bool = False
+    """Whether a model that is not here yet is refused instead of fetched."""
+
+
+def device_of(asked: str) -> Device:
+    """What the model will compute on."""
+    if asked != "auto":
+        return Device.GPU if asked == "cuda" else Device.CPU
+    import ctranslate2
+
+    return Device.GPU if ctranslate2.get_cuda_device_count() > 0 else Device.CPU
+
+
+def service_of(kind: ServiceType, options: ModelOptions) -> Service:
+    """How the scheduler knows the model."""
+    name = options.service_id or f"{Path(options.model).name}-{kind}"
+    return Service(
+        service_id=re.sub(r"[\s{}]", "_", name)[:128],
+        type=kind,
+        device=device_of(options.device),
+        status=ServiceStatus.RUNNING,
+        model_id=options.model[-256:],
+    )
+
+
+def requirements() -> Sequence[Requirement]:
+    """The packages of the extra."""
+    install = "pip install 'dragoman[whisper]'"
+    return [
+        Requirement(f"the Python package {module}", is_installed(module), install)
+        for module in NEEDED_MODULES["whisper"]
+    ]

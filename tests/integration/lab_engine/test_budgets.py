@@ -1,0 +1,277 @@
+"""Budgets stop a run: what is used up beyond them is at most what was in progress."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+import pytest
+from tests.integration.lab_engine.laboratory import (
+    STEADY,
+    TENANT,
+    Laboratory,
+    add_items,
+    laboratory,
+    until,
+)
+
+from dragoman import lab
+from dragoman.errors import BudgetExceeded
+from dragoman.ids import TenantId, new_id
+from dragoman.lab.experiments import StartAsk
+from dragoman.lab.model import (
+    Budget,
+    Experiment,
+    ExperimentSpec,
+    ItemId,
+    RunId,
+    TargetSpec,
+    VersionId,
+)
+from dragoman.lab.repository import spending
+from dragoman.lab.states import Mode, RunStatus
+from dragoman.lab.targets import Context
+
+SEED = 20_261_117
+CONCURRENCY = 32
+ITEMS = 300
+TOKENS = 10
+COST = 0.25
+RETRY = StartAsk(Mode.FAIL_RETRY)
+
+
+class Model:
+    """Answers after a short while, for a price, and knows whom it answered."""
+
+    def __init__(self, *, seed: int = SEED) -> None:
+        self.called: list[int] = []
+        self.at_once = 0
+        self.most_at_once = 0
+        self._random = Random(seed)
+
+    async def answer(self, n: int) -> lab.Output:
+        self.called.append(n)
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(self._random.uniform(0, 0.02))
+        self.at_once -= 1
+        return lab.Output(str(n), tokens=TOKENS, cost=COST)
+
+    @property
+    def context(self) -> Context:
+        return Context(functions={"answer": self.answer})
+
+
+def paid(version: VersionId, budget: Budget, **options: Any) -> ExperimentSpec:
+    return ExperimentSpec(
+        name=new_id(Random(), "paid"),
+        dataset_version_id=version,
+        target=TargetSpec("python", {"function": "answer"}),
+        concurrency=options.pop("concurrency", CONCURRENCY),
+        budget=budget,
+        **options,
+    )
+
+
+async def items(at: Laboratory, count: int = ITEMS) -> tuple[VersionId, list[ItemId]]:
+    return await add_items(at.store, [[{"n": n}] for n in range(count)])
+
+
+async def shown(at: Laboratory, made: Experiment) -> dict[tuple[str, str | None], int]:
+    """How many rows users see in each state, with each code."""
+    rows = await at.rows(
+        "SELECT status, error_code, count(*) FROM turn_result WHERE experiment_id = :e "
+        "GROUP BY status, error_code",
+        e=made.experiment_id,
+    )
+    return {(status, code): number for status, code, number in rows}
+
+
+async def told(at: Laboratory, run_id: RunId) -> tuple[str, str]:
+    [row] = await at.rows("SELECT status, reason FROM run_log WHERE id = :run", run=run_id)
+    return row[0], row[1]
+
+
+@pytest.mark.parametrize(
+    ("budget", "raised", "allowed"),
+    [
+        (Budget(tokens=1_000), Budget(tokens=100_000), 100),
+        (Budget(cost=25.0), Budget(cost=2_500.0), 100),
+        (Budget(tokens=1_000_000, cost=10.0), Budget(), 40),
+    ],
+    ids=["tokens", "cost", "the smaller of both"],
+)
+def test_a_run_stops_at_its_budget_and_goes_on_when_it_is_raised(
+    database_url: str, budget: Budget, raised: Budget, allowed: int
+) -> None:
+    model = Model()
+
+    async def story() -> None:
+        async with laboratory(database_url, context=model.context) as at:
+            version, _ = await items(at)
+            made, started = await at.lab.experiments.submit(TENANT, paid(version, budget))
+            assert await at.ended(started.run_id) is RunStatus.TERMINATED
+
+            calls = len(model.called)
+            assert allowed <= calls <= allowed + CONCURRENCY
+            assert model.most_at_once <= CONCURRENCY
+            # What was called was paid for, and is kept; the rest says why it was not called.
+            assert await shown(at, made) == {
+                ("success", None): calls,
+                ("terminated", "BUDGET_EXCEEDED"): ITEMS - calls,
+            }
+            spent = await at.store.read(
+                lambda c: spending.spent_by_experiment(c, made.experiment_id)
+            )
+            assert (spent.tokens, spent.cost) == (calls * TOKENS, calls * COST)
+            status, reason = await told(at, started.run_id)
+            assert status == "terminated"
+            assert "budget; raise the budget, then go on with mode fail_retry" in reason
+
+            with pytest.raises(BudgetExceeded, match="raise the budget first"):
+                await at.lab.experiments.start(TENANT, made.experiment_id, RETRY)
+            await at.lab.experiments.change(TENANT, made.experiment_id, budget=raised)
+            resumed = await at.lab.experiments.start(TENANT, made.experiment_id, RETRY)
+            assert await at.ended(resumed.run_id) is RunStatus.SUCCESS
+            assert await shown(at, made) == {("success", None): ITEMS}
+            assert sorted(model.called) == list(range(ITEMS))
+
+    asyncio.run(story())
+
+
+def test_a_budget_that_the_last_items_use_up_lets_the_run_succeed(database_url: str) -> None:
+    model = Model()
+
+    async def story() -> None:
+        async with laboratory(database_url, context=model.context) as at:
+            version, _ = await items(at, 20)
+            spec = paid(version, Budget(tokens=20 * TOKENS), concurrency=4)
+            made, started = await at.lab.experiments.submit(TENANT, spec)
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+            assert await shown(at, made) == {("success", None): 20}
+
+    asyncio.run(story())
+
+
+def test_a_budget_that_is_raised_in_time_stops_nothing(sqlite_url: str) -> None:
+    model = Model()
+
+    async def story() -> None:
+        async with laboratory(sqlite_url, context=model.context) as at:
+            version, _ = await items(at)
+            spec = paid(version, Budget(tokens=1_500), concurrency=4)
+            made, started = await at.lab.experiments.submit(TENANT, spec)
+            await until(_called(model, 30))
+            await at.lab.experiments.change(TENANT, made.experiment_id, budget=Budget(tokens=9_999))
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+            assert len(model.called) == ITEMS
+
+    asyncio.run(story())
+
+
+def test_a_budget_that_is_lowered_below_what_was_spent_stops_the_run_soon(
+    sqlite_url: str,
+) -> None:
+    model = Model()
+
+    async def story() -> None:
+        async with laboratory(sqlite_url, context=model.context) as at:
+            version, _ = await items(at, 2_000)
+            made, started = await at.lab.experiments.submit(
+                TENANT, paid(version, Budget(tokens=100_000), concurrency=4)
+            )
+            await until(_called(model, 20))
+            await at.lab.experiments.change(TENANT, made.experiment_id, budget=Budget(tokens=1))
+            assert await at.ended(started.run_id) is RunStatus.TERMINATED
+            assert len(model.called) < 2_000
+
+    asyncio.run(story())
+
+
+def test_the_runs_of_a_tenant_stop_when_its_balance_is_used_up_and_others_go_on(
+    database_url: str,
+) -> None:
+    model, limit, concurrency = Model(), 1_000, 8
+    settings = STEADY.model_copy(update={"tenant_tokens": limit})
+
+    async def story() -> None:
+        async with laboratory(database_url, settings, context=model.context) as at:
+            version, _ = await items(at, 200)
+            starts = [
+                await at.lab.experiments.submit(
+                    TENANT, paid(version, Budget(), concurrency=concurrency)
+                )
+                for _ in range(2)
+            ]
+            for made, started in starts:
+                assert await at.ended(started.run_id) is RunStatus.TERMINATED
+                assert ("terminated", "BUDGET_EXCEEDED") in await shown(at, made)
+                _, reason = await told(at, started.run_id)
+                assert "The tenant has used up" in reason
+            spent = await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT))
+            assert limit <= spent.tokens <= limit + 2 * concurrency * TOKENS
+
+            first = starts[0][0]
+            with pytest.raises(BudgetExceeded, match="tenant has used up"):
+                await at.lab.experiments.start(TENANT, first.experiment_id, RETRY)
+            with pytest.raises(BudgetExceeded, match="tenant has used up"):
+                await at.lab.experiments.create(TENANT, paid(version, Budget()))
+            other = await at.store.read(lambda c: spending.spent_by_tenant(c, TenantId("globex")))
+            assert other.tokens == 0
+
+        higher = STEADY.model_copy(update={"tenant_tokens": 100_000})
+        async with laboratory(database_url, higher, context=model.context) as at:
+            for made, _ in starts:
+                resumed = await at.lab.experiments.start(TENANT, made.experiment_id, RETRY)
+                assert await at.ended(resumed.run_id) is RunStatus.SUCCESS
+            assert sorted(model.called) == sorted([*range(200), *range(200)])
+
+    asyncio.run(story())
+
+
+def test_a_budget_cannot_be_raised_above_what_the_tenant_has_left(sqlite_url: str) -> None:
+    model = Model()
+    settings = STEADY.model_copy(update={"tenant_tokens": 1_000})
+
+    async def story() -> None:
+        async with laboratory(sqlite_url, settings, context=model.context) as at:
+            version, _ = await items(at, 30)
+            made, started = await at.lab.experiments.submit(
+                TENANT, paid(version, Budget(tokens=900))
+            )
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS  # 300 tokens
+            change = at.lab.experiments.change
+            with pytest.raises(BudgetExceeded, match=r"asks for 701 tokens.* has 700 left"):
+                await change(TENANT, made.experiment_id, budget=Budget(tokens=1_001))
+            await change(TENANT, made.experiment_id, budget=Budget(tokens=1_000))
+            with pytest.raises(BudgetExceeded, match="asks for 701 tokens"):
+                await at.lab.experiments.create(TENANT, paid(version, Budget(tokens=701)))
+
+    asyncio.run(story())
+
+
+def test_the_deadline_of_money_survives_the_process_that_watched_it(sqlite_url: str) -> None:
+    """All is asked of the database: a lab that is started anew stops at the same place."""
+    model = Model()
+
+    async def story() -> None:
+        async with laboratory(sqlite_url, context=model.context) as at:
+            version, _ = await items(at)
+            spec = paid(version, Budget(tokens=1_500), concurrency=4)
+            _, started = await at.lab.experiments.submit(TENANT, spec)
+            await until(_called(model, 60))
+        async with laboratory(sqlite_url, context=model.context) as at:
+            assert await at.ended(started.run_id) is RunStatus.TERMINATED
+            spent = await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT))
+            assert 1_500 <= spent.tokens <= 1_500 + 4 * TOKENS
+
+    asyncio.run(story())
+
+
+def _called(model: Model, times: int) -> Callable[[], Awaitable[bool]]:
+    async def reached() -> bool:
+        return len(model.called) >= times
+
+    return reached

@@ -1,0 +1,254 @@
+"""Retention: what has been over for long, or is too much, goes; everything else stays."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from tests.integration.lab_engine.laboratory import (
+    STEADY,
+    TENANT,
+    Laboratory,
+    add_items,
+    experiment,
+    laboratory,
+    until,
+)
+from tests.integration.lab_engine.targets import touch
+from typer.testing import CliRunner
+
+from dragoman.cli.lab_upkeep import app
+from dragoman.clock import SystemClock
+from dragoman.lab.cleaning import Cleaner
+from dragoman.lab.model import Experiment, ExperimentId, JsonValue, VersionId
+from dragoman.lab.pruning import DAY_MS, Retention, prune, surplus
+from dragoman.lab.repository import pruning, removing, spending
+from dragoman.lab.states import RunStatus
+from dragoman.store import Store
+
+ITEMS = 12
+OLD = Retention(days=30)
+
+LEFT = {
+    "experiment": "id",
+    "run_log": "experiment_id",
+    "item_result": "experiment_id",
+    "turn_result": "experiment_id",
+    "experiment_aggregate": "experiment_id",
+}
+BY_RUN = ("item_run_log", "turn_run_log", "turn_score", "target_record", "evaluator_record")
+
+
+async def ended(at: Laboratory, version: VersionId, days_ago: float, name: str) -> Experiment:
+    """An experiment that ended so long ago."""
+    made = await at.run(experiment(version, "answer", {"length": "judge"}, name=name))
+    await _set_back(at.store, made.experiment_id, days_ago)
+    return made
+
+
+async def _set_back(store: Store, experiment_id: ExperimentId, days: float) -> None:
+    earlier = sa.text(
+        "UPDATE experiment SET ended_at_ms = ended_at_ms - :ms, "
+        "created_at_ms = created_at_ms - :ms WHERE id = :e"
+    )
+    asked = {"ms": round(days * DAY_MS), "e": experiment_id}
+    await store.write(lambda c: c.execute(earlier, asked).close())
+
+
+async def cases(at: Laboratory, calls: str) -> VersionId:
+    row: dict[str, JsonValue] = {"turn": 0, "calls": calls, "delay_ms": 0, "fate": "well"}
+    version, _ = await add_items(at.store, [[{**row, "key": f"k{n}"}] for n in range(ITEMS)])
+    return version
+
+
+async def names(store: Store) -> list[str]:
+    listed = sa.text("SELECT name FROM experiment ORDER BY name")
+    return list(await store.read(lambda c: c.execute(listed).scalars().all()))
+
+
+async def named(store: Store, retention: Retention) -> list[str]:
+    return [one.name async for one in surplus(store, retention)]
+
+
+async def rows_left(at: Laboratory, made: Experiment, run_id: str) -> dict[str, int]:
+    found = {}
+    for table, column in LEFT.items():
+        sql = f"SELECT count(*) FROM {table} WHERE {column} = :id"
+        [(found[table],)] = await at.rows(sql, id=made.experiment_id)
+    for table in BY_RUN:
+        sql = f"SELECT count(*) FROM {table} WHERE run_id = :id"
+        [(found[table],)] = await at.rows(sql, id=run_id)
+    return {table: number for table, number in found.items() if number}
+
+
+def test_experiments_that_ended_long_ago_go_with_all_they_have(
+    database_url: str, calls: str
+) -> None:
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            version = await cases(at, calls)
+            old = await ended(at, version, 31, "old")
+            await ended(at, version, 29, "young")
+            shown = await at.lab.experiments.show(TENANT, old.experiment_id)
+            run_id = shown.experiment.run_id or ""
+
+            async def has_everything() -> bool:  # aggregates are stored a moment after the end
+                return len(await rows_left(at, old, run_id)) == len(LEFT) + len(BY_RUN)
+
+            await until(has_everything)
+            before = await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT))
+
+            assert await named(at.store, OLD) == ["old"]
+            assert await names(at.store) == ["old", "young"]
+            assert [one.name async for one in prune(at.store, OLD)] == ["old"]
+
+            assert await names(at.store) == ["young"]
+            assert await rows_left(at, old, run_id) == {}
+            assert await at.store.read(removing.pending) == []
+            after = await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT))
+            assert after == before
+            assert [one.name async for one in prune(at.store, OLD)] == []
+
+    asyncio.run(story())
+
+
+def test_the_newest_of_each_tenant_are_kept(database_url: str, calls: str) -> None:
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            version = await cases(at, calls)
+            for number in range(5):
+                await ended(at, version, 10 - number, f"e{number}")
+            other = sa.text("UPDATE experiment SET tenant = 'globex' WHERE name IN ('e0', 'e1')")
+            await at.store.write(lambda c: c.execute(other).close())
+            keep = Retention(experiments=2)
+            assert await named(at.store, keep) == ["e2"]
+            both = Retention(days=8.5, experiments=2)
+            assert sorted(await named(at.store, both)) == ["e0", "e1", "e2"]
+            assert [one.name async for one in prune(at.store, keep)] == ["e2"]
+            assert await names(at.store) == ["e0", "e1", "e3", "e4"]
+
+    asyncio.run(story())
+
+
+def test_what_has_not_ended_or_starts_again_by_itself_stays(sqlite_url: str, calls: str) -> None:
+    async def story() -> None:
+        async with laboratory(sqlite_url) as at:
+            version = await cases(at, calls)
+            made = await at.lab.experiments.create(
+                TENANT, experiment(version, "answer", name="never run")
+            )
+            await _set_back(at.store, made.experiment_id, 99)
+            await ended(at, version, 99, "by a clock")
+            soon = sa.text("UPDATE experiment SET next_run_at_ms = 9 WHERE name = 'by a clock'")
+            await at.store.write(lambda c: c.execute(soon).close())
+            held, _ = await add_items(at.store, [[{"key": "k", "calls": calls}]])
+            _, started = await at.lab.experiments.submit(
+                TENANT, experiment(held, "answer_once_released", name="running")
+            )
+            assert await named(at.store, Retention(days=1, experiments=1)) == []
+            touch(f"{calls}.released")
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+
+    asyncio.run(story())
+
+
+def test_an_experiment_that_is_started_again_meanwhile_is_not_removed(
+    database_url: str, calls: str
+) -> None:
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            version = await cases(at, calls)
+            made = await ended(at, version, 99, "back again")
+            [found] = [one async for one in surplus(at.store, OLD)]
+            started = await at.lab.experiments.start(TENANT, made.experiment_id)
+            assert not await at.store.write(lambda c: pruning.delete_if_over(c, found))
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+            assert not await at.store.write(lambda c: pruning.delete_if_over(c, found))
+            assert await names(at.store) == ["back again"]
+
+    asyncio.run(story())
+
+
+def test_no_transaction_removes_more_rows_than_its_share(
+    database_url: str, calls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removing, "ROWS_AT_ONCE", 5)
+    removed: list[int] = []
+
+    def note(connection: object, cursor: object, sql: str, *rest: object) -> None:
+        if sql.startswith("DELETE"):
+            removed.append(cursor.rowcount)  # type: ignore[attr-defined]
+
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            version = await cases(at, calls)
+            await ended(at, version, 99, "old")
+            sa.event.listen(sa.Engine, "after_cursor_execute", note)
+            try:
+                assert [one.name async for one in prune(at.store, OLD)] == ["old"]
+            finally:
+                sa.event.remove(sa.Engine, "after_cursor_execute", note)
+        assert max(removed) == 5
+        assert sum(removed) > 5 * ITEMS
+
+    asyncio.run(story())
+
+
+def test_the_lab_prunes_by_itself_what_the_settings_do_not_keep(
+    sqlite_url: str, calls: str
+) -> None:
+    async def story() -> None:
+        async with laboratory(sqlite_url) as at:
+            version = await cases(at, calls)
+            await ended(at, version, 31, "old")
+            await ended(at, version, 1, "young")
+            for days, left in ((0, ["old", "young"]), (30, ["young"])):
+                settings = STEADY.model_copy(update={"retention_days": days})
+                await Cleaner(at.store, SystemClock(), settings=settings).clean()
+                assert await names(at.store) == left
+
+    asyncio.run(story())
+
+
+def test_the_command_shows_what_it_would_remove_and_then_removes_it(
+    database_url: str, calls: str, tmp_path: Path
+) -> None:
+    async def prepare() -> None:
+        async with laboratory(database_url) as at:
+            version = await cases(at, calls)
+            await ended(at, version, 99, "old")
+            await ended(at, version, 0, "young")
+
+    asyncio.run(prepare())
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f'[store]\ndatabase_url = "{database_url}"\n[lab]\nretention_days = 30\n')
+    config = ["--config", str(file)]
+    run = CliRunner().invoke
+
+    shown = run(app, ["prune", "--dry-run", *config])
+    assert shown.exit_code == 0, shown.output
+    assert "old" in shown.output
+    assert "young" not in shown.output
+    assert "1 experiment would be removed." in shown.output
+    told = json.loads(run(app, ["prune", "--json", *config]).output)
+    assert [one["name"] for one in told["experiments"]] == ["old"]
+    assert "nothing to remove" in run(app, ["prune", *config]).output
+
+
+def test_the_command_asks_for_a_rule(sqlite_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "dragoman.toml"
+    file.write_text(f'[store]\ndatabase_url = "{sqlite_url}"\n')
+    refused = CliRunner().invoke(app, ["prune", "--config", str(file)])
+    assert refused.exit_code == 2
+    assert "--older-than-days" in refused.output
+
+
+def test_a_database_that_is_not_there_yet_has_nothing_to_remove(tmp_path: Path) -> None:
+    asked = ["prune", "--keep", "1", "--data-dir", str(tmp_path / "nothing")]
+    answered = CliRunner().invoke(app, asked)
+    assert answered.exit_code == 0, answered.output
+    assert "nothing to remove" in answered.output
+    assert not (tmp_path / "nothing").exists()

@@ -1,0 +1,81 @@
+"""Streams of a microphone whose words and pauses are known to the sample."""
+
+from __future__ import annotations
+
+import subprocess
+from functools import cache
+from random import Random
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from dragoman.audio import Pcm16, read_wav, resampled
+
+RATE = 16_000
+WORDS = (
+    *("house", "garden", "morning", "window", "because", "travel", "monday", "paper", "seven"),
+    *("yellow", "station", "remember", "thank", "telephone", "mountain", "simple", "people"),
+    *("water", "question", "bridge", "market", "friend", "language", "doctor", "kitchen"),
+)
+VOICES = ("en-us", "en-gb", "en-us+f3")
+
+Span = tuple[int, int]
+Wave = npt.NDArray[np.float64]
+
+
+class Labelled(NamedTuple):
+    """A stream, and where in it each word and each pause is."""
+
+    sound: Pcm16
+    words: list[Span]
+    pauses: list[Span]
+
+
+@cache
+def _word(word: str, voice: str) -> Wave:
+    done = subprocess.run(
+        ["espeak-ng", "-v", voice, "--stdout", word], check=True, capture_output=True
+    )
+    samples = np.frombuffer(resampled(read_wav(done.stdout), RATE).samples, dtype="<i2")
+    loud = np.flatnonzero(np.abs(samples) > 200)
+    return samples[loud[0] : loud[-1] + 1].astype(float)
+
+
+def speaker(
+    seed: int,
+    phrases: int,
+    *,
+    noise_db: float | None = None,
+    pause_seconds: tuple[float, float] = (0.6, 1.6),
+    volume: float = 1.0,
+) -> Labelled:
+    """Phrases of a few words, and pauses between them; noise as far below the speech as said."""
+    random = Random(seed)
+    parts: list[Wave] = [np.zeros(RATE)]
+    words: list[Span] = []
+    pauses: list[Span] = []
+    at = RATE
+
+    def add(part: Wave) -> Span:
+        nonlocal at
+        parts.append(part)
+        at += len(part)
+        return at - len(part), at
+
+    for _ in range(phrases):
+        for number in range(random.randint(2, 6)):
+            if number:
+                add(np.zeros(int(RATE * random.uniform(0.02, 0.12))))
+            words.append(add(volume * _word(random.choice(WORDS), random.choice(VOICES))))
+        pauses.append(add(np.zeros(int(RATE * random.uniform(*pause_seconds)))))
+    stream = np.concatenate(parts)
+    if noise_db is not None:
+        power = np.mean(np.concatenate([stream[start:end] for start, end in words]) ** 2)
+        scale = np.sqrt(power / 10 ** (noise_db / 10))
+        stream = stream + np.random.default_rng(seed).normal(0, scale, len(stream))
+    return Labelled(as_pcm(stream), words, pauses)
+
+
+def as_pcm(stream: Wave) -> Pcm16:
+    return Pcm16(np.clip(stream, -32768, 32767).astype("<i2").tobytes(), RATE)
