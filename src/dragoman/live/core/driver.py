@@ -46,6 +46,9 @@ FORGOTTEN = ErrorInfo(
 CANCELLED = ErrorInfo("JOB_CANCELLED", "The job was cancelled.", retryable=False)
 
 
+VICTIM_SECONDS = 0.5
+"""A job that waits looks for a batch attempt that may give way no more often than this."""
+
 _DOWN_RETRY_MS = 1_000
 
 _FAIR_SHARE = 0.5
@@ -262,9 +265,14 @@ class JobDriver:
         search = job.search
         if search is None:
             search = job.search = self._selector.search(job, now)
+            cells = next(search.rounds, None)
+            if cells is not None and cells == job.cells:
+                # The aim has asked for these.
+                search.full(cells, headroom=answer.headroom)
+                cells = next(search.rounds, None)
         else:
             search.full(job.cells, headroom=answer.headroom)
-        cells = next(search.rounds, None)
+            cells = next(search.rounds, None)
         if cells is not None:
             job.cells = cells
             self._place(job, now)
@@ -272,15 +280,19 @@ class JobDriver:
         search.vain()
         self._explanations.searched(job.job_id, search)
         job.cells = tuple(search.asked.items())
-        if job.cells and job.spec.job_class is JobClass.LIVE:
+        if (
+            job.cells
+            and job.spec.job_class is JobClass.LIVE
+            and not (job.waiting and now < job.no_victim_until)
+        ):
             job.in_flight = True
             self._ledger.preempt(job, now, self._preempted)
         else:
             self._find_none(job, now)
 
     def _find_none(self, job: Job, now: float) -> None:
-        """No slot is to be had: find out when there may be one."""
-        if job.cells:
+        """No slot is to be had: find out when there may be one, unless the job waits anyway."""
+        if job.cells and not job.waiting:
             job.in_flight = True
             self._ledger.outlook_for(job, now, self._found_none)
         else:
@@ -391,11 +403,15 @@ class JobDriver:
 
     # --- making room, waiting, refusing ---------------------------------------------------------
 
-    def _preempted(self, job: Job, gave_way: Preempted | None, now: float) -> None:
-        """A batch attempt gives way, or none may."""
+    def _preempted(self, job: Job, gave_way: Preempted | PlaceAnswer | None, now: float) -> None:
+        """A batch attempt gives way, or none may; or a slot came free meanwhile."""
+        if isinstance(gave_way, PlaceAnswer):
+            self._placed(job, gave_way, now)
+            return
         job.in_flight = False
         try:
             if gave_way is None:
+                job.no_victim_until = now + VICTIM_SECONDS
                 if job.stop is not None:
                     self._turn_away(job, job.stop, now)
                 else:

@@ -180,6 +180,8 @@ class Job(msgspec.Struct, eq=False):
     named: AttemptId = AttemptId("")
     """The attempt that the shared record names, in this cell; no slot need be held for it."""
     named_cell: int = 0
+    named_idle: bool = False
+    """No slot was ever held for that attempt: one may be asked for again without a new name."""
     maybe_named: tuple[AttemptId, ...] = ()
     """Attempts that the shared record may name: the answers did not come."""
     left: PastAttempt | None = None
@@ -219,6 +221,8 @@ class Job(msgspec.Struct, eq=False):
     """Until when it waits for the slot of a batch attempt that gives way."""
     total_until: float = inf
     run_until: float = inf
+    no_victim_until: float = 0.0
+    """No batch attempt could give way a moment ago: it is not asked again before this."""
     was_due: bool = False
     """A time was up while the ledger worked on it."""
     look_at: float = inf

@@ -91,7 +91,7 @@ AfterPlace = Callable[[Job, PlaceAnswer, float], None]
 """Called once for each job, with the time; it never raises."""
 AfterFinish = Callable[[Job, Finishing, Freed, float], None]
 AfterCheck = Callable[[Job, bool, float], None]
-AfterPreempt = Callable[[Job, "Preempted | None", float], None]
+AfterPreempt = Callable[[Job, "Preempted | PlaceAnswer | None", float], None]
 AfterOutlook = Callable[[Job, Outlook | None, float], None]
 
 
@@ -155,7 +155,10 @@ class JobLedger(Protocol):
         ...
 
     def preempt(self, job: Job, now: float, then: AfterPreempt) -> None:
-        """Have a batch attempt on a candidate give way, and make the job its heir."""
+        """Have a batch attempt on a candidate give way, and make the job its heir.
+
+        Where a slot came free meanwhile, the job is placed.
+        """
         ...
 
     def renounce(self, job: Job) -> None:

@@ -8,6 +8,7 @@ from math import inf
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError
+from dragoman.ids import JobId
 from dragoman.live.core.job import Demand, Job
 from dragoman.live.core.refusals import NEVER_WAITS
 from dragoman.live.dispatch import WaitingRoom
@@ -36,9 +37,13 @@ class PendingQueue:
         self._batch = WaitingRoom[Job](None)
         self._slots = 0.0
         """How many jobs may be served before there is nothing left to find."""
+        self._left = 0.0
+        """Slots that came while every job that waits for them was looking."""
         self._call_planned: asyncio.Handle | None = None
         self._unmet: set[Demand] = set()
         """Demands that found every slot taken since the last slot came free."""
+        self._probes: set[JobId] = set()
+        """Jobs that look on behalf of all of their demand, where the ledger answers later."""
         self.count = 0
         """How many jobs wait."""
         self.wakes = 0
@@ -70,14 +75,17 @@ class PendingQueue:
         self.count = len(self._live) + len(self._batch)
         if room is self._live and job.pending_until == inf:
             job.pending_until = now + self._pending_seconds
-        job.waiting = True
+        is_new, job.waiting = not job.waiting, True
+        self._probes.discard(job.job_id)
         if error is not None:
             job.refusal = error
             self._unmet.add(job.demand)
-        if self.wakes != job.wakes:
-            # It is no news for the others: if it were, jobs that look at the same time would
-            # have each other look for ever.
-            self._let_try(inf)
+        # What came while it looked is no news for the others: if it were, jobs that look at the
+        # same time would have each other look for ever.
+        if is_new and self.wakes != job.wakes:
+            self._let_try(self.wakes - job.wakes)
+        elif self._left:
+            self._let_try(self._left)
         return True
 
     def leave(self, job: Job) -> None:
@@ -85,12 +93,21 @@ class PendingQueue:
         job.waiting = False
         (self._batch if job.is_batch else self._live).leave(job.job_id)
         self.count = len(self._live) + len(self._batch)
+        self._probed(job)
 
     def served(self, job: Job) -> None:
         """The job has its slot: it leaves, and its tenant and its pair go to the back."""
         job.waiting = False
         (self._batch if job.is_batch else self._live).served(job)
         self.count = len(self._live) + len(self._batch)
+        self._probed(job)
+
+    def _probed(self, job: Job) -> None:
+        """A job that looked on behalf of others waits no more: the next one looks."""
+        if job.job_id in self._probes:
+            self._probes.discard(job.job_id)
+            if self.count:
+                self._let_try(inf)
 
     def wake(self, slots: float = inf) -> None:
         """Slots or nodes came: let those that wait try again, as many as there are slots."""
@@ -100,6 +117,7 @@ class PendingQueue:
 
     def _let_try(self, slots: float) -> None:
         self._slots += slots
+        self._left = 0.0
         self._unmet.clear()
         if self._call_planned is None:
             self._call_planned = asyncio.get_running_loop().call_soon(self._call)
@@ -140,5 +158,11 @@ class PendingQueue:
                     # It found none: the slot, if there is one, is for another demand.
                     self._slots += 1
                     self._unmet.add(job.demand)
+                elif job.in_flight and self._slots == inf:
+                    # How many slots there are is not known: one job looks, and the others after it.
+                    self._unmet.add(job.demand)
+                    self._probes.add(job.job_id)
                 now = self._clock.monotonic()
+        if self._slots != inf and any(job.in_flight for job in (*self._live, *self._batch)):
+            self._left = self._slots
         self._slots = 0.0

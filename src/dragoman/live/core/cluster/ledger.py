@@ -85,9 +85,14 @@ log = get_logger("dragoman.dispatch")
 
 T = TypeVar("T")
 
+Work = Callable[[], Coroutine[Any, Any, PlaceAnswer]]
+
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 """Between two tries of a step that must be carried out."""
+
+MOST_TOGETHER = 24
+"""Steps that are tried again, or for jobs that look again, and are under way at a time."""
 
 MOST_SEATS = 256
 """No cell has more seats."""
@@ -156,6 +161,7 @@ class ClusterLedger:
         self.read_cell, self.cell_version = shared.read_cell, shared.cell_version
         self.size = shared.size
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turns = asyncio.Semaphore(MOST_TOGETHER)
         self._released: list[JobId] = []
         self._closed = False
 
@@ -166,7 +172,7 @@ class ClusterLedger:
 
     def place(self, job: Job, now: float, then: AfterPlace) -> None:
         if job.job_id:
-            self._spawn(self._place(job, then, self._search(job)))
+            self._spawn(self._place(job, then, partial(self._search, job)))
             return
         spec, writer = job.spec, job.writer
         job_id = new_job_id_for(self._random, spec.tenant, spec.request_id, job.target_key)
@@ -184,16 +190,14 @@ class ClusterLedger:
         if writer is not None and spec.request_id == f"{writer.session_id}/{spec.utterance_index}":
             opened: asyncio.Future[tuple[Any, int]] = asyncio.get_running_loop().create_future()
             writer.claim(job, new, partial(_tell, opened))
-            self._spawn(self._place(job, then, self._open_named(job, new, opened)))
+            self._spawn(self._place(job, then, partial(self._open_named, job, new, opened)))
             return
         noted = None
         if writer is not None:
             noted = writer.elsewhere(spec.utterance_index or 0, job.target_key)
-        self._spawn(self._place(job, then, self._open_own(job, new, noted, limited)))
+        self._spawn(self._place(job, then, partial(self._open_own, job, new, noted, limited)))
 
-    async def _place(
-        self, job: Job, then: AfterPlace, work: Coroutine[Any, Any, PlaceAnswer]
-    ) -> None:
+    async def _place(self, job: Job, then: AfterPlace, work: Work) -> None:
         try:
             answer = await self._answer(job, work)
         except asyncio.CancelledError:
@@ -203,11 +207,16 @@ class ClusterLedger:
             raise
         then(job, answer, self._clock.monotonic())
 
-    async def _answer(self, job: Job, work: Coroutine[Any, Any, PlaceAnswer]) -> PlaceAnswer:
+    async def _answer(self, job: Job, work: Work) -> PlaceAnswer:
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                answer = await work
+                if job.job_id:
+                    # Those that look again take turns: there may be thousands, woken at once.
+                    async with self._turns:
+                        answer = await work()
+                else:
+                    answer = await work()
             except DependencyDown:
                 answer = DOWN
             if job.stop is not None or not job.job_id or answer.kind not in _AGAIN:
@@ -217,7 +226,7 @@ class ClusterLedger:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             job.attempt_id = new_attempt_id(self._random)
-            work = self._search(job)
+            work = partial(self._search, job)
         # One that is to stop is stopped where no slot is found.
         return FULL if answer.kind in _AGAIN and job.job_id else answer
 
@@ -296,6 +305,9 @@ class ClusterLedger:
             if index < skip:
                 continue
             sent = self._clock.monotonic()
+            if job.named_idle and cell == job.named_cell:
+                job.attempt_id = job.named
+                named = True
             if index or not named:
                 attempt_id = new_attempt_id(self._random) if index else job.attempt_id
                 moved, got = await asyncio.gather(
@@ -311,13 +323,21 @@ class ClusterLedger:
                     self._drop(cell, attempt_id)
                     raise got
             else:
-                got = await self.shared.reserve(
-                    self._ask(job, (cell, mask), job.attempt_id, job.job_id)
-                )
+                job.named_idle = False
+                try:
+                    got = await self.shared.reserve(
+                        self._ask(job, (cell, mask), job.attempt_id, job.job_id)
+                    )
+                except DependencyDown:
+                    self._drop(cell, job.attempt_id)
+                    raise
+            named = False
             if isinstance(got, r.Granted):
                 return self._hold(job, got, sent) or await self._search(job)
             if isinstance(got, r.Gone):
+                job.attempt_id = new_attempt_id(self._random)
                 return await self._search(job)
+            job.named_idle = True
             headroom |= got.headroom
             cold |= got.cold
         if cold:
@@ -344,6 +364,7 @@ class ClusterLedger:
                 self._drop(job.named_cell, job.attempt_id)
             job.attempt_id = new_attempt_id(self._random)
             return await self._search(job)
+        job.named_idle = isinstance(got, r.Full)
         answer = await others
         if answer is FULL and isinstance(got, r.Full):
             if got.cold:
@@ -610,23 +631,28 @@ class ClusterLedger:
             gave_way = None
         then(job, gave_way, self._clock.monotonic())
 
-    async def _find_victim(self, job: Job) -> Preempted | None:
+    async def _find_victim(self, job: Job) -> Preempted | PlaceAnswer | None:
         for cell, mask in job.cells:
-            attempt_id = new_attempt_id(self._random)
-            sent = self._clock.monotonic()
-            moved = await self.shared.move(self._move(job, attempt_id, cell))
-            if self._moved(job, moved, attempt_id, cell, sent) is not None:
-                return None
+            if job.named_idle and cell == job.named_cell:
+                attempt_id = job.named
+            else:
+                attempt_id = new_attempt_id(self._random)
+                sent = self._clock.monotonic()
+                moved = await self.shared.move(self._move(job, attempt_id, cell))
+                if self._moved(job, moved, attempt_id, cell, sent) is not None:
+                    return None
+            job.named_idle = False
             ask = self._ask(job, (cell, mask), attempt_id, job.job_id, waits=False)
+            asked = self._clock.monotonic()
             try:
                 answer = await self.shared.preempt(ask)
             except DependencyDown:
                 self._drop(cell, attempt_id)
                 raise
             if isinstance(answer, r.Granted):
-                # A slot came free meanwhile: it is taken in the next look.
-                self._drop(cell, attempt_id)
-                return None
+                # A slot came free meanwhile.
+                job.attempt_id = attempt_id
+                return PLACED if self._hold(job, answer, asked) is PLACED else None
             if isinstance(answer, r.Preempting):
                 seat = Seat(answer.node_id, cell, 0, answer.owner, 1)
                 left = Leaving(
@@ -645,6 +671,7 @@ class ClusterLedger:
                 if victim is not None:
                     self.preempted(victim, self._clock.monotonic())
                 return Preempted(victim, left)
+            job.named_idle = isinstance(answer, r.NoVictim)
         return None
 
     def renounce(self, job: Job) -> None:
@@ -825,14 +852,20 @@ class ClusterLedger:
     async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer."""
         pause = FIRST_PAUSE_SECONDS
+        try:
+            return await ask()
+        except DependencyDown:
+            if self._closed:
+                raise
         while True:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             try:
-                return await ask()
+                async with self._turns:
+                    return await ask()
             except DependencyDown:
                 if self._closed:
                     raise
-                await asyncio.sleep(pause)
-                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
 
     async def close(self) -> None:
         """Let go of what is under way: another instance takes it up."""
@@ -893,6 +926,7 @@ class ClusterLedger:
         if isinstance(answer, r.MovedOn):
             job.named, job.named_cell = attempt_id, cell
             job.attempt_id = attempt_id
+            job.named_idle = False
             job.left = None
             job.claimed = sent
             return None

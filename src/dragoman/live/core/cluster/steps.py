@@ -60,8 +60,16 @@ class TransitionBuffer:
             lost = await self._ledger.insist(lambda: self._ledger.shared.step(cell, steps))
         except DependencyDown:
             return
+        if lost and await self._is_cold(cell):
+            return  # It lost its memory; its nodes say what they run.
         for attempt_id in lost:
             await self._on_lost(cell, attempt_id)
+
+    async def _is_cold(self, cell: int) -> bool:
+        try:
+            return await self._ledger.shared.cell_version(cell) is None
+        except DependencyDown:
+            return True
 
     async def stop(self) -> None:
         for task in list(self._tasks):
