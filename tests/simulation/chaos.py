@@ -12,8 +12,8 @@ from tests.simulation.world import World, play
 
 from dragoman.errors import DependencyDown
 from dragoman.live.gateway.memory import uniform
-from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import JobAck, JobClass, JobResult, NodeDrain, Outcome
+from dragoman.live.shared import SharedLedger
 from dragoman.testing import JobEnding, SimulatedNode, SubmittedJob, exponential
 
 TOTAL_SECONDS = 12.0
@@ -47,7 +47,7 @@ def run_schedule(seed: int) -> None:
     """One schedule, from its seed alone."""
     random = Random(seed)
     ledger = random.choice(("near", "late", "far", "failing"))
-    wrap: Callable[[Ledger], Ledger] | None = {
+    wrap: Callable[[SharedLedger], SharedLedger] | None = {
         "near": None,
         "late": None,
         "far": far(random, seconds=0.03),

@@ -81,7 +81,7 @@ def test_jobs_that_look_for_a_slot_at_the_same_time_do_not_wake_each_other_for_e
         speaker = await open_roamer(world, "a")
         for _ in range(5):
             await speaker.say()
-        door = world["a"].door
+        door = world["a"].access
         await asyncio.sleep(1)
         pending = world["a"].plane.dispatcher._driver.pending
         assert pending.count == 4

@@ -1,4 +1,4 @@
-"""The same world on the Redis ledger: a real server, a real loop, the network in memory."""
+"""The same world on a shared ledger on Redis: a real server, a real loop, the network in memory."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.simulation.world import World, settings_with
 
 from dragoman.clock import SystemClock
 from dragoman.ids import new_id
-from dragoman.live.ledger import RedisLedger
 from dragoman.live.protocol import Outcome
+from dragoman.live.shared import RedisSharedLedger
 from dragoman.testing import JobEnding, seconds
 
 pytestmark = pytest.mark.redis
@@ -30,9 +30,11 @@ def play_on(server: RedisProcess, story: Callable[[World], Awaitable[None]]) -> 
     """Act a story out in real time."""
 
     async def main() -> None:
-        ledger = RedisLedger(
+        ledger = RedisSharedLedger(
             server.url,
             Random(1),
+            keep_delivered=100,
+            session_ms=60_000,
             key_prefix=new_id(Random(), "test"),
             # The machine may be busy with other tests: slow is not down here.
             timeout_ms=20_000,

@@ -20,8 +20,8 @@ from tests.simulation.wrong_clocks import WrongClock
 
 from dragoman.clock import SystemClock
 from dragoman.ids import new_id
-from dragoman.live.ledger import RedisLedger
 from dragoman.live.protocol import NodeHealth, Outcome, TranslationResult
+from dragoman.live.shared import RedisSharedLedger
 from dragoman.testing import JobEnding, VirtualClock, run_virtual, seconds
 
 STEPS = [pytest.param(26.0, id="forwards"), pytest.param(-26.0, id="back")]
@@ -252,8 +252,13 @@ def test_on_redis_an_instance_with_the_wrong_time_does_jobs_and_sessions(
         speaker.cut()
 
     async def main() -> None:
-        ledger = RedisLedger(
-            redis_server.url, Random(1), key_prefix=new_id(Random(), "test"), timeout_ms=20_000
+        ledger = RedisSharedLedger(
+            redis_server.url,
+            Random(1),
+            keep_delivered=100,
+            session_ms=60_000,
+            key_prefix=new_id(Random(), "test"),
+            timeout_ms=20_000,
         )
         clock = WrongClock(SystemClock(), ahead_seconds)
         settings = settings_with(scheduler__job_timeout__ack_seconds=1)

@@ -140,8 +140,6 @@ class World(Conveniences):
             self.ledger = self._given_ledger
         elif self._wrap is not None:
             self.ledger = shared_ledger(self.clock, random, self.settings)
-            hub = MemoryHub(self.clock, Random(self.seed + 5), cluster_terms(self.settings))
-            self._cluster = hub.peers(self.instance_id)
         else:
             kind: Callable[..., MemoryLedger] = MemoryLedger
             if self._answers_late is not None:
@@ -149,6 +147,10 @@ class World(Conveniences):
                 kind = partial(DelayingLedger, delays=delays, seconds=self._answers_late)
             terms = rules.ledger_terms(self.settings)
             self.ledger = kind(terms, self.instance_id, self.clock, random, **size)
+        if self._cluster is None and not isinstance(self.ledger, MemoryLedger):
+            # An instance alone, on a ledger that it could share.
+            hub = MemoryHub(self.clock, Random(self.seed + 5), cluster_terms(self.settings))
+            self._cluster = hub.peers(self.instance_id)
         return LivePlane(
             ledger=self.ledger if self._wrap is None else self._wrap(self.ledger),
             tracing=self._tracing(self.clock),

@@ -9,7 +9,7 @@ from dragoman.api.live.sessions import SessionPage, merged_pages, page_of, recor
 from dragoman.api.paging import decode_cursor
 from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
 from dragoman.live.protocol import Mode, SessionInit, SessionState, SessionView
-from dragoman.live.sessions import OpenJob, SessionOwner, SessionRecord
+from dragoman.live.shared.records import OpenUtterance, SessionOwner, StoredSession
 
 
 def view(session_id: str, instance_id: str) -> SessionView:
@@ -53,17 +53,17 @@ def test_page_after_page_shows_every_session_once_and_in_order(
 
 
 def test_a_session_whose_instance_is_gone_is_shown_as_its_record_has_it() -> None:
-    record = SessionRecord(
+    record = StoredSession(
         session_id=SessionId("s"),
         tenant=TenantId("t"),
         secret_hash="",
         init=SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="zh", lang_b="en"),
         owner=SessionOwner(InstanceId("one"), ConnectionId("c"), 3),
-        next_utterance_index=7,
-        open_jobs=(
-            OpenJob(5, "en", JobId("j1")),
-            OpenJob(5, "zh", JobId("j2")),
-            OpenJob(6, "en", None),
+        next_index=7,
+        open=(
+            OpenUtterance(5, "en", JobId("j1")),
+            OpenUtterance(5, "zh", JobId("j2")),
+            OpenUtterance(6, "en", JobId("")),
         ),
     )
 

@@ -49,7 +49,7 @@ from dragoman.live.snapshot import PoolRule, Requirement, Requirements
 from dragoman.observability import Metrics
 from dragoman.randomness import Secrets
 from dragoman.settings import load_settings
-from dragoman.virtual import VirtualClock, run_virtual
+from dragoman.testing import VirtualClock, run_virtual
 
 TENANT = TenantId("acme")
 KEEP = Keep(lease_ms=90_000, retention_ms=600_000)
