@@ -2,7 +2,7 @@
 
 BIN := .venv/bin
 # Three keep two cores busy: tests wait for servers, leases and timers for a third of their time.
-WORKERS ?= 3
+WORKERS ?= 4
 FUZZ_FRAMES ?= 1000000
 CHAOS_SCHEDULES ?= 10000
 LEDGER_LIVES ?= 300

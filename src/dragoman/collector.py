@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import gc
 from collections.abc import Callable
+from functools import cache
 from time import thread_time
 
 _YOUNG_OBJECTS = 20_000
@@ -31,15 +32,23 @@ def calm_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(_YOUNG_OBJECTS, 50, 100)
-    asyncio.get_running_loop().call_later(_SOONEST_SECONDS, _look, _page_returner())
+    asyncio.get_running_loop().call_later(_SOONEST_SECONDS, _look)
 
 
-def _page_returner() -> Callable[[int], object] | None:
-    """glibc's malloc_trim; None where the C library has no such function.
+def return_free_pages() -> None:
+    """Give the C library's free pages back, where it is glibc.
 
     By itself, glibc gives back only what lies at the end of its heap. One small block that outlives
     a burst keeps all the free pages before it, and the resident memory of a server never falls.
     """
+    trim = _page_returner()
+    if trim is not None:
+        trim(0)
+
+
+@cache
+def _page_returner() -> Callable[[int], object] | None:
+    """glibc's malloc_trim; None where the C library has no such function."""
     try:
         trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
     except (OSError, AttributeError, TypeError):
@@ -47,11 +56,10 @@ def _page_returner() -> Callable[[int], object] | None:
     return trim
 
 
-def _look(return_pages: Callable[[int], object] | None) -> None:
+def _look() -> None:
     began = thread_time()
     gc.collect()
-    if return_pages is not None:
-        return_pages(0)
+    return_free_pages()
     took_seconds = thread_time() - began
     wait_seconds = max(_SOONEST_SECONDS, took_seconds / _LARGEST_SHARE)
-    asyncio.get_running_loop().call_later(wait_seconds, _look, return_pages)
+    asyncio.get_running_loop().call_later(wait_seconds, _look)

@@ -1,6 +1,6 @@
 """Real servers for tests: started for the run, stopped with it, never shared with anyone."""
 
-from tests.servers.databases import DATABASES, empty_database, fresh_database
+from tests.servers.databases import DATABASES, TWO_DATABASES, empty_database, fresh_database
 from tests.servers.mariadb import MariadbProcess
 from tests.servers.postgres import PostgresProcess
 from tests.servers.programs import require_program
@@ -11,6 +11,7 @@ from tests.servers.sqlite import fresh_sqlite
 __all__ = [
     "DATABASES",
     "PATIENT_MS",
+    "TWO_DATABASES",
     "MariadbProcess",
     "PostgresProcess",
     "RedisCluster",

@@ -10,6 +10,9 @@ from tests.servers.postgres import PostgresProcess
 from tests.servers.sqlite import fresh_sqlite
 
 DATABASES = ("sqlite", "postgresql", "mariadb")
+
+TWO_DATABASES = ("sqlite", "postgresql")
+"""For what is above the database: what the repository promises is tested on all of them."""
 """Every kind, by which tests are parametrized."""
 
 

@@ -7,8 +7,7 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from dragoman.lab.removal import finish_removal
-from dragoman.lab.repository import pruning, read_now_ms, removing
-from dragoman.lab.repository.pruning import EndedExperiment
+from dragoman.lab.repository import EndedExperiment, pruning, read_now_ms, removing
 from dragoman.store import Store
 
 __all__ = ["EndedExperiment", "Retention", "prune", "surplus"]

@@ -67,7 +67,7 @@ from dragoman.sdk.connecting import (
     session_url,
 )
 from dragoman.sdk.node.audio import AudioWanted
-from dragoman.sdk.node.batching import batched
+from dragoman.sdk.node.batching import BatchFunction, batched
 from dragoman.sdk.node.events import (
     Accepted,
     Commanded,
@@ -116,6 +116,7 @@ __all__ = [
     "AudioWanted",
     "Backpressure",
     "BackpressureAction",
+    "BatchFunction",
     "Channel",
     "Clock",
     "Command",

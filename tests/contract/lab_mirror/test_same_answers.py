@@ -258,7 +258,7 @@ class Counted(Mirror):
     def slots(self, experiment_id: ExperimentId) -> Slots:
         return self._reader.slots(experiment_id)  # type: ignore[no-any-return]
 
-    identity = begin = apply = set_complete = close = None  # type: ignore[assignment]
+    identity = begin = apply = set_complete = tidy = close = None  # type: ignore[assignment]
 
 
 @in_a_loop

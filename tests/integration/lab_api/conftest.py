@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.servers import DATABASES, fresh_database
+from tests.servers import TWO_DATABASES, fresh_database
 
 from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, opened_desk
 from dragoman.auth import Principal, Role
@@ -104,7 +104,7 @@ def order_of(version_id: str, **order: Any) -> dict[str, Any]:
 OpenLab = Callable[[], AbstractAsyncContextManager[Asker]]
 
 
-@pytest.fixture(params=DATABASES)
+@pytest.fixture(params=TWO_DATABASES)
 def lab_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_database(request.param, request, tmp_path)
 

@@ -216,14 +216,14 @@ file = "talks.jsonl"
 audio = ["talk"]
 [target]
 kind = "python"
-function = "hearing:answer"
+function = "dry_hearing:answer"
 """
 
 
 def test_a_dry_run_hears_the_audio_of_a_file(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (folder / "hearing.py").write_text(
+    (folder / "dry_hearing.py").write_text(
         "def answer(talk):\n    return len(talk.path.read_bytes())\n"
     )
     for name in ("one", "two"):

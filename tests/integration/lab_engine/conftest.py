@@ -1,4 +1,4 @@
-"""Every test of the engine runs on every database."""
+"""Tests of the engine run on every database, or on those that their module names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,15 @@ import pytest
 from tests.servers import DATABASES, fresh_database, fresh_sqlite
 
 
-@pytest.fixture(params=DATABASES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module that tests what is above the database names fewer in DATABASE_KINDS."""
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "database_url" in metafunc.fixturenames and not any("database_url" in one for one in chosen):
+        kinds = getattr(metafunc.module, "DATABASE_KINDS", DATABASES)
+        metafunc.parametrize("database_url", kinds, indirect=True)
+
+
+@pytest.fixture
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database that has Dragoman's schema and nothing in it."""
     return fresh_database(request.param, request, tmp_path)

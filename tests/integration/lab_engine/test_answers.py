@@ -14,6 +14,7 @@ from tests.integration.lab_engine.laboratory import (
     add_items,
     laboratory,
 )
+from tests.servers import TWO_DATABASES
 from tests.servers.openai_server import OpenAiServer
 
 from dragoman.clock import SystemClock
@@ -32,6 +33,8 @@ from dragoman.lab.model import (
 from dragoman.lab.response_cache import MAX_ANSWER_BYTES, TenantAnswers
 from dragoman.lab.results import Results
 from dragoman.lab.targets import Context
+
+DATABASE_KINDS = TWO_DATABASES
 
 DAY_MS = 86_400_000
 

@@ -15,6 +15,7 @@ from tests.integration.lab_engine.laboratory import (
     experiment,
     laboratory,
 )
+from tests.servers import TWO_DATABASES
 
 from dragoman.errors import (
     BudgetExceeded,
@@ -31,6 +32,8 @@ from dragoman.ids import TenantId
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.model import Budget, EvaluatorSpec, ItemId, TargetSpec, VersionId
 from dragoman.lab.states import Mode
+
+DATABASE_KINDS = TWO_DATABASES
 
 URL = "http://127.0.0.1:9/v1"
 MODEL: dict[str, Any] = {"url": URL, "model": "m", "prompt": "{{key}}"}

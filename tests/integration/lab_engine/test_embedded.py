@@ -12,10 +12,13 @@ from tests.integration.lab_engine.laboratory import (
     until,
 )
 from tests.integration.lab_engine.targets import noted, touch
+from tests.servers import TWO_DATABASES
 
 from dragoman.lab.model import ExperimentSpec, JsonValue, TargetSpec, VersionId
 from dragoman.lab.states import RunStatus
 from dragoman.lab.targets import Context
+
+DATABASE_KINDS = TWO_DATABASES
 
 
 def spec_of(version: VersionId) -> ExperimentSpec:

@@ -24,7 +24,7 @@ from tests.integration.lab_engine.laboratory import (
 )
 from tests.integration.lab_engine.processes import LabProcess
 from tests.integration.lab_engine.targets import noted
-from tests.servers import DATABASES
+from tests.servers import DATABASES, TWO_DATABASES
 
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.failures import TargetError
@@ -35,6 +35,8 @@ from dragoman.lab.results import Repeated, Results, Sorting
 from dragoman.lab.states import ENDED, Mode, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.store import Store, open_store, upgrade
+
+DATABASE_KINDS = TWO_DATABASES
 
 SEED = 20_261_115
 SEEDS = chaos_seeds(10, first=SEED)

@@ -24,7 +24,7 @@ from tests.integration.lab_engine.laboratory import (
 )
 from tests.integration.lab_engine.processes import LabProcess
 from tests.integration.lab_engine.targets import noted, touch
-from tests.servers import DATABASES
+from tests.servers import DATABASES, TWO_DATABASES
 
 from dragoman.errors import ExperimentRunning, InvalidMessage, SchemaMismatch
 from dragoman.lab.experiments import StartAsk
@@ -33,6 +33,8 @@ from dragoman.lab.results import Results
 from dragoman.lab.states import ENDED, Mode, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.store import Store, open_store
+
+DATABASE_KINDS = TWO_DATABASES
 
 SEED = 20_261_116
 SEEDS = chaos_seeds(10, first=SEED)

@@ -13,12 +13,15 @@ from tests.integration.lab_engine.laboratory import (
     experiment,
     laboratory,
 )
+from tests.servers import TWO_DATABASES
 
 from dragoman.lab.feed import RunEnded
 from dragoman.lab.model import JsonValue, VersionId
 from dragoman.lab.repository import ending, runs
 from dragoman.lab.results import Results
 from dragoman.lab.states import ACTIVE
+
+DATABASE_KINDS = TWO_DATABASES
 
 WARM_UP, FURTHER = 10, 30
 """Experiments before the first count, when caches are filled, and between the two counts."""

@@ -271,8 +271,8 @@ def test_with_an_extra_the_part_that_it_is_for_can_be_used(
     installation.python(_uses(extra))
     told = installation.dragoman(
         "doctor",
-        # There is no server behind the settings of these two.
-        expected=1 if extra in ("cluster", "postgres") else 0,
+        # There is no server behind the settings of these.
+        expected=1 if extra in ("cluster", "mysql", "postgres") else 0,
         env={**ANY_PORT, **ASKS_FOR_EXTRA.get(extra, {})},
     )
     assert "not installed" not in told.stdout

@@ -52,7 +52,7 @@ def made() -> WebSocketsSansIOProtocol:
     loop = asyncio.new_event_loop()
     try:
         return WebSocketsSansIOProtocol(
-            Config(app=lambda scope: None), ServerState(), {}, _loop=loop
+            Config(app=lambda scope: None, log_config=None), ServerState(), {}, _loop=loop
         )
     finally:
         loop.close()

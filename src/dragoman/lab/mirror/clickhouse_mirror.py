@@ -154,6 +154,9 @@ class ClickHouseMirror(Mirror):
     def ask(self, query: Query) -> list[tuple[Any, ...]]:
         return self._rows(f"{query.text} {_LIMIT}", query.values)
 
+    def tidy(self, *, quiet: bool) -> None:
+        """Nothing: the server sees to its own memory."""
+
     def close(self) -> None:
         self._http.close()
 

@@ -28,7 +28,11 @@ from dragoman.store import Connection, Store, Work
 FLUSH_SECONDS = 1.0
 FRESH_SECONDS = 5.0
 """How long a reader waits for the mirror to catch up; then the database answers."""
+QUIET_ROUNDS = 5
+"""After so many rounds without a change the mirror has time for itself."""
 ITEMS_IN_A_BATCH = 2_000
+KNOWN_EXPERIMENTS = 1_000
+"""Of how many experiments slots are kept and changes counted; others are found anew."""
 LEASE_MS = 30_000
 LEASE_NAME = "mirror"
 ROWS_OF_A_HOLDER = 1 << 40
@@ -75,6 +79,7 @@ class Following:
         self._slots: dict[ExperimentId, Slots] = {}
         self._ready = False
         self._rebuild_wanted = False
+        self._quiet_rounds = 0
         self._kicked = asyncio.Event()
         self._waiting: list[asyncio.Future[bool]] = []
         self._working: set[asyncio.Future[Any]] = set()
@@ -127,6 +132,11 @@ class Following:
     def ready(self) -> bool:
         """Whether the mirror answers; while it does not, the database does."""
         return self._ready
+
+    @property
+    def known_experiments(self) -> int:
+        """Of how many experiments something is kept in memory."""
+        return max(len(self._changes), len(self._slots))
 
     def rebuild(self) -> None:
         """Throw the mirror away and copy everything anew, beginning now."""
@@ -204,8 +214,11 @@ class Following:
             if self._rebuild_wanted or not await self._is_ours(mirror):
                 await self._copy_everything(mirror, held)
             self._ready = not self._rebuild_wanted
+        self._quiet_rounds += 1
         while changes := await self._store.read(lambda c: mirroring.changes(c, ITEMS_IN_A_BATCH)):
+            self._quiet_rounds = 0
             await self._flush(mirror, held, changes)
+        await self._in_thread(mirror.tidy, quiet=self._quiet_rounds >= QUIET_ROUNDS)
         return True
 
     async def _lease(self) -> Held | None:
@@ -296,6 +309,17 @@ class Following:
             mirroring.cross_out(connection, held, changes, batch.flush_no)
 
         await self._store.write(cross_out)
+        self._forget_some()
+        await self._in_thread(mirror.tidy, quiet=False)
+
+    def _forget_some(self) -> None:
+        """Keep what is known of experiments bounded; nothing is being written meanwhile."""
+        if len(self._changes) > KNOWN_EXPERIMENTS:
+            # A count that begins again must not look like an earlier state.
+            self._opened += 1
+            self._changes.clear()
+        while len(self._slots) > KNOWN_EXPERIMENTS:
+            del self._slots[next(iter(self._slots))]
 
     async def _add(
         self,

@@ -104,5 +104,12 @@ class Mirror(ABC):
         """The rows that a query answers."""
 
     @abstractmethod
+    def tidy(self, *, quiet: bool) -> None:
+        """Give memory back, if it is time to. Called between writes, by the task that writes.
+
+        `quiet` says that nothing has been written for some seconds.
+        """
+
+    @abstractmethod
     def close(self) -> None:
         """Close it."""

@@ -64,6 +64,7 @@ from dragoman.lab.repository.journal import (
 from dragoman.lab.repository.leases import Held, Ousted
 from dragoman.lab.repository.mirroring import Copied
 from dragoman.lab.repository.ordering import Key, Place, Sorting, check_place, keys_of
+from dragoman.lab.repository.pruning import EndedExperiment
 from dragoman.lab.repository.records import (
     evaluator_record_id,
     failure_record_id,
@@ -84,6 +85,7 @@ __all__ = [
     "Aggregates",
     "Cause",
     "Copied",
+    "EndedExperiment",
     "Entry",
     "Failures",
     "Group",
