@@ -115,7 +115,8 @@ class Lab:
         if works:
             self._parts.append(self._worker)
         if schedules:
-            cleaner = Cleaner(store, clock, context.audio_folder, settings=settings)
+            freed = context.audio_folder if context.frees_audio else None
+            cleaner = Cleaner(store, clock, freed, settings=settings)
             self._parts += [self._scheduler, cleaner]
 
     async def start(self) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from benchmarks.profiling.measure import Calls, Role, calls_of_caller
 
-BUDGETS: dict[Role, tuple[int, int]] = {"node": (40, 3), "client": (70, 10)}
-"""Python calls for each text job, and how many of them may be coroutines."""
+BUDGETS: dict[Role, tuple[int, int]] = {"node": (40, 3), "client": (80, 20)}
+"""Python calls for each text job, and how many of them may be coroutines. A client
+that is quicker than its server wakes up for every result: on an idle machine that costs most."""
 
 _SECONDS = 1.5
 

@@ -133,7 +133,7 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         desk = await stack.enter_async_context(
             opened_desk(
                 settings,
-                Context(modules=modules),
+                Context(modules=modules, frees_audio=way.scratch is None),
                 metrics,
                 embedded=True,
                 mirrored=way.mirrored,

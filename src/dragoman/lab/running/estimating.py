@@ -141,6 +141,7 @@ async def _estimated(
         functions=functions,
         modules=str(Path.cwd()),
         audio_folder=audio_folder_of(settings.server.data_dir),
+        frees_audio=sample is None,
     )
     async with (
         await open_store(database_url) as store,

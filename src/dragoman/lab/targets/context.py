@@ -48,6 +48,9 @@ class Context:
     """The folder to import functions from, besides Python's own path."""
     audio_folder: AudioFolder | None = None
     """Where the audio of datasets is kept."""
+    frees_audio: bool = True
+    """Whether the lab removes files from that folder which its database does not name. A trial puts
+    its own there, and no dataset names them."""
 
     @property
     def address_rules(self) -> AddressRules:
