@@ -124,11 +124,11 @@ def _recording(file: Path) -> bytes:
         with wave.open(str(file)) as sound:
             frames = sound.getnframes()
         content = file.read_bytes()
-    except (OSError, EOFError, wave.Error) as error:
+    except (OSError, EOFError, RuntimeError, wave.Error) as error:
         reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise typer.BadParameter(
-            f"{file} cannot be used ({reason or 'it ends too early'}); name a WAV file with PCM"
-            " samples",
+            f"{file} cannot be used ({reason or 'it ends too early, or its header is damaged'}); "
+            "name a WAV file with PCM samples",
             param_hint="FILE.wav",
         ) from None
     if not frames:

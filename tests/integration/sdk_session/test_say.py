@@ -141,6 +141,20 @@ def test_bad_usage_is_told_before_anything_is_connected(
     assert says in err
 
 
+def test_a_recording_whose_header_is_damaged_is_bad_usage(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "damaged.wav"
+    with wave.open(str(file), "wb") as sound:
+        sound.setparams((1, 2, 8000, 0, "NONE", ""))
+        sound.writeframes(b"ab" * 40)
+    content = bytearray(file.read_bytes())
+    content[16] = 32  # The format is said to be longer than it is.
+    file.write_bytes(content)
+    assert main(["say", str(file), "--from", "en", "--to", "es"]) == 2
+    assert "damaged.wav" in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_recording_is_bad_usage(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

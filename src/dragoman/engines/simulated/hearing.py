@@ -41,7 +41,7 @@ def audio_seconds(
         try:
             with wave.open(io.BytesIO(audio)) as sound:
                 return float(sound.getnframes() / sound.getframerate())
-        except (wave.Error, EOFError, ZeroDivisionError):
+        except (wave.Error, EOFError, RuntimeError, ZeroDivisionError):
             pass  # it says it is WAV and is not: counted as bare samples
     return len(audio) / _PCM16_BYTES_PER_SAMPLE / (sample_rate or _DEFAULT_SAMPLE_RATE)
 
