@@ -23,10 +23,9 @@ from tests.integration.serve.server_process import PATIENCE_SECONDS
 pytestmark = [pytest.mark.redis, pytest.mark.slow, pytest.mark.timeout(900)]
 
 STEPS = {
-    "claimed": 1,
+    "opened": 1,
     "given a slot": 2,
-    "bound to its node": 3,
-    "told to the node's instance": 4,
+    "told to the node's instance": 3,
 }
 """What has happened, and how many calls about the job that took."""
 
@@ -50,7 +49,7 @@ class Tripwire:
     def _look(self, piece: bytes) -> None:
         if self._job_id is None and self._text in piece:
             found = _JOB_ID.search(piece)
-            assert found is not None, "a claim names the job that it wants to make"
+            assert found is not None, "the call that opens a job names it"
             self._job_id = found[0]
         if self._job_id is None or self._job_id not in piece:
             return
@@ -97,8 +96,11 @@ async def ended_job(instance: Instance, request_id: str) -> dict[str, Any]:
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             page = await instance.look("/jobs?limit=1000")
-            (job,) = [job for job in page["items"] if job["request_id"] == request_id]
-            if job["outcome"] is not None:
+            jobs = [job for job in page["items"] if job["request_id"] == request_id]
+            assert len(jobs) <= 1, f"one request made {len(jobs)} jobs"
+            # Its own instance may have died before it listed the job: the next driver lists it.
+            if jobs and jobs[0]["outcome"] is not None:
+                job = jobs[0]
                 found: dict[str, Any] = await instance.look(f"/jobs/{job['job_id']}")
                 return found
             await asyncio.sleep(0.1)

@@ -124,6 +124,10 @@ class Shards(Protocol):
         """A tenant's jobs, newest first."""
         ...
 
+    def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
+        """This instance ends a job of another, which may have died before it listed the job."""
+        ...
+
     # --- a session's life -----------------------------------------------------------------------
 
     async def begin_session(self, session: r.StoredSession) -> None:

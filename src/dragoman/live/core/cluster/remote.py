@@ -307,6 +307,9 @@ class RemoteAttempts:
         )
         if isinstance(kept, r.StoredAttempt) and kept.state is AttemptState.FINISHED:
             await self._ledger.insist(lambda: self.close(kept))
+            stored = await self._shared.read(job_id)
+            if stored is not None:
+                self._shared.list_again(stored, self._instance_id)
         self._peers.ended(job_id, guest.driver)
         if guest.listener == self._instance_id:
             await self.on_ended(job_id)

@@ -296,6 +296,7 @@ class ClusterSweeps:
             # Another attempt is due, which is for the driver to make: this one, or the next.
             self._remote.tell_result(attempt, stored.instance_id)
             return
+        self._shared.list_again(stored, self._instance_id)
         await self._remote.close(attempt)
         if stored.instance_id == self._instance_id:
             await self._not_ours(attempt.job_id)

@@ -77,7 +77,7 @@ class RedisSharedLedger:
         self.open, self.move, self.close = shards.open, shards.move, shards.close
         self.renew, self.take_over, self.release = shards.renew, shards.take_over, shards.release
         self.read, self.read_open = shards.read, shards.read_open
-        self.due, self.recent = shards.due, shards.recent
+        self.due, self.recent, self.list_again = shards.due, shards.recent, shards.list_again
         self.begin_session, self.restore_session = shards.begin_session, shards.restore_session
         self.take_session, self.deliver = shards.take_session, shards.deliver
         self.acknowledge, self.renew_sessions = shards.acknowledge, shards.renew_sessions

@@ -30,7 +30,7 @@ class Recents:
 
     def __init__(self, server: Server) -> None:
         self._server = server
-        self.keep_ms = 0
+        self._keep_ms = 0
         """How long a job is listed: at least as long as any is kept."""
         self._waiting: dict[_List, list[bytes]] = {}
         self._writing: dict[_List, list[bytes]] = {}
@@ -40,8 +40,15 @@ class Recents:
         self._stopped = False
 
     def add(
-        self, tenant: TenantId, instance_id: InstanceId, created_ms: int, job_id: JobId
+        self,
+        tenant: TenantId,
+        instance_id: InstanceId,
+        created_ms: int,
+        job_id: JobId,
+        life_ms: int,
     ) -> None:
+        """List a job that this instance has opened or taken over."""
+        self._keep_ms = max(self._keep_ms, life_ms)
         entry = _CREATED.pack(created_ms) + job_id.encode()
         name = (tenant, instance_id, created_ms // _MINUTE_MS)
         self._waiting.setdefault(name, []).append(entry)
@@ -121,17 +128,17 @@ class Recents:
         tag, key = self._list(name), _key(name)
         calls: list[Future[Answer]] = [
             self._server.plain(tag, "RPUSH", tag.key(key), *entries),
-            self._server.plain(tag, "PEXPIRE", tag.key(key), self.keep_ms),
+            self._server.plain(tag, "PEXPIRE", tag.key(key), self._keep_ms),
         ]
         if name not in self._indexed:
             tenant, instance_id, minute = name
             index = self._index(tenant)
             lists = index.key("lists")
-            oldest = minute - self.keep_ms // _MINUTE_MS - 1
+            oldest = minute - self._keep_ms // _MINUTE_MS - 1
             calls += (
                 self._server.plain(index, "ZADD", lists, minute, f"{minute} {instance_id}"),
                 self._server.plain(index, "ZREMRANGEBYSCORE", lists, "-inf", oldest),
-                self._server.plain(index, "PEXPIRE", lists, self.keep_ms),
+                self._server.plain(index, "PEXPIRE", lists, self._keep_ms),
             )
         await asyncio.gather(*calls)
         self._indexed = {known for known in self._indexed if known[2] >= name[2] - 1} | {name}

@@ -150,8 +150,8 @@ class RedisShards:
         for new, each in zip(opening.jobs, answers, strict=True):
             if isinstance(each, int):
                 jobs.append(r.JobOpened(None if each < 0 else each))
-                self._recents.add(new.spec.tenant, opening.instance_id, at_ms, new.job_id)
-                self._recents.keep_ms = max(self._recents.keep_ms, self._life_ms(opening, new))
+                life_ms = self._life_ms(opening, new)
+                self._recents.add(new.spec.tenant, opening.instance_id, at_ms, new.job_id, life_ms)
             else:
                 found = await self._stored(tag, packing.read_record(each, at_ms))
                 jobs.append(r.JobFound(found, found.body_hash == new.body_hash))
@@ -325,7 +325,9 @@ class RedisShards:
         terms = _numbers(claim_ms) + packing.names(job_id, seen, instance_id)
         answer = await self._server.call(tag, "take_over", (self._open_keys[shard], record), terms)
         if answer[0] == b"taken":
-            work = await self._work(tag, packing.read_record(answer[2], answer[1]))
+            taken = packing.read_record(answer[2], answer[1])
+            self.list_again(taken.job, instance_id)
+            work = await self._work(tag, taken)
             return r.NoJob() if work is None else r.TakenOver(work)
         if answer[0] == b"driven":
             return r.StillDriven(packing.read_record(answer[2], answer[1]).job)
@@ -401,6 +403,10 @@ class RedisShards:
             if len(found) >= limit:
                 break
         return tuple(found[:limit])
+
+    def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
+        life_ms = self._job_ttl_ms
+        self._recents.add(job.spec.tenant, instance_id, job.created_ms, job.job_id, life_ms)
 
     # --- a session's life -----------------------------------------------------------------------
 
