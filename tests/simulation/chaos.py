@@ -36,6 +36,8 @@ SETTINGS = {
 TROUBLED_SECONDS = 5.0
 HEALING_SECONDS = 120.0
 FORGOTTEN_SECONDS = 130
+
+_OF_JOBS = {"held", "finished", "tombstones", "jobs", "open", "requests", "inputs"}
 """After its time, a lease and the retention nothing of a job is kept.
 
 A batch job whose asker got no answer goes on, and may wait a minute for a node whose service is
@@ -209,11 +211,15 @@ class Schedule:
         """A job whose asker got no answer may go on for a while; then nothing is left of any."""
         for _ in range(FORGOTTEN_SECONDS):
             await world.pass_time(1.0)
-            size = await world.size()
-            kept = {kind: size[kind] for kind in ("held", "ended", "jobs", "bindings", "inputs")}
+            kept = left_behind(await world.size())
             if not any(kept.values()):
                 return
         raise AssertionError(f"left behind: {kept}")
+
+
+def left_behind(size: dict[str, int]) -> dict[str, int]:
+    """What a ledger keeps of jobs: nothing, when all have ended and are forgotten."""
+    return {kind: kept for kind, kept in size.items() if kind in _OF_JOBS}
 
 
 def behave(node: SimulatedNode) -> None:

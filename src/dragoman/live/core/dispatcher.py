@@ -148,7 +148,7 @@ class JobDispatcher:
             ledger, driver, nodes.here, peers, self._telemetry, instance_id, self.spawn
         )
         ledger.on_freed = driver.on_freed = remote.freed
-        ledger.gave_way = remote.gave_way
+        ledger.gave_way, ledger.is_over = remote.gave_way, remote.is_over
         watcher = self._watcher = RemoteJobWatcher(ledger, peers, remote, instance_id)
         driver.watch = watcher.watch
         driver.cold = cold

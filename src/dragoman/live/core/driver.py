@@ -434,15 +434,22 @@ class JobDriver:
             self._failed(job, failed, now)
 
     def gives_way(self, victim: Job | None, left: Leaving, now: float) -> None:
-        """A batch attempt lost its slot to live work: its job goes on."""
-        self.attempts.pop(left.attempt_id, None)
+        """A batch attempt lost its slot to live work: its job goes on.
+
+        No victim: its driver is another instance, or the ledger is at work on what its node said.
+        """
         if victim is not None:
+            self.attempts.pop(left.attempt_id, None)
             self._go_on(victim, left.seat.node_id, PREEMPTED, now, exclude=False)
 
     def inherited(self, job: Job, attempt_id: AttemptId, now: float) -> None:
         """The slot of a batch attempt passed to the job."""
         if job.heir_until != inf and job.attempt_id == attempt_id and job.is_out:
             job.heir_until = inf
+            if job.in_flight:
+                # It ends already: the slot is for others.
+                self.freed(self._ledger.drop(job, UNREACHABLE, now))
+                return
             self._placed(job, PlaceAnswer(Placing.PLACED), now)
 
     def _waits(self, job: Job, now: float) -> None:

@@ -447,9 +447,8 @@ class MemoryLedger:
             "nodes": len(self._directory.entries),
             "seats": sum(len(cell.seats) for cell in cells),
             "held": self._cells.held,
-            "ended": 0,
             "jobs": len(self._jobs),
-            "bindings": len(self._bindings),
+            "requests": len(self._bindings),
             "inputs": sum(job.input is not None for job in self._jobs.values()),
         }
 

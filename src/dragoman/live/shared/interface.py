@@ -124,7 +124,7 @@ class Shards(Protocol):
         """A tenant's jobs, newest first."""
         ...
 
-    def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
+    async def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
         """This instance ends a job of another, which may have died before it listed the job."""
         ...
 

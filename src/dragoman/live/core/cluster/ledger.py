@@ -150,6 +150,8 @@ class ClusterLedger:
         """Whether a seat is the node's that it was taken for: seats change hands unheard."""
         self.on_freed: Callable[[Freed], None] = lambda freed: None
         """Told of slots that came free after the step that freed them had been answered for."""
+        self.is_over: Callable[[AttemptId], bool] = lambda attempt_id: False
+        """Whether an attempt was won back before this instance heard that it has a slot."""
         self.gave_way: Callable[[RunningJob, Leaving, InstanceId], Job | None] = _not_ours
         """Told of a batch attempt that gives way; answers its job, if this instance drives it."""
         # The nodes' part is the shared ledger's own.
@@ -373,10 +375,14 @@ class ClusterLedger:
         return answer
 
     def _hold(self, job: Job, got: r.Granted, sent: float) -> PlaceAnswer | None:
-        """A slot is held; None: for too long to be sure of it, so it is given back."""
+        """A slot is held; None: it is not sure any more, and is given back.
+
+        It was granted too long ago, or another job took it meanwhile.
+        """
         now = self._clock.monotonic()
         since_ms = (now - min(sent, job.claimed)) * 1000
         is_sure = since_ms < min(self.terms.claim_ms, self.terms.ack_ms)
+        is_sure = is_sure and not self.is_over(job.attempt_id)
         if is_sure and not self.knows(got.cell, got.index, got.node_id):
             # The seat is another node's by now, which may not be fit.
             self._drop(got.cell, job.attempt_id)
@@ -693,6 +699,8 @@ class ClusterLedger:
             return  # It is looked for elsewhere when the time for it is up.
         if job.attempt_id != attempt_id or job.is_out or job.outcome is not None:
             return
+        if job.in_flight or self.is_over(attempt_id):
+            return  # It ends, and gives the slot back; or the slot was won back.
         if isinstance(held, r.StoredAttempt) and held.state is AttemptState.DISPATCHED:
             now = self._clock.monotonic()
             self.hold(job, held.node_id, cell, 0, held.owner, now)

@@ -309,7 +309,7 @@ class RemoteAttempts:
             await self._ledger.insist(lambda: self.close(kept))
             stored = await self._shared.read(job_id)
             if stored is not None:
-                self._shared.list_again(stored, self._instance_id)
+                await self._shared.list_again(stored, self._instance_id)
         self._peers.ended(job_id, guest.driver)
         if guest.listener == self._instance_id:
             await self.on_ended(job_id)
@@ -448,7 +448,15 @@ class RemoteAttempts:
             self._peers.try_again(running.job_id, running.attempt_id, driver, preempted=True)
             return None
         job = self._driver.attempts.get(running.attempt_id)
-        return job if job is not None and not job.in_flight else None
+        if job is None:
+            # Its driver has not heard yet that it has a slot: its node is never told of it.
+            _remember(self._over, running.attempt_id, None)
+            return None
+        return None if job.in_flight else job
+
+    def is_over(self, attempt_id: AttemptId) -> bool:
+        """Whether an attempt ended, or was cancelled, before its node was told."""
+        return attempt_id in self._over
 
     async def _holds_no_slot(self, cell: int, attempt_id: AttemptId) -> None:
         """A node works on an attempt that lost its slot: it is to stop."""

@@ -272,7 +272,9 @@ class ClusterSweeps:
             if not wanted:
                 await self._shared.settle(cell, (attempt.attempt_id,))
             elif driven is not None:
-                if not driven.in_flight:
+                # Its driver may have learned of the result meanwhile.
+                is_out = self._driver.attempts.get(attempt.attempt_id) is driven
+                if is_out and not driven.in_flight:
                     self._take_result(driven, attempt)
             elif stored is not None:
                 await self._take_to_job(stored, attempt)
@@ -296,7 +298,7 @@ class ClusterSweeps:
             # Another attempt is due, which is for the driver to make: this one, or the next.
             self._remote.tell_result(attempt, stored.instance_id)
             return
-        self._shared.list_again(stored, self._instance_id)
+        await self._shared.list_again(stored, self._instance_id)
         await self._remote.close(attempt)
         if stored.instance_id == self._instance_id:
             await self._not_ours(attempt.job_id)

@@ -140,7 +140,7 @@ class MemorySharedLedger:
         newest = islice(recent.newest(before), limit) if recent is not None else ()
         return tuple(self._shard(job_id)[0].jobs[job_id].record(now_ms) for job_id in newest)
 
-    def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
+    async def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
         """A job is listed here as soon as it is opened."""
 
     # --- a session's life -----------------------------------------------------------------------

@@ -326,7 +326,7 @@ class RedisShards:
         answer = await self._server.call(tag, "take_over", (self._open_keys[shard], record), terms)
         if answer[0] == b"taken":
             taken = packing.read_record(answer[2], answer[1])
-            self.list_again(taken.job, instance_id)
+            await self.list_again(taken.job, instance_id)
             work = await self._work(tag, taken)
             return r.NoJob() if work is None else r.TakenOver(work)
         if answer[0] == b"driven":
@@ -404,7 +404,7 @@ class RedisShards:
                 break
         return tuple(found[:limit])
 
-    def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
+    async def list_again(self, job: r.StoredJob, instance_id: InstanceId) -> None:
         life_ms = self._job_ttl_ms
         self._recents.add(job.spec.tenant, instance_id, job.created_ms, job.job_id, life_ms)
 
