@@ -10,7 +10,6 @@ from tests.simulation.speakers import open_speaker
 from tests.simulation.world import World, play
 
 from dragoman.ids import JobId
-from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import (
     AsrPartial,
     JobAssign,
@@ -20,6 +19,7 @@ from dragoman.live.protocol import (
     RunningJob,
     SessionClose,
 )
+from dragoman.live.shared import SharedLedger
 from dragoman.testing import JobEnding, SimulatedNode, exponential, seconds
 
 
@@ -33,16 +33,13 @@ async def state(world: World, job_id: JobId) -> JobState | None:
     return record.state if record else None
 
 
-def shared(ledger: Ledger) -> Ledger:
+def shared(ledger: SharedLedger) -> SharedLedger:
     """A ledger that several instances could share, and that can lose what it had confirmed."""
     return ledger
 
 
-async def lose(world: World, job_id: JobId) -> None:
-    """Let the ledger and the dispatcher lose every trace of a job."""
-    dispatcher: Any = world.plane.dispatcher
-    course = dispatcher._course
-    course.abandon(course.jobs[job_id])
+def lose(world: World, job_id: JobId) -> None:
+    """Let the ledger lose every trace of a job."""
     for shard in world.ledger._shards:
         if job_id in shard.jobs:
             shard._forget(shard.jobs[job_id])
@@ -126,7 +123,7 @@ def test_partials_of_an_utterance_stop_with_its_end() -> None:
     play(story)
 
 
-def test_an_utterance_whose_job_is_lost_is_announced_after_the_gap_grace() -> None:
+def test_an_utterance_whose_record_is_lost_is_delivered_all_the_same() -> None:
     async def story(world: World) -> None:
         node = await world.node("n", answer=JobEnding.NEVER)
         speaker = await open_speaker(world)
@@ -134,11 +131,12 @@ def test_an_utterance_whose_job_is_lost_is_announced_after_the_gap_grace() -> No
         await speaker.say("kept")
         await world.until(lambda: len(node.assigned) == 2)
         lost, kept = node.assigned
-        await lose(world, lost.job_id)
+        lose(world, lost.job_id)
         await answer(node, kept)
-        await speaker.until_ended(2, seconds=25)
+        await answer(node, lost)
+        await speaker.until_ended(2, seconds=5)
         assert [end.utterance_index for end in speaker.ends] == [0, 1]
-        assert speaker.missing[0].reason == "gap_timeout"
+        assert not speaker.missing
 
     play(story, wrap=shared)
 
@@ -149,17 +147,16 @@ def test_a_lost_last_utterance_does_not_keep_a_session_from_closing() -> None:
         speaker = await open_speaker(world)
         await speaker.say("lost")
         await world.until(lambda: bool(node.assigned))
-        await lose(world, node.assigned[0].job_id)
+        lose(world, node.assigned[0].job_id)
         await speaker.send(SessionClose())
+        await answer(node, node.assigned[0])
         await world.until(lambda: not speaker.connected, seconds=25)
-        assert (speaker.missing[0].reason, speaker.close_code) == ("gap_timeout", 1000)
+        assert (len(speaker.results), speaker.close_code) == (1, 1000)
 
     play(story, wrap=shared)
 
 
-def test_lost_jobs_are_found_in_every_session() -> None:
-    """The gap checker once looked at a hundred sessions only."""
-
+def test_lost_records_keep_no_session_from_its_results() -> None:
     async def story(world: World) -> None:
         node = await world.node("n", slots=200, answer=JobEnding.NEVER)
         speakers = [await open_speaker(world) for _ in range(120)]
@@ -167,26 +164,12 @@ def test_lost_jobs_are_found_in_every_session() -> None:
             await speaker.say()
         await world.until(lambda: len(node.assigned) == 120)
         for assign in node.assigned:
-            await lose(world, assign.job_id)
-        await world.pass_time(25)
-        assert [len(speaker.missing) for speaker in speakers] == [1] * 120
-
-    play(story, wrap=shared)
-
-
-def test_a_job_that_ended_unheard_is_still_delivered() -> None:
-    async def story(world: World) -> None:
-        node = await world.node("n", answer=JobEnding.NEVER)
-        speaker = await open_speaker(world)
-        await speaker.say()
-        await world.until(lambda: bool(node.assigned))
-        (assign,) = node.assigned
-        dispatcher: Any = world.plane.dispatcher
-        course = dispatcher._course
-        course.jobs[assign.job_id].on_end.clear()
-        await answer(node, assign)
-        await speaker.until_ended(1, seconds=10)
-        assert speaker.results[0].job_id == assign.job_id
+            lose(world, assign.job_id)
+        for assign in list(node.assigned):
+            await answer(node, assign)
+        for speaker in speakers:
+            await speaker.until_ended(1, seconds=5)
+        assert [len(speaker.results) for speaker in speakers] == [1] * 120
 
     play(story, wrap=shared)
 
