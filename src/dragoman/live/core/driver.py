@@ -467,13 +467,14 @@ class JobDriver:
 
     def _turn_away(self, job: Job, stop: Stop, now: float) -> None:
         """End a job that may not be tried; its caller is told by the refusal itself."""
-        error = job.refusal if job.on_submitted is not None else None
+        error = job.refusal
         if error is None:
             self._end(job, stop, now)
             return
         with_job(error, job.job_id)
-        _forget_submitter(job)
-        job.refused = error
+        if job.on_submitted is not None:
+            _forget_submitter(job)
+            job.refused = error
         self._end(job, Stop(stop.outcome, as_info(error)), now)
 
     # --- an attempt is over ---------------------------------------------------------------------
@@ -771,8 +772,13 @@ class JobDriver:
         job.driver_instance = driver
         owner, job.owner = job.owner, None
         if owner is not None:
-            waiting = job.on_end or []
-            job.on_end = [*waiting, lambda ended: owner.job_ended(ended, self.now())]
+
+            def ended(other: Job) -> None:
+                # This instance may take the job up again, as another object.
+                other.lane, other.weight = job.lane, job.weight
+                owner.job_ended(other, self.now())
+
+            job.on_end = [*(job.on_end or ()), ended]
             job.on_partial = lambda message: owner.job_partial(job, message)
         if job.on_submitted is not None:
             self._submitted(job, None)
