@@ -146,7 +146,8 @@ class Job(msgspec.Struct, eq=False):
     watched: bool = False
     """Its owner wants to hear of every step."""
     writer: RecordWriter | None = None
-    """Keeps its session's record where instances share it; None: there is none to keep."""
+    """Keeps its session's record where instances share it. None where there is none to keep, and
+    once the end has its turn."""
 
     # --- the ledger's ---------------------------------------------------------------------------
     job_id: JobId = JobId("")

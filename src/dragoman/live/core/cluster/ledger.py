@@ -506,15 +506,13 @@ class ClusterLedger:
             if writer is not None and held is not None:
                 writer.saw(answer.revision)
         # A ledger that lost its memory of the job changes nothing for those who wait for it.
-        job.step = Step.NONE
-        job.input = None
+        _let_go(job)
         job.outcome, job.output, job.error = ending.outcome, ending.output, ending.error
         return Finishing.ENDED
 
     def take_end(self, job: Job, stored: r.StoredJob) -> None:
         """The job has this end, which another instance or an earlier try gave it."""
-        job.step = Step.NONE
-        job.input = None
+        _let_go(job)
         job.outcome, job.output, job.error = stored.outcome, stored.output, stored.error
         # All that a client is told of it: whoever tells, it is the same.
         job.spec = stored.spec
@@ -1059,6 +1057,15 @@ def record_of(stored: r.StoredJob, attempt: r.StoredAttempt | None = None) -> Jo
 def _tell(opened: asyncio.Future[tuple[Any, int]], job: Job, answer: Any, at_ms: int) -> None:
     if not opened.done():
         opened.set_result((answer, at_ms))
+
+
+def _let_go(job: Job) -> None:
+    """The job has its end, and holds no slot and no input any more."""
+    job.step = Step.NONE
+    job.input = None
+    if job.seat is not None:
+        # Its own seat: as long as each refers to the other, only the collector frees them.
+        job.seat.held.clear()
 
 
 async def _answer_of(asked: asyncio.Task[T] | None) -> T | DependencyDown | None:

@@ -16,8 +16,11 @@ from dragoman.live.sessions import DROPPED, MARKS_PER_MESSAGE
 Delivery = TranslationResult | MissingResult
 
 
-class End(msgspec.Struct, eq=False, gc=False):
-    """How an utterance ended for one target: with a job, or with the reason for none."""
+class End(msgspec.Struct, eq=False):
+    """How an utterance ended for one target: with a job, or with the reason for none.
+
+    The job may lead back to the session, so the garbage collector must see what lies between.
+    """
 
     job: Job | None
     output: JobResult | None
@@ -40,8 +43,8 @@ class Lane:
         """Ends that wait for an utterance before them."""
 
 
-class Sent(msgspec.Struct, eq=False, gc=False):
-    """A delivery that may have to be sent again."""
+class Sent(msgspec.Struct, eq=False):
+    """A delivery that may have to be sent again. The garbage collector sees it, as it sees ends."""
 
     message: Delivery
     job: Job | None

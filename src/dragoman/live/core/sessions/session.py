@@ -920,6 +920,8 @@ class Session:
             job_id = job.job_id
             if job.writer is writer and job.spec.utterance_index == index:
                 seq = job.delivery_seq
+            # It is kept until the client has it, and must not keep its session.
+            job.writer = None
         entry = r.Delivery(index, normal_language(target), job_id or None, end.reason)
         self._held_bytes += end.weight
         writer.deliver(entry, partial(self._end_stored, index, target, end, job_id), seq)
