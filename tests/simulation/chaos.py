@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from random import Random
 
@@ -217,7 +217,7 @@ class Schedule:
         raise AssertionError(f"left behind: {kept}")
 
 
-def left_behind(size: dict[str, int]) -> dict[str, int]:
+def left_behind(size: Mapping[str, int]) -> dict[str, int]:
     """What a ledger keeps of jobs: nothing, when all have ended and are forgotten."""
     return {kind: kept for kind, kept in size.items() if kind in _OF_JOBS}
 

@@ -33,6 +33,13 @@ UNKNOWN_AT_A_TIME = 500
 """Of a node's unknown attempts, looked at for one heartbeat; it is told of each to cancel it."""
 
 
+class Breaker(Protocol):
+    """Counts how a node's attempts go."""
+
+    def acknowledged(self, attempt_id: AttemptId, now: float) -> None: ...
+    def answered(self, attempt_id: AttemptId) -> None: ...
+
+
 class Node(Protocol):
     """A node that is connected here, as far as its messages tell of attempts."""
 
@@ -46,6 +53,8 @@ class Node(Protocol):
     def sender(self) -> Sender: ...
     @property
     def words(self) -> int: ...
+    @property
+    def breaker(self) -> Breaker: ...
 
 
 class OtherAttempts(Protocol):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from dragoman.ids import ConnectionId, InstanceId, NodeId, TenantId
+from dragoman.live.fleet.breaker import Breaker
 from dragoman.live.fleet.census import Headcount
 from dragoman.live.fleet.health import Health, HealthRules
 from dragoman.live.fleet.marks import Mark
@@ -111,6 +112,10 @@ class Node:
         if known.epoch != self.owner.epoch:
             known = self._sender = Sender(self.node_id, self.owner.epoch)
         return known
+
+    @property
+    def breaker(self) -> Breaker:
+        return self.health.breaker
 
     @property
     def status(self) -> NodeHealth:

@@ -237,7 +237,7 @@ class RemoteAttempts:
     def took_step(self, node: Node, attempt_id: AttemptId, step: Step) -> None:
         """A node accepted an attempt of another instance's job, or works on it."""
         self.steps.say(node.cell, node.sender, attempt_id, step, node.words)
-        node.health.breaker.acknowledged(attempt_id, self._driver.now())
+        node.breaker.acknowledged(attempt_id, self._driver.now())
         guest = self._guests.get(attempt_id)
         if guest is None or guest.node_id != node.node_id or guest.shown >= step:
             return
@@ -259,7 +259,7 @@ class RemoteAttempts:
     ) -> bool:
         """An attempt of another instance's job is over; False when none is known here."""
         self.steps.over(node.cell, attempt_id)
-        node.health.breaker.answered(attempt_id)
+        node.breaker.answered(attempt_id)
         guest = self._guests.pop(attempt_id, None)
         if guest is not None:
             _remember(self._over, attempt_id, None)
