@@ -65,7 +65,7 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 		tests/simulation/test_cluster_chaos.py tests/simulation/test_cluster_sessions_laws.py \
 		tests/simulation/test_cluster_old_dumps.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LEDGER_LIVES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
-		tests/contract/ledger/test_laws.py
+		tests/contract/shared/test_laws.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/integration/lab_engine/test_crashes.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(MIRROR_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 -k kill_9 \

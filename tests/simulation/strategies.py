@@ -7,23 +7,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
-from dragoman.ids import AttemptId, ConnectionId, InstanceId, JobId, NodeId
+from dragoman.ids import AttemptId, ConnectionId, InstanceId, NodeId, RequestId, TenantId
+from dragoman.live.core import LedgerTerms, MemoryLedger, SlotRules
+from dragoman.live.core.job import Job
+from dragoman.live.core.ledger import Finishing, PlaceAnswer, Placing
 from dragoman.live.ledger import (
     Ending,
-    Granted,
-    MemoryLedger,
+    Freed,
+    JobInput,
+    JobSpec,
+    Keep,
     Placement,
     Registered,
     Registration,
-    Sender,
-    SlotAsk,
     Strategy,
 )
-from dragoman.live.protocol import JobClass, Outcome
+from dragoman.live.protocol import Outcome, Pipeline
+from dragoman.live.snapshot import PoolRule, Requirement
 from dragoman.testing import VirtualClock, run_virtual
 
 NODES, SLOTS = 20, 4
 ALL = (1 << NODES) - 1
+PIPELINE = Pipeline(use_nmt=True)
+REQUIREMENT = Requirement(PoolRule.ASR_TTS, (("zh", "en"),), PIPELINE, ())
 HOUR_MS = 3_600_000
 
 
@@ -76,13 +82,17 @@ class _Run:
     def __init__(
         self, strategy: Strategy, load: float, paces: Sequence[float], waits: bool, seed: int
     ) -> None:
-        self._strategy = strategy
         self._rate = load * sum(SLOTS / pace for pace in paces)
         self._paces = paces
         self._waits = waits
         self._random = Random(seed)
-        self._ledger = MemoryLedger(VirtualClock(asyncio.get_running_loop()), Random(seed + 1))
         self._loop = asyncio.get_running_loop()
+        self._ledger = MemoryLedger(
+            LedgerTerms(SlotRules(strategy, 0.0, 0, 1_000), Keep(lease_ms=1, retention_ms=1)),
+            InstanceId("i"),
+            VirtualClock(self._loop),
+            Random(seed + 1),
+        )
         self._measured = Measured()
         self._line: list[tuple[int, float]] = []
 
@@ -98,7 +108,7 @@ class _Run:
         for number in range(arrivals):
             await asyncio.sleep(self._random.expovariate(self._rate))
             arrived = self._loop.time()
-            if not await self._begin(number, arrived):
+            if not self._begin(number, arrived):
                 if self._waits:
                     self._line.append((number, arrived))
                 else:
@@ -106,34 +116,34 @@ class _Run:
         await asyncio.sleep(1000 * max(self._paces))
         return self._measured
 
-    async def _begin(self, number: int, arrived: float) -> bool:
-        attempt_id = AttemptId(f"a-{number:024x}")
-        ask = SlotAsk(
-            JobId(f"j-{number:026x}"),
-            attempt_id,
-            ((0, ALL),),
-            JobClass.LIVE,
-            HOUR_MS,
-            HOUR_MS,
-            HOUR_MS,
-            self._strategy,
-        )
-        granted = await self._ledger.reserve(ask)
-        if not isinstance(granted, Granted):
+    def _begin(self, number: int, arrived: float) -> bool:
+        spec = JobSpec(TenantId("t"), RequestId(f"r-{number}"), "zh", "en", PIPELINE)
+        job = Job(spec, JobInput(), b"", REQUIREMENT, None, arrived, arrived, False, "en")
+        job.attempt_id = AttemptId(f"a-{number:024x}")
+        job.cells = ((0, ALL),)
+        answers: list[Placing] = []
+
+        def placed(job: Job, answer: PlaceAnswer, now: float) -> None:
+            answers.append(answer.kind)
+
+        self._ledger.place(job, self._loop.time(), placed)
+        if answers != [Placing.PLACED]:
+            self._ledger.end(job, Ending(Outcome.FAILED), self._loop.time(), _told)
             return False
-        service = self._random.expovariate(1 / self._paces[granted.index])
-        self._loop.call_later(service, self._end_soon, attempt_id, granted, arrived)
+        assert job.seat is not None, "it was placed"
+        service = self._random.expovariate(1 / self._paces[job.seat.index])
+        self._loop.call_later(service, self._end, job, arrived)
         return True
 
-    def _end_soon(self, attempt_id: AttemptId, granted: Granted, arrived: float) -> None:
-        self._loop.create_task(self._end(attempt_id, granted, arrived))
-
-    async def _end(self, attempt_id: AttemptId, granted: Granted, arrived: float) -> None:
-        sender = Sender(granted.node_id, granted.owner.epoch)
-        ending = Ending(Outcome.SUCCESS)
-        await self._ledger.finish(0, attempt_id, sender, ending, due_ms=HOUR_MS)
-        await self._ledger.settle(0, (attempt_id,))
-        self._measured.seconds.append(self._loop.time() - arrived)
+    def _end(self, job: Job, arrived: float) -> None:
+        now = self._loop.time()
+        self._ledger.finish(job, Ending(Outcome.SUCCESS), again=False, now=now, then=_told)
+        self._ledger.sweep()
+        self._measured.seconds.append(now - arrived)
         if self._line:
             number, since = self._line.pop(0)
-            await self._begin(number, since)
+            self._begin(number, since)
+
+
+def _told(job: Job, answer: Finishing, freed: Freed, now: float) -> None:
+    """The ledger answers before it returns."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 from collections import Counter
+from typing import Any
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.roaming import Roamer, open_roamer
@@ -19,7 +20,7 @@ UTTERANCES = 4
 FORGOTTEN_SECONDS = 200
 """After so long nothing is kept of what is over."""
 ROOMS = tuple(f"dragoman.live.{room}" for room in ("core", "sessions", "shared", "gateway"))
-SETTINGS = {
+SETTINGS: dict[str, Any] = {
     "scheduler__job_retention_seconds": 20,
     "scheduler__task_binding__lease_seconds": 20,
     "scheduler__delivery__resume_grace_seconds": 20,

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from tests.simulation.world import World, play
 
-from dragoman.live.ledger import Ledger
 from dragoman.live.protocol import Outcome
+from dragoman.live.shared import SharedLedger
 
 FORGET_SECONDS = 100
 
@@ -16,7 +16,7 @@ FORGET_SECONDS = 100
 class SlowToForget:
     """A ledger that takes a node from its seat at once, and then holds the rest back."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: SharedLedger) -> None:
         self._ledger = ledger
         self.asked = asyncio.Event()
         self.go_on = asyncio.Event()
@@ -31,9 +31,9 @@ class SlowToForget:
 
 
 def slow_to_forget(found: list[SlowToForget]) -> Any:
-    def wrap(ledger: Ledger) -> Ledger:
+    def wrap(ledger: SharedLedger) -> SharedLedger:
         found.append(SlowToForget(ledger))
-        return cast(Ledger, found[0])
+        return cast(SharedLedger, found[0])
 
     return wrap
 

@@ -2,16 +2,19 @@
 
 from dragoman.live.core.cells import SlotRules
 from dragoman.live.core.cluster.ledger import ClusterLedger, SharedTerms
+from dragoman.live.core.cluster.ports import Share
 from dragoman.live.core.dispatcher import JobDispatcher
-from dragoman.live.core.driver import DriverTerms
+from dragoman.live.core.driver import FORGOTTEN, DriverTerms
 from dragoman.live.core.job import Step
 from dragoman.live.core.memory import LedgerTerms, MemoryLedger
 from dragoman.live.core.node_messages import NodeMessages
+from dragoman.live.core.refusals import as_error
 from dragoman.live.core.selection import SelectionRules
 from dragoman.live.core.sessions.session import Session, SessionContext
 from dragoman.live.core.sessions.sessions import Sessions
 
 __all__ = [
+    "FORGOTTEN",
     "ClusterLedger",
     "DriverTerms",
     "JobDispatcher",
@@ -22,7 +25,9 @@ __all__ = [
     "Session",
     "SessionContext",
     "Sessions",
+    "Share",
     "SharedTerms",
     "SlotRules",
     "Step",
+    "as_error",
 ]

@@ -9,13 +9,15 @@ from math import inf
 from random import Random
 from typing import Any
 
+import msgspec
+
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.budget import Budget
 from dragoman.live.core.cluster.ledger import ClusterLedger, record_of
 from dragoman.live.core.cluster.peers import PeerMessages
-from dragoman.live.core.cluster.ports import PeerPort
+from dragoman.live.core.cluster.ports import PeerPort, Share
 from dragoman.live.core.cluster.remote import ClusterNodes, RemoteAttempts
 from dragoman.live.core.cluster.sweeps import ClusterSweeps, total_until, waited_since
 from dragoman.live.core.cluster.watcher import RemoteJobWatcher
@@ -34,8 +36,6 @@ from dragoman.live.dispatch import (
     OnPartial,
     OnProgress,
     Routes,
-    Share,
-    Submitted,
     Tally,
     TenantCounts,
     TenantJobs,
@@ -50,6 +50,13 @@ from dragoman.live.snapshot import Requirement, Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
 
 _NO_ROOM_RETRY_MS = 1_000
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A job for an order: made by this call, or found."""
+
+    job_id: JobId
+    created: bool
 
 
 class JobDispatcher:

@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from dragoman import errors
+from dragoman.ids import JobId
 from dragoman.live.core.selection import Search
-from dragoman.live.dispatch import NEVER_WAITS, as_error, as_info, with_job
 from dragoman.live.ledger import Outlook
-from dragoman.live.protocol import ExclusionReason
+from dragoman.live.protocol import ErrorInfo, ExclusionReason
 from dragoman.live.snapshot import CellView, Requirement
-
-__all__ = ["NEVER_WAITS", "as_error", "as_info", "refusal", "with_job"]
 
 _SOONEST_MS = 50
 _LATEST_MS = 30_000
 _UNKNOWN_MS = 1_000
 _REGISTERING_MS = 2_000
+
+NEVER_WAITS = (errors.PairUnsupported, errors.UnsupportedFeature)
+"""Refusals that time does not mend."""
 
 
 def refusal(
@@ -38,6 +39,28 @@ def refusal(
         _message(kind, requirement, near),
         details=details,
         retry_after_ms=_retry_after_ms(kind, outlook),
+    )
+
+
+def with_job(error: errors.DragomanError, job_id: JobId) -> errors.DragomanError:
+    """A refusal names its job, so that it can be explained."""
+    error.details["job_id"] = job_id
+    if error.retry_after_ms is not None:
+        error.details["retry_after_ms"] = error.retry_after_ms
+    return error
+
+
+def as_info(error: errors.DragomanError) -> ErrorInfo:
+    return ErrorInfo(error.code, error.message, details=error.details or None)
+
+
+def as_error(info: ErrorInfo) -> errors.DragomanError:
+    """The error a stored refusal was."""
+    kind = errors.BY_CODE.get(info.code, errors.InternalError)
+    details: dict[str, object] = dict(info.details or {})
+    after = details.get("retry_after_ms")
+    return kind(
+        info.message, details=details, retry_after_ms=after if isinstance(after, int) else None
     )
 
 

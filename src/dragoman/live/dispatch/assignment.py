@@ -3,15 +3,8 @@
 from __future__ import annotations
 
 from dragoman.ids import AttemptId, JobId
-from dragoman.live.dispatch.live_job import LiveJob
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import JobAssign, Mode, same_language
-
-
-def assignment(job: LiveJob, attempt_id: AttemptId, deadline_ms: int) -> JobAssign:
-    """The message that gives an attempt of a job this instance drives to a node."""
-    traceparent = job.trace.traceparent if job.trace is not None else None
-    return assignment_of(job.job_id, job.spec, job.input, attempt_id, deadline_ms, traceparent)
 
 
 def assignment_of(

@@ -10,7 +10,7 @@ from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, InstanceId, NodeId
+from dragoman.ids import InstanceId, NodeId
 from dragoman.live.fleet.breaker import failed
 from dragoman.live.fleet.census import Census
 from dragoman.live.fleet.drains import DRAINED_BY_OPERATOR, Drains
@@ -226,16 +226,6 @@ class Registry:
         """Something counts as a bad heartbeat."""
         if self._nodes.get(node.node_id) is node and self._count_beat(node, because):
             self._roll.show(node)
-
-    def attempt_acknowledged(self, node: Node, attempt_id: AttemptId) -> int:
-        """The node says that it has an attempt; answers the number of this word of it."""
-        node.words += 1
-        node.health.breaker.acknowledged(attempt_id, self._clock.monotonic())
-        return node.words
-
-    def attempt_answered(self, node: Node, attempt_id: AttemptId) -> None:
-        """The node says how an attempt ended, in time or not."""
-        node.health.breaker.answered(attempt_id)
 
     def attempt_ended(self, node: Node, result: JobResult) -> None:
         """An attempt on the node ended by its own word: how, counts for its circuit breaker."""

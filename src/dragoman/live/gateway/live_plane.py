@@ -10,8 +10,14 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, SessionId
 from dragoman.live.budget import Budget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
-from dragoman.live.core import ClusterLedger, JobDispatcher, MemoryLedger, SessionContext, Sessions
-from dragoman.live.dispatch import Share
+from dragoman.live.core import (
+    ClusterLedger,
+    JobDispatcher,
+    MemoryLedger,
+    SessionContext,
+    Sessions,
+    Share,
+)
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.cluster import (

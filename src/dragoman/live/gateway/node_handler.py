@@ -19,7 +19,6 @@ from dragoman.errors import (
 )
 from dragoman.ids import AttemptId, ConnectionId, JobId
 from dragoman.live.core import NodeMessages, Step
-from dragoman.live.dispatch import NodeEvents
 from dragoman.live.fleet import Applicant, Feedback, Node, Registry
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
@@ -28,7 +27,6 @@ from dragoman.live.gateway.wire import Frame
 from dragoman.live.protocol import (
     FROM_NODE,
     RESULT_TYPE,
-    AttemptState,
     Error,
     ErrorInfo,
     JobAck,
@@ -112,7 +110,7 @@ class NodeHandler:
         self,
         caller: Caller,
         registry: Registry,
-        events: NodeEvents | NodeMessages,
+        events: NodeMessages,
         feedback: Feedback,
         max_frame_bytes: int,
         clock: Clock,
@@ -162,9 +160,7 @@ class NodeHandler:
                 success=False,
                 error=ErrorInfo(error.code, problem),
             )
-            waits = self._result(node, unreadable, self._clock.monotonic())
-            if waits is not None:
-                await waits
+            self._result(node, unreadable, self._clock.monotonic())
 
     async def closed(self, code: int, reason: str) -> None:
         self._stop_waiting()
@@ -176,57 +172,26 @@ class NodeHandler:
     def _beat(self, node: Node, message: NodeHeartbeat, now: float) -> Awaitable[None] | None:
         return self._registry.beat(node, message)
 
-    def _ack(self, node: Node, message: JobAck, now: float) -> Awaitable[None] | None:
-        events = self._events
-        if isinstance(events, NodeMessages):
-            node.words += 1
-            events.took_step(node, message.attempt_id, Step.ACCEPTED, now)
-            return None
-        return self._store_step(events, node, message.attempt_id, AttemptState.ACCEPTED)
+    def _ack(self, node: Node, message: JobAck, now: float) -> None:
+        node.words += 1
+        self._events.took_step(node, message.attempt_id, Step.ACCEPTED, now)
 
-    def _started(self, node: Node, message: JobStarted, now: float) -> Awaitable[None] | None:
-        events = self._events
-        if isinstance(events, NodeMessages):
-            node.words += 1
-            events.took_step(node, message.attempt_id, Step.RUNNING, now)
-            return None
-        return self._store_step(events, node, message.attempt_id, AttemptState.RUNNING)
+    def _started(self, node: Node, message: JobStarted, now: float) -> None:
+        node.words += 1
+        self._events.took_step(node, message.attempt_id, Step.RUNNING, now)
 
-    def _store_step(
-        self, events: NodeEvents, node: Node, attempt_id: AttemptId, to: AttemptState
-    ) -> Awaitable[None] | None:
-        number = self._registry.attempt_acknowledged(node, attempt_id)
-        return events.moved(node.cell, node.sender, attempt_id, to, number)
-
-    def _result(self, node: Node, message: JobResult, now: float) -> Awaitable[None] | None:
-        events = self._events
-        if not isinstance(events, NodeMessages):
-            self._registry.attempt_answered(node, message.attempt_id)
-            return self._store_result(events, node, message)
-        if events.finished(node, message, now):
-            self._registry.attempt_ended(node, message)
-        return None
-
-    async def _store_result(self, events: NodeEvents, node: Node, message: JobResult) -> None:
-        if await events.result(node.cell, node.sender, message):
+    def _result(self, node: Node, message: JobResult, now: float) -> None:
+        if self._events.finished(node, message, now):
             self._registry.attempt_ended(node, message)
 
-    def _partial(self, node: Node, message: JobPartial, now: float) -> Awaitable[None] | None:
-        events = self._events
-        if isinstance(events, NodeMessages):
-            events.partial(node, message)
-            return None
-        return events.partial(node.sender, message)
+    def _partial(self, node: Node, message: JobPartial, now: float) -> None:
+        self._events.partial(node, message)
 
     async def _not_available(self, node: Node, message: ModelNotAvailable, now: float) -> None:
         self._feedback.report(node.node_id, message)
         # The service is marked in the background, best before its job looks for a node.
         await asyncio.sleep(0)
-        events = self._events
-        if isinstance(events, NodeMessages):
-            events.model_not_available(node, message, self._clock.monotonic())
-        else:
-            await events.model_not_available(node.cell, node.sender, message)
+        self._events.model_not_available(node, message, self._clock.monotonic())
 
     def _drain(self, node: Node, message: NodeDrain, now: float) -> None:
         self._registry.drained_itself(node, message.reason)

@@ -3,54 +3,15 @@
 from __future__ import annotations
 
 from dragoman.live.core import DriverTerms, LedgerTerms, SelectionRules, SharedTerms, SlotRules
-from dragoman.live.dispatch import Limits, Selection
 from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits
-from dragoman.live.ledger import Keep, Strategy, Terms
+from dragoman.live.ledger import Keep, Strategy
 from dragoman.live.sessions import SegmentRules, SessionRules
 from dragoman.live.snapshot import PoolRule
 from dragoman.settings import Settings
 
 _RECORD_KEPT_FACTOR = 5
 """A session's record outlives its grace by this."""
-
-
-def terms(settings: Settings) -> Terms:
-    """The times of a job's course."""
-    scheduler = settings.scheduler
-    times, binding = scheduler.job_timeout, scheduler.task_binding
-    lease_seconds = min(
-        scheduler.node_health.heartbeat_timeout_seconds, binding.reserved_ttl_seconds
-    )
-    return Terms(
-        ack_ms=int(times.ack_seconds * 1000),
-        run_ms=int(times.run_seconds * 1000),
-        total_ms=int(times.total_seconds * 1000),
-        lease_ms=int(lease_seconds * 1000),
-        grace_ms=int(times.cancel_grace_seconds * 1000),
-        max_attempts=times.failover_max_attempts,
-        keep=Keep(
-            lease_ms=int(binding.lease_seconds * 1000),
-            retention_ms=int(scheduler.job_retention_seconds * 1000),
-        ),
-    )
-
-
-def selection(settings: Settings) -> Selection:
-    """How nodes are chosen."""
-    scheduler = settings.scheduler
-    binding = scheduler.task_binding
-    return Selection(
-        strategy=Strategy(scheduler.selection.strategy),
-        batch_headroom=scheduler.selection.batch_headroom,
-        batch_max_preemptions=scheduler.selection.batch_max_preemptions,
-        spread_window_seconds=binding.spread_window_seconds if binding.spread_enabled else None,
-        by_hash=scheduler.pools.choice == "session_hash",
-        tenant_cells={
-            tenant: tuple(cells) for tenant, cells in scheduler.pools.tenant_cells.items()
-        },
-        affinity_ttl_seconds=scheduler.selection.affinity_ttl_seconds,
-    )
 
 
 def ledger_terms(settings: Settings) -> LedgerTerms:
@@ -63,22 +24,30 @@ def ledger_terms(settings: Settings) -> LedgerTerms:
             batch_max_preemptions=chosen.batch_max_preemptions,
             grace_ms=int(times.cancel_grace_seconds * 1000),
         ),
-        keep=terms(settings).keep,
+        keep=Keep(
+            lease_ms=int(settings.scheduler.task_binding.lease_seconds * 1000),
+            retention_ms=int(settings.scheduler.job_retention_seconds * 1000),
+        ),
     )
 
 
 def shared_terms(settings: Settings) -> SharedTerms:
     """How slots are granted and jobs remembered where several instances share them."""
-    alone, times = ledger_terms(settings), terms(settings)
+    alone, scheduler = ledger_terms(settings), settings.scheduler
+    times = scheduler.job_timeout
+    lease_seconds = min(
+        scheduler.node_health.heartbeat_timeout_seconds, scheduler.task_binding.reserved_ttl_seconds
+    )
+    ack_ms = int(times.ack_seconds * 1000)
     return SharedTerms(
         slots=alone.slots,
         keep=alone.keep,
-        claim_ms=times.ack_ms,
-        ack_ms=times.ack_ms,
-        lease_ms=times.lease_ms,
-        run_ms=times.run_ms,
-        total_ms=times.total_ms,
-        tombstone_ms=2 * times.ack_ms + 2 * settings.cluster.redis_timeout_ms,
+        claim_ms=ack_ms,
+        ack_ms=ack_ms,
+        lease_ms=int(lease_seconds * 1000),
+        run_ms=int(times.run_seconds * 1000),
+        total_ms=int(times.total_seconds * 1000),
+        tombstone_ms=2 * ack_ms + 2 * settings.cluster.redis_timeout_ms,
     )
 
 
@@ -103,12 +72,13 @@ def driver_terms(settings: Settings) -> DriverTerms:
 
 def selection_rules(settings: Settings) -> SelectionRules:
     """How nodes are chosen."""
-    chosen = selection(settings)
+    scheduler = settings.scheduler
+    binding, pools = scheduler.task_binding, scheduler.pools
     return SelectionRules(
-        spread_window_seconds=chosen.spread_window_seconds,
-        by_hash=chosen.by_hash,
-        tenant_cells=chosen.tenant_cells,
-        affinity_ttl_seconds=chosen.affinity_ttl_seconds,
+        spread_window_seconds=binding.spread_window_seconds if binding.spread_enabled else None,
+        by_hash=pools.choice == "session_hash",
+        tenant_cells={tenant: tuple(cells) for tenant, cells in pools.tenant_cells.items()},
+        affinity_ttl_seconds=scheduler.selection.affinity_ttl_seconds,
     )
 
 
@@ -197,17 +167,6 @@ def session_rules(settings: Settings) -> SessionRules:
         ),
         sessions_per_tenant=limits.sessions_per_tenant,
         semantic=PoolRule(scheduler.pools.rule) is not PoolRule.ASR_TTS,
-    )
-
-
-def dispatch_limits(settings: Settings) -> Limits:
-    """How much dispatch keeps, and how long jobs wait."""
-    return Limits(
-        pending_seconds=settings.scheduler.job_timeout.pending_seconds,
-        pending_per_pair=settings.limits.pending_per_pair,
-        inflight_per_tenant=settings.limits.max_inflight_per_tenant,
-        explain_max=settings.scheduler.explain_max,
-        routes=settings.limits.max_sessions,
     )
 
 

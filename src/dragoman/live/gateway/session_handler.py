@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import Any, Protocol
 
 from dragoman.auth import Principal, effective_tenant
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
-from dragoman.ids import ConnectionId, TenantId
-from dragoman.live.core import Session as CoreSession
+from dragoman.ids import ConnectionId
+from dragoman.live.core import Session, Sessions
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
@@ -23,11 +22,8 @@ from dragoman.live.protocol import (
     SessionInit,
     Utterance,
 )
-from dragoman.live.sessions import Session
 
 _RETRY_MS = 1000
-
-AnySession = Session | CoreSession
 
 _CLOSE_CODES: dict[type[DragomanError], CloseCode] = {
     InvalidMessage: CloseCode.BAD_FIRST_MESSAGE,
@@ -93,30 +89,16 @@ class WaitingSockets:
             timer.cancel()
 
 
-class SessionsPort(Protocol):
-    """The sessions of this instance, as its sockets know them."""
-
-    async def open(self, init: SessionInit, tenant: TenantId, link: SessionLink) -> AnySession: ...
-
-    @property
-    def heard(self) -> Callable[[Any], None] | None:
-        """Told of every message; None: that its session has heard it is enough."""
-        ...
-
-    def disconnected(self, session: Any, link: SessionLink) -> None: ...
-
-
 class SessionHandler:
     """Handles one client's connection."""
 
-    def __init__(self, caller: Caller, sessions: SessionsPort, waiting: WaitingSockets) -> None:
+    def __init__(self, caller: Caller, sessions: Sessions, waiting: WaitingSockets) -> None:
         self._principal: Principal = caller.principal
         self._sessions = sessions
-        self._heard = sessions.heard
         self._waiting = waiting
         self._link: SessionLink | None = None
         self._connection: Connection | None = None
-        self._session: AnySession | None = None
+        self._session: Session | None = None
 
     async def opened(self, connection: Connection) -> None:
         self._connection = connection
@@ -132,39 +114,24 @@ class SessionHandler:
         if session is None:
             return self._begin(message)
         session.last_heard = now
-        if self._heard is not None:
-            self._heard(session)
         if type(message) is AudioChunk:
-            return session.audio(message, now)
+            session.audio(message, now)
+            return None
         return HANDLED[type(message)](self, session, message, now)
 
-    def _utterance(
-        self, session: AnySession, message: Utterance, now: float
-    ) -> Awaitable[None] | None:
+    def _utterance(self, session: Session, message: Utterance, now: float) -> None:
         try:
-            waits = session.utterance(message, now)
-        except DragomanError as error:
-            self._refuse_utterance(message, error)
-            return None
-        return None if waits is None else self._finish_utterance(message, waits)
-
-    async def _finish_utterance(self, message: Utterance, waits: Awaitable[None]) -> None:
-        try:
-            await waits
+            session.utterance(message, now)
         except DragomanError as error:
             self._refuse_utterance(message, error)
 
-    def _heartbeat(
-        self, session: AnySession, message: ClientHeartbeat, now: float
-    ) -> Awaitable[None] | None:
-        return session.heartbeat(message.last_delivery_seq)
+    def _heartbeat(self, session: Session, message: ClientHeartbeat, now: float) -> None:
+        session.heartbeat(message.last_delivery_seq)
 
-    def _close(
-        self, session: AnySession, message: SessionClose, now: float
-    ) -> Awaitable[None] | None:
-        return session.close()
+    def _close(self, session: Session, message: SessionClose, now: float) -> None:
+        session.close()
 
-    def _again(self, session: AnySession, message: SessionInit, now: float) -> None:
+    def _again(self, session: Session, message: SessionInit, now: float) -> None:
         raise InvalidMessage("This connection has a session already; open another one.")
 
     async def malformed(self, error: InvalidMessage) -> None:

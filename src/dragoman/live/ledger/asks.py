@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.ids import AttemptId, ConnectionId, InstanceId, JobId, NodeId
-from dragoman.live.ledger.records import JobInput, JobSpec, Owner
-from dragoman.live.ledger.states import Strategy
+from dragoman.ids import ConnectionId, InstanceId, NodeId
+from dragoman.live.ledger.records import Owner
 from dragoman.live.protocol import ErrorInfo, JobClass, JobResult, Outcome, RunningJob
 
 
@@ -53,31 +52,6 @@ class Heartbeat(msgspec.Struct, frozen=True):
     when its asker has long given up on it: what was acknowledged after it, it cannot list."""
 
 
-class SlotAsk(msgspec.Struct, frozen=True):
-    """One slot for one attempt, on any candidate of the cells, tried in the order given."""
-
-    job_id: JobId
-    attempt_id: AttemptId
-    cells: tuple[tuple[int, int], ...]
-    """(cell, candidates): bit i of the candidates is the seat with index i."""
-    job_class: JobClass
-    ack_ms: int
-    """How long the node has to acknowledge."""
-    lease_ms: int
-    """How long an acknowledged attempt is held without a heartbeat."""
-    run_ms: int
-    """How long it may run, from its acknowledgement."""
-    strategy: Strategy = Strategy.RANDOM
-    headroom: float = 0.0
-    """For batch: the share of the candidates' slots that must stay free."""
-    preemptions: int = 0
-    """For batch: how often the job gave way already."""
-    max_preemptions: int = 0
-    """For live: leave batch attempts alone that gave way this often."""
-    grace_ms: int = 0
-    """For live: how long a preempted attempt has to answer."""
-
-
 class Sender(msgspec.Struct, frozen=True):
     """Who says something about an attempt."""
 
@@ -109,18 +83,6 @@ class Adoption(msgspec.Struct, frozen=True):
     instance_id: InstanceId = InstanceId("")
     """Who drives its job, for the shared ledger; empty: the instance that its node is reached
     through."""
-
-
-class Claim(msgspec.Struct, frozen=True):
-    """A request wants its job."""
-
-    spec: JobSpec
-    input: JobInput
-    body_hash: bytes
-    instance_id: InstanceId
-    claim_ms: int
-    total_ms: int | None
-    """None: the job waits until it is cancelled, and its time runs from each dispatch."""
 
 
 class Keep(msgspec.Struct, frozen=True):

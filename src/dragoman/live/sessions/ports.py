@@ -1,12 +1,11 @@
-"""What sessions need of connections and of other instances, so that they need not know them."""
+"""What sessions need of connections, so that they need not know them."""
 
 from __future__ import annotations
 
 from typing import Protocol
 
-from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId
+from dragoman.ids import ConnectionId
 from dragoman.live.protocol import SchedulerToClient
-from dragoman.live.sessions.record import SessionOwner
 
 
 class ClientLink(Protocol):
@@ -41,16 +40,4 @@ class ClientLink(Protocol):
 
     def draining(self) -> None:
         """Close it: this server is about to stop, and the client may go on at another."""
-        ...
-
-
-class SessionPeers(Protocol):
-    """The other instances. What they are told is a hint that may be lost, without an answer."""
-
-    def taken(self, session_id: SessionId, before: SessionOwner, now: SessionOwner) -> None:
-        """Tell the instance that held a session that it was resumed here."""
-        ...
-
-    def ended(self, job_id: JobId, to: InstanceId) -> None:
-        """Tell the instance that holds a session now that a job of it has ended."""
         ...

@@ -1,15 +1,28 @@
-"""What an instance tells others of jobs and attempts."""
+"""What an instance needs of others, and tells them of jobs and attempts."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
+
+import msgspec
 
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.cluster import AssignNote, ResultNote
 from dragoman.live.dispatch import Progress
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import JobPartial, RunningJob
+
+
+class Share(msgspec.Struct, frozen=True):
+    """One instance's part of what several look after."""
+
+    rank: int = 0
+    count: int = 1
+
+    def of(self, numbers: Sequence[int]) -> Sequence[int]:
+        """The numbers that are this instance's; every number belongs to an instance."""
+        return [number for number in numbers if number % self.count == self.rank]
 
 
 class PeerPort(Protocol):

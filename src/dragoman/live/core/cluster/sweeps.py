@@ -13,12 +13,11 @@ from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
 from dragoman.ids import JOB_SHARDS, InstanceId, JobId
 from dragoman.live.core.cluster.ledger import ClusterLedger
-from dragoman.live.core.cluster.ports import PeerPort
+from dragoman.live.core.cluster.ports import PeerPort, Share
 from dragoman.live.core.cluster.remote import ClusterNodes, RemoteAttempts
 from dragoman.live.core.cluster.watcher import RemoteJobWatcher
 from dragoman.live.core.driver import LOST, NO_ACK, OUT_OF_TIME, JobDriver
 from dragoman.live.core.job import Job, Step, Stop
-from dragoman.live.dispatch import Share
 from dragoman.live.ledger import Ending, NodeLost, PastAttempt, Sender
 from dragoman.live.protocol import (
     AttemptState,

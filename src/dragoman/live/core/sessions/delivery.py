@@ -11,7 +11,7 @@ from dragoman.ids import SessionId
 from dragoman.live.core.job import Job
 from dragoman.live.core.sessions.messages import missing_result
 from dragoman.live.protocol import JobResult, MissingResult, TranslationResult
-from dragoman.live.sessions import DROPPED, MARKS_PER_MESSAGE
+from dragoman.live.shared.records import DROPPED, MARKS_PER_DELIVERY
 
 Delivery = TranslationResult | MissingResult
 
@@ -64,7 +64,7 @@ class Unacknowledged:
         self._keep_messages = keep_messages
         self._keep_bytes = keep_bytes
         self._kept: deque[Sent] = deque()
-        self._marks: deque[Sent] = deque(maxlen=keep_messages * MARKS_PER_MESSAGE)
+        self._marks: deque[Sent] = deque(maxlen=keep_messages * MARKS_PER_DELIVERY)
 
     def keep(self, sent: Sent) -> None:
         """Keep a delivery; the oldest make room for it."""

@@ -16,7 +16,7 @@ from dragoman.live.core.sessions.messages import (
     weight_of,
 )
 from dragoman.live.protocol import Outcome, SessionInit, same_language
-from dragoman.live.sessions import DROPPED, targets_of
+from dragoman.live.sessions import targets_of
 from dragoman.live.shared import records as r
 
 
@@ -50,7 +50,7 @@ def sent_before(session_id: SessionId, sent: r.Sent, target: str, job: Job | Non
     elif reason is None and job is not None:
         reason = failure(job).code
     if reason is None:
-        job_id, reason = None, DROPPED
+        job_id, reason = None, r.DROPPED
     missing = missing_result(session_id, seq, entry.index, target, job_id, reason)
     return Sent(missing, job, weight_of(None))
 

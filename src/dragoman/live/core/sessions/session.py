@@ -54,7 +54,6 @@ from dragoman.live.protocol import (
 )
 from dragoman.live.sessions import (
     CHUNK_OVERHEAD_BYTES,
-    GAP_TIMEOUT,
     PROGRESS,
     ClientLink,
     Pressure,
@@ -75,6 +74,9 @@ if TYPE_CHECKING:
     from dragoman.live.core.dispatcher import JobDispatcher
 
 log = get_logger("dragoman.sessions")
+
+GAP_TIMEOUT = "gap_timeout"
+"""The reason given for an utterance that kept others waiting for too long, or that is lost."""
 
 _REMEMBERED_MISSING = 1_000
 """Utterances announced missing whose late results are told from repeated ones."""

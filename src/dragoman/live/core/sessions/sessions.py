@@ -47,7 +47,6 @@ class Sessions:
         self._open: dict[SessionId, Session] = {}
         self._by_tenant: Counter[TenantId] = Counter()
         self.languages = LanguageUsage()
-        self.heard = None
         self._looks: list[tuple[float, SessionId, Session]] = []
         """When to see whether a connected session's client has fallen silent; one entry each."""
         self._gone: OrderedDict[SessionId, float] = OrderedDict()

@@ -1,5 +1,1 @@
-"""The ledger in one process's memory."""
-
-from dragoman.live.ledger.memory.ledger import MemoryLedger
-
-__all__ = ["MemoryLedger"]
+"""Parts of ledgers in one process's memory."""
