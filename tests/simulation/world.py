@@ -29,9 +29,9 @@ from dragoman.testing import (
     SubmittedJob,
     VirtualClock,
     run_virtual,
-    shared_ledger,
 )
 from dragoman.testing import settings_with as dotted_settings
+from dragoman.testing.shared import shared_ledger
 
 TEXT = Pipeline(use_nmt=True, use_tts=True)
 LONG = LONG_SECONDS

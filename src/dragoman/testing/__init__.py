@@ -43,7 +43,7 @@ from dragoman.testing.nodes import (
     service,
 )
 from dragoman.testing.scheduler import MemoryScheduler, settings_with
-from dragoman.testing.shared import ServerAccess, SharedServer, shared_ledger
+from dragoman.testing.shared import ServerAccess, SharedServer
 from dragoman.testing.site import MemorySite, NodeOptions
 from dragoman.testing.virtual import (
     Deadlock,
@@ -87,7 +87,6 @@ __all__ = [
     "seconds",
     "service",
     "settings_with",
-    "shared_ledger",
     "uniform",
     "virtual",
 ]

@@ -20,7 +20,7 @@ from dragoman.live.core import Session
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, SessionState, SessionView
 from dragoman.live.shared import SharedLedger
-from dragoman.live.shared.records import StoredSession
+from dragoman.live.shared import records as r
 
 Client = Annotated[Principal, Depends(require(Permission.SESSIONS))]
 
@@ -159,7 +159,7 @@ def session_view(session: Session, instance_id: InstanceId) -> SessionView:
     )
 
 
-def recorded_view(record: StoredSession, *, owner_present: bool) -> SessionView:
+def recorded_view(record: r.StoredSession, *, owner_present: bool) -> SessionView:
     """A session as its record has it, for when its instance cannot be asked."""
     return SessionView(
         session_id=record.session_id,

@@ -2,6 +2,7 @@
 
 from dragoman.live.core.cells import SlotRules
 from dragoman.live.core.cluster.ledger import ClusterLedger, SharedTerms
+from dragoman.live.core.cluster.peers import PeerMessages
 from dragoman.live.core.cluster.ports import Share
 from dragoman.live.core.dispatcher import JobDispatcher
 from dragoman.live.core.driver import FORGOTTEN, DriverTerms
@@ -21,6 +22,7 @@ __all__ = [
     "LedgerTerms",
     "MemoryLedger",
     "NodeMessages",
+    "PeerMessages",
     "SelectionRules",
     "Session",
     "SessionContext",

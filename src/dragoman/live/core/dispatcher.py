@@ -45,7 +45,7 @@ from dragoman.live.dispatch import (
 from dragoman.live.dispatch import OnEnd as OnRecord
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
 from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
-from dragoman.live.shared.records import OpenWork
+from dragoman.live.shared import records as r
 from dragoman.live.snapshot import Requirement, Requirements, SnapshotHolder
 from dragoman.observability import Metrics, Tracing, Watch
 
@@ -186,7 +186,7 @@ class JobDispatcher:
         view = self._snapshots.current.cells.get(cell)
         return view is not None and view.indexes.get(node_id) == index
 
-    def _revive(self, work: OpenWork, now: float) -> Job:
+    def _revive(self, work: r.OpenWork, now: float) -> Job:
         """A job that another instance drove, as it goes on here."""
         stored = work.job
         job = self.job(stored.spec, work.input, now)

@@ -13,7 +13,7 @@ from dragoman.live.core.job import Job, Step
 from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.core.telemetry import DispatchTelemetry, progressed
 from dragoman.live.dispatch import Progress, why_dropped
-from dragoman.live.fleet.ports import Seated
+from dragoman.live.fleet import Seated
 from dragoman.live.ledger import Adoption, Ending, Freed, Owner, Sender, StaleReason
 from dragoman.live.protocol import (
     ErrorInfo,

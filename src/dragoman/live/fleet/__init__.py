@@ -9,7 +9,7 @@ from dragoman.live.fleet.feedback import Feedback, FeedbackRules
 from dragoman.live.fleet.health import MOVES, Health, HealthEvent, HealthRules
 from dragoman.live.fleet.marks import Mark
 from dragoman.live.fleet.node import Node, why_no_jobs
-from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort
+from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort, Seated
 from dragoman.live.fleet.registration import Applicant
 from dragoman.live.fleet.registry import Registry
 from dragoman.live.fleet.reports import FeedbackView
@@ -39,6 +39,7 @@ __all__ = [
     "PeerPort",
     "Registry",
     "ResourceMean",
+    "Seated",
     "ServiceCatalog",
     "Thresholds",
     "why_no_jobs",

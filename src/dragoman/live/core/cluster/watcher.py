@@ -14,7 +14,7 @@ from dragoman.live.core.cluster.remote import RemoteAttempts
 from dragoman.live.core.driver import FORGOTTEN
 from dragoman.live.core.job import Job, Step
 from dragoman.live.protocol import Outcome
-from dragoman.live.shared.records import StoredAttempt
+from dragoman.live.shared import records as r
 
 BATCH = 500
 """Jobs that are asked for at a time."""
@@ -61,7 +61,7 @@ class RemoteJobWatcher:
         """Have the instance of the attempt's node tell, too: the job's driver may be gone."""
         with suppress(DependencyDown):
             held = await self._ledger.shared.look(job.named_cell, job.named, tombstone_ms=0)
-            if not isinstance(held, StoredAttempt):
+            if not isinstance(held, r.StoredAttempt):
                 return
             node_at, steps = held.owner.instance_id, job.on_progress is not None
             if node_at == self._instance_id:

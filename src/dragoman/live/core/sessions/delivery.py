@@ -11,7 +11,7 @@ from dragoman.ids import SessionId
 from dragoman.live.core.job import Job
 from dragoman.live.core.sessions.messages import missing_result
 from dragoman.live.protocol import JobResult, MissingResult, TranslationResult
-from dragoman.live.shared.records import DROPPED, MARKS_PER_DELIVERY
+from dragoman.live.shared import records as r
 
 Delivery = TranslationResult | MissingResult
 
@@ -64,7 +64,7 @@ class Unacknowledged:
         self._keep_messages = keep_messages
         self._keep_bytes = keep_bytes
         self._kept: deque[Sent] = deque()
-        self._marks: deque[Sent] = deque(maxlen=keep_messages * MARKS_PER_DELIVERY)
+        self._marks: deque[Sent] = deque(maxlen=keep_messages * r.MARKS_PER_DELIVERY)
 
     def keep(self, sent: Sent) -> None:
         """Keep a delivery; the oldest make room for it."""
@@ -104,6 +104,6 @@ def _mark_of(sent: Sent, session_id: SessionId) -> Sent:
     if isinstance(message, MissingResult):
         return Sent(message, None, 0)
     mark = missing_result(
-        session_id, message.delivery_seq, message.utterance_index, message.tgt_lang, None, DROPPED
+        session_id, message.delivery_seq, message.utterance_index, message.tgt_lang, None, r.DROPPED
     )
     return Sent(mark, None, 0)

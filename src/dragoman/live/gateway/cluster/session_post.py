@@ -6,7 +6,7 @@ from dragoman.ids import SessionId
 from dragoman.live.cluster import SessionTakenNote
 from dragoman.live.core import Sessions
 from dragoman.live.gateway.cluster.outbox import Outbox
-from dragoman.live.shared.records import SessionOwner
+from dragoman.live.shared import records as r
 
 
 class SessionPost:
@@ -15,7 +15,7 @@ class SessionPost:
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
 
-    def taken(self, session_id: SessionId, before: SessionOwner, now: SessionOwner) -> None:
+    def taken(self, session_id: SessionId, before: r.SessionOwner, now: r.SessionOwner) -> None:
         note = SessionTakenNote(session_id, now.connection_id, now.epoch)
         self._outbox.post(before.instance_id, note)
 
