@@ -16,8 +16,8 @@ from rich.table import Table
 from dragoman.auth import OpenAuthenticator
 from dragoman.clock import SystemClock
 from dragoman.ids import ConnectionId, InstanceId, NodeId, RequestId, TenantId
-from dragoman.live.core.memory import MemoryLedger
 from dragoman.live.dispatch import JobOrder
+from dragoman.live.dispatch.memory_ledger import MemoryLedger
 from dragoman.live.fleet import Applicant, Node
 from dragoman.live.gateway import Connections, LivePlane, rules
 from dragoman.live.ledger import JobInput, JobSpec

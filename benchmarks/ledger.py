@@ -29,9 +29,9 @@ from dragoman.ids import (
     TenantId,
     new_attempt_id,
 )
-from dragoman.live.core import LedgerTerms, MemoryLedger, SlotRules
-from dragoman.live.core.job import Job
-from dragoman.live.core.ledger import Finishing, PlaceAnswer, Placing
+from dragoman.live.dispatch import LedgerTerms, MemoryLedger, SlotRules
+from dragoman.live.dispatch.job import Job
+from dragoman.live.dispatch.job_ledger import Finishing, PlaceAnswer, Placing
 from dragoman.live.ledger import (
     Ending,
     Freed,

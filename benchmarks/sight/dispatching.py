@@ -15,8 +15,8 @@ from benchmarks.fleet import (
 )
 from benchmarks.sight.cpu_time import arrivals
 from dragoman.ids import RequestId
-from dragoman.live.core.node_messages import NodeMessages
 from dragoman.live.dispatch import JobOrder
+from dragoman.live.dispatch.node_messages import NodeMessages
 from dragoman.live.fleet import Applicant, Node
 from dragoman.live.gateway import LivePlane
 from dragoman.live.ledger import JobInput, JobSpec

@@ -11,10 +11,10 @@ from benchmarks.profiling.measure import calls_of_jobs
 PAGE = Path(__file__).parents[2] / "docs" / "concepts" / "walk.md"
 SMALL_HELP = {
     "dragoman.live.budget",
-    "dragoman.live.core.explain",
-    "dragoman.live.core.sessions.delivery",
-    "dragoman.live.core.telemetry",
-    "dragoman.live.core.timeouts",
+    "dragoman.live.dispatch.explain",
+    "dragoman.live.sessions.delivery",
+    "dragoman.live.dispatch.telemetry",
+    "dragoman.live.dispatch.timeouts",
     "dragoman.live.dispatch.assignment",
     "dragoman.live.ledger.memory.kept",
     "dragoman.live.ledger.memory.recent",

@@ -7,9 +7,9 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from dragoman.live.core import MemoryLedger
-from dragoman.live.core.job import Job
-from dragoman.live.core.ledger import (
+from dragoman.live.dispatch import MemoryLedger
+from dragoman.live.dispatch.job import Job
+from dragoman.live.dispatch.job_ledger import (
     AfterFinish,
     AfterOutlook,
     AfterPlace,

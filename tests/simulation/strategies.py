@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from random import Random
 
 from dragoman.ids import AttemptId, ConnectionId, InstanceId, NodeId, RequestId, TenantId
-from dragoman.live.core import LedgerTerms, MemoryLedger, SlotRules
-from dragoman.live.core.job import Job
-from dragoman.live.core.ledger import Finishing, PlaceAnswer, Placing
+from dragoman.live.dispatch import LedgerTerms, MemoryLedger, SlotRules
+from dragoman.live.dispatch.job import Job
+from dragoman.live.dispatch.job_ledger import Finishing, PlaceAnswer, Placing
 from dragoman.live.ledger import (
     Ending,
     Freed,

@@ -8,7 +8,7 @@ from tests.simulation.cluster_world import ClusterWorld, play_together
 
 from dragoman.errors import NoAvailableNode, PairUnsupported
 from dragoman.ids import NodeId
-from dragoman.live.core import Share
+from dragoman.live.dispatch import Share
 from dragoman.live.gateway import CloseCode
 from dragoman.live.protocol import (
     Command,

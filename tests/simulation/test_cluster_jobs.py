@@ -6,7 +6,7 @@ import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
 
-from dragoman.live.core.driver import FORGOTTEN
+from dragoman.live.dispatch.driver import FORGOTTEN
 from dragoman.live.protocol import JobPartial, Outcome
 from dragoman.testing import JobEnding, seconds
 

@@ -16,7 +16,7 @@ from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.lost_steps import Loss, LostStep
 
 from dragoman.errors import DependencyDown
-from dragoman.live.core import FORGOTTEN
+from dragoman.live.dispatch import FORGOTTEN
 from dragoman.live.protocol import JobCancel, Outcome
 from dragoman.testing import JobEnding, SimulatedNode, SubmittedJob, seconds
 

@@ -17,8 +17,8 @@ from tests.simulation.roaming import (
 )
 from tests.simulation.speakers import BYTES_PER_MS
 
-from dragoman.live.core.sessions.record_writer import FIRST_PAUSE_SECONDS
 from dragoman.live.protocol import AudioChunk, MissingResult, SessionState
+from dragoman.live.sessions.record_writer import FIRST_PAUSE_SECONDS
 from dragoman.testing import JobEnding, seconds
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tests.simulation.cluster_world import ClusterWorld, play_together
 from tests.simulation.roaming import Roamer, open_roamer
 
-from dragoman.live.core.job import Job
+from dragoman.live.dispatch.job import Job
 from dragoman.testing import JobEnding, seconds
 
 ROUNDS = 3

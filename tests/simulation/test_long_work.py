@@ -15,7 +15,7 @@ from tests.simulation.speakers import Speaker
 from tests.simulation.world import World, settings_with
 
 from dragoman.ids import AttemptId, JobId
-from dragoman.live.core.node_messages import UNKNOWN_AT_A_TIME
+from dragoman.live.dispatch.node_messages import UNKNOWN_AT_A_TIME
 from dragoman.live.protocol import ExclusionReason, JobCancel, NodeHealth, NodeHeartbeat, RunningJob
 from dragoman.live.snapshot import RuntimeSnapshot
 from dragoman.testing import CALM, VirtualClock, run_virtual, seconds

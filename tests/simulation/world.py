@@ -15,7 +15,7 @@ from dragoman.auth import ApiKey, Authenticator
 from dragoman.clock import Clock
 from dragoman.ids import RequestId, SessionId, TenantId
 from dragoman.live.cluster import Cluster, MemoryHub
-from dragoman.live.core import MemoryLedger
+from dragoman.live.dispatch import MemoryLedger
 from dragoman.live.gateway import Delay, LivePlane, cluster_terms, instant, rules
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import JobClass, Pipeline

@@ -16,10 +16,11 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, StatsNotReady
-from dragoman.live.core import JobDispatcher, Sessions
+from dragoman.live.dispatch import JobDispatcher
 from dragoman.live.fleet import Registry
 from dragoman.live.ledger import Seats
 from dragoman.live.protocol import NodeHealth, ServiceType, utc_time
+from dragoman.live.sessions import Sessions
 from dragoman.live.stats_parts import StatsPart, sum_parts
 from dragoman.observability import Metrics, Watch, get_logger
 from dragoman.settings import StatsSettings

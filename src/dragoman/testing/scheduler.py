@@ -13,8 +13,7 @@ from dragoman.auth import ApiKey, Authenticator, OpenAuthenticator
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError, JobEnded, NotFound
 from dragoman.ids import InstanceId, NodeId, RequestId, TenantId
-from dragoman.live.core import MemoryLedger
-from dragoman.live.dispatch import JobOrder
+from dragoman.live.dispatch import JobOrder, MemoryLedger
 from dragoman.live.gateway import Connections, Delay, LivePlane, MemoryNetwork, instant, rules
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import JobClass, NodeHealth, Pipeline

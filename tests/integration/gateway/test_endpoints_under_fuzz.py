@@ -18,7 +18,7 @@ from tests.integration.gateway.sockets import SocketClient, dialled, run, servin
 from dragoman.auth import OpenAuthenticator
 from dragoman.clock import SystemClock
 from dragoman.ids import InstanceId, NodeId
-from dragoman.live.core import MemoryLedger, Session
+from dragoman.live.dispatch import MemoryLedger
 from dragoman.live.gateway import (
     ConnectionClosed,
     Connections,
@@ -43,6 +43,7 @@ from dragoman.live.protocol import (
     SessionInit,
     SubProtocol,
 )
+from dragoman.live.sessions import Session
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness
 from dragoman.settings import load_settings

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from dragoman.ids import JobId, NodeId, RequestId, TenantId
-from dragoman.live.core.job import Job
-from dragoman.live.core.refusals import as_error, as_info, refusal, with_job
-from dragoman.live.core.selection import Decision, Search
+from dragoman.live.dispatch.job import Job
+from dragoman.live.dispatch.refusals import as_error, as_info, refusal, with_job
+from dragoman.live.dispatch.selection import Decision, Search
 from dragoman.live.ledger import JobInput, JobSpec, Outlook
 from dragoman.live.protocol import (
     Device,

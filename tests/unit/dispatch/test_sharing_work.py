@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.live.core import Share
+from dragoman.live.dispatch import Share
 
 
 @given(st.integers(1, 12), st.lists(st.integers(0, 999), unique=True))

@@ -19,7 +19,7 @@ import pytest
 from dragoman.auth import OpenAuthenticator
 from dragoman.clock import SystemClock
 from dragoman.ids import ConnectionId, InstanceId, NodeId, TenantId
-from dragoman.live.core.memory import MemoryLedger
+from dragoman.live.dispatch.memory_ledger import MemoryLedger
 from dragoman.live.fleet import Applicant
 from dragoman.live.gateway import Connections, LivePlane, rules
 from dragoman.live.protocol import (

@@ -11,7 +11,7 @@ from tests.simulation.world import settings_with
 
 from dragoman.auth import OpenAuthenticator
 from dragoman.ids import InstanceId
-from dragoman.live.core.memory import MemoryLedger
+from dragoman.live.dispatch.memory_ledger import MemoryLedger
 from dragoman.live.gateway import (
     CloseCode,
     Connections,

@@ -18,7 +18,7 @@ from dragoman.api.services import Services
 from dragoman.auth import Permission, Principal, effective_tenant, may_see
 from dragoman.errors import DependencyDown, DragomanError, InternalError, NotFound
 from dragoman.ids import JobId, TenantId
-from dragoman.live.core import FORGOTTEN, as_error
+from dragoman.live.dispatch import FORGOTTEN, as_error
 from dragoman.live.gateway import LivePlane
 from dragoman.live.ledger import JobRecord, Seats
 from dragoman.live.protocol import (

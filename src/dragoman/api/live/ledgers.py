@@ -8,7 +8,7 @@ from dragoman.api.services import Services
 from dragoman.extras import require_extra
 from dragoman.live import cluster as clusters
 from dragoman.live import shared
-from dragoman.live.core import MemoryLedger
+from dragoman.live.dispatch import MemoryLedger
 from dragoman.live.gateway import cluster_terms, rules
 
 

@@ -16,9 +16,9 @@ from dragoman.api.permissions import require
 from dragoman.auth import Permission, Principal, Role, may_see
 from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.ids import InstanceId, SessionId
-from dragoman.live.core import Session
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, SessionState, SessionView
+from dragoman.live.sessions import Session
 from dragoman.live.shared import SharedLedger
 from dragoman.live.shared import records as r
 

@@ -1,49 +1,60 @@
-"""What a job is asked for with, and what dispatch counts and needs of its neighbours."""
+"""One job, one synchronous walk from its submission to its end."""
 
-from dragoman.live.dispatch.assignment import assignment_of
-from dragoman.live.dispatch.background import Background
-from dragoman.live.dispatch.leftovers import why_dropped
+from dragoman.live.dispatch.cells import SlotRules
+from dragoman.live.dispatch.cluster.ledger import ClusterLedger, SharedTerms
+from dragoman.live.dispatch.cluster.peers import PeerMessages
+from dragoman.live.dispatch.cluster.ports import Share
+from dragoman.live.dispatch.dispatcher import JobDispatcher
+from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms
+from dragoman.live.dispatch.job import Job, OnPartial, OnProgress, Step, Stop
+from dragoman.live.dispatch.memory_ledger import LedgerTerms, MemoryLedger
+from dragoman.live.dispatch.node_messages import NodeMessages
 from dragoman.live.dispatch.orders import (
     AUTO_TARGET,
     JobOrder,
-    OnEnd,
-    OnPartial,
-    OnProgress,
     Progress,
     body_hash,
     demand_hash,
     named_hash,
-    pairs_of,
     utterance_request_id,
 )
-from dragoman.live.dispatch.ports import NodePort, TenantCounts
-from dragoman.live.dispatch.routes import Route, Routes, drawn_order, hashed_shard
+from dragoman.live.dispatch.ports import AfterClaim, Claimed, TenantCounts
+from dragoman.live.dispatch.refusals import as_error
+from dragoman.live.dispatch.routes import Route, Routes
+from dragoman.live.dispatch.selection import SelectionRules
 from dragoman.live.dispatch.tally import Tally
-from dragoman.live.dispatch.tenants import TenantJobs
-from dragoman.live.dispatch.waiting import WaitingRoom
 
 __all__ = [
     "AUTO_TARGET",
-    "Background",
+    "CANCELLED",
+    "FORGOTTEN",
+    "AfterClaim",
+    "Claimed",
+    "ClusterLedger",
+    "DriverTerms",
+    "Job",
+    "JobDispatcher",
     "JobOrder",
-    "NodePort",
-    "OnEnd",
+    "LedgerTerms",
+    "MemoryLedger",
+    "NodeMessages",
     "OnPartial",
     "OnProgress",
+    "PeerMessages",
     "Progress",
     "Route",
     "Routes",
+    "SelectionRules",
+    "Share",
+    "SharedTerms",
+    "SlotRules",
+    "Step",
+    "Stop",
     "Tally",
     "TenantCounts",
-    "TenantJobs",
-    "WaitingRoom",
-    "assignment_of",
+    "as_error",
     "body_hash",
     "demand_hash",
-    "drawn_order",
-    "hashed_shard",
     "named_hash",
-    "pairs_of",
     "utterance_request_id",
-    "why_dropped",
 ]

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol, TypeVar
 
-from dragoman.ids import NodeId, TenantId
+from dragoman.ids import JobId, NodeId, SessionId, TenantId
+from dragoman.live.dispatch.job import Job
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import SchedulerToNode
+from dragoman.live.shared import records as r
 
 Id = TypeVar("Id", contravariant=True)
 
@@ -21,6 +23,36 @@ class NodePort(Protocol):
 
     def report(self, cells: Iterable[int]) -> None:
         """These cells lost their memory: have their nodes say what they run."""
+        ...
+
+
+Claimed = r.JobOpened | r.JobFound | r.NotOwner | r.Behind | None
+"""What became of a claim; None: no answer came, and none is waited for any more."""
+AfterClaim = Callable[[Job, Claimed, int], None]
+"""Gets the job, what became of its claim, and the shard's time."""
+
+
+class SessionRecord(Protocol):
+    """Keeps a session's record where instances share it: jobs are opened and ended with it."""
+
+    @property
+    def session_id(self) -> SessionId: ...
+
+    @property
+    def holding(self) -> r.Holding:
+        """What is named with every write."""
+        ...
+
+    def claim(self, job: Job, new: r.NewJob, then: AfterClaim) -> None:
+        """A job of the utterance that is being submitted: it is opened with the utterance."""
+        ...
+
+    def elsewhere(self, index: int, target: str) -> Callable[[JobId | None], None]:
+        """A job of the utterance lies in another shard; the function is told its id."""
+        ...
+
+    def saw(self, revision: int) -> None:
+        """An answer told the record's revision; 0: it is another's, or older than it should be."""
         ...
 
 

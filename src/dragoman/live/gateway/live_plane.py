@@ -10,14 +10,7 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId, JobId, SessionId
 from dragoman.live.budget import Budget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
-from dragoman.live.core import (
-    ClusterLedger,
-    JobDispatcher,
-    MemoryLedger,
-    SessionContext,
-    Sessions,
-    Share,
-)
+from dragoman.live.dispatch import ClusterLedger, JobDispatcher, MemoryLedger, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.cluster import (
@@ -40,6 +33,7 @@ from dragoman.live.protocol import (
     ClientToScheduler,
     NodeToScheduler,
 )
+from dragoman.live.sessions import SessionContext, Sessions
 from dragoman.live.shared import SharedLedger
 from dragoman.live.snapshot import PoolRule, SnapshotHolder
 from dragoman.live.stats import StatsCache, StatsSource

@@ -18,7 +18,7 @@ from dragoman.errors import (
     NodeIdConflict,
 )
 from dragoman.ids import AttemptId, ConnectionId, JobId
-from dragoman.live.core import NodeMessages, Step
+from dragoman.live.dispatch import NodeMessages, Step
 from dragoman.live.fleet import Applicant, Feedback, Node, Registry
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dragoman.live.core import DriverTerms, LedgerTerms, SelectionRules, SharedTerms, SlotRules
+from dragoman.live.dispatch import DriverTerms, LedgerTerms, SelectionRules, SharedTerms, SlotRules
 from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits
 from dragoman.live.ledger import Keep, Strategy

@@ -8,7 +8,6 @@ from collections.abc import Awaitable, Callable
 from dragoman.auth import Principal, effective_tenant
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
 from dragoman.ids import ConnectionId
-from dragoman.live.core import Session, Sessions
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
@@ -22,6 +21,7 @@ from dragoman.live.protocol import (
     SessionInit,
     Utterance,
 )
+from dragoman.live.sessions import Session, Sessions
 
 _RETRY_MS = 1000
 

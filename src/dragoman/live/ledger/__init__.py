@@ -1,6 +1,6 @@
 """The words of the ledger: what is asked of it, what it answers, and what it keeps.
 
-`Seats` is the part that every room may use. What places jobs is in `dragoman.live.core`, what
+`Seats` is the part that every room may use. What places jobs is in `dragoman.live.dispatch`, what
 instances share in `dragoman.live.shared`.
 """
 

@@ -1,32 +1,16 @@
-"""From audio to utterances: cutting, formats, and what is asked for with each utterance."""
+"""A conversation: speech is cut, asked for by target, and its results come back in order."""
 
-from dragoman.live.sessions.audio import WholeSamples, make_meter
 from dragoman.live.sessions.languages import LanguageUsage
-from dragoman.live.sessions.orders import Speech, job_spec, targets_for, targets_of
-from dragoman.live.sessions.ports import ClientLink
-from dragoman.live.sessions.pressure import Pressure
 from dragoman.live.sessions.rules import SessionRules
-from dragoman.live.sessions.segmenter import CHUNK_OVERHEAD_BYTES, Segment, Segmenter
 from dragoman.live.sessions.segments import SegmentRules
-from dragoman.live.sessions.spans import Spans
-from dragoman.live.sessions.timeline import PROGRESS, Timeline
+from dragoman.live.sessions.session import Session, SessionContext
+from dragoman.live.sessions.sessions import Sessions
 
 __all__ = [
-    "CHUNK_OVERHEAD_BYTES",
-    "PROGRESS",
-    "ClientLink",
     "LanguageUsage",
-    "Pressure",
-    "Segment",
     "SegmentRules",
-    "Segmenter",
+    "Session",
+    "SessionContext",
     "SessionRules",
-    "Spans",
-    "Speech",
-    "Timeline",
-    "WholeSamples",
-    "job_spec",
-    "make_meter",
-    "targets_for",
-    "targets_of",
+    "Sessions",
 ]

@@ -26,10 +26,8 @@ from dragoman.ids import (
     new_job_id_for,
 )
 from dragoman.live.budget import Budget
-from dragoman.live.core.job import Job, OnPartial, OnProgress, Stop
-from dragoman.live.core.sessions.record_writer import Claimed
-from dragoman.live.core.sessions.session import Session, SessionContext
-from dragoman.live.core.sessions.sessions import Sessions
+from dragoman.live.dispatch import Claimed
+from dragoman.live.dispatch.job import Job, OnPartial, OnProgress, Stop
 from dragoman.live.gateway.rules import session_rules
 from dragoman.live.ledger import Ending, JobSpec, Keep, Times
 from dragoman.live.protocol import (
@@ -44,6 +42,8 @@ from dragoman.live.protocol import (
     TranslationResult,
     Utterance,
 )
+from dragoman.live.sessions.session import Session, SessionContext
+from dragoman.live.sessions.sessions import Sessions
 from dragoman.live.shared import records as r
 from dragoman.live.snapshot import PoolRule, Requirement, Requirements
 from dragoman.observability import Metrics

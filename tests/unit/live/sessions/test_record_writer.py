@@ -18,8 +18,8 @@ from tests.unit.live.sessions.unreliable import (
 from tests.unit.live.sessions.writing import THERE, Writing
 
 from dragoman.ids import JobId
-from dragoman.live.core.sessions.known_record import joined
-from dragoman.live.core.sessions.record_writer import NO_JOB
+from dragoman.live.sessions.known_record import joined
+from dragoman.live.sessions.record_writer import NO_JOB
 from dragoman.live.shared import records as r
 from dragoman.testing import VirtualClock, run_virtual
 

@@ -26,10 +26,11 @@ from dragoman.ids import (
     new_id,
     new_job_id_for,
 )
-from dragoman.live.core.job import Job
-from dragoman.live.core.sessions.record_writer import Claimed, RecordWriter, WriterTerms
+from dragoman.live.dispatch import Claimed
+from dragoman.live.dispatch.job import Job
 from dragoman.live.ledger import Ending, JobInput, JobSpec, Keep, Times
 from dragoman.live.protocol import JobResult, Outcome, Pipeline, SessionInit
+from dragoman.live.sessions.record_writer import RecordWriter, WriterTerms
 from dragoman.live.shared import records as r
 from dragoman.live.snapshot import PoolRule, Requirement
 

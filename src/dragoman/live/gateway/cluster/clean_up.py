@@ -9,7 +9,7 @@ from typing import Any
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, NodeId
 from dragoman.live.cluster import CleanUp, Presence
-from dragoman.live.core import NodeMessages
+from dragoman.live.dispatch import NodeMessages
 from dragoman.live.fleet import FarNode
 from dragoman.live.gateway.cluster.outbox import Outbox
 from dragoman.live.ledger import NodeLost, Seats, Sender

@@ -20,7 +20,7 @@ from dragoman.live.cluster import (
     Pulse,
     Reader,
 )
-from dragoman.live.core import JobDispatcher
+from dragoman.live.dispatch import JobDispatcher
 from dragoman.live.fleet import Registry, ServiceCatalog
 from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.cluster.clean_up import NodeCleaner

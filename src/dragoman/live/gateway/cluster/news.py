@@ -10,7 +10,7 @@ from dragoman.live.cluster import (
     Progress,
     SlotFreed,
 )
-from dragoman.live.core import PeerMessages
+from dragoman.live.dispatch import PeerMessages
 from dragoman.live.fleet import ServiceCatalog
 from dragoman.live.gateway.cluster.far_cells import FarCells
 from dragoman.live.gateway.cluster.progress_news import PartialNews, StepNews, read_progress

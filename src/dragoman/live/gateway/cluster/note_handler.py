@@ -19,7 +19,7 @@ from dragoman.live.cluster import (
     TryAgainNote,
     WatchNote,
 )
-from dragoman.live.core import PeerMessages
+from dragoman.live.dispatch import PeerMessages
 from dragoman.live.fleet import Registry
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import RunningJob

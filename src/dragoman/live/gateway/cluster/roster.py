@@ -5,7 +5,7 @@ from __future__ import annotations
 from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import Presence
-from dragoman.live.core import Share
+from dragoman.live.dispatch import Share
 
 
 class Roster:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dragoman.ids import SessionId
 from dragoman.live.cluster import SessionTakenNote
-from dragoman.live.core import Sessions
 from dragoman.live.gateway.cluster.outbox import Outbox
+from dragoman.live.sessions import Sessions
 from dragoman.live.shared import records as r
 
 

@@ -1,1 +1,0 @@
-"""Sessions: speech in, results back in order, over one connection after another."""

@@ -1,0 +1,524 @@
+"""The one entry for jobs: sessions, `POST /jobs` and experiments all come in here."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection, Coroutine, Iterable
+from math import inf
+from random import Random
+from typing import Any
+
+import msgspec
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
+from dragoman.live.budget import Budget
+from dragoman.live.dispatch.background import Background
+from dragoman.live.dispatch.cluster.ledger import ClusterLedger, record_of
+from dragoman.live.dispatch.cluster.peers import PeerMessages
+from dragoman.live.dispatch.cluster.ports import PeerPort, Share
+from dragoman.live.dispatch.cluster.remote import ClusterNodes, RemoteAttempts
+from dragoman.live.dispatch.cluster.sweeps import ClusterSweeps, total_until, waited_since
+from dragoman.live.dispatch.cluster.watcher import RemoteJobWatcher
+from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms, JobDriver, Nodes
+from dragoman.live.dispatch.explain import Explanations
+from dragoman.live.dispatch.job import Job, OnEnd, Stop, attempt_state
+from dragoman.live.dispatch.memory_ledger import MemoryLedger
+from dragoman.live.dispatch.node_messages import LeftAttempts, NodeMessages
+from dragoman.live.dispatch.orders import JobOrder, OnPartial, OnProgress, body_hash, pairs_of
+from dragoman.live.dispatch.orders import OnEnd as OnRecord
+from dragoman.live.dispatch.ports import TenantCounts
+from dragoman.live.dispatch.refusals import as_info
+from dragoman.live.dispatch.routes import Routes
+from dragoman.live.dispatch.selection import SelectionRules, Selector
+from dragoman.live.dispatch.sweeps import Sweeps
+from dragoman.live.dispatch.tally import Tally
+from dragoman.live.dispatch.telemetry import CatalogPort, DispatchTelemetry
+from dragoman.live.dispatch.tenants import TenantJobs
+from dragoman.live.ledger import JobInput, JobRecord, JobSpec
+from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
+from dragoman.live.shared import records as r
+from dragoman.live.snapshot import Requirement, Requirements, SnapshotHolder
+from dragoman.observability import Metrics, Tracing, Watch
+
+_NO_ROOM_RETRY_MS = 1_000
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """A job for an order: made by this call, or found."""
+
+    job_id: JobId
+    created: bool
+
+
+class JobDispatcher:
+    """Creates jobs, finds them nodes, and brings them to their end."""
+
+    def __init__(
+        self,
+        *,
+        ledger: MemoryLedger | ClusterLedger,
+        snapshots: SnapshotHolder,
+        nodes: Nodes,
+        terms: DriverTerms,
+        selection: SelectionRules,
+        inflight_per_tenant: int,
+        explain_max: int,
+        routes: int,
+        metrics: Metrics,
+        watch: Watch,
+        catalog: CatalogPort,
+        clock: Clock,
+        random: Random,
+        budget: Budget,
+        instance_id: InstanceId,
+        tracing: Tracing | None = None,
+        peers: PeerPort | None = None,
+        share: Callable[[], Share] = Share,
+        tenant_jobs: TenantCounts[JobId] | None = None,
+        cold: Callable[[], Collection[int]] = tuple,
+    ) -> None:
+        """peers reaches the other instances, where the ledger is one that they share; share is
+        this instance's part of what all of them see to. cold names the cells that are known to
+        have lost their memory."""
+        self._ledger = ledger
+        self._snapshots = snapshots
+        self._clock = clock
+        self._budget = budget
+        self.total_seconds = terms.total_seconds
+        self._pending_seconds = terms.pending_seconds
+        self._requirements = Requirements(snapshots.current.rule)
+        self._tracing = tracing
+        self.routes = Routes(routes)
+        self.tally = Tally(metrics, clock)
+        self._explanations = Explanations(explain_max)
+        self._tenants = TenantJobs(inflight_per_tenant, tenant_jobs)
+        self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, catalog)
+        far: ClusterNodes | None = None
+        if peers is not None:
+            nodes = far = ClusterNodes(nodes, peers, instance_id)
+        self._driver = JobDriver(
+            ledger=ledger,
+            selector=Selector(snapshots, selection, random),
+            nodes=nodes,
+            telemetry=self._telemetry,
+            explanations=self._explanations,
+            tenants=self._tenants,
+            budget=budget,
+            terms=terms,
+            clock=clock,
+            random=random,
+            slow=watch.path_took,
+        )
+        self._background = Background(at_once=isinstance(ledger, MemoryLedger))
+        self.spawn = self._background.spawn
+        self.peer_messages: PeerMessages | None = None
+        """Takes what other instances say; None: there are none."""
+        self._watcher: RemoteJobWatcher | None = None
+        self._remote: RemoteAttempts | None = None
+        self.upkeep: Sweeps | ClusterSweeps
+        if isinstance(ledger, MemoryLedger):
+            left = LeftAttempts(ledger, self._driver, self._telemetry)
+            self.events = NodeMessages(self._driver, left, self._telemetry, ledger.origin_ms, clock)
+            self.upkeep = Sweeps(ledger, self._driver, nodes, watch, clock)
+        else:
+            assert peers is not None, "a shared ledger is shared with others"
+            assert far is not None, "others have nodes, too"
+            self._join(ledger, peers, far, share, cold, instance_id, watch)
+        self._draining = False
+        metrics.pending_jobs.set_function(lambda: len(self._driver.pending))
+
+    def _join(
+        self,
+        ledger: ClusterLedger,
+        peers: PeerPort,
+        nodes: ClusterNodes,
+        share: Callable[[], Share],
+        cold: Callable[[], Collection[int]],
+        instance_id: InstanceId,
+        watch: Watch,
+    ) -> None:
+        """Work beside other instances."""
+        driver, clock = self._driver, self._clock
+        nodes.attempts = driver.attempts
+        ledger.driven = driver.jobs
+        ledger.tenants = self._tenants
+        remote = RemoteAttempts(
+            ledger, driver, nodes.here, peers, self._telemetry, instance_id, self.spawn
+        )
+        ledger.on_freed = driver.on_freed = remote.freed
+        ledger.gave_way, ledger.is_over = remote.gave_way, remote.is_over
+        watcher = self._watcher = RemoteJobWatcher(ledger, peers, remote, instance_id)
+        driver.watch = watcher.watch
+        driver.cold = cold
+        ledger.knows = self._knows
+        self._remote = remote
+        self.events = NodeMessages(
+            driver, remote, self._telemetry, ledger.origin_ms, clock, remote.driven_step
+        )
+        self.peer_messages = PeerMessages(ledger, driver, remote, watcher, peers, clock, self.spawn)
+        self.upkeep = ClusterSweeps(
+            ledger=ledger,
+            driver=driver,
+            nodes=nodes,
+            remote=remote,
+            watcher=watcher,
+            peers=peers,
+            share=share,
+            revive=self._revive,
+            present=peers.present,
+            own_cells=nodes.here.own_cells,
+            instance_id=instance_id,
+            watch=watch,
+            clock=clock,
+        )
+
+    def _knows(self, cell: int, index: int, node_id: NodeId) -> bool:
+        """Whether a seat is the node's that it was taken for."""
+        view = self._snapshots.current.cells.get(cell)
+        return view is not None and view.indexes.get(node_id) == index
+
+    def _revive(self, work: r.OpenWork, now: float) -> Job:
+        """A job that another instance drove, as it goes on here."""
+        stored = work.job
+        job = self.job(stored.spec, work.input, now)
+        if stored.spec.session_id:
+            job.route = self.routes.of(stored.spec.session_id)
+        job.may_wait = True
+        job.job_id = stored.job_id
+        job.created_ms = stored.created_ms
+        job.named, job.named_cell = stored.attempt_id, stored.cell
+        job.claimed = now
+        job.past = list(stored.past) or None
+        job.used = sum(1 for past in stored.past if past.bound and past.counts)
+        job.preemptions = stored.preemptions
+        assert isinstance(self._ledger, ClusterLedger), "only a shared job is revived"
+        claim_ms = self._ledger.terms.claim_ms
+        job.total_until = total_until(work, claim_ms, now)
+        if not job.is_batch:
+            job.pending_until = waited_since(work, claim_ms, now) + self._pending_seconds
+        return job
+
+    # --- jobs -----------------------------------------------------------------------------------
+
+    def requirement(self, spec: JobSpec) -> Requirement:
+        """What the job asks of a node; equal demands have the same one."""
+        return self._requirements.of(pairs_of(spec), spec.pipeline, spec.features)
+
+    def job(self, spec: JobSpec, job_input: JobInput, now: float) -> Job:
+        """A job that is not submitted yet; `start` does that."""
+        job = Job(
+            spec,
+            job_input,
+            body_hash(spec, job_input),
+            self.requirement(spec),
+            None,
+            now,
+            now,
+            False,
+            spec.target_key,
+        )
+        if spec.job_class is not JobClass.BATCH:
+            job.total_until = now + self.total_seconds
+        if spec.exclude_node_id is not None:
+            job.excluded = frozenset((spec.exclude_node_id,))
+        return job
+
+    def make(self, order: JobOrder, now: float) -> Job:
+        """The job of an order."""
+        spec = order.spec
+        job = self.job(spec, order.input, now)
+        if spec.session_id:
+            job.route = self.routes.of(spec.session_id)
+        if order.began is not None:
+            job.began = order.began
+        # Batch work waits for slots, but not for a pair or a feature that no node has.
+        job.may_wait = order.may_wait and spec.job_class is not JobClass.BATCH
+        job.on_partial = order.on_partial
+        job.on_progress = order.on_progress
+        job.parent_span = order.parent_span
+        return job
+
+    def start(self, job: Job, now: float) -> None:
+        """Submit a job. `job.on_submitted` and `job.on_end` tell the rest."""
+        if self._draining:
+            raise errors.ServerDraining("This server is shutting down; ask another one.")
+        rate = self.tally.rate
+        if now >= rate.second_ends:
+            rate.begin_second(now)
+        rate.current[1] += 1
+        if self._tenants.limited or job.spec.session_id is None:
+            self._check_limits(job)
+        self._driver.submit(job, now)
+
+    def stop_job(self, job: Job, stop: Stop) -> None:
+        """End a job, whatever its attempt does."""
+        self._driver.stop(job, stop, self._clock.monotonic())
+
+    def expect_job(self, job: Job, on_end: OnEnd) -> None:
+        """Call back when the job has ended; at once when it has."""
+        self._driver.expect(job, on_end)
+
+    async def submit(self, order: JobOrder) -> Submitted:
+        """Make the order's job, or find it when it was made before.
+
+        Raises the refusal when no node takes the job and it may not wait; its on_end is then
+        never called.
+        """
+        now = self._clock.monotonic()
+        job = self.make(order, now)
+        on_record = order.on_end
+        if on_record is not None:
+            job.on_end = [self._told_as_record(on_record)]
+            job.submitter_waits = True
+        outcome: list[tuple[Job, errors.DragomanError | None]] = []
+        job.on_submitted = lambda known, error: outcome.append((known, error))
+        self.start(job, now)
+        if not outcome:
+            await self._answered(job, outcome)
+        known, error = outcome[0]
+        if error is not None:
+            raise error
+        return Submitted(known.job_id, created=known is job)
+
+    @staticmethod
+    async def _answered(job: Job, outcome: list[tuple[Job, errors.DragomanError | None]]) -> None:
+        """Wait for a ledger that does not answer at once."""
+        answered = asyncio.Event()
+
+        def told(known: Job, error: errors.DragomanError | None) -> None:
+            outcome.append((known, error))
+            answered.set()
+
+        job.on_submitted = told
+        await answered.wait()
+
+    async def cancel(self, job_id: JobId) -> JobRecord:
+        """End a job for its owner; raises JobEnded when it has its end already."""
+        job = await self._find(job_id)
+        if job is None:
+            raise errors.NotFound(f"There is no job {job_id}.")
+        if job.outcome is None and not job.driven:
+            return await self._cancel_elsewhere(job)
+        if job.outcome is None:
+            stop = Stop(Outcome.CANCELLED, CANCELLED)
+            self._driver.stop(job, stop, self._clock.monotonic())
+            if job.outcome is None:
+                # The ledger works on it, and its answer may be another end.
+                ended = asyncio.Event()
+                self._driver.expect(job, lambda job: ended.set())
+                await ended.wait()
+            if job.error is CANCELLED:
+                return self._ledger.record(job)
+        raise errors.JobEnded(f"Job {job_id} has ended: {job.outcome}.")
+
+    async def read(self, job_id: JobId) -> tuple[JobRecord, AttemptState | None] | None:
+        """A job, and the state of its current attempt."""
+        job = self._driver.jobs.get(job_id)
+        ledger = self._ledger
+        if isinstance(ledger, MemoryLedger):
+            job = ledger.find(job_id)
+        elif job is None or ledger.is_far(job):
+            # Its steps are told to the instance that has its node.
+            return await ledger.read_whole(job_id)
+        return None if job is None else (ledger.record(job), attempt_state(job))
+
+    def explain(self, job_id: JobId) -> ExplainView | None:
+        """How the job's nodes were chosen, and whether it waits; None when nothing is kept."""
+        job = self._driver.jobs.get(job_id)
+        waiting = self._driver.pending.view(job) if job is not None and job.waiting else None
+        found = self._explanations.of(job_id, waiting)
+        if found is None and job is not None:
+            return ExplainView(job_id, (), None)
+        return found
+
+    async def ended(self, job_id: JobId, seconds: float) -> JobRecord | None:
+        """Wait for a job's end; None when it takes longer."""
+        job = await self._find(job_id)
+        if job is None:
+            return None
+        if job.outcome is not None:
+            return self._ledger.record(job)
+        if self._watcher is not None and not job.driven:
+            job = self._watcher.watch(job)
+        end: asyncio.Future[JobRecord] = asyncio.get_running_loop().create_future()
+
+        def told(ended: Job) -> None:
+            if not end.done():
+                end.set_result(self._ledger.record(ended))
+
+        self._driver.expect(job, told)
+        try:
+            return await asyncio.wait_for(end, seconds)
+        except TimeoutError:
+            return None
+        finally:
+            _forget(job, told)
+
+    def expect(
+        self,
+        record: JobRecord,
+        on_end: OnRecord,
+        on_partial: OnPartial | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Call back, once, when a job has ended."""
+        job = self._known(record.job_id)
+        if job is None:
+            return
+        self._driver.expect(job, self._told_as_record(on_end))
+        if job.outcome is None and (on_partial is not None or on_progress is not None):
+            job.on_partial, job.on_progress = on_partial, on_progress
+
+    def expect_no_more(self, job_id: JobId, on_end: OnRecord) -> None:
+        """Call back no more."""
+        job = self._known(job_id)
+        for known in list(job.on_end or ()) if job is not None else ():
+            if job is not None and getattr(known, "on_record", None) == on_end:
+                _forget(job, known)
+
+    async def placed(self, job_id: JobId, seconds: float) -> None:
+        """Wait until a job that gets the slot of another has its node, or has ended."""
+        job = self._driver.jobs.get(job_id)
+        if job is None or job.heir_until == inf:
+            return
+        placed = asyncio.Event()
+        job.on_placed = [*(job.on_placed or ()), placed.set]
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await placed.wait()
+
+    def not_told(self, attempt_id: AttemptId) -> None:
+        """The instance that an attempt's node is connected to surely was not reached."""
+        self._driver.not_told(attempt_id)
+
+    # --- neighbours -----------------------------------------------------------------------------
+
+    def drives(self, job_id: JobId) -> bool:
+        """Whether this instance sees to the job's end."""
+        return job_id in self._driver.jobs
+
+    def counts(self) -> dict[str, int]:
+        """How many jobs this instance drives, and how many of them wait."""
+        return {
+            "jobs": len(self._driver.jobs),
+            "attempts": len(self._driver.attempts),
+            "waiting": len(self._driver.pending),
+            "looked_out_for": len(self._watcher) if self._watcher is not None else 0,
+        }
+
+    def drain(self) -> None:
+        """Take no new work; what is under way goes on. Batch jobs that wait are let go of."""
+        self._draining = True
+        for job in self._driver.pending.waiting_batch():
+            self._driver.abandon(job)
+
+    def run(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something at once as far as it gets; what is left goes on beside."""
+        self._background.run(work)
+
+    async def wait_idle(self) -> None:
+        """Wait until no job is under way."""
+        await self._driver.idle.wait()
+
+    async def stop(self) -> None:
+        self._driver.close()
+        await self._background.stop()
+        if self._remote is not None:
+            await self._remote.steps.stop()
+
+    # --- jobs of other instances ----------------------------------------------------------------
+
+    def watch(
+        self,
+        job_id: JobId,
+        then: Callable[[Job | None], None],
+        on_partial: OnPartial | None = None,
+        on_progress: OnProgress | None = None,
+    ) -> None:
+        """Call back when a job has ended, wherever it is driven; with None when it was lost."""
+
+        def on_end(job: Job) -> None:
+            then(None if job.error is FORGOTTEN else job)
+
+        job = self._driver.jobs.get(job_id)
+        if job is not None:
+            self._driver.expect(job, on_end)
+        else:
+            assert self._watcher is not None, "alone, every job is driven here"
+            ledger = self._ledger
+            assert isinstance(ledger, ClusterLedger), "a watcher watches shared jobs"
+            job = ledger.unread(job_id)
+            job.on_end = [on_end]
+            job.on_partial, job.on_progress = on_partial, on_progress
+            self._watcher.watch(job)
+            self.spawn(self._watcher.told(job_id, ask=True))
+            return
+        if job.outcome is None:
+            job.on_partial, job.on_progress = on_partial, on_progress
+
+    async def find_ended(self, job_ids: Iterable[JobId]) -> dict[JobId, Job]:
+        """Those of the jobs that have ended and are remembered."""
+        found = await asyncio.gather(*map(self._find, job_ids))
+        return {job.job_id: job for job in found if job is not None and job.outcome is not None}
+
+    def _known(self, job_id: JobId) -> Job | None:
+        if isinstance(self._ledger, MemoryLedger):
+            return self._ledger.find(job_id)
+        job = self._driver.jobs.get(job_id)
+        if job is None and self._watcher is not None:
+            job = self._watcher.jobs.get(job_id)
+        return job
+
+    async def _find(self, job_id: JobId) -> Job | None:
+        job = self._known(job_id)
+        if job is not None or isinstance(self._ledger, MemoryLedger):
+            return job
+        stored = await self._ledger.shared.read(job_id)
+        return self._ledger.foreign(stored) if stored is not None else None
+
+    async def _cancel_elsewhere(self, job: Job) -> JobRecord:
+        """End a job that another instance drives, whatever its attempt does."""
+        ledger = self._ledger
+        assert isinstance(ledger, ClusterLedger), "others share the ledger"
+        assert self._remote is not None, "others have attempts"
+        cancelled = await ledger.cancel_elsewhere(job, CANCELLED)
+        if cancelled is None:
+            ended = await ledger.shared.read(job.job_id)
+            outcome = ended.outcome if ended is not None else None
+            raise errors.JobEnded(f"Job {job.job_id} has ended: {outcome}.")
+        stored, attempt = cancelled
+        self._remote.cancelled_elsewhere(stored, attempt)
+        return record_of(stored)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _check_limits(self, job: Job) -> None:
+        """Mark a job that may not be tried. Only a new one is refused: a repeat finds its job."""
+        refused: errors.DragomanError | None = None
+        if job.spec.session_id is None and not self._budget.has_room(job.kept_bytes):
+            # Sessions see to their own input themselves.
+            refused = errors.RateLimited(
+                "This server keeps as many bytes for others as limits.buffered_bytes allows;"
+                " send the job again later, or to another server.",
+                retry_after_ms=_NO_ROOM_RETRY_MS,
+            )
+        elif self._tenants.limited and isinstance(self._ledger, MemoryLedger):
+            refused = self._tenants.refusal_now(job.spec.tenant)
+        if refused is not None:
+            job.refusal = refused
+            job.stop = Stop(Outcome.FAILED, as_info(refused))
+
+    def _told_as_record(self, on_end: OnRecord) -> OnEnd:
+        def told(job: Job) -> None:
+            on_end(self._ledger.record(job))
+
+        told.on_record = on_end  # type: ignore[attr-defined]
+        return told
+
+
+def _forget(job: Job, on_end: OnEnd) -> None:
+    if job.on_end is not None and on_end in job.on_end:
+        job.on_end.remove(on_end)

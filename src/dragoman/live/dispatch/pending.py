@@ -1,0 +1,168 @@
+"""Jobs that wait for a slot, and how they are called when one may be free."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from math import inf
+
+from dragoman.clock import Clock
+from dragoman.errors import DragomanError
+from dragoman.ids import JobId
+from dragoman.live.dispatch.job import Demand, Job
+from dragoman.live.dispatch.refusals import NEVER_WAITS
+from dragoman.live.dispatch.waiting import WaitingRoom
+from dragoman.live.protocol import WaitingView
+
+TURN_SECONDS = 0.002
+"""How long one turn may call jobs; the rest have the next turn."""
+
+
+class PendingQueue:
+    """Two rooms: live jobs wait for a while and are called first, batch jobs wait for ever."""
+
+    def __init__(
+        self,
+        look: Callable[[Job, float], None],
+        *,
+        pending_seconds: float,
+        pending_per_pair: int,
+        clock: Clock,
+    ) -> None:
+        """look lets a job look for a slot."""
+        self._look = look
+        self._pending_seconds = pending_seconds
+        self._clock = clock
+        self._live = WaitingRoom[Job](pending_per_pair)
+        self._batch = WaitingRoom[Job](None)
+        self._slots = 0.0
+        """How many jobs may be served before there is nothing left to find."""
+        self._left = 0.0
+        """Slots that came while every job that waits for them was looking."""
+        self._call_planned: asyncio.Handle | None = None
+        self._unmet: set[Demand] = set()
+        """Demands that found every slot taken since the last slot came free."""
+        self._probes: set[JobId] = set()
+        """Jobs that look on behalf of all of their demand, where the ledger answers later."""
+        self.count = 0
+        """How many jobs wait."""
+        self.wakes = 0
+        """How often slots or nodes came. A job that looked before the last time may have missed
+        one."""
+
+    def __len__(self) -> int:
+        return self.count
+
+    def has_line(self, job: Job) -> bool:
+        """Whether jobs wait for the same that the job may wait for, too."""
+        if not self.count:
+            return False
+        if job.is_batch:
+            return self._batch.has_line(job.demand)
+        return job.may_wait and self._live.has_line(job.demand)
+
+    def may_wait(self, job: Job, error: DragomanError) -> bool:
+        """Whether waiting is allowed and can help."""
+        if job.is_batch:
+            return job.may_wait or not isinstance(error, NEVER_WAITS)
+        return job.may_wait and not isinstance(error, NEVER_WAITS)
+
+    def join(self, job: Job, error: DragomanError | None, now: float) -> bool:
+        """Stand in line, or keep the place; False when the pair's share of the room is full."""
+        room = self._batch if job.is_batch else self._live
+        if not room.join(job):
+            return False
+        self.count = len(self._live) + len(self._batch)
+        if room is self._live and job.pending_until == inf:
+            job.pending_until = now + self._pending_seconds
+        is_new, job.waiting = not job.waiting, True
+        self._probes.discard(job.job_id)
+        if error is not None:
+            job.refusal = error
+            self._unmet.add(job.demand)
+        # What came while it looked is no news for the others: if it were, jobs that look at the
+        # same time would have each other look for ever.
+        if is_new and self.wakes != job.wakes:
+            self._let_try(self.wakes - job.wakes)
+        elif self._left:
+            self._let_try(self._left)
+        return True
+
+    def leave(self, job: Job) -> None:
+        """The job waits no more."""
+        job.waiting = False
+        (self._batch if job.is_batch else self._live).leave(job.job_id)
+        self.count = len(self._live) + len(self._batch)
+        self._probed(job)
+
+    def served(self, job: Job) -> None:
+        """The job has its slot: it leaves, and its tenant and its pair go to the back."""
+        job.waiting = False
+        (self._batch if job.is_batch else self._live).served(job)
+        self.count = len(self._live) + len(self._batch)
+        self._probed(job)
+
+    def _probed(self, job: Job) -> None:
+        """A job that looked on behalf of others waits no more: the next one looks."""
+        if job.job_id in self._probes:
+            self._probes.discard(job.job_id)
+            if self.count:
+                self._let_try(inf)
+
+    def wake(self, slots: float = inf) -> None:
+        """Slots or nodes came: let those that wait try again, as many as there are slots."""
+        self.wakes += 1
+        if self.count:
+            self._let_try(slots)
+
+    def _let_try(self, slots: float) -> None:
+        self._slots += slots
+        self._left = 0.0
+        self._unmet.clear()
+        if self._call_planned is None:
+            self._call_planned = asyncio.get_running_loop().call_soon(self._call)
+
+    def view(self, job: Job) -> WaitingView:
+        """The line that a waiting job stands in, and why."""
+        room = self._batch if job.is_batch else self._live
+        return WaitingView(
+            pool=job.requirement.shown,
+            in_line=room.length(job.requirement.pair),
+            code=job.refusal.code if job.refusal else None,
+            message=job.refusal.message if job.refusal else None,
+        )
+
+    def waiting_batch(self) -> list[Job]:
+        """Batch jobs in line."""
+        return list(self._batch)
+
+    def stop(self) -> None:
+        if self._call_planned is not None:
+            self._call_planned.cancel()
+            self._call_planned = None
+
+    def _call(self) -> None:
+        self._call_planned = None
+        now = began = self._clock.monotonic()
+        for room in (self._live, self._batch):
+            while self._slots > 0:
+                job = next((job for job in room.line(self._unmet) if not job.in_flight), None)
+                if job is None:
+                    break
+                if now - began > TURN_SECONDS:
+                    self._call_planned = asyncio.get_running_loop().call_soon(self._call)
+                    return
+                self._slots -= 1
+                self._look(job, now)
+                if job.waiting and not job.in_flight:
+                    # It found none: the slot, if there is one, is for another demand.
+                    self._slots += 1
+                    self._unmet.add(job.demand)
+                elif job.in_flight and self._slots == inf:
+                    # How many slots there are is not known: one job looks, and the others after it.
+                    self._unmet.add(job.demand)
+                    self._probes.add(job.job_id)
+                now = self._clock.monotonic()
+        if self._slots != inf and any(job.in_flight for job in (*self._live, *self._batch)):
+            self._left = self._slots
+        self._slots = 0.0

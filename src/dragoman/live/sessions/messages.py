@@ -1,0 +1,113 @@
+"""What a client is told of a job that has ended."""
+
+from __future__ import annotations
+
+from dragoman.ids import JobId, SessionId
+from dragoman.live.dispatch import AUTO_TARGET, Job
+from dragoman.live.protocol import (
+    Error,
+    ErrorInfo,
+    JobResult,
+    MissingResult,
+    Scheduling,
+    TranslationResult,
+    same_language,
+)
+
+_ENVELOPE_BYTES = 512
+"""What a result weighs beside its texts and audio."""
+
+
+def translation_result(
+    session_id: SessionId, seq: int, index: int, lane: str, job: Job, output: JobResult
+) -> TranslationResult:
+    """A finished job as its client gets it."""
+    created, dispatched, finished = job.created_ms, job.dispatched_ms, job.finished_ms
+    accepted = job.accepted_ms or dispatched
+    return TranslationResult(
+        delivery_seq=seq,
+        session_id=session_id,
+        utterance_index=index,
+        tgt_lang=lane if lane != AUTO_TARGET else _way_taken(job, output),
+        job_id=job.job_id,
+        request_id=job.spec.request_id,
+        scheduling=Scheduling(
+            dispatched - created,
+            accepted - dispatched,
+            finished - accepted,
+            finished - created,
+            job.used,
+        ),
+        text_asr=output.text_asr,
+        text_translated=output.text_translated,
+        src_lang_detected=output.src_lang_detected,
+        tts_audio=output.tts_audio,
+        tts_format=output.tts_format,
+        node_id=job.seat.node_id if job.seat is not None else None,
+        timings=output.timings,
+        quality_score=output.quality_score,
+        extra=output.extra,
+    )
+
+
+def missing_result(
+    session_id: SessionId, seq: int, index: int, lane: str, job_id: JobId | None, reason: str
+) -> MissingResult:
+    """An utterance that has no result, in its place."""
+    return MissingResult(
+        delivery_seq=seq,
+        session_id=session_id,
+        utterance_index=index,
+        reason=reason,
+        tgt_lang=None if lane == AUTO_TARGET else lane,
+        job_id=job_id,
+    )
+
+
+def failure(job: Job) -> ErrorInfo:
+    """Why a job that did not succeed brought nothing."""
+    return job.error or ErrorInfo("INTERNAL_ERROR", "The job failed without saying why.")
+
+
+def error_message(
+    info: ErrorInfo, index: int, lane: str, request_id: str | None, job_id: JobId | None
+) -> Error:
+    """Why an utterance has no result; what it names can be looked up."""
+    details: dict[str, object] = dict(info.details or {})
+    if job_id:
+        details.setdefault("job_id", job_id)
+    after = details.get("retry_after_ms")
+    return Error(
+        code=info.code,
+        message=info.message,
+        retry_after_ms=after if isinstance(after, int) else None,
+        details=details or None,
+        utterance_index=index,
+        tgt_lang=None if lane == AUTO_TARGET else lane,
+        request_id=request_id,
+    )
+
+
+def weight_of(output: JobResult | None) -> int:
+    """About how many bytes a result takes while it waits for its acknowledgement."""
+    if output is None:
+        return _ENVELOPE_BYTES
+    audio, heard, translated = output.tts_audio, output.text_asr, output.text_translated
+    return (
+        _ENVELOPE_BYTES
+        + (len(audio) if audio else 0)
+        + (len(heard) if heard else 0)
+        + (len(translated) if translated else 0)
+    )
+
+
+def _way_taken(job: Job, output: JobResult) -> str:
+    """Of two ways, the one that was gone; the node says which one it was."""
+    spec = job.spec
+    said = output.tgt_lang
+    if said is None:
+        other = spec.lang_a if same_language(spec.src_lang, spec.lang_b) else spec.lang_b
+        return other or AUTO_TARGET
+    # The client gets its own spelling back, not the node's.
+    own = next((way for way in (spec.lang_a, spec.lang_b) if same_language(way, said)), None)
+    return own or said

@@ -1,0 +1,1122 @@
+"""One conversation: what comes in becomes jobs, what comes back goes out in order.
+
+A session is its own record. Its messages and the ends of its jobs change it where they arrive;
+nothing here waits, and nothing needs a lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from math import inf
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from dragoman import errors
+from dragoman.clock import Clock
+from dragoman.ids import JobId, RequestId, SessionId, TenantId
+from dragoman.live.budget import Budget
+from dragoman.live.dispatch import (
+    CANCELLED,
+    Job,
+    Progress,
+    Route,
+    Stop,
+    TenantCounts,
+    body_hash,
+    named_hash,
+)
+from dragoman.live.ledger import JobInput, Keep
+from dragoman.live.protocol import (
+    AsrPartial,
+    AudioChunk,
+    Cut,
+    Error,
+    ErrorInfo,
+    JobPartial,
+    Outcome,
+    SchedulerToClient,
+    ServerHeartbeat,
+    SessionCloseAck,
+    SessionInit,
+    SessionState,
+    UiEventName,
+    Utterance,
+    normal_language,
+)
+from dragoman.live.sessions.audio import WholeSamples, make_meter
+from dragoman.live.sessions.client_link import ClientLink
+from dragoman.live.sessions.delivery import Delivery, End, Lane, Sent, Unacknowledged
+from dragoman.live.sessions.messages import (
+    error_message,
+    failure,
+    missing_result,
+    translation_result,
+    weight_of,
+)
+from dragoman.live.sessions.orders import targets_of
+from dragoman.live.sessions.ports import JobWatching, ResultKeeper, SessionPeers
+from dragoman.live.sessions.pressure import Pressure
+from dragoman.live.sessions.record_writer import NO_JOB, RecordWriter, WriterTerms
+from dragoman.live.sessions.resume import lane_of, sent_before
+from dragoman.live.sessions.rules import SessionRules
+from dragoman.live.sessions.segmenter import CHUNK_OVERHEAD_BYTES, Segmenter
+from dragoman.live.sessions.segments import Segment
+from dragoman.live.sessions.spans import Spans
+from dragoman.live.sessions.speech import Ask, Asks, Speech, refusal_info
+from dragoman.live.sessions.timeline import PROGRESS, Timeline
+from dragoman.live.shared import SharedLedger
+from dragoman.live.shared import records as r
+from dragoman.observability import Metrics, Tracing, get_logger
+
+if TYPE_CHECKING:
+    from dragoman.live.dispatch import JobDispatcher
+
+log = get_logger("dragoman.sessions")
+
+GAP_TIMEOUT = "gap_timeout"
+"""The reason given for an utterance that kept others waiting for too long, or that is lost."""
+
+_REMEMBERED_MISSING = 1_000
+"""Utterances announced missing whose late results are told from repeated ones."""
+
+_BUDGET_STEP_BYTES = 8_192
+"""Audio that is being spoken is charged to the process's budget in steps of so much."""
+
+
+class SessionContext(msgspec.Struct, frozen=True):
+    """What every session of the process works with."""
+
+    dispatcher: JobDispatcher
+    ledger: ResultKeeper
+    rules: SessionRules
+    budget: Budget
+    metrics: Metrics
+    clock: Clock
+    tracing: Tracing | None
+    shared: SharedLedger | None = None
+    """Keeps the sessions' records for all instances; None: this instance is alone."""
+    peers: SessionPeers | None = None
+    tenants: TenantCounts[SessionId] | None = None
+    """None: a tenant's sessions are counted here alone."""
+    watching: JobWatching | None = None
+    """Hears of jobs that other instances drive. Set where instances share records."""
+    claim_ms: int = 0
+    """How long a job is its driver's after it was opened."""
+    keep: Keep = Keep(0, 0)
+    """How long the jobs of utterances are remembered."""
+    renew_seconds: float = 10.0
+    """How often every record is renewed: a third of the time that it lives without that."""
+
+
+class Session:
+    """A conversation with one client, over one connection after another."""
+
+    def __init__(
+        self,
+        session_id: SessionId,
+        tenant: TenantId,
+        init: SessionInit,
+        secret_hash: str,
+        context: SessionContext,
+        on_over: Callable[[Session], None],
+        record: r.StoredSession | None = None,
+        on_doubt: Callable[[], None] | None = None,
+    ) -> None:
+        """record is what instances share of it; None: this instance is alone. `take_up` follows
+        when an earlier owner wrote it. on_doubt is told when records may have lost something."""
+        rules = context.rules
+        self.session_id = session_id
+        self.tenant = tenant
+        self.init = init
+        self.secret_hash = secret_hash
+        """Proves that a resume_token is this session's."""
+        self.state = SessionState.DISCONNECTED
+        self.link: ClientLink | None = None
+        self.last_heard = context.clock.monotonic()
+        self.handed_on = False
+        """Another instance has the session, or may have it: it is over here, but only here."""
+        self.is_looked_at = False
+        """It has a look at whether its client has fallen silent ahead of it."""
+        self._context = context
+        self._dispatcher = context.dispatcher
+        self._on_over = on_over
+        self._rules = rules
+        self._clock = context.clock
+        self._route = Route()
+        self._asks = Asks(session_id, tenant, init, rules, context.dispatcher.requirement)
+        self._own_targets = frozenset(targets_of(init))
+        self._trace = session_id.removeprefix("s-")
+        self._timeline = Timeline(session_id, self._send, context.clock) if init.ui_events else None
+        self._spans = (
+            Spans(session_id, init, context.tracing, context.clock) if context.tracing else None
+        )
+        self.writer: RecordWriter | None = None
+        """Stores what the client is told before it is told; None: there is no record."""
+        if record is not None and context.shared is not None:
+            doubt = on_doubt or _ignore
+            self.writer = RecordWriter(
+                record,
+                context.shared,
+                WriterTerms(context.claim_ms, context.keep, rules.queue_messages),
+                run=context.dispatcher.run,
+                on_lost=self._lost,
+                on_restored=doubt,
+                on_down=doubt,
+            )
+        # What comes in.
+        self.next_utterance_index = 0
+        self._meter = make_meter(init.audio_format, init.sample_rate)
+        self._samples = WholeSamples(self._meter, b"")
+        self._segmenter: Segmenter | None = None
+        self._by_utterance = False
+        self._is_speaking = False
+        """The next chunk in order goes on with an utterance that has begun."""
+        self._uncharged_bytes = 0
+        """Audio that came since the budget was charged."""
+        self._began = 0.0
+        """When the utterance that is being spoken began."""
+        self._next_chunk_seq = 0
+        # What waits for its job, and what jobs work on.
+        self._waiting: deque[Speech] = deque()
+        self._waiting_bytes = 0
+        self._working_bytes = 0
+        self._submitting = False
+        # What goes back.
+        self._lanes: dict[str, Lane] = {}
+        self._targets_left: dict[int, int] = {}
+        """Utterances in flight, and for how many targets each is."""
+        self._held_bytes = 0
+        self._next_delivery_seq = 1
+        self._unacknowledged = Unacknowledged(rules.queue_messages, rules.queue_bytes, session_id)
+        self._announced: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self._pressure = Pressure(rules.max_inflight)
+        self._pressed = False
+        self._draining = False
+        self._rest_is_cut = False
+        """While draining: what was said so far is in utterances."""
+        self._charged_bytes = 0
+        """What the process's budget was charged for this session."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = inf
+        self._watched: dict[tuple[int, str], JobId] = {}
+        """Utterances that an earlier owner, or another request, had made the jobs of."""
+        if record is not None:
+            self._go_on_from(record)
+
+    def _go_on_from(self, record: r.StoredSession) -> None:
+        """Begin where the record ends."""
+        self.next_utterance_index = record.next_index
+        self._next_delivery_seq = record.next_seq
+        self._samples = WholeSamples(self._meter, record.half_sample)
+        if record.next_chunk_seq:
+            self._segmenter = self._new_segmenter(record.next_chunk_seq)
+        self._by_utterance = bool(record.next_index) and self._segmenter is None
+
+    @property
+    def tgt_langs(self) -> tuple[str, ...]:
+        """The languages it is translated into; both, where it goes either way."""
+        return self.init.heard
+
+    @property
+    def next_chunk_seq(self) -> int:
+        """The first chunk that is in no job; where there is a record, in no stored one."""
+        return self._next_chunk_seq if self.writer is None else self.writer.next_chunk_seq
+
+    @property
+    def next_stored_index(self) -> int:
+        """The first utterance that the client must be ready to say again."""
+        return self.next_utterance_index if self.writer is None else self.writer.next_index
+
+    @property
+    def in_flight(self) -> int:
+        """Utterances not yet delivered or announced for every target."""
+        return len(self._targets_left)
+
+    # --- its connection -------------------------------------------------------------------------
+
+    def attach(self, link: ClientLink) -> None:
+        """The client speaks over this connection from now on."""
+        before, self.link = self.link, link
+        if before is not None:
+            before.superseded()
+        if self.writer is not None:
+            self.writer.client_is_here = True
+        if self.state is SessionState.DISCONNECTED:
+            self.state = SessionState.ACTIVE
+        if self._segmenter is not None:
+            self._segmenter.resume(self._clock.monotonic())
+        self._arm()
+
+    def go_on(self, last_delivery_seq: int) -> None:
+        """The client is back, and has everything up to a number."""
+        for message in self._unacknowledged.after(last_delivery_seq):
+            self._send(message)
+        # What the client was told before may have been lost with its connection.
+        self._pressure = Pressure(self._rules.max_inflight)
+        self._pressed = False
+        self._press()
+        self._finish_if_done()
+        self.acknowledge(last_delivery_seq)
+
+    def detach(self, link: ClientLink) -> bool:
+        """The connection is gone; False when the client has another one already."""
+        if self.link is not link or self.state is SessionState.OVER:
+            return False
+        self.link = None
+        self._is_speaking = False
+        if self.writer is not None:
+            self.writer.client_left()
+        if self.state is SessionState.ACTIVE:
+            self.state = SessionState.DISCONNECTED
+        if self._segmenter is not None:
+            self._segmenter.suspend(self._clock.monotonic())
+        return True
+
+    def _send(self, message: SchedulerToClient) -> bool:
+        """False when the client cannot be reached now."""
+        return self.link.send(message) if self.link is not None else False
+
+    # --- one owner after another ----------------------------------------------------------------
+
+    def take_up(self, record: r.StoredSession, ended: Mapping[JobId, Job], has_upto: int) -> None:
+        """Go on where an earlier owner left off, with a client that has so much.
+
+        ended are the jobs of what the client has not acknowledged, as far as they are kept.
+        """
+        for utterance in record.open:
+            lane = self._lanes.setdefault(lane_of(self.init, utterance.target), Lane())
+            lane.order.append(utterance.index)
+            lane.working[utterance.index] = None
+            self._targets_left[utterance.index] = self._targets_left.get(utterance.index, 0) + 1
+        if self._timeline is not None:
+            for index, targets in self._targets_left.items():
+                self._timeline.expect(index, targets)
+        for sent in record.unacknowledged:
+            job_id = sent.delivery.job_id
+            job = ended.get(job_id) if job_id is not None else None
+            if sent.seq > has_upto:
+                target = lane_of(self.init, sent.delivery.target)
+                self._unacknowledged.keep(sent_before(self.session_id, sent, target, job))
+            elif job is not None:
+                # What the client heard from the earlier owner it acknowledges by coming back.
+                self._context.ledger.release_now(job)
+
+    def take_up_jobs(self, record: r.StoredSession, watching: JobWatching) -> None:
+        """The client is there: bring it what has ended, and wait for the rest."""
+        for utterance in record.open:
+            if self.state is SessionState.OVER:
+                return
+            lane = lane_of(self.init, utterance.target)
+            if utterance.job_id == NO_JOB:
+                self._watched_ended(utterance.index, lane, None)
+            else:
+                self._watch(utterance.index, lane, utterance.job_id, watching)
+        self._arm()
+
+    def has_said(self, upto: int) -> bool:
+        """Whether the client heard up to this number from this very session."""
+        return upto < self._next_delivery_seq
+
+    async def check_hold(self, *, returning: bool = False) -> bool:
+        """Find out whether the session is still this instance's; if not, it is let go of.
+
+        If it is, its record is made whole, where its client is here or just returning.
+        """
+        if self.state is SessionState.OVER or self.writer is None:
+            return False
+        return await self.writer.check(returning=returning)
+
+    def hand_on(self) -> None:
+        """Let go of the session: another connection has it, at this instance or another."""
+        if self.state is SessionState.OVER:
+            return
+        link = self.link
+        self._let_go()
+        if link is not None:
+            link.superseded()
+
+    def _lost(self, owner: r.SessionOwner) -> None:
+        log.info("session_handed_on", session_id=self.session_id, to=owner.instance_id)
+        self.hand_on()
+
+    # --- what the client says -------------------------------------------------------------------
+
+    def audio(self, chunk: AudioChunk, now: float) -> None:
+        """A piece of audio, to be cut into utterances."""
+        if self._is_speaking and not chunk.is_final:
+            segmenter = self._segmenter
+            if segmenter is not None and segmenter.append(chunk.seq, chunk.payload, now):
+                # Nearly every chunk is like this. What it takes is charged some chunks at a time.
+                self._uncharged_bytes += len(chunk.payload) + CHUNK_OVERHEAD_BYTES
+                if self._uncharged_bytes >= _BUDGET_STEP_BYTES:
+                    self._check_kept(segmenter)
+                return
+        self._take_chunk(chunk, now)
+
+    def _take_chunk(self, chunk: AudioChunk, now: float) -> None:
+        """A chunk that begins or ends something, or that came out of turn."""
+        if self.state is not SessionState.ACTIVE:
+            raise _closing()
+        if self._draining:
+            return
+        if self._by_utterance:
+            raise errors.InvalidMessage(
+                "This session sends whole utterances; audio_chunk and utterance do not mix."
+            )
+        segmenter = self._segmenter
+        if segmenter is None:
+            segmenter = self._segmenter = self._new_segmenter()
+        begins = not segmenter.buffered_bytes
+        if begins:
+            self._began = now
+        segments = segmenter.push(chunk.seq, chunk.payload, chunk.is_final, now)
+        if begins and self._timeline is not None and chunk.payload:
+            self._timeline.tell(self.next_utterance_index, UiEventName.INPUT_STARTED)
+        if segments or segmenter.ignored:
+            self._cut(segmenter, segments, now)
+        if self._spans is not None and segmenter.buffered_bytes:
+            self._spans.heard(self.next_utterance_index)
+        self._check_kept(segmenter)
+        self._is_speaking = segmenter.is_open
+        self._arm()
+
+    def _check_kept(self, segmenter: Segmenter) -> None:
+        """Cut off a client that sends more audio than can be kept."""
+        within = self._charge()
+        kept = segmenter.buffered_bytes + self._waiting_bytes
+        if self.link is not None and (not within or kept > self._rules.queue_bytes):
+            self.link.overrun("more audio came than can be kept; wait for results")
+
+    def utterance(self, message: Utterance, now: float) -> None:
+        """A whole utterance; one that came before is passed over."""
+        if self.state is not SessionState.ACTIVE:
+            raise _closing()
+        if self._draining:
+            return
+        if self._segmenter is not None:
+            raise errors.InvalidMessage(
+                "This session sends audio chunks; utterance and audio_chunk do not mix."
+            )
+        index = message.utterance_index
+        if index != self.next_utterance_index:
+            if index < self.next_utterance_index:
+                return
+            raise errors.InvalidMessage(
+                f"utterance_index {index} came where {self.next_utterance_index} is next; "
+                "send them next after next."
+            )
+        self._by_utterance = True
+        self.next_utterance_index = index + 1
+        if self._timeline is not None:
+            self._timeline.tell(index, UiEventName.INPUT_ENDED)
+        self._open(self._speech_of(message))
+        self._submit_waiting(now)
+        self._charge()
+        if self._pressed or len(self._targets_left) * 2 >= self._rules.max_inflight:
+            self._press()
+
+    def _speech_of(self, message: Utterance) -> Speech:
+        """The utterance with what it asks for; one that makes no sense or is too much is refused
+        in its turn."""
+        audio, text = message.audio, message.text
+        size = len(audio) if audio is not None else 0
+        if text is not None:
+            size += len(text)
+        way = (
+            message.src_lang,
+            message.tgt_lang,
+            message.pipeline,
+            message.features,
+            message.services is None,
+            audio is None,
+        )
+        try:
+            asks = self._asks.get(way)
+            if asks is None or not size or (audio is None) == (text is None):
+                asks = self._asks.work_out(message, way)
+            if len(self._targets_left) >= self._rules.max_inflight:
+                raise errors.RateLimited(
+                    "The session has as many utterances in flight as it may; wait for results."
+                )
+            if not self._context.budget.has_room(size):
+                raise errors.RateLimited("The server keeps as much as it may; wait for results.")
+        except errors.DragomanError as error:
+            targets = self._asks.targets_of(message)
+            return Speech(
+                message.utterance_index,
+                (),
+                JobInput(),
+                0,
+                request_id=message.request_id,
+                refusal=refusal_info(error),
+                refused_targets=targets,
+            )
+        return Speech(
+            message.utterance_index,
+            asks,
+            JobInput(audio, text),
+            size,
+            request_id=message.request_id,
+        )
+
+    def heartbeat(self, last_delivery_seq: int | None) -> None:
+        """The client is there, and has everything up to a number."""
+        if last_delivery_seq is not None:
+            self.acknowledge(last_delivery_seq)
+        self._send(ServerHeartbeat(self.next_chunk_seq))
+
+    def acknowledge(self, upto: int) -> None:
+        """Deliveries arrived: their payloads may go."""
+        upto = min(upto, self._next_delivery_seq - 1)
+        if self.writer is not None:
+            self.writer.acknowledge(upto)
+        released = self._unacknowledged.acknowledge(upto)
+        for job in released:
+            self._context.ledger.release_now(job)
+        if released:
+            self._charge()
+
+    def close(self) -> None:
+        """The speaker is done: the last cut is made, and the end comes after the last result."""
+        if self.state in (SessionState.CLOSING, SessionState.OVER) or self._draining:
+            return
+        self.state = SessionState.CLOSING
+        self._is_speaking = False
+        self._cut_rest()
+        self._press()
+        self._finish_if_done()
+
+    # --- cutting --------------------------------------------------------------------------------
+
+    def _cut(self, segmenter: Segmenter, segments: Sequence[Segment], now: float) -> None:
+        """Utterances are complete. They get their numbers before anything else can happen."""
+        self._is_speaking = False
+        metrics = self._context.metrics
+        for segment in segments:
+            audio = self._samples.join(segment.chunks, segment.gaps)
+            if not audio:  # half a sample
+                if segment.cut is Cut.FINAL:
+                    self._samples.drop_half()
+                    segmenter.ignored["empty_final"] += 1
+                continue  # after any other cut it begins the next utterance
+            metrics.web_task_finalized.labels(segment.cut.value).inc()
+            speech = Speech(
+                self.next_utterance_index,
+                self._asks.of_audio(),
+                JobInput(audio=audio),
+                len(audio),
+                cut=segment.cut,
+                began=self._began,
+                next_chunk_seq=segment.next_seq,
+                half_sample=self._samples.half,
+            )
+            self._began = now
+            self.next_utterance_index += 1
+            if self._timeline is not None:
+                self._timeline.tell(speech.index, UiEventName.INPUT_ENDED)
+            self._open(speech)
+        for reason, count in segmenter.ignored.items():
+            metrics.audio_ignored.labels(reason).inc(count)
+        segmenter.ignored.clear()
+        if not segments:
+            return
+        if segmenter.buffered_bytes and self._timeline is not None:
+            self._timeline.tell(self.next_utterance_index, UiEventName.INPUT_STARTED)
+        self._submit_waiting(now)
+        self._press()
+
+    def _cut_rest(self) -> None:
+        if self._segmenter is not None:
+            now = self._clock.monotonic()
+            self._cut(self._segmenter, self._segmenter.close(now), now)
+
+    def _new_segmenter(self, next_seq: int = 0) -> Segmenter:
+        rules = self._rules.segments
+        # The half sample that an utterance may begin with must not take it past the limit.
+        sample_bytes = self._meter.sample_bytes
+        whole_bytes = rules.max_bytes // sample_bytes * sample_bytes
+        rules = msgspec.structs.replace(rules, max_bytes=max(sample_bytes, whole_bytes))
+        return Segmenter(rules, self._meter, next_seq)
+
+    # --- utterances become jobs -----------------------------------------------------------------
+
+    def _open(self, speech: Speech) -> None:
+        """An utterance is complete: it has its place in every lane, and waits for its jobs."""
+        index = speech.index
+        targets = speech.refused_targets or [ask.target for ask in speech.asks]
+        for target in targets:
+            lane = self._lanes.get(target)
+            if lane is None:
+                lane = self._lanes[target] = Lane()
+            lane.order.append(index)
+            lane.working[index] = None
+        self._targets_left[index] = len(targets)
+        if self._timeline is not None:
+            self._timeline.expect(index, len(targets))
+        if self._spans is not None:
+            self._spans.begin(speech)
+        self._waiting.append(speech)
+        self._waiting_bytes += speech.size_bytes
+
+    def _submit_waiting(self, now: float) -> None:
+        """Make jobs of what waits, as long as not too much is in flight."""
+        if self._submitting:
+            return
+        self._submitting = True
+        try:
+            waiting, most = self._waiting, self._rules.max_inflight
+            while waiting and self.state is not SessionState.OVER:
+                speech = waiting[0]
+                working = len(self._targets_left) - len(waiting)
+                if speech.refusal is None and working >= most:
+                    return
+                waiting.popleft()
+                self._waiting_bytes -= speech.size_bytes
+                if speech.next_chunk_seq > self._next_chunk_seq:
+                    self._next_chunk_seq = speech.next_chunk_seq
+                for ask in speech.asks:
+                    self._submit(speech, ask, now)
+                if self.writer is not None:
+                    self._store_opening(self.writer, speech)
+                if speech.refusal is not None:
+                    for target in speech.refused_targets:
+                        self._refused(speech.index, target, speech.refusal, speech.request_id, now)
+        finally:
+            self._submitting = False
+
+    def _store_opening(self, writer: RecordWriter, speech: Speech) -> None:
+        """Have the utterance stored, with the jobs that were claimed for it."""
+        targets = map(normal_language, speech.targets)
+        writer.open(speech.index, targets, speech.next_chunk_seq, speech.half_sample)
+
+    def _submit(self, speech: Speech, ask: Ask, now: float) -> None:
+        """Make the utterance's job for a target; its end comes through `job_ended`."""
+        index, own_id = speech.index, speech.request_id
+        audio = speech.input.audio
+        spec = msgspec.structs.replace(
+            ask.spec,
+            request_id=own_id or f"{self.session_id}/{index}",
+            cut=speech.cut,
+            padding_ms=self._rules.padding_ms(speech.cut) if audio is not None else 0,
+            utterance_index=index,
+            trace_id=self.init.trace_id or f"{self._trace}{index:08x}",
+        )
+        if own_id is not None:
+            body = body_hash(spec, speech.input)
+        else:
+            body = ask.demand_hash if audio is None else named_hash(ask.demand_hash, speech.input)
+        job = Job(
+            spec,
+            speech.input,
+            body,
+            ask.requirement,
+            self._route,
+            now,
+            now if speech.began is None else speech.began,
+            True,
+            ask.target_key,
+            self,
+            ask.target,
+            self._timeline is not None,
+        )
+        job.total_until = now + self._dispatcher.total_seconds
+        job.weight = speech.size_bytes
+        job.writer = self.writer
+        if self._spans is not None:
+            job.parent_span = self._spans.context(index)
+        self._lanes[ask.target].working[index] = job
+        self._working_bytes += job.weight
+        self._start(job, now)
+
+    def _start(self, job: Job, now: float) -> None:
+        try:
+            self._dispatcher.start(job, now)
+        except errors.DragomanError as error:
+            self.job_refused(job, error, now)
+        except Exception:
+            # Without its end the utterance would block every later one.
+            log.exception("utterance_not_submitted", session_id=self.session_id)
+            failed = errors.InternalError("The server failed on this utterance; send it again.")
+            self.job_refused(job, failed, now)
+
+    # --- what becomes of jobs -------------------------------------------------------------------
+
+    def job_ended(self, job: Job, now: float) -> None:
+        """A job of the session has its end: its result, or why there is none, takes its turn."""
+        self._working_bytes -= job.weight
+        output, reason = job.output, None
+        if job.outcome is not Outcome.SUCCESS:
+            reason = self._failed(job)
+        elif self.state is SessionState.OVER:
+            self._context.metrics.results_dropped.labels("session_gone").inc()
+            self._context.ledger.release_now(job)
+            return
+        index = job.spec.utterance_index or 0
+        self._end(index, job.lane, End(job, output, reason, weight_of(output)), now)
+
+    def _failed(self, job: Job) -> str:
+        """Tell why a job brought nothing, while its utterance is open."""
+        info = failure(job)
+        index = job.spec.utterance_index or 0
+        if self.state is not SessionState.OVER and self._is_open(index, job.lane):
+            self._tell_error(index, job.lane, info, job.spec.request_id, job.job_id)
+        return info.code
+
+    def job_refused(self, job: Job, error: errors.DragomanError, now: float) -> None:
+        """No job was made: the reason takes its turn."""
+        named = f"{self.session_id}/{job.spec.utterance_index}"
+        if (
+            self.writer is not None
+            and isinstance(error, errors.RequestConflict)
+            and job.spec.request_id == named
+        ):
+            self._claim_otherwise(job, error, self.writer, now)
+            return
+        self._working_bytes -= job.weight
+        job.owner = None
+        info = ErrorInfo(error.code, error.message, details=error.details or None)
+        index = job.spec.utterance_index or 0
+        self._refused(index, job.lane, info, job.spec.request_id, now)
+
+    def _claim_otherwise(
+        self, job: Job, conflict: errors.RequestConflict, writer: RecordWriter, now: float
+    ) -> None:
+        """An earlier owner cut the same audio otherwise, and its record of that was lost.
+
+        What it made of it is not wanted. What is here goes under a name of its own, and is opened
+        as a request beside the record, where the utterance is open already.
+        """
+        other_id = conflict.details.get("job_id")
+        if isinstance(other_id, str):
+            self._dispatcher.run(self._cancel(JobId(other_id)))
+        assert job.input is not None, "a job that has not ended has its input"
+        name = RequestId(f"{job.spec.request_id}/{writer.owner.epoch}")
+        self._make_again(job, name, job.input, now)
+
+    def job_forgotten(self, job: Job, job_input: JobInput, now: float) -> None:
+        """The ledger lost the job: it is made again from its input, beside the record."""
+        if self._is_open(job.spec.utterance_index or 0, job.lane):
+            self._make_again(job, job.spec.request_id, job_input, now)
+        else:
+            self._working_bytes -= job.weight
+
+    def _make_again(self, job: Job, request_id: RequestId, job_input: JobInput, now: float) -> None:
+        again = Job(
+            msgspec.structs.replace(job.spec, request_id=request_id),
+            job_input,
+            job.body_hash,
+            job.requirement,
+            job.route,
+            job.started,
+            job.began,
+            job.may_wait,
+            job.target_key,
+            self,
+            job.lane,
+            job.watched,
+        )
+        again.total_until, again.weight = job.total_until, job.weight
+        again.parent_span = job.parent_span
+        again.on_submitted = self._made_again
+        job.owner = None
+        index = job.spec.utterance_index or 0
+        if self._is_open(index, job.lane):
+            self._lanes[job.lane].working[index] = again
+        self._start(again, now)
+
+    def _made_again(self, job: Job, error: errors.DragomanError | None) -> None:
+        """The utterance is another job's now: the record names it, for the next owner."""
+        if self.writer is not None and job.job_id:
+            index, target = job.spec.utterance_index or 0, normal_language(job.lane)
+            self.writer.made_again(index, target, job.job_id)
+
+    def job_found(self, job: Job, known: Job, now: float) -> None:
+        """The request was made before, here or elsewhere: its job's end is this one's."""
+        self._working_bytes -= job.weight
+        job.owner = None
+        index, lane = job.spec.utterance_index or 0, job.lane
+        if self.writer is not None:
+            self.writer.made_again(index, normal_language(lane), known.job_id)
+        if self._is_open(index, lane):
+            self._lanes[lane].working[index] = None
+        if self._context.watching is not None:
+            self._watch(index, lane, known.job_id, self._context.watching)
+        else:
+            self._dispatcher.expect_job(known, partial(self._found_ended, index, lane))
+
+    def _watch(self, index: int, lane: str, job_id: JobId, watching: JobWatching) -> None:
+        """Wait for a job that this session did not make, or not here."""
+        self._watched[index, lane] = job_id
+        watching.watch(
+            job_id,
+            partial(self._watched_ended, index, lane),
+            partial(self._watched_partial, index, lane),
+            partial(self._watched_progressed, index, lane) if self._timeline is not None else None,
+        )
+
+    def _watched_ended(self, index: int, lane: str, known: Job | None) -> None:
+        """A job ended that was watched; None: no ledger knows it any more."""
+        self._watched.pop((index, lane), None)
+        if known is not None:
+            self._found_ended(index, lane, known)
+        elif self.state is not SessionState.OVER:
+            self._end(index, lane, End(None, None, GAP_TIMEOUT, 0), self._clock.monotonic())
+
+    def _watched_partial(self, index: int, lane: str, message: JobPartial) -> None:
+        if self.state is not SessionState.OVER:
+            self._tell_partial(index, lane, message)
+
+    def _watched_progressed(self, index: int, lane: str, progress: Progress, job_id: JobId) -> None:
+        if self._timeline is not None and self._is_open(index, lane):
+            self._timeline.tell(index, PROGRESS[progress], job_id)
+
+    def _found_ended(self, index: int, lane: str, known: Job) -> None:
+        if self.state is SessionState.OVER:
+            return
+        now = self._clock.monotonic()
+        output = known.output
+        if known.outcome is Outcome.SUCCESS and output is not None:
+            self._end(index, lane, End(known, output, None, weight_of(output)), now)
+            return
+        if known.outcome is Outcome.SUCCESS:
+            info = ErrorInfo(errors.RateLimited.code, "The result is no longer kept.")
+        else:
+            info = failure(known)
+        if self._is_open(index, lane):
+            self._tell_error(index, lane, info, known.spec.request_id, known.job_id)
+        self._end(index, lane, End(None, None, info.code, 0), now, known.job_id)
+
+    def job_partial(self, job: Job, message: JobPartial) -> None:
+        """A node has recognised a part of the utterance."""
+        self._tell_partial(job.spec.utterance_index or 0, job.lane, message)
+
+    def _tell_partial(self, index: int, lane: str, message: JobPartial) -> None:
+        if not self._is_open(index, lane):
+            return
+        self._send(
+            AsrPartial(self.session_id, index, message.job_id, message.text, message.is_final)
+        )
+        if self._timeline is not None:
+            self._timeline.tell(index, UiEventName.ASR_PARTIAL, message.job_id)
+
+    def job_progressed(self, job: Job, progress: Progress) -> None:
+        """A job of the utterance took a step."""
+        index = job.spec.utterance_index or 0
+        if self._timeline is not None and self._is_open(index, job.lane):
+            self._timeline.tell(index, PROGRESS[progress], job.job_id)
+
+    def _refused(
+        self, index: int, lane: str, info: ErrorInfo, request_id: str | None, now: float
+    ) -> None:
+        if self._is_open(index, lane):
+            self._tell_error(index, lane, info, request_id, None)
+        self._end(index, lane, End(None, None, info.code, 0), now)
+
+    def _tell_error(
+        self, index: int, lane: str, info: ErrorInfo, request_id: str | None, job_id: JobId | None
+    ) -> None:
+        self._send(error_message(info, index, lane, request_id, job_id))
+        if self._timeline is not None:
+            self._timeline.tell(index, UiEventName.ERROR, job_id or None, info.code)
+
+    # --- delivery, in order ---------------------------------------------------------------------
+
+    def _is_open(self, index: int, target: str) -> bool:
+        lane = self._lanes.get(target)
+        return lane is not None and index in lane.working
+
+    def _end(
+        self, index: int, target: str, end: End, now: float, job_id: JobId | None = None
+    ) -> None:
+        """An utterance has its end for a target: it is sent, with all that waited for it."""
+        if self.state is SessionState.OVER:
+            return
+        lane = self._lanes.get(target)
+        if lane is None or index not in lane.working:
+            late = (index, target) in self._announced
+            reason = "late" if late else "duplicate"
+            self._context.metrics.results_dropped.labels(reason).inc()
+            return
+        del lane.working[index]
+        if end.job is None:
+            self._announce(index, target)
+        if lane.order[0] == index:
+            lane.order.popleft()
+            self._deliver(index, target, end, job_id)
+        else:
+            lane.held[index] = end
+            self._held_bytes += end.weight
+            while len(lane.held) > self._rules.reorder_window:
+                self._give_up_head(lane, target)
+        if lane.held:
+            self._deliver_held(lane, target)
+        if not lane.order and target not in self._own_targets:
+            del self._lanes[target]
+        self._moved(now)
+
+    def _deliver_held(self, lane: Lane, target: str) -> None:
+        """Deliver what is no longer blocked."""
+        while lane.order and (end := lane.held.pop(lane.order[0], None)) is not None:
+            self._held_bytes -= end.weight
+            self._deliver(lane.order.popleft(), target, end)
+
+    def _give_up_head(self, lane: Lane, target: str) -> None:
+        """The utterance that blocks the others is announced missing."""
+        index = lane.order.popleft()
+        lane.working.pop(index, None)
+        self._announce(index, target)
+        self._deliver(index, target, End(None, None, GAP_TIMEOUT, 0))
+        self._deliver_held(lane, target)
+
+    def _announce(self, index: int, target: str) -> None:
+        self._announced[index, target] = None
+        if len(self._announced) > _REMEMBERED_MISSING:
+            self._announced.popitem(last=False)
+
+    def _deliver(
+        self, index: int, target: str, end: End, job_id: JobId | None = None, seq: int = 0
+    ) -> None:
+        """Send the end of an utterance under the next number, once that is stored."""
+        if not seq:
+            if self.writer is not None:
+                self._store_end(self.writer, index, target, end, job_id)
+                return
+            seq = self._next_delivery_seq
+        self._next_delivery_seq = seq + 1
+        job, output = end.job, end.output
+        message: Delivery
+        if job is not None and output is not None and end.reason is None:
+            message = translation_result(self.session_id, seq, index, target, job, output)
+        else:
+            job_id = job.job_id if job is not None else job_id
+            message = missing_result(
+                self.session_id, seq, index, target, job_id, end.reason or GAP_TIMEOUT
+            )
+        self._unacknowledged.keep(Sent(message, job, end.weight))
+        self._told(index)
+        if self.link is not None:
+            self.link.send(message)
+        if self._timeline is not None:
+            if job is not None and end.reason is None:
+                self._timeline.tell(index, UiEventName.DELIVERED, job.job_id)
+            self._timeline.ended(index)
+        if self._spans is not None:
+            self._spans.delivered(index, target, end.reason)
+
+    def _told(self, index: int) -> None:
+        """The utterance is in flight for one target less."""
+        left = self._targets_left[index] - 1
+        if left:
+            self._targets_left[index] = left
+        else:
+            del self._targets_left[index]
+
+    def _store_end(
+        self, writer: RecordWriter, index: int, target: str, end: End, job_id: JobId | None
+    ) -> None:
+        """Have the end stored; it is sent when its number is known."""
+        job, seq = end.job, 0
+        if job is not None:
+            job_id = job.job_id
+            if job.writer is writer and job.spec.utterance_index == index:
+                seq = job.delivery_seq
+            # It is kept until the client has it, and must not keep its session.
+            job.writer = None
+        entry = r.Delivery(index, normal_language(target), job_id or None, end.reason)
+        self._held_bytes += end.weight
+        writer.deliver(entry, partial(self._end_stored, index, target, end, job_id), seq)
+
+    def _end_stored(
+        self, index: int, target: str, end: End, job_id: JobId | None, seq: int
+    ) -> None:
+        if self.state is SessionState.OVER:
+            return
+        self._held_bytes -= end.weight
+        if seq:
+            self._deliver(index, target, end, job_id, seq)
+        else:
+            self._told(index)  # The client acknowledged it before.
+        self._moved(self._clock.monotonic())
+
+    def _moved(self, now: float) -> None:
+        """Something went out to the client: there may be room for what waits, or all is done."""
+        if self.state is SessionState.OVER:
+            return
+        if self._waiting:
+            self._submit_waiting(now)
+        if self._pressed or len(self._targets_left) * 2 >= self._rules.max_inflight:
+            self._press()
+        self._charge()
+        if self.state is SessionState.CLOSING or self._draining:
+            self._finish_if_done()
+
+    # --- time and bounds ------------------------------------------------------------------------
+
+    def _arm(self) -> None:
+        """Wake when a pause or a gap in the audio ends. A time that moves later costs nothing."""
+        segmenter = self._segmenter
+        if segmenter is None or self._draining or self.state is SessionState.OVER:
+            return
+        at = segmenter.deadline
+        if at is None or at >= self._timer_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        delay = max(0.0, at - self._clock.monotonic())
+        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
+        self._timer_at = at
+
+    def _wake(self) -> None:
+        self._timer = None
+        self._timer_at = inf
+        segmenter = self._segmenter
+        if segmenter is None or self.state is SessionState.OVER or self._draining:
+            return
+        now = self._clock.monotonic()
+        segments = segmenter.due(now)
+        if segments or segmenter.ignored:
+            self._cut(segmenter, segments, now)
+            self._charge()
+        self._arm()
+
+    def _press(self) -> None:
+        message = self._pressure.now(len(self._targets_left))
+        if message is not None:
+            self._pressed = True
+            self._send(message)
+
+    def _charge(self) -> bool:
+        """Charge the process's budget for what this session keeps; False when it is too much."""
+        self._uncharged_bytes = 0
+        segmenter = self._segmenter
+        kept = (
+            (segmenter.buffered_bytes if segmenter is not None else 0)
+            + self._waiting_bytes
+            + self._working_bytes
+            + self._held_bytes
+            + self._unacknowledged.size_bytes
+        )
+        change = kept - self._charged_bytes
+        if not change or self.state is SessionState.OVER:
+            return True
+        self._charged_bytes = kept
+        return self._context.budget.change(change)
+
+    # --- the end --------------------------------------------------------------------------------
+
+    def drain(self) -> None:
+        """Take in nothing more; once all that was said has been delivered, the client is sent on.
+
+        What it says from now on it says again to the next instance.
+        """
+        if self.state is SessionState.OVER:
+            return
+        if self.link is not None:
+            # A client that is away still has what it said last, and does not hear of it.
+            self._cut_rest()
+            self._rest_is_cut = True
+        self._draining = True
+        self._is_speaking = False
+        self._finish_if_done()
+
+    def abandon(self) -> None:
+        """The client did not come back: its jobs are cancelled, its open audio is dropped."""
+        if self.state is SessionState.OVER:
+            return
+        dropped = len(self._waiting)
+        if self._segmenter is not None and self._segmenter.buffered_bytes:
+            dropped += 1
+        jobs, watched = self._jobs(), list(self._watched.values())
+        self._over(release=True)
+        for job in jobs:
+            self._dispatcher.stop_job(job, Stop(Outcome.CANCELLED, CANCELLED))
+        for job_id in watched:
+            self._dispatcher.run(self._cancel(job_id))
+        if dropped:
+            self._context.metrics.audio_ignored.labels("session_gone").inc(dropped)
+
+    async def _cancel(self, job_id: JobId) -> None:
+        try:
+            await self._dispatcher.cancel(job_id)
+        except (errors.JobEnded, errors.NotFound):
+            return
+        except errors.DependencyDown:
+            log.warning_limited("job_not_cancelled", key="cancel", every_seconds=10, job_id=job_id)
+
+    async def end(self) -> None:
+        """End it now, by order: the client is told and closed, and its jobs are cancelled."""
+        link = self.link
+        if link is not None:
+            says = f"Session {self.session_id} was ended by order of its tenant or an operator."
+            link.send(Error(errors.SessionClosed.code, says))
+            link.ended()
+        self.abandon()
+
+    def stop(self) -> None:
+        """The server stops: nothing more becomes due."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _finish_if_done(self) -> None:
+        """End a closing session once everything was sent, and send a draining one's client on.
+
+        While its client is away it waits: the client may come back for its last results.
+        """
+        link = self.link
+        if self.state is SessionState.CLOSING and link is not None and not self._targets_left:
+            link.send(SessionCloseAck())
+            link.finished()
+            self._over(release=True)
+        elif self._draining and self.state is not SessionState.OVER:
+            if link is not None and (self._targets_left or not self._rest_is_cut):
+                return
+            self._let_go()
+            if link is not None:
+                link.draining()
+
+    def _let_go(self) -> None:
+        """Leave the session to another instance: its jobs go on, and are no concern of this one."""
+        self.handed_on = True
+        for job in self._jobs():
+            job.owner = None
+        self._over(release=False)
+
+    def _jobs(self) -> list[Job]:
+        """The jobs that work for the session now."""
+        return [job for lane in self._lanes.values() for job in lane.working.values() if job]
+
+    def _over(self, *, release: bool) -> None:
+        """The session ends; `release` when no client will come for its results."""
+        self.state = SessionState.OVER
+        self._is_speaking = False
+        self.stop()
+        if self.writer is not None:
+            self.writer.stop()
+        if release:
+            held = [end.job for lane in self._lanes.values() for end in lane.held.values()]
+            for job in (*self._unacknowledged.jobs(), *held):
+                if job is not None:
+                    self._context.ledger.release_now(job)
+        self._context.budget.change(-self._charged_bytes)
+        self._charged_bytes = 0
+        self._waiting.clear()
+        self._watched.clear()
+        self._lanes.clear()
+        self.link = None
+        self._timeline = None
+        if self._spans is not None:
+            self._spans.close()
+        self._on_over(self)
+
+
+def _ignore() -> None:
+    """No other record needs a look."""
+
+
+def _closing() -> errors.SessionClosed:
+    return errors.SessionClosed("The session is closing; open another one.")
