@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
@@ -11,6 +12,8 @@ import httpx
 from benchmarks.processes import family
 from tests.integration.sight.scrape import Scrape
 from tests.soak.server import Backend
+
+_RECENT_JOBS = re.compile(r"\{n[0-9a-f]+\}:?jobs:\d+$")
 
 
 @dataclass
@@ -85,7 +88,11 @@ class Reader:
         redis = self._backend.redis
         if redis is None:
             return
-        reading.counts["Redis keys"] = int(redis.command("DBSIZE").split()[-1])
+        keys = redis.command("--scan").split()
+        # One a minute is begun and kept for an hour, whatever becomes of the jobs in it.
+        lists = sum(_RECENT_JOBS.search(key) is not None for key in keys)
+        reading.counts["Redis keys"] = len(keys) - lists
+        reading.shown["Redis lists of recent jobs"] = lists
         for line in redis.command("INFO", "memory").splitlines():
             if line.startswith("used_memory:"):
                 reading.shown["Redis memory bytes"] = int(line.partition(":")[2])
