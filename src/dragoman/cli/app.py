@@ -62,7 +62,12 @@ COMMANDS = (
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Create, list and revoke API keys."),
-    Command("cluster", "cluster", "app", "Show the instances of a cluster and its dead letters."),
+    Command(
+        "cluster",
+        "cluster",
+        "app",
+        "Show the instances of a cluster and its dead letters, and check what it keeps.",
+    ),
     Command("db", "db", "app", "Upgrade, check and back up the database."),
     Command(
         "doctor", "doctor", "doctor", "Check this machine and the settings, and suggest fixes."

@@ -60,7 +60,8 @@ from dragoman.live.shared.check import Damage
 pytestmark = pytest.mark.redis
 
 LONG = "a long text " * 400
-NOT_OF_LIVES = {"size", "start", "stop"}
+NOT_OF_LIVES = {"size", "start", "stop", "list_again"}
+"""Of the whole ledger; and what is only gathered, to be written with the next list."""
 
 _prefixes = count()
 

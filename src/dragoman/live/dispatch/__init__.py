@@ -1,7 +1,8 @@
 """One job, one synchronous walk from its submission to its end."""
 
 from dragoman.live.dispatch.cells import SlotRules
-from dragoman.live.dispatch.cluster.ledger import ClusterLedger, SharedTerms
+from dragoman.live.dispatch.cluster.asks import SharedTerms
+from dragoman.live.dispatch.cluster.ledger import ClusterLedger
 from dragoman.live.dispatch.cluster.peers import PeerMessages
 from dragoman.live.dispatch.cluster.ports import Share
 from dragoman.live.dispatch.dispatcher import JobDispatcher

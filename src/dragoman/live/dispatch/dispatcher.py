@@ -16,10 +16,11 @@ from dragoman.clock import Clock
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.budget import Budget
 from dragoman.live.dispatch.background import Background
-from dragoman.live.dispatch.cluster.ledger import ClusterLedger, record_of
+from dragoman.live.dispatch.cluster.ledger import ClusterLedger
 from dragoman.live.dispatch.cluster.peers import PeerMessages
 from dragoman.live.dispatch.cluster.ports import PeerPort, Share
 from dragoman.live.dispatch.cluster.remote import ClusterNodes, RemoteAttempts
+from dragoman.live.dispatch.cluster.stored_jobs import foreign, record_of, unread
 from dragoman.live.dispatch.cluster.sweeps import ClusterSweeps, total_until, waited_since
 from dragoman.live.dispatch.cluster.watcher import RemoteJobWatcher
 from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms, JobDriver, Nodes
@@ -143,17 +144,17 @@ class JobDispatcher:
         """Work beside other instances."""
         driver, clock = self._driver, self._clock
         nodes.attempts = driver.attempts
-        ledger.driven = driver.jobs
-        ledger.tenants = self._tenants
+        placer = ledger.placer
+        placer.driven, placer.tenants = driver.jobs, self._tenants
         remote = RemoteAttempts(
             ledger, driver, nodes.here, peers, self._telemetry, instance_id, self.spawn
         )
         ledger.on_freed = driver.on_freed = remote.freed
-        ledger.gave_way, ledger.is_over = remote.gave_way, remote.is_over
+        placer.gave_way, placer.is_over = remote.gave_way, remote.is_over
         watcher = self._watcher = RemoteJobWatcher(ledger, peers, remote, instance_id)
         driver.watch = watcher.watch
         driver.cold = cold
-        ledger.knows = self._knows
+        placer.knows = self._knows
         self._remote = remote
         self.events = NodeMessages(
             driver, remote, self._telemetry, ledger.origin_ms, clock, remote.driven_step
@@ -450,7 +451,7 @@ class JobDispatcher:
             assert self._watcher is not None, "alone, every job is driven here"
             ledger = self._ledger
             assert isinstance(ledger, ClusterLedger), "a watcher watches shared jobs"
-            job = ledger.unread(job_id)
+            job = unread(job_id)
             job.on_end = [on_end]
             job.on_partial, job.on_progress = on_partial, on_progress
             self._watcher.watch(job)
@@ -477,7 +478,7 @@ class JobDispatcher:
         if job is not None or isinstance(self._ledger, MemoryLedger):
             return job
         stored = await self._ledger.shared.read(job_id)
-        return self._ledger.foreign(stored) if stored is not None else None
+        return foreign(stored) if stored is not None else None
 
     async def _cancel_elsewhere(self, job: Job) -> JobRecord:
         """End a job that another instance drives, whatever its attempt does."""

@@ -430,3 +430,17 @@ def attempt_record(held: Job | Leaving) -> AttemptRecord:
         times=times_of(held),
         preemptions=held.preemptions,
     )
+
+
+def leave_attempt(job: Job, outcome: Outcome, error: ErrorInfo | None, *, counts: bool) -> None:
+    """The current attempt is over and the job is not: it has none now."""
+    past = job.past
+    if past is None:
+        past = job.past = []
+    job.left = closed_attempt(job, outcome, error, counts)
+    past.append(job.left)
+    if not counts:
+        job.used -= 1
+    job.attempt_id = AttemptId("")
+    job.seat = None
+    job.step = Step.NONE

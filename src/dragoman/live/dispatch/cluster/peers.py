@@ -15,6 +15,7 @@ from dragoman.live.cluster import AssignNote, ResultNote, TryAgainNote
 from dragoman.live.dispatch.cluster.ledger import ClusterLedger
 from dragoman.live.dispatch.cluster.ports import PeerPort
 from dragoman.live.dispatch.cluster.remote import RemoteAttempts
+from dragoman.live.dispatch.cluster.stored_jobs import take_end
 from dragoman.live.dispatch.cluster.watcher import RemoteJobWatcher
 from dragoman.live.dispatch.driver import JobDriver
 from dragoman.live.dispatch.job import Job
@@ -114,7 +115,7 @@ class PeerMessages:
         stored = await self._ledger.shared.read(job_id)
         if stored is not None and stored.outcome is not None:
             self._driver.ended_elsewhere(
-                job, partial(self._ledger.take_end, job, stored), self._clock.monotonic()
+                job, partial(take_end, job, stored), self._clock.monotonic()
             )
 
     def freed(self, slots: int) -> None:

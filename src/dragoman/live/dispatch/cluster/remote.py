@@ -13,7 +13,8 @@ from dragoman import errors
 from dragoman.errors import DependencyDown
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.cluster import AssignNote, ResultNote
-from dragoman.live.dispatch.cluster.ledger import ClusterLedger, freed_of
+from dragoman.live.dispatch.cluster.asks import freed_of
+from dragoman.live.dispatch.cluster.ledger import ClusterLedger
 from dragoman.live.dispatch.cluster.ports import PeerPort
 from dragoman.live.dispatch.cluster.steps import TransitionBuffer
 from dragoman.live.dispatch.driver import LOST, JobDriver, Nodes

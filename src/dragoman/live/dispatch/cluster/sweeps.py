@@ -15,6 +15,7 @@ from dragoman.ids import JOB_SHARDS, InstanceId, JobId
 from dragoman.live.dispatch.cluster.ledger import ClusterLedger
 from dragoman.live.dispatch.cluster.ports import PeerPort, Share
 from dragoman.live.dispatch.cluster.remote import ClusterNodes, RemoteAttempts
+from dragoman.live.dispatch.cluster.stored_jobs import take_end
 from dragoman.live.dispatch.cluster.watcher import RemoteJobWatcher
 from dragoman.live.dispatch.driver import LOST, NO_ACK, OUT_OF_TIME, JobDriver
 from dragoman.live.dispatch.job import Job, Step, Stop
@@ -148,7 +149,7 @@ class ClusterSweeps:
             if not job.is_out:
                 self._driver.forgotten(job, now)
         elif stored.outcome is not None:
-            self._driver.ended_elsewhere(job, lambda: self._ledger.take_end(job, stored), now)
+            self._driver.ended_elsewhere(job, lambda: take_end(job, stored), now)
         elif stored.instance_id != self._instance_id:
             self._driver.hand_on(job, stored.instance_id)
 

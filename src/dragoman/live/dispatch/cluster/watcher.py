@@ -11,6 +11,7 @@ from dragoman.ids import InstanceId, JobId
 from dragoman.live.dispatch.cluster.ledger import ClusterLedger
 from dragoman.live.dispatch.cluster.ports import PeerPort
 from dragoman.live.dispatch.cluster.remote import RemoteAttempts
+from dragoman.live.dispatch.cluster.stored_jobs import take_end
 from dragoman.live.dispatch.driver import FORGOTTEN
 from dragoman.live.dispatch.job import Job, Step
 from dragoman.live.protocol import Outcome
@@ -100,7 +101,7 @@ class RemoteJobWatcher:
                 await self._ask_at_node(job)
             return
         else:
-            self._ledger.take_end(job, stored)
+            take_end(job, stored)
         self.ended(job)
 
     def ended(self, job: Job) -> None:

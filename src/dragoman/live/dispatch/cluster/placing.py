@@ -1,0 +1,522 @@
+"""A job of this instance gets its place among several: its request, and a slot.
+
+The shard decides what a job is, the cell decides who holds a slot (`dragoman.live.shared`). Where
+a step needs both, both are asked at the same time, and the answers are put together here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
+from random import Random
+from typing import Any, TypeVar
+
+from dragoman.errors import DependencyDown, RateLimited
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, new_attempt_id, new_job_id_for
+from dragoman.live.dispatch.cluster.asks import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    SharedAsks,
+)
+from dragoman.live.dispatch.cluster.stored_jobs import foreign
+from dragoman.live.dispatch.job import Job, Leaving, Seat, Step, Stop, leave_attempt, times_of
+from dragoman.live.dispatch.job_ledger import (
+    FULL,
+    FULL_BUT_HEADROOM,
+    PLACED,
+    AfterPlace,
+    AfterPreempt,
+    PlaceAnswer,
+    Placing,
+    Preempted,
+)
+from dragoman.live.dispatch.refusals import as_info
+from dragoman.live.dispatch.tenants import TenantJobs
+from dragoman.live.ledger import Owner
+from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome, RunningJob
+from dragoman.live.shared import records as r
+
+T = TypeVar("T")
+
+Work = Callable[[], Coroutine[Any, Any, PlaceAnswer]]
+
+NO_CELL = 0
+"""Named in a record where no slot was asked for: no cell holds the attempt that goes with it."""
+
+DOWN = PlaceAnswer(Placing.DOWN)
+_AGAIN = frozenset({Placing.DOWN, Placing.GONE})
+PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
+
+
+def _not_ours(running: RunningJob, left: Leaving, driver: InstanceId) -> Job | None:
+    return None
+
+
+class JobPlacer:
+    """Opens requests and holds slots for the jobs of this instance."""
+
+    def __init__(self, asks: SharedAsks, instance_id: InstanceId, random: Random) -> None:
+        self._asks = asks
+        self._shared = asks.shared
+        self._terms = asks.terms
+        self._instance_id = instance_id
+        self._random = random
+        self.tenants: TenantJobs | None = None
+        """Counts over all instances, where tenants are limited."""
+        self.driven: Mapping[JobId, Job] = {}
+        """The jobs that this instance drives."""
+        self.knows: Callable[[int, int, NodeId], bool] = lambda cell, index, node_id: True
+        """Whether a seat is the node's that it was taken for: seats change hands unheard."""
+        self.is_over: Callable[[AttemptId], bool] = lambda attempt_id: False
+        """Whether an attempt was won back before this instance heard that it has a slot."""
+        self.gave_way: Callable[[RunningJob, Leaving, InstanceId], Job | None] = _not_ours
+        """Told of a batch attempt that gives way; answers its job, if this instance drives it."""
+
+    def place(self, job: Job, now: float, then: AfterPlace) -> None:
+        if job.job_id:
+            self._asks.spawn(self._place(job, then, partial(self._search, job)))
+            return
+        spec, writer = job.spec, job.writer
+        job_id = new_job_id_for(self._random, spec.tenant, spec.request_id, job.target_key)
+        new = r.NewJob(
+            job_id,
+            spec,
+            job.input,  # type: ignore[arg-type]  # a job that has not ended has its input
+            job.body_hash,
+            job.target_key,
+            job.attempt_id,
+            job.cells[0][0] if job.cells else NO_CELL,
+            None if job.is_batch else max(0, int((job.total_until - now) * 1000)),
+        )
+        limited = self.tenants is not None and self.tenants.limited
+        if writer is not None and spec.request_id == f"{writer.session_id}/{spec.utterance_index}":
+            opened: asyncio.Future[tuple[Any, int]] = asyncio.get_running_loop().create_future()
+            writer.claim(job, new, partial(_tell, opened))
+            self._asks.spawn(self._place(job, then, partial(self._open_named, job, new, opened)))
+            return
+        noted = None
+        if writer is not None:
+            noted = writer.elsewhere(spec.utterance_index or 0, job.target_key)
+        self._asks.spawn(self._place(job, then, partial(self._open_own, job, new, noted, limited)))
+
+    async def _place(self, job: Job, then: AfterPlace, work: Work) -> None:
+        try:
+            answer = await self._answer(job, work)
+        except asyncio.CancelledError:
+            # The instance stops; a session's utterances go on at the next one.
+            if job.owner is None and job.on_submitted is not None:
+                then(job, DOWN, self._asks.clock.monotonic())
+            raise
+        then(job, answer, self._asks.clock.monotonic())
+
+    async def _answer(self, job: Job, work: Work) -> PlaceAnswer:
+        pause = FIRST_PAUSE_SECONDS
+        while True:
+            try:
+                if job.job_id:
+                    # Those that look again take turns: there may be thousands, woken at once.
+                    async with self._asks.turns:
+                        answer = await work()
+                else:
+                    answer = await work()
+            except DependencyDown:
+                answer = DOWN
+            if job.stop is not None or not job.job_id or answer.kind not in _AGAIN:
+                break
+            # The request is this job's, and so it goes on, whatever the ledger does.
+            if answer.kind is Placing.DOWN:
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            job.attempt_id = new_attempt_id(self._random)
+            work = partial(self._search, job)
+        # One that is to stop is stopped where no slot is found.
+        return FULL if answer.kind in _AGAIN and job.job_id else answer
+
+    async def _open_named(
+        self, job: Job, new: r.NewJob, opened: asyncio.Future[tuple[Any, int]]
+    ) -> PlaceAnswer:
+        """Open a job of an utterance with the utterance, and ask for its slot at the same time."""
+        sent = self._asks.clock.monotonic()
+        asked = None
+        if job.cells and not await self._is_over_limit(job, new.job_id):
+            ask = self._ask(job, job.cells[0], new.attempt_id, new.job_id)
+            asked = self._asks.background(self._shared.reserve(ask))
+        answer, at_ms = await opened
+        granted = await _answer_of(asked)
+        found = self._opened(job, new, answer, at_ms, sent)
+        if found is not None:
+            self._drop_unused(granted, new)
+            return found
+        if asked is None:
+            return FULL
+        return await self._got(job, granted, sent, self._search(job, skip=1))
+
+    async def _open_own(
+        self,
+        job: Job,
+        new: r.NewJob,
+        noted: Callable[[JobId | None], None] | None,
+        limited: bool,
+    ) -> PlaceAnswer:
+        """Open a request that the client named, then look for its slot."""
+        sent = self._asks.clock.monotonic()
+        opening = r.Opening((new,), self._instance_id, self._terms.claim_ms, self._terms.keep)
+        job_id: JobId | None = None
+        try:
+            if limited:
+                await self._is_over_limit(job, new.job_id)
+            ask = partial(self._shared.open, opening)
+            # A session's utterance has no caller who could send it again.
+            answer = await (self._asks.insist(ask) if job.owner is not None else ask())
+            assert isinstance(answer, r.Opened), "a request without a session has no owner"
+            first = answer.jobs[0]
+            job_id = first.job.job_id if isinstance(first, r.JobFound) else new.job_id
+        finally:
+            if noted is not None:
+                noted(job_id)
+        found = self._opened(job, new, first, answer.at_ms, sent)
+        if found is not None:
+            return found
+        return await self._search(job, named=True)
+
+    def _opened(
+        self, job: Job, new: r.NewJob, answer: object, at_ms: int, sent: float
+    ) -> PlaceAnswer | None:
+        """Take in what the shard made of a request; None: it is this job, and goes on."""
+        if isinstance(answer, r.JobFound) and answer.job.job_id != new.job_id:
+            kind = Placing.EXISTING if answer.same_body else Placing.CONFLICT
+            return PlaceAnswer(kind, self.known(answer.job))
+        if isinstance(answer, r.JobOpened | r.JobFound):
+            job.job_id = new.job_id
+            job.created_ms = answer.job.created_ms if isinstance(answer, r.JobFound) else at_ms
+            job.named, job.named_cell = new.attempt_id, new.cell
+            job.claimed = sent
+            return None
+        if isinstance(answer, r.NotOwner):
+            owner = answer.owner.instance_id if answer.owner is not None else ""
+            return PlaceAnswer(Placing.ELSEWHERE, owner=owner)
+        return DOWN if answer is None else PlaceAnswer(Placing.ELSEWHERE)
+
+    async def _search(self, job: Job, *, skip: int = 0, named: bool = False) -> PlaceAnswer:
+        """Ask the job's cells for a slot, one after the other.
+
+        The record names the cell that is asked before a slot can be held there.
+        """
+        headroom = cold = False
+        for index, (cell, mask) in enumerate(job.cells):
+            if index < skip:
+                continue
+            sent = self._asks.clock.monotonic()
+            if job.named_idle and cell == job.named_cell:
+                job.attempt_id = job.named
+                named = True
+            if index or not named:
+                attempt_id = new_attempt_id(self._random) if index else job.attempt_id
+                moved, got = await asyncio.gather(
+                    self._shared.move(self._move(job, attempt_id, cell)),
+                    self._shared.reserve(self._ask(job, (cell, mask), attempt_id, job.job_id)),
+                    return_exceptions=True,
+                )
+                known = self._moved(job, moved, attempt_id, cell, sent)
+                if known is not None:
+                    self._asks.give_back(cell, attempt_id)
+                    return known
+                if isinstance(got, BaseException):
+                    self._asks.give_back(cell, attempt_id)
+                    raise got
+            else:
+                job.named_idle = False
+                try:
+                    got = await self._shared.reserve(
+                        self._ask(job, (cell, mask), job.attempt_id, job.job_id)
+                    )
+                except DependencyDown:
+                    self._asks.give_back(cell, job.attempt_id)
+                    raise
+            named = False
+            if isinstance(got, r.Granted):
+                return self._hold(job, got, sent) or await self._search(job)
+            if isinstance(got, r.Gone):
+                job.attempt_id = new_attempt_id(self._random)
+                return await self._search(job)
+            job.named_idle = True
+            headroom |= got.headroom
+            cold |= got.cold
+        if cold:
+            cells = tuple(cell for cell, _ in job.cells)
+            return PlaceAnswer(Placing.COLD, cold=cells, headroom=headroom)
+        return FULL_BUT_HEADROOM if headroom else FULL
+
+    async def _got(
+        self,
+        job: Job,
+        got: r.Granted | r.Full | r.Gone | DependencyDown | None,
+        sent: float,
+        others: Coroutine[Any, Any, PlaceAnswer],
+    ) -> PlaceAnswer:
+        """Take in the answer of the first cell; the others are asked where it had no slot."""
+        if isinstance(got, r.Granted):
+            held = self._hold(job, got, sent)
+            if held is not None:
+                others.close()
+                return held
+        if isinstance(got, r.Granted | r.Gone | DependencyDown):
+            others.close()
+            if isinstance(got, DependencyDown):
+                self._asks.give_back(job.named_cell, job.attempt_id)
+            job.attempt_id = new_attempt_id(self._random)
+            return await self._search(job)
+        job.named_idle = isinstance(got, r.Full)
+        answer = await others
+        if answer is FULL and isinstance(got, r.Full):
+            if got.cold:
+                return PlaceAnswer(Placing.COLD, cold=(job.cells[0][0],), headroom=got.headroom)
+            return FULL_BUT_HEADROOM if got.headroom else FULL
+        return answer
+
+    def _hold(self, job: Job, got: r.Granted, sent: float) -> PlaceAnswer | None:
+        """A slot is held; None: it is not sure any more, and is given back.
+
+        It was granted too long ago, or another job took it meanwhile.
+        """
+        now = self._asks.clock.monotonic()
+        since_ms = (now - min(sent, job.claimed)) * 1000
+        is_sure = since_ms < min(self._terms.claim_ms, self._terms.ack_ms)
+        is_sure = is_sure and not self.is_over(job.attempt_id)
+        if is_sure and not self.knows(got.cell, got.index, got.node_id):
+            # The seat is another node's by now, which may not be fit.
+            self._asks.give_back(got.cell, job.attempt_id)
+            return FULL
+        if not is_sure:
+            self._asks.give_back(got.cell, job.attempt_id)
+            job.attempt_id = new_attempt_id(self._random)
+            return None
+        self.hold(job, got.node_id, got.cell, got.index, got.owner, now)
+        return PLACED
+
+    def hold(
+        self, job: Job, node_id: NodeId, cell: int, index: int, owner: Owner, now: float
+    ) -> None:
+        """The job's attempt has a slot of this node."""
+        seat = Seat(node_id, cell, index, owner, 1)
+        seat.held[job.attempt_id] = job
+        job.seat = seat
+        job.epoch = owner.epoch
+        job.step = Step.DISPATCHED
+        job.acked = False
+        job.dispatched_ms = self._asks.now_ms(now)
+        job.accepted_ms = job.running_ms = job.finished_ms = 0
+        job.used += 1
+
+    # --- making room ----------------------------------------------------------------------------
+
+    def preempt(self, job: Job, now: float, then: AfterPreempt) -> None:
+        self._asks.spawn(self._preempt(job, then))
+
+    async def _preempt(self, job: Job, then: AfterPreempt) -> None:
+        try:
+            gave_way = await self._find_victim(job)
+        except DependencyDown:
+            gave_way = None
+        then(job, gave_way, self._asks.clock.monotonic())
+
+    async def _find_victim(self, job: Job) -> Preempted | PlaceAnswer | None:
+        for cell, mask in job.cells:
+            if job.named_idle and cell == job.named_cell:
+                attempt_id = job.named
+            else:
+                attempt_id = new_attempt_id(self._random)
+                sent = self._asks.clock.monotonic()
+                moved = await self._shared.move(self._move(job, attempt_id, cell))
+                if self._moved(job, moved, attempt_id, cell, sent) is not None:
+                    return None
+            job.named_idle = False
+            ask = self._ask(job, (cell, mask), attempt_id, job.job_id, waits=False)
+            asked = self._asks.clock.monotonic()
+            try:
+                answer = await self._shared.preempt(ask)
+            except DependencyDown:
+                self._asks.give_back(cell, attempt_id)
+                raise
+            if isinstance(answer, r.Granted):
+                # A slot came free meanwhile.
+                job.attempt_id = attempt_id
+                return PLACED if self._hold(job, answer, asked) is PLACED else None
+            if isinstance(answer, r.Preempting):
+                seat = Seat(answer.node_id, cell, 0, answer.owner, 1)
+                left = Leaving(
+                    answer.victim.attempt_id,
+                    answer.victim.job_id,
+                    seat,
+                    answer.owner.epoch,
+                    JobClass.BATCH,
+                    PREEMPTED,
+                    0,
+                    True,
+                    times_of(job),
+                )
+                job.attempt_id = attempt_id
+                victim = self.gave_way(answer.victim, left, answer.victim_instance)
+                if victim is not None:
+                    self.preempted(victim, self._asks.clock.monotonic())
+                return Preempted(victim, left)
+            job.named_idle = isinstance(answer, r.NoVictim)
+        return None
+
+    def preempted(self, job: Job, now: float) -> Leaving:
+        """Another instance's live work took the slot of the job's attempt."""
+        seat = job.seat
+        assert seat is not None, "a job that is out has a seat"
+        left = Leaving(
+            job.attempt_id,
+            job.job_id,
+            seat,
+            job.epoch,
+            JobClass.BATCH,
+            PREEMPTED,
+            0,
+            True,
+            times_of(job),
+        )
+        seat.held.pop(job.attempt_id, None)
+        job.finished_ms = self._asks.now_ms(now)
+        leave_attempt(job, Outcome.FAILED, PREEMPTED, counts=False)
+        job.preemptions += 1
+        return left
+
+    def renounce(self, job: Job) -> None:
+        self._asks.give_back(job.named_cell, job.attempt_id)
+
+    def inherit(
+        self, job: Job, attempt_id: AttemptId, then: Callable[[Job, AttemptId, float], None]
+    ) -> None:
+        """A slot passed to the job, which waits for it: find out which."""
+        self._asks.spawn(self._inherit(job, attempt_id, then))
+
+    async def _inherit(
+        self, job: Job, attempt_id: AttemptId, then: Callable[[Job, AttemptId, float], None]
+    ) -> None:
+        cell = job.named_cell
+        try:
+            held = await self._shared.look(cell, attempt_id, tombstone_ms=self._terms.tombstone_ms)
+        except DependencyDown:
+            return  # It is looked for elsewhere when the time for it is up.
+        if job.attempt_id != attempt_id or job.is_out or job.outcome is not None:
+            return
+        if job.in_flight or self.is_over(attempt_id):
+            return  # It ends, and gives the slot back; or the slot was won back.
+        if isinstance(held, r.StoredAttempt) and held.state is AttemptState.DISPATCHED:
+            now = self._asks.clock.monotonic()
+            self.hold(job, held.node_id, cell, 0, held.owner, now)
+            then(job, attempt_id, now)
+
+    # --- inside ---------------------------------------------------------------------------------
+
+    def _drop_unused(self, granted: object, new: r.NewJob) -> None:
+        if isinstance(granted, r.Granted | DependencyDown):
+            self._asks.give_back(new.cell, new.attempt_id)
+
+    def _ask(
+        self,
+        job: Job,
+        mask: tuple[int, int],
+        attempt_id: AttemptId,
+        job_id: JobId,
+        *,
+        waits: bool = True,
+    ) -> r.SlotAsk:
+        terms, rules = self._terms, self._terms.slots
+        may_wait = waits and (job.may_wait or job.is_batch)
+        return r.SlotAsk(
+            cell=mask[0],
+            candidates=mask[1],
+            attempt_id=attempt_id,
+            job_id=job_id,
+            job_class=job.spec.job_class,
+            instance_id=self._instance_id,
+            strategy=rules.strategy,
+            headroom=rules.batch_headroom,
+            ack_ms=terms.ack_ms,
+            lease_ms=terms.lease_ms,
+            run_ms=terms.run_ms,
+            preemptions=job.preemptions,
+            max_preemptions=rules.batch_max_preemptions,
+            grace_ms=rules.grace_ms,
+            waits_for=job.requirement.shown if may_wait else "",
+        )
+
+    def _move(self, job: Job, attempt_id: AttemptId, cell: int) -> r.Move:
+        return r.Move(
+            job.job_id,
+            job.named,
+            attempt_id,
+            cell,
+            self._instance_id,
+            self._terms.claim_ms,
+            ended=job.left,
+            preempted=job.left is not None and not job.left.counts,
+            total_ms=self._terms.total_ms if job.is_batch else None,
+        )
+
+    def _moved(
+        self, job: Job, answer: object, attempt_id: AttemptId, cell: int, sent: float
+    ) -> PlaceAnswer | None:
+        """Take in what the shard says to a move; None: its record names the new attempt."""
+        if isinstance(answer, r.MovedOn):
+            job.named, job.named_cell = attempt_id, cell
+            job.attempt_id = attempt_id
+            job.named_idle = False
+            job.left = None
+            job.claimed = sent
+            return None
+        if isinstance(answer, BaseException):
+            if isinstance(answer, DependencyDown):
+                job.maybe_named += (attempt_id,)
+                return DOWN
+            raise answer
+        if isinstance(answer, r.HasEnded):
+            return PlaceAnswer(Placing.TAKEN, foreign(answer.job))
+        if isinstance(answer, r.NotCurrent):
+            stored = answer.job
+            if stored.instance_id == self._instance_id or stored.attempt_id in job.maybe_named:
+                # An earlier move whose answer was lost, or a record that lost a move: go on there.
+                job.named = answer.job.attempt_id
+                job.named_cell = answer.job.cell
+                job.left = None
+                return PlaceAnswer(Placing.GONE)
+            return PlaceAnswer(Placing.TAKEN, foreign(answer.job))
+        return PlaceAnswer(Placing.FORGOTTEN)
+
+    async def _is_over_limit(self, job: Job, job_id: JobId) -> bool:
+        """Count the job against its tenant's limit; one too many is opened, and turned away."""
+        tenants = self.tenants
+        if tenants is None or not tenants.limited:
+            return False
+        refused = await tenants.refusal(job.spec.tenant, job_id)
+        if isinstance(refused, DependencyDown):
+            raise refused
+        if isinstance(refused, RateLimited):
+            job.refusal = refused
+            job.stop = Stop(Outcome.FAILED, as_info(refused))
+            job.cells = ()
+            return True
+        return False
+
+    def known(self, stored: r.StoredJob) -> Job:
+        """The job that is driven here, or as it is stored."""
+        return self.driven.get(stored.job_id) or foreign(stored)
+
+
+def _tell(opened: asyncio.Future[tuple[Any, int]], job: Job, answer: Any, at_ms: int) -> None:
+    if not opened.done():
+        opened.set_result((answer, at_ms))
+
+
+async def _answer_of(asked: asyncio.Task[T] | None) -> T | DependencyDown | None:
+    if asked is None:
+        return None
+    try:
+        return await asked
+    except DependencyDown as error:
+        return error
