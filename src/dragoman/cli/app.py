@@ -66,7 +66,7 @@ COMMANDS = (
         "cluster",
         "cluster",
         "app",
-        "Show the instances of a cluster and its dead letters, and check what it keeps.",
+        "Show the instances of a cluster, its dead letters, and whether all fits.",
     ),
     Command("db", "db", "app", "Upgrade, check and back up the database."),
     Command(

@@ -29,7 +29,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="All letters.")]
 
 app = typer.Typer(
     name="cluster",
-    help="Show the instances of a cluster and its dead letters, and check what it keeps.",
+    help="Show the instances of a cluster, its dead letters, and whether all fits.",
     no_args_is_help=True,
 )
 dlq = typer.Typer(
