@@ -66,7 +66,7 @@ COMMANDS = (
         "cluster",
         "cluster",
         "app",
-        "Show the instances of a cluster, its dead letters, and whether all fits.",
+        "Show a cluster's instances and dead letters, and check it.",
     ),
     Command("db", "db", "app", "Upgrade, check and back up the database."),
     Command(

@@ -29,7 +29,7 @@ AllOption = Annotated[bool, typer.Option("--all", help="All letters.")]
 
 app = typer.Typer(
     name="cluster",
-    help="Show the instances of a cluster, its dead letters, and whether all fits.",
+    help="Show a cluster's instances and dead letters, and check it.",
     no_args_is_help=True,
 )
 dlq = typer.Typer(
