@@ -33,7 +33,7 @@ demo: ## Start Dragoman and see it work (installs only what it needs)
 	@.ci/setup demo
 	$(BIN)/dragoman demo
 
-# In the order of the files: tests with servers first, quick ones last, so that no worker idles at the end.
+# A file stays with one worker; tests/conftest.py says in which order the files are handed out.
 test: setup ## Run every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
