@@ -1,7 +1,7 @@
 # Every command of this project; `make` alone lists them.
 
 BIN := .venv/bin
-# Three keep two cores busy: tests wait for servers, leases and timers for a third of their time.
+# Four keep two cores busy: tests wait for servers, leases and timers for much of their time.
 WORKERS ?= 4
 FUZZ_FRAMES ?= 1000000
 CHAOS_SCHEDULES ?= 10000

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.lab.filters import MEASURES, SCORE, Filter
+from dragoman.lab.filters import EVERYTHING, MEASURES, SCORE, Filter
 from dragoman.lab.mirror.batches import OUTCOME, OUTCOMES, PASSED, STATISTIC
 from dragoman.lab.mirror.grouping import WHOLE, Asker, By, Key, Row, found_of, select
 from dragoman.lab.mirror.interface import Mirror, Reader
@@ -152,17 +152,19 @@ class _Asking:
         ask, row = self._asker.questions(), Row()
         rows = row.take("count(*)", int)
         ended = row.take("count(outcome)", int)
-        failing = row.take(f"count(CASE WHEN {_FAILED} THEN 1 END)", int)
+        count_if = self._asker.dialect.count_if
+        failing = row.take(count_if.format(condition=_FAILED), int)
         several = row.take("max(turn_no)", int)
+        # Of all rows a database knows the bounds without reading them, but not in one question
+        # with their sums.
+        bounds = self._bounds() if by.field is None and wanted == EVERYTHING else None
         series = {}
         for field in self._fields:
             column = ask.column(field, is_text=False)
-            series[field] = (
-                row.take(f"count({column})", int),
-                row.take(f"sum({column})", float),
-                row.take(f"min({column})", float),
-                row.take(f"max({column})", float),
-            )
+            asked = ["count", "sum"] if bounds else ["count", "sum", "min", "max"]
+            series[field] = [
+                row.take(f"{one}({column})", int if one == "count" else float) for one in asked
+            ]
         verdicts = {}
         for one in self._evaluators:
             column = ask.column(PASSED + one.name, is_text=False)
@@ -174,7 +176,7 @@ class _Asking:
             column = f"coalesce({ask.column(OUTCOME + one.name, is_text=False)}, outcome)"
             counts = [row.take(f"count({column})", int)]
             counts += [
-                row.take(f"count(CASE WHEN {column} = {OUTCOMES.index(outcome)} THEN 1 END)", int)
+                row.take(count_if.format(condition=f"{column} = {OUTCOMES.index(outcome)}"), int)
                 for outcome in _NOT_SCORED
             ]
             outcomes[one.name] = counts
@@ -191,7 +193,9 @@ class _Asking:
                 failing=found(failing),
                 several=bool(found(several)),
                 series={
-                    field: Series(*(found(place) for place in places))
+                    field: Series(
+                        *(found(place) for place in places), *(bounds[field] if bounds else ())
+                    )
                     for field, places in series.items()
                 },
                 verdicts={
@@ -218,6 +222,17 @@ class _Asking:
 
         query = select(ask, by, row.columns, [ask.condition(wanted)], by.rest())
         return {key: read(row.filled(rest)) for key, rest in self._asker.answers(by, query)}
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest value of each field, of all rows."""
+        ask, row = self._asker.questions(), Row()
+        taken = {}
+        for field in self._fields:
+            column = ask.column(field, is_text=False)
+            taken[field] = row.take(f"min({column})", float), row.take(f"max({column})", float)
+        (answer,) = self._asker.rows(ask.select(row.columns))
+        found = row.filled(answer)
+        return {field: (found(least), found(most)) for field, (least, most) in taken.items()}
 
     def _statistics(self, ask: Questions, name: str) -> list[str]:
         number = self._numbers[name]
