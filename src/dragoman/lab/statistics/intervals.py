@@ -243,7 +243,7 @@ def _studentized(units: Floats, mean: float, rng: Generator, level: float) -> tu
 
 def _bca_shares(drawn: Floats, value: float, without: Floats, level: float) -> tuple[float, float]:
     """Which quantiles of the resamples bound the value, after Efron."""
-    share = (np.mean(drawn < value) + np.mean(drawn <= value)) / 2
+    share = float(np.mean(drawn < value) + np.mean(drawn <= value)) / 2
     edge = 1 / (2 * len(drawn))
     bias = normal_quantile(min(max(share, edge), 1 - edge))
     distances = without.mean() - without
