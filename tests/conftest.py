@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         root = Path(__file__).parent
         files = {item.path for item in items}
-        places = {file: place_of(file.relative_to(root).as_posix()) for file in files}
+        places = {file: place_of(os.path.relpath(file, root)) for file in files}
         items.sort(key=lambda item: places[item.path])
 
 
