@@ -58,7 +58,7 @@ def grouped_aggregates(
     Rows with the same value in the field `cluster` belong together, as the rows of an item do.
     """
     with mirror.reading() as reader:
-        asking = _Asking(reader, asked, repetitions, cluster)
+        asking = _Asking(reader, asked, repetitions, cluster, mirror.has_snapshots)
         whole = asking.aggregates(By(), wanted)[WHOLE]
         if group_by is None:
             return whole
@@ -74,13 +74,19 @@ def grouped_aggregates(
 
 class _Asking:
     def __init__(
-        self, reader: Reader, asked: Mirrored, repetitions: int, cluster: str | None
+        self,
+        reader: Reader,
+        asked: Mirrored,
+        repetitions: int,
+        cluster: str | None,
+        has_snapshots: bool,
     ) -> None:
         self._asker = Asker(reader, asked)
         self._numbers = asked.numbers
         self._evaluators = asked.evaluators
         self._repetitions = repetitions
         self._cluster = cluster
+        self._has_snapshots = has_snapshots
         self._fields = [*MEASURES, *(SCORE + one.name for one in self._evaluators)]
         self._verdicts = [PASSED + one.name for one in self._evaluators]
 
@@ -155,9 +161,10 @@ class _Asking:
         count_if = self._asker.dialect.count_if
         failing = row.take(count_if.format(condition=_FAILED), int)
         several = row.take("max(turn_no)", int)
-        # Of all rows a database knows the bounds without reading them, but not in one question
-        # with their sums.
-        bounds = self._bounds() if by.field is None and wanted == EVERYTHING else None
+        # Of all rows DuckDB knows the bounds without reading them, but not in one question with
+        # their sums; two questions agree where nothing is written between them.
+        is_every_row = by.field is None and wanted == EVERYTHING
+        bounds = self._bounds() if is_every_row and self._has_snapshots else None
         series = {}
         for field in self._fields:
             column = ask.column(field, is_text=False)
