@@ -1,7 +1,7 @@
 # Every command of this project; `make` alone lists them.
 
 BIN := .venv/bin
-# Three keep two cores busy: tests wait for servers, leases and timers for a third of their time.
+# Four keep two cores busy: tests wait for servers, leases and timers for much of their time.
 WORKERS ?= 4
 FUZZ_FRAMES ?= 1000000
 CHAOS_SCHEDULES ?= 10000
@@ -33,7 +33,7 @@ demo: ## Start Dragoman and see it work (installs only what it needs)
 	@.ci/setup demo
 	$(BIN)/dragoman demo
 
-# In the order of the files: tests with servers first, quick ones last, so that no worker idles at the end.
+# A file stays with one worker; tests/conftest.py says in which order the files are handed out.
 test: setup ## Run every test
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +32,7 @@ def modules() -> dict[str, Path]:
     return {module_name(path): path for path in sorted((SOURCE / "dragoman").rglob("*.py"))}
 
 
+@cache
 def room_of(module: str) -> str | None:
     """The room a module belongs to; None for halls and for single files beside the rooms."""
     parts = module.split(".")
@@ -56,6 +58,7 @@ def imports_of(importer: str, path: Path) -> Iterator[Import]:
                 yield Import(importer, module, alias.name, node.lineno)
 
 
+@cache
 def exports_of(room: str) -> set[str] | None:
     """The names in a room's ``__all__``, or None when it has none."""
     init = SOURCE.joinpath(*room.split(".")) / "__init__.py"

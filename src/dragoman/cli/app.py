@@ -14,6 +14,7 @@ import typer
 
 from dragoman.cli.importing import keep_what_was_imported, no_search_for_cycles
 from dragoman.errors import DragomanError, SettingsError
+from dragoman.printable import printable
 from dragoman.version import __version__
 
 DONE = 0
@@ -108,10 +109,19 @@ def _run(arguments: Sequence[str], wants_traceback: bool, *, is_the_process: boo
     except Exception as error:
         if wants_traceback:
             traceback.print_exc()
+        if isinstance(error, UnicodeEncodeError) and (broken := _broken_text(arguments)):
+            typer.echo(f"error: The argument {printable(broken)!r} is not UTF-8.", err=True)
+            return BAD_USAGE
         for line in _sentence(error).splitlines():
-            typer.echo(f"error: {line}", err=True)
+            typer.echo(f"error: {printable(line)}", err=True)
         return BAD_USAGE if isinstance(error, SettingsError) else FAILED
     return DONE
+
+
+def _broken_text(arguments: Sequence[str]) -> str | None:
+    """An argument whose bytes are no text; as the name of a file it would be one of its own."""
+    broken = (one for one in arguments if any("\ud800" <= letter <= "\udfff" for letter in one))
+    return next(broken, None)
 
 
 def _sentence(error: Exception) -> str:

@@ -14,7 +14,7 @@ from rich.console import Console
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.lab.import_progress import told_on
-from dragoman.cli.showing import JsonOption, print_json, print_table
+from dragoman.cli.showing import JsonOption, print_json, print_table, say
 from dragoman.lab.library import DatasetFile
 
 app = typer.Typer(
@@ -83,12 +83,12 @@ def import_command(
         if as_json:
             print_json(made)
         elif made.created:
-            typer.echo(
+            say(
                 f"Imported {made.items} items as version {made.version} of {name!r} "
                 f"({made.version_id})."
             )
         else:
-            typer.echo(
+            say(
                 f"Nothing was imported: version {made.version} of {name!r} already has these "
                 f"{made.items} items ({made.version_id})."
             )
@@ -144,10 +144,10 @@ def show_command(
         if as_json:
             print_json({"dataset": found, "versions": versions})
             return
-        typer.echo(f"{found.name} ({found.dataset_id}), made {found.created_at}")
+        say(f"{found.name} ({found.dataset_id}), made {found.created_at}")
         columns = found.latest.schema.get("properties", {})
         for column, kind in columns.items():
-            typer.echo(f"  {column}: {kind.get('type', 'anything')}")
+            say(f"  {column}: {kind.get('type', 'anything')}")
         print_table(
             ("version", "items", "most turns", "made", "version_id"),
             (
@@ -213,7 +213,7 @@ def delete_command(
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
         await lab.delete_dataset(found.dataset_id)
-        typer.echo(f"{found.name} ({found.dataset_id}) was deleted.")
+        say(f"{found.name} ({found.dataset_id}) was deleted.")
 
     with_lab(Way(url, data_dir, token), work)
 

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+from dragoman.printable import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
@@ -20,6 +22,11 @@ Cell = object
 
 _PIPE_WIDTH = 400
 """The width where there is no terminal: ids and sentences stay on one line."""
+
+
+def say(text: str = "", *, err: bool = False, nl: bool = True) -> None:
+    """Print text that may hold what others wrote: no character of it steers the terminal."""
+    typer.echo(printable(text), err=err, nl=nl)
 
 
 def print_json(found: object) -> None:
@@ -52,7 +59,7 @@ def print_facts(facts: Iterable[tuple[str, Cell]]) -> None:
     known = [(name, value) for name, value in facts if value not in (None, "", (), [])]
     longest = max((len(name) for name, _ in known), default=0)
     for name, value in known:
-        typer.echo(f"{name:<{longest}}  {value}")
+        say(f"{name:<{longest}}  {value}")
 
 
 def _cell(value: Cell) -> Text:
@@ -61,4 +68,4 @@ def _cell(value: Cell) -> Text:
     if isinstance(value, Text):
         return value
     # Not a plain string: rich would read words in brackets as a style.
-    return Text("-" if value is None else str(value))
+    return Text("-" if value is None else printable(str(value)))

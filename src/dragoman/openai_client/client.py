@@ -19,10 +19,12 @@ from dragoman.outbound import (
     JsonValue,
     RateLimited,
     Request,
+    SentHeaders,
     TargetError,
     require_success,
     shortened,
     shown_answer,
+    without_secrets,
 )
 
 _JSON = "application/json"
@@ -76,16 +78,19 @@ class Client:
         clock: Clock,
         *,
         who: str = "target",
+        headers: SentHeaders | None = None,
     ) -> None:
-        """`who` is what messages call the server."""
+        """`who` is what messages call the server; `headers` replace those of the settings."""
         self._settings = settings
-        self._key = key
         self._caller = caller
         self._clock = clock
         self._who = who
-        given = {name.lower(): value for name, value in settings.headers.items()}
+        given = headers or SentHeaders(
+            {name.lower(): value for name, value in settings.headers.items()}, frozenset()
+        )
         authorised = {} if key is None else {"authorization": f"Bearer {key}"}
-        self._headers = {**authorised, **given}
+        self._headers = {**authorised, **given.values}
+        self._secrets = given.secrets | ({key} if key else set())
 
     async def chat(
         self,
@@ -273,12 +278,7 @@ class Client:
 
     def _hidden(self, error: TargetError | RateLimited) -> TargetError | RateLimited:
         """The error without the key, which a server may repeat in what it says."""
-        if self._key is None or self._key not in error.message:
-            return error
-        message = error.message.replace(self._key, "***")
-        if isinstance(error, RateLimited):
-            return RateLimited(message, retry_after_seconds=error.retry_after_seconds)
-        return TargetError(message, retryable=error.retryable, status=error.answered_status)
+        return without_secrets(error, self._secrets)
 
 
 def _choice(found: Mapping[str, Any]) -> dict[str, Any] | None:

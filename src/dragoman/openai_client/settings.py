@@ -28,6 +28,7 @@ class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw
     api_key_env: str | None = None
     """The name of the environment variable that holds the key where the experiment runs."""
     headers: dict[str, str] = {}
+    """More headers; in an experiment ``env:NAME`` in a value is the environment variable NAME."""
     price: Price | None = None
     """Without a price the cost is not known."""
     timeout_seconds: _Positive = 120.0

@@ -134,6 +134,52 @@ def test_a_trial_that_cannot_work_says_why(open_lab: OpenLab) -> None:
     asyncio.run(scenario())
 
 
+HOSTILE_SNIPPETS = {
+    "loops": "while True: pass",
+    "allocates": "bytearray(10**11)",
+    "forks": "import os\n    while True: os.fork()",
+    "opens a socket": "import socket; socket.create_connection(('127.0.0.1', 80), 5)",
+    "reads the environment": "import os; assert 'A_SECRET' in os.environ",
+    "answers without end": "return 'x' * 10**9",
+    "leaves": "import os; os._exit(0)",
+}
+
+
+@pytest.mark.parametrize("lab_url", ["sqlite"], indirect=True)
+def test_a_hostile_trial_is_an_error_and_the_lab_answers_others_meanwhile(
+    open_lab: OpenLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("A_SECRET", "hunter2")
+
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            trials = [
+                tried(lab, {"kind": "code", "code": code_of_body(body), "timeout_seconds": 2})
+                for body in HOSTILE_SNIPPETS.values()
+            ]
+            hostile = asyncio.gather(*trials)
+            for _ in range(5):
+                answer = await tried(
+                    lab, {"kind": "exact", "reference": "r"}, turn={"r": "a"}, output="b"
+                )
+                assert answer.json()["score"] == 0
+            for what, refused in zip(HOSTILE_SNIPPETS, await hostile, strict=True):
+                assert code_of(refused) == (502, "EVALUATOR_ERROR"), (what, refused.text[:300])
+                assert "hunter2" not in refused.text
+                assert len(refused.content) < 10_000
+            deep = "[" * 1_000 + "]" * 1_000
+            for field in ("turn", "output"):
+                body = f'{{"evaluator": {{"kind": "exact", "reference": "r"}}, "{field}": {deep}}}'
+                nested = await lab.ask("POST", "/evaluators/try", content=body)
+                assert 400 <= nested.status_code < 500, nested.text[:300]
+
+    asyncio.run(scenario())
+
+
+def code_of_body(body: str) -> str:
+    return f"def score(output=None):\n    {body}\n    return 1.0\n"
+
+
 ROWS = [
     {"meant": "the cat sat on the mat", "said": "the cat sat on a mat"},
     {"meant": "", "said": "there is nothing to compare with"},

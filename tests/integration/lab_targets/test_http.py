@@ -56,7 +56,7 @@ def test_the_body_is_filled_and_the_output_found(server: AnsweringServer) -> Non
         output={"said": "$.echo.messages[0].content", "n": "$.echo.n"},
         tokens="$.usage.tokens",
         cost="$.usage.cost",
-        headers={"Authorization": "Bearer secret"},
+        headers={"X-Team": "blue"},
     )
     assert output.columns == {"said": 'Please say "hi"', "n": 3}
     assert (output.answer, output.tokens, output.cost) == ('Please say "hi"', 7, 0.5)
@@ -64,8 +64,30 @@ def test_the_body_is_filled_and_the_output_found(server: AnsweringServer) -> Non
     assert output.latency_ms > 0
     (request,) = server.requests
     assert request.method == "POST"
-    assert request.headers["authorization"] == "Bearer secret"
+    assert request.headers["x-team"] == "blue"
     assert request.headers["content-type"] == "application/json"
+
+
+def test_a_header_takes_its_secret_from_the_environment_and_no_message_tells_it(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_KEY", "very-secret")
+    headers = {"Authorization": "Bearer env:MODEL_KEY", "X-Api-Key": "env:MODEL_KEY"}
+    ask(server.url("echo"), {"text": "hi"}, body="{{text}}", headers=headers)
+    (request,) = server.requests
+    assert request.headers["authorization"] == "Bearer very-secret"
+    assert request.headers["x-api-key"] == "very-secret"
+
+    with pytest.raises(TargetError) as raised:  # a server that repeats what it was sent
+        ask(
+            server.url("echo"),
+            {"text": "very-secret"},
+            body="{{text}}",
+            headers=headers,
+            output="$.no",
+        )
+    assert "very-secret" not in raised.value.message
+    assert "***" in raised.value.message
 
 
 def test_the_turns_before_can_be_sent_along(server: AnsweringServer) -> None:

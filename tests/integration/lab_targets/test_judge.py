@@ -282,6 +282,7 @@ def test_votes_before_a_rate_limit_are_kept_and_counted_once(server: OpenAiServe
         ({"votes": 1000}, "evaluator.votes"),
         ({"extra": {"messages": []}}, "evaluator.extra.messages"),
         ({"api_key_env": "not a name"}, "evaluator.api_key_env"),
+        ({"headers": {"x-api-key": "abc"}}, "evaluator.headers.x-api-key"),
         ({"url": "nowhere"}, "evaluator.url"),
     ],
 )

@@ -323,6 +323,17 @@ def test_the_key_is_sent_and_never_told(
     assert server.asked[-1].headers["authorization"] == "Bearer sk-very-secret"
 
 
+def test_a_key_in_a_header_of_another_name_is_sent_and_never_told(
+    server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_KEY", "sk-very-secret")
+    with pytest.raises(TargetError) as raised:
+        ask(server, "wrong-key", headers={"Authorization": "Bearer env:MODEL_KEY"})
+    assert raised.value.message == "The target answered 401: Incorrect API key provided: ***"
+    with pytest.raises(Forbidden, match="does not allow"):
+        ask(server, "echo", context=ON_A_SERVER, headers={"api-key": "env:MODEL_KEY"})
+
+
 def test_a_server_sends_its_variables_only_where_the_settings_say(
     server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -354,6 +365,8 @@ def test_a_server_sends_its_variables_only_where_the_settings_say(
         ({"api_key_env": "sk-12-3"}, "target.api_key_env"),
         ({"api_key_env": "NO_SUCH_VARIABLE"}, "target.api_key_env"),
         ({"headers": {"bad name": "x"}}, "target.headers.bad name"),
+        ({"headers": {"Authorization": "Bearer sk-1"}}, "target.headers.Authorization"),
+        ({"headers": {"api-key": "abc"}}, "target.headers.api-key"),
         ({"url": "ftp://host"}, "target.url"),
         ({"price": {"input": -1}}, "target.price.input"),
         ({"temprature": 1}, "target.temprature"),

@@ -265,9 +265,9 @@ def test_a_setting_that_asks_for_a_missing_extra_is_refused_with_the_command_tha
 
 @pytest.mark.parametrize("extra", sorted(CODE_OF_EXTRA))
 def test_with_an_extra_the_part_that_it_is_for_can_be_used(
-    extra: str, built: Distributions, tmp_path: Path
+    extra: str, built: Distributions, bare: Installation, tmp_path: Path
 ) -> None:
-    installation = Installation(tmp_path, built.wheel, extra)
+    installation = Installation(tmp_path, built.wheel, extra, bare=bare)
     installation.python(_uses(extra))
     told = installation.dragoman(
         "doctor",
@@ -278,8 +278,10 @@ def test_with_an_extra_the_part_that_it_is_for_can_be_used(
     assert "not installed" not in told.stdout
 
 
-def test_the_extra_all_brings_every_part(built: Distributions, tmp_path: Path) -> None:
-    installation = Installation(tmp_path, built.wheel, "all")
+def test_the_extra_all_brings_every_part(
+    built: Distributions, bare: Installation, tmp_path: Path
+) -> None:
+    installation = Installation(tmp_path, built.wheel, "all", bare=bare)
     installation.python("\n".join(map(_uses, CODE_OF_EXTRA)))
 
 

@@ -6,9 +6,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.showing import say
 from dragoman.errors import DatasetInvalid, NotFound, SettingsError
 from dragoman.lab.annotations import MAX_AT_ONCE
 from dragoman.lab.datasets import DatasetReader, RowSchema, format_of
@@ -41,7 +40,7 @@ async def annotate_row(lab: LabClient, experiment_id: str, said: Mapping[str, An
     """Store what a person says of one row, and tell whether it is new."""
     put = await lab.annotate(experiment_id, [said])
     told = "annotated" if put[0].created else "changed"
-    typer.echo(f"{told}: {put[0].annotation_id}")
+    say(f"{told}: {put[0].annotation_id}")
 
 
 async def annotate_from(
@@ -55,7 +54,7 @@ async def annotate_from(
     for begin in range(0, len(given), MAX_AT_ONCE):
         put = await lab.annotate(experiment_id, given[begin : begin + MAX_AT_ONCE])
         created += sum(one.created for one in put)
-    typer.echo(f"{created:,} annotated, {len(given) - created:,} changed.")
+    say(f"{created:,} annotated, {len(given) - created:,} changed.")
 
 
 async def remove_annotation(lab: LabClient, experiment_id: str, said: Mapping[str, Any]) -> None:
@@ -71,7 +70,7 @@ async def remove_annotation(lab: LabClient, experiment_id: str, said: Mapping[st
             f"{said['annotator']!r} said nothing under {said['name']!r} of that row; `dragoman "
             "experiment annotations` lists what people said."
         )
-    typer.echo("removed")
+    say("removed")
 
 
 def _read(path: Path, defaults: Mapping[str, Any]) -> Iterator[dict[str, Any]]:

@@ -10,7 +10,6 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import msgspec
 import typer
 
 from dragoman.api import ExperimentView
@@ -49,13 +48,12 @@ from dragoman.cli.lab.access import (
 )
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.lab.files import written_to
-from dragoman.cli.showing import JsonOption, console, print_json
+from dragoman.cli.showing import JsonOption, console, print_json, say
 from dragoman.errors import (
     DatasetEmpty,
     DatasetInvalid,
     DeniedWord,
     Forbidden,
-    InvalidFilter,
     InvalidMessage,
     NameTaken,
     SchemaMismatch,
@@ -134,7 +132,7 @@ def run_command(
     """
     read = read_experiment_file(file, repetitions=repetitions, cache=cache)
     if gate and not read.gate:
-        typer.echo(f"error: {file} has no [gate], and --gate asks for one.", err=True)
+        say(f"error: {file} has no [gate], and --gate asks for one.", err=True)
         raise typer.Exit(FAILED)
     if is_dry:
         raise typer.Exit(_dry_run(read, url, data_dir, token))
@@ -245,10 +243,7 @@ def results_command(
     token: TokenOption = None,
 ) -> None:
     """Show the rows of an experiment."""
-    try:
-        tree = None if wanted is None else msgspec.json.decode(wanted)
-    except msgspec.DecodeError as error:
-        raise InvalidFilter(f"The filter is not valid JSON ({error}).") from None
+    tree = read_tree(wanted)
 
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
@@ -325,7 +320,7 @@ def retry_command(
     async def work(lab: LabClient) -> int:
         found = await lab.experiment(experiment)
         if mode is Retry.FAIL_RETRY and await _all_succeeded(lab, found):
-            typer.echo(f"There was nothing to retry: every item of {found.name} has succeeded.")
+            say(f"There was nothing to retry: every item of {found.name} has succeeded.")
             return 0
         with interrupts() as interrupted:
             started = await lab.start(found.experiment_id, mode, items or ())
@@ -482,7 +477,7 @@ def kill_command(
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
         await lab.kill(found.experiment_id)
-        typer.echo(f"{found.name} ({found.experiment_id}) is being stopped.")
+        say(f"{found.name} ({found.experiment_id}) is being stopped.")
         if lab.resume is not None:  # the run is in this process: stay until it has stopped
             await until_ended(lab, found.experiment_id)
 
@@ -499,7 +494,7 @@ def clear_cache_command(
 
     async def work(lab: LabClient) -> None:
         removed = await lab.clear_cache()
-        typer.echo(f"{removed:,} cached answers were removed.")
+        say(f"{removed:,} cached answers were removed.")
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -572,7 +567,7 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
     unfinished = meant.unfinished
     if unfinished is None:
         return await _begin_new(lab, file, meant, new=new)
-    typer.echo(f"Resuming {unfinished.name} ({unfinished.experiment_id}).")
+    say(f"Resuming {unfinished.name} ({unfinished.experiment_id}).")
     if changes := file.changes(unfinished):
         try:
             await lab.change(unfinished.experiment_id, changes)
@@ -585,7 +580,7 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
     elif lab.resume is not None:
         waits_for = await lab.resume(unfinished.experiment_id, unfinished.run_id)
         if waits_for is not None:
-            typer.echo(waits_for)
+            say(waits_for)
     return unfinished.experiment_id
 
 
@@ -596,7 +591,7 @@ async def _begin_new(lab: LabClient, file: ExperimentFile, meant: Meant, *, new:
     except NameTaken:
         # Another command began the same file at the same moment.
         return await _begin(lab, file, await _meant(lab, file, new=new), new=new)
-    typer.echo(f"Running {meant.name} ({made.experiment_id}).")
+    say(f"Running {meant.name} ({made.experiment_id}).")
     return made.experiment_id
 
 
@@ -616,7 +611,7 @@ async def _see_through(
         _say_how_to_go_on(stopped.experiment, again)
         return INTERRUPTED
     except Away:
-        typer.echo(
+        say(
             "The lab does not answer, so the run was not stopped. It goes on when the server is "
             f"back. To watch it again: {again}",
             err=True,
@@ -634,7 +629,7 @@ async def _see_through(
 
 
 def _say_how_to_go_on(found: ExperimentView, again: str) -> None:
-    typer.echo(
+    say(
         f"Stopped. The results of {found.stats.success} items are kept. To resume: {again}",
         err=True,
     )

@@ -11,9 +11,10 @@ import typer
 from dragoman.api import ExperimentView
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
-from dragoman.cli.showing import JsonOption, print_json
+from dragoman.cli.showing import JsonOption, print_json, say
 from dragoman.errors import DragomanError, InvalidFilter, NotFound, SettingsError
 from dragoman.lab.comparison import Comparison, comparison_lines
+from dragoman.lab.filters import MAX_DEPTH
 from dragoman.lab.states import RunStatus
 
 ROWS = 5
@@ -78,7 +79,7 @@ def compare_command(
     if as_json:
         print_json(found)
     else:
-        typer.echo("\n".join(comparison_lines(found, rows)))
+        say("\n".join(comparison_lines(found, rows)))
 
 
 def split(experiments: list[str]) -> tuple[str, list[str]]:
@@ -90,7 +91,11 @@ def read_tree(text: str | None) -> Any:
     """A filter as the user typed it."""
     try:
         return None if text is None else msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except RecursionError:
+        raise InvalidFilter(
+            f"The filter is nested deeper than {MAX_DEPTH} levels; use fewer."
+        ) from None
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidFilter(f"The filter is not valid JSON ({error}).") from None
 
 
@@ -106,7 +111,7 @@ def write_report(found: Comparison, path: Path) -> None:
         path.write_text(found.to_markdown(picture.name), encoding="utf-8")
     except OSError as error:
         raise SettingsError(f"The report {path} cannot be written ({error.strerror}).") from None
-    typer.echo(f"Wrote {path} and {picture}.", err=True)
+    say(f"Wrote {path} and {picture}.", err=True)
 
 
 async def compare_with_last(lab: LabClient, found: ExperimentView) -> Comparison | None:
@@ -119,8 +124,8 @@ async def compare_with_last(lab: LabClient, found: ExperimentView) -> Comparison
         return None  # the first of its name
     except DragomanError as error:
         # The run itself is as good as it was.
-        typer.echo(f"It was not compared with the run before it. {error.message}", err=True)
+        say(f"It was not compared with the run before it. {error.message}", err=True)
         return None
-    typer.echo()
-    typer.echo("\n".join(comparison_lines(compared, ROWS)))
+    say()
+    say("\n".join(comparison_lines(compared, ROWS)))
     return compared

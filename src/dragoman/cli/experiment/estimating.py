@@ -11,14 +11,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-import typer
-
 from dragoman.cli.app import DONE, FAILED
 from dragoman.cli.experiment.experiment_file import ExperimentFile
 from dragoman.cli.experiment.identity import dataset_file_of, named_version
 from dragoman.cli.experiment.summary import print_rows
 from dragoman.cli.lab.access import command_settings
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.showing import say
 from dragoman.errors import DatasetInvalid, SettingsError
 from dragoman.lab.audio import audio_columns, audio_folder_of
 from dragoman.lab.estimate_report import estimate_lines, question
@@ -54,20 +53,20 @@ async def agreed(lab: LabClient, order: dict[str, Any]) -> int | None:
 
     A run that calls nothing is not asked about.
     """
-    typer.echo("Trying three items, to estimate what the run takes.", err=True)
+    say("Trying three items, to estimate what the run takes.", err=True)
     found = await lab.estimate(order)
     if found.estimate.calls.likely == 0:
         return None
     _print_estimate(found)
-    typer.echo(f"{question(found.estimate)} [y/N] ", nl=False)
+    say(f"{question(found.estimate)} [y/N] ", nl=False)
     try:
         is_wanted = (await _typed_line()).strip().lower() in _YES
     except asyncio.CancelledError:  # Ctrl-C, which ends the command
-        typer.echo(f"\n{_NOTHING}", err=True)
+        say(f"\n{_NOTHING}", err=True)
         raise
     if is_wanted:
         return None
-    typer.echo(_NOTHING, err=True)
+    say(_NOTHING, err=True)
     return FAILED
 
 
@@ -135,6 +134,6 @@ def _sample(wanted: DatasetFile, lab: LabClient, scratch: Path) -> Sample:
 def _print_estimate(found: Rehearsal) -> None:
     failed = [row for row in found.rows if row.error_code is not None]
     for row in failed:
-        typer.echo(f"{row.item_id} failed with {row.error_code}: {row.error_message}", err=True)
+        say(f"{row.item_id} failed with {row.error_code}: {row.error_message}", err=True)
     for line in estimate_lines(found.estimate):
-        typer.echo(line)
+        say(line)

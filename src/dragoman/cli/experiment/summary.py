@@ -10,10 +10,11 @@ import typer
 
 from dragoman.api import AnnotationView, ExperimentView
 from dragoman.cli.experiment.gate import Verdict
-from dragoman.cli.showing import print_table
+from dragoman.cli.showing import print_table, say
 from dragoman.lab.model import ResultRow
 from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates, GroupedAggregates
+from dragoman.printable import printable
 
 _CELL_CHARACTERS = 60
 _COLUMNS = ("score", "count", "errors", "mean", "95 % interval", "stddev", "p50", "pass rate")
@@ -22,12 +23,12 @@ _COLUMNS = ("score", "count", "errors", "mean", "95 % interval", "stddev", "p50"
 def print_summary(found: ExperimentView, reached: Aggregates) -> None:
     """Print how the items ended, each score, and the rest of the report."""
     stats = found.stats
-    typer.echo(
+    say(
         f"{found.name} ({found.experiment_id}): {found.status}, {stats.success} succeeded, "
         f"{stats.fail} failed" + (f", {stats.terminated} stopped" if stats.terminated else "")
     )
     if found.reason:
-        typer.echo(found.reason)
+        say(found.reason)
     if reached.scores:
         # Only some evaluators score all texts together.
         has_corpus = any(map(_corpus, reached.scores.values()))
@@ -40,7 +41,7 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
             empty="",
         )
     for line in lines_of(reached, stats, _duration_seconds(found)):
-        typer.echo(line)
+        say(line)
 
 
 def print_groups(column: str, reached: GroupedAggregates) -> None:
@@ -59,7 +60,7 @@ def print_groups(column: str, reached: GroupedAggregates) -> None:
         empty="There are no rows.",
     )
     if reached.more_groups:
-        typer.echo(f"and {reached.more_groups:,} more values of {column}")
+        say(f"and {reached.more_groups:,} more values of {column}")
 
 
 def _mean(score: Aggregate) -> str:
@@ -75,9 +76,9 @@ def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
         word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
         if verdict.word in ("inconclusive", "warning") and verdict.passed:
             word, colour = verdict.word, "yellow"
-        typer.secho(f"gate {word}: {verdict}", fg=colour)
+        typer.secho(printable(f"gate {word}: {verdict}"), fg=colour)
         if row is not None:
-            typer.echo(f"  look first at {row}")
+            say(f"  look first at {row}")
 
 
 def print_experiments(experiments: Sequence[ExperimentView]) -> None:

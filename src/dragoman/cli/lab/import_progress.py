@@ -9,6 +9,9 @@ from contextlib import ExitStack, contextmanager
 from typing import BinaryIO
 
 from rich.console import Console
+from rich.text import Text
+
+from dragoman.printable import printable
 
 QUIET_SECONDS = 2.0
 """An import that takes no longer says nothing."""
@@ -28,7 +31,7 @@ def told_on(console: Console) -> Iterator[Tell]:
             nonlocal is_shown
             if not console.is_terminal or time.monotonic() - began < QUIET_SECONDS:
                 return
-            status.update(text)
+            status.update(Text(printable(text)))  # not a plain string, which may hold styles
             if not is_shown:
                 shown.enter_context(status)
                 is_shown = True

@@ -13,6 +13,7 @@ from dragoman.errors import InvalidMessage
 from dragoman.lab.annotations import calibration_told, is_calibrated
 from dragoman.lab.comparison.verdicts import ALPHA, Standing, corrected, judge_not_worse
 from dragoman.lab.model import Calibration, Turn
+from dragoman.printable import printable
 from dragoman.spelling import nearest
 
 if TYPE_CHECKING:
@@ -349,7 +350,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         from dragoman.lab.comparison.words import lines_of
 
-        return "\n".join(lines_of(self))
+        return printable("\n".join(lines_of(self)))
 
 
 def told_row(row: ComparedRow, metric: str | None) -> str:

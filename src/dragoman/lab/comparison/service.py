@@ -148,6 +148,15 @@ def _find(connection: Connection, tenant: TenantId, ask: CompareAsk) -> list[Con
         raise InvalidMessage(
             f"{baseline.experiment.spec.name!r} is compared with itself; name two runs."
         )
+    if len(set(named)) < len(named):
+        # A second line about it would count as one more comparison in every corrected p-value.
+        twice = next(
+            one for place, one in enumerate(others) if named[place + 1] in named[: place + 1]
+        )
+        raise InvalidMessage(
+            f"{twice.experiment.spec.name!r} is named twice; name each run once.",
+            details={"field": "others"},
+        )
     _check_scores(baseline, ask.wanted)
     return [baseline, *others]
 

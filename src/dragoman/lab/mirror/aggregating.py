@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.lab.filters import MEASURES, SCORE, Filter
+from dragoman.lab.filters import EVERYTHING, MEASURES, SCORE, Filter
 from dragoman.lab.mirror.batches import OUTCOME, OUTCOMES, PASSED, STATISTIC
 from dragoman.lab.mirror.grouping import WHOLE, Asker, By, Key, Row, found_of, select
 from dragoman.lab.mirror.interface import Mirror, Reader
@@ -58,7 +58,7 @@ def grouped_aggregates(
     Rows with the same value in the field `cluster` belong together, as the rows of an item do.
     """
     with mirror.reading() as reader:
-        asking = _Asking(reader, asked, repetitions, cluster)
+        asking = _Asking(reader, asked, repetitions, cluster, mirror.has_snapshots)
         whole = asking.aggregates(By(), wanted)[WHOLE]
         if group_by is None:
             return whole
@@ -74,13 +74,19 @@ def grouped_aggregates(
 
 class _Asking:
     def __init__(
-        self, reader: Reader, asked: Mirrored, repetitions: int, cluster: str | None
+        self,
+        reader: Reader,
+        asked: Mirrored,
+        repetitions: int,
+        cluster: str | None,
+        has_snapshots: bool,
     ) -> None:
         self._asker = Asker(reader, asked)
         self._numbers = asked.numbers
         self._evaluators = asked.evaluators
         self._repetitions = repetitions
         self._cluster = cluster
+        self._has_snapshots = has_snapshots
         self._fields = [*MEASURES, *(SCORE + one.name for one in self._evaluators)]
         self._verdicts = [PASSED + one.name for one in self._evaluators]
 
@@ -152,17 +158,20 @@ class _Asking:
         ask, row = self._asker.questions(), Row()
         rows = row.take("count(*)", int)
         ended = row.take("count(outcome)", int)
-        failing = row.take(f"count(CASE WHEN {_FAILED} THEN 1 END)", int)
+        count_if = self._asker.dialect.count_if
+        failing = row.take(count_if.format(condition=_FAILED), int)
         several = row.take("max(turn_no)", int)
+        # Of all rows DuckDB knows the bounds without reading them, but not in one question with
+        # their sums; two questions agree where nothing is written between them.
+        is_every_row = by.field is None and wanted == EVERYTHING
+        bounds = self._bounds() if is_every_row and self._has_snapshots else None
         series = {}
         for field in self._fields:
             column = ask.column(field, is_text=False)
-            series[field] = (
-                row.take(f"count({column})", int),
-                row.take(f"sum({column})", float),
-                row.take(f"min({column})", float),
-                row.take(f"max({column})", float),
-            )
+            asked = ["count", "sum"] if bounds else ["count", "sum", "min", "max"]
+            series[field] = [
+                row.take(f"{one}({column})", int if one == "count" else float) for one in asked
+            ]
         verdicts = {}
         for one in self._evaluators:
             column = ask.column(PASSED + one.name, is_text=False)
@@ -174,7 +183,7 @@ class _Asking:
             column = f"coalesce({ask.column(OUTCOME + one.name, is_text=False)}, outcome)"
             counts = [row.take(f"count({column})", int)]
             counts += [
-                row.take(f"count(CASE WHEN {column} = {OUTCOMES.index(outcome)} THEN 1 END)", int)
+                row.take(count_if.format(condition=f"{column} = {OUTCOMES.index(outcome)}"), int)
                 for outcome in _NOT_SCORED
             ]
             outcomes[one.name] = counts
@@ -191,7 +200,9 @@ class _Asking:
                 failing=found(failing),
                 several=bool(found(several)),
                 series={
-                    field: Series(*(found(place) for place in places))
+                    field: Series(
+                        *(found(place) for place in places), *(bounds[field] if bounds else ())
+                    )
                     for field, places in series.items()
                 },
                 verdicts={
@@ -218,6 +229,17 @@ class _Asking:
 
         query = select(ask, by, row.columns, [ask.condition(wanted)], by.rest())
         return {key: read(row.filled(rest)) for key, rest in self._asker.answers(by, query)}
+
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        """The least and the greatest value of each field, of all rows."""
+        ask, row = self._asker.questions(), Row()
+        taken = {}
+        for field in self._fields:
+            column = ask.column(field, is_text=False)
+            taken[field] = row.take(f"min({column})", float), row.take(f"max({column})", float)
+        (answer,) = self._asker.rows(ask.select(row.columns))
+        found = row.filled(answer)
+        return {field: (found(least), found(most)) for field, (least, most) in taken.items()}
 
     def _statistics(self, ask: Questions, name: str) -> list[str]:
         number = self._numbers[name]

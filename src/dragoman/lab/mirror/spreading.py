@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -60,6 +61,11 @@ class Series(msgspec.Struct, frozen=True):
             total=self.total,
             **found,
         )
+
+    def bin_of(self, count: int, value: float) -> _FineBin:
+        """So many of its values, which are all the same."""
+        distance = value - self.total / self.count
+        return _FineBin(count, value, value, count * distance * distance)
 
 
 class Spreads:
@@ -187,10 +193,10 @@ class Spreads:
 
     def _by_bins(self, many: Mapping[str, Series], wanted: Filter) -> dict[str, Spread]:
         """The spreads of fields that have many values, of all rows."""
-        bins = {
-            field: self._bins(field, series.least, series.most, series, wanted)
-            for field, series in many.items()
-        }
+        bins = self._plain_bins(many, wanted)
+        for field, series in many.items():
+            if field not in bins:
+                bins[field] = self._bins(field, series.least, series.most, series, wanted)
         for field, series in many.items():
             check_same(sum(one.count for one in bins[field]), series.count)
             while large := [one for one in _cut(bins[field], series) if one.count > MOST_HELD]:
@@ -207,6 +213,32 @@ class Spreads:
             field: _spread(series, bins[field], held.get(field, {}))
             for field, series in many.items()
         }
+
+    def _plain_bins(self, many: Mapping[str, Series], wanted: Filter) -> dict[str, list[_FineBin]]:
+        """The bins of fields whose values are all the same, or nothing but zeros and ones."""
+        bins: dict[str, list[_FineBin]] = {}
+        ask, row, taken = self._asker.questions(), Row(), {}
+        for field, series in many.items():
+            if series.least == series.most:
+                bins[field] = [series.bin_of(series.count, series.least)]
+            elif (series.least, series.most) == (0, 1):
+                column = ask.column(field, is_text=False)
+                taken[field] = [
+                    row.take(
+                        self._asker.dialect.count_if.format(condition=f"{column} = {value}"), int
+                    )
+                    for value in (0, 1)
+                ]
+        if taken:
+            (answer,) = self._asker.rows(ask.select(row.columns, [ask.condition(wanted)]))
+            found = row.filled(answer)
+            for field, places in taken.items():
+                series, counts = many[field], [found(place) for place in places]
+                if sum(counts) == series.count:
+                    bins[field] = [
+                        series.bin_of(count, float(value)) for value, count in enumerate(counts)
+                    ]
+        return bins
 
     def _bins(
         self, field: str, least: float, most: float, series: Series, wanted: Filter
@@ -227,12 +259,13 @@ class Spreads:
             )
         columns = ["count(*)", f"min({column})", f"max({column})", f"sum({distance} * {distance})"]
         rows = self._asker.rows(
-            ask.select([f"{place} AS place", *columns], where, "GROUP BY place ORDER BY place")
+            ask.select([f"{place} AS place", *columns], where, "GROUP BY place")
         )
-        return [
+        found = [
             _FineBin(int(count), float(low), float(high), float(squares or 0.0))
             for _, count, low, high, squares in rows
         ]
+        return sorted(found, key=lambda one: one.least)
 
     def _held_by(
         self, bins: Mapping[str, Sequence[_FineBin]], wanted: Filter
@@ -278,50 +311,56 @@ class _FineBin(msgspec.Struct, frozen=True):
         return self.least == self.most == value
 
 
+class _Ordered:
+    """Bins in their order, none of which overlaps another, and where a value or a rank is."""
+
+    def __init__(self, bins: Sequence[_FineBin]) -> None:
+        self._bins = bins
+        self._ends = [one.most for one in bins]
+        self._reached = list(accumulate((one.count for one in bins), initial=0))
+
+    def at_edge(self, edge: float) -> tuple[_FineBin, int]:
+        """The first bin that is not wholly below the edge, and how many values are before it."""
+        place = bisect_left(self._ends, edge)
+        return self._bins[place], self._reached[place]
+
+    def of_rank(self, rank: int) -> tuple[_FineBin, int]:
+        """The bin of the value of a rank, and the rank of the value in it, from 1."""
+        place = bisect_left(self._reached, rank) - 1
+        return self._bins[place], rank - self._reached[place]
+
+
 def _spread(
     series: Series, bins: Sequence[_FineBin], held: Mapping[_FineBin, Sequence[float]]
 ) -> Spread:
     """What follows from fine bins, and from the values of those that an answer lies in."""
     ranks, edges = ranks_of(series.count), edges_of(series.least, series.most)[1:-1]
+    ordered = _Ordered(bins)
     return series.spread(
         squares=math.fsum(one.squares for one in bins),
         ones=sum(one.count for one in bins if one.is_all(1.0)),
         zeros=sum(one.count for one in bins if one.is_all(0.0)),
-        percentiles={name: _at_rank(bins, held, rank) for name, rank in ranks.items()},
-        below=tuple(_below(bins, held, edge) for edge in edges),
+        percentiles={name: _at_rank(ordered, held, rank) for name, rank in ranks.items()},
+        below=tuple(_below(ordered, held, edge) for edge in edges),
     )
 
 
 def _cut(bins: Sequence[_FineBin], series: Series) -> list[_FineBin]:
     """The bins of several values that an edge of the histogram cuts or a percentile lies in."""
+    ordered = _Ordered(bins)
     edges = edges_of(series.least, series.most)[1:-1]
-    cut = {one for edge in edges for one in bins if one.least < edge <= one.most}
-    cut |= {_of_rank(bins, rank)[0] for rank in ranks_of(series.count).values()}
+    at_edges = {(ordered.at_edge(edge)[0], edge) for edge in edges}
+    cut = {one for one, edge in at_edges if one.least < edge}
+    cut |= {ordered.of_rank(rank)[0] for rank in ranks_of(series.count).values()}
     return [one for one in cut if one.least < one.most]
 
 
-def _of_rank(bins: Sequence[_FineBin], rank: int) -> tuple[_FineBin, int]:
-    """The bin of the value of a rank, and the rank of the value in it, from 1."""
-    for one in bins:
-        if rank <= one.count:
-            return one, rank
-        rank -= one.count
-    raise AssertionError("bins hold every value")
-
-
-def _at_rank(
-    bins: Sequence[_FineBin], held: Mapping[_FineBin, Sequence[float]], rank: int
-) -> float:
-    one, inside = _of_rank(bins, rank)
+def _at_rank(bins: _Ordered, held: Mapping[_FineBin, Sequence[float]], rank: int) -> float:
+    one, inside = bins.of_rank(rank)
     return held[one][inside - 1] if one in held else one.least
 
 
-def _below(bins: Sequence[_FineBin], held: Mapping[_FineBin, Sequence[float]], edge: float) -> int:
+def _below(bins: _Ordered, held: Mapping[_FineBin, Sequence[float]], edge: float) -> int:
     """How many values lie below an edge."""
-    number = 0
-    for one in bins:
-        if one.most < edge:
-            number += one.count
-        elif one.least < edge:
-            number += bisect_left(held[one], edge)
-    return number
+    one, before = bins.at_edge(edge)
+    return before + (bisect_left(held[one], edge) if one.least < edge else 0)

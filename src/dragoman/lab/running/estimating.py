@@ -25,6 +25,7 @@ from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, t
 from dragoman.lab.running.embedded import Dataset, no_dataset, rows_as_file, unreadable
 from dragoman.lab.targets import Context
 from dragoman.observability import Metrics
+from dragoman.printable import printable
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings, load_settings
 from dragoman.store import SchemaStatus, check, open_store, upgrade
@@ -40,7 +41,7 @@ class EstimateResult:
         self.rows = list(rows)
 
     def __str__(self) -> str:
-        return "\n".join(estimate_lines(self.estimate))
+        return printable("\n".join(estimate_lines(self.estimate)))
 
     def __repr__(self) -> str:
         return f"<EstimateResult of {self.estimate.items} items>"

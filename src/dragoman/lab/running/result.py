@@ -29,6 +29,7 @@ from dragoman.lab.report import interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates, GroupedAggregates, Place, Results
 from dragoman.lab.running.describing import Evaluator, Function
 from dragoman.lab.states import RunStatus
+from dragoman.printable import printable
 from dragoman.randomness import Randomness
 from dragoman.store import open_store
 
@@ -64,7 +65,7 @@ class Summary(msgspec.Struct, frozen=True):
             sure = interval_of(score)
             lines.append(f"{line}, 95 % interval {sure}" if sure else line)
         lines += lines_of(self.aggregates, stats, self.duration_seconds)
-        return "\n".join(lines)
+        return printable("\n".join(lines))
 
 
 class RunResult:

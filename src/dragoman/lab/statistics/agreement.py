@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Hashable, Mapping, Sequence
 
 import numpy as np
-from scipy import stats
 
 from dragoman.lab.statistics.resampling import Floats
 
@@ -47,6 +46,8 @@ def correlation(one: Floats, other: Floats) -> tuple[float | None, float | None]
     """Pearson's and Spearman's; None where one of the two never varies."""
     if len(one) < 3 or np.ptp(one) == 0 or np.ptp(other) == 0:
         return None, None
+    from scipy import stats  # takes most of a second to import, and few ask for agreement
+
     return (
         float(stats.pearsonr(one, other).statistic),
         float(stats.spearmanr(one, other).statistic),

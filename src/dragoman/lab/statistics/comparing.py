@@ -13,8 +13,12 @@ from enum import StrEnum
 import msgspec
 import numpy as np
 from numpy.random import Generator
-from scipy import stats
 
+from dragoman.lab.statistics.distributions import (
+    normal_quantile,
+    normal_share_below,
+    t_quantile,
+)
 from dragoman.lab.statistics.intervals import (
     BOOTSTRAP_UNITS,
     Interval,
@@ -157,7 +161,7 @@ def not_worse(
     gain = found.delta if higher_is_better else -found.delta
     if found.error is None:
         return Verdict.INCONCLUSIVE
-    reach = float(stats.t.ppf(1 - alpha, max(1, found.units - 1))) * found.error
+    reach = t_quantile(1 - alpha, max(1, found.units - 1)) * found.error
     if margin <= 0:
         worse = gain < 0 and found.p is not None and found.p < alpha
         return Verdict.FAIL if worse else Verdict.PASS
@@ -180,7 +184,7 @@ def items_needed(
     if distance < _TIE:
         return None
     spread = found.error * math.sqrt(found.count)
-    reach = float(stats.norm.ppf(1 - alpha) + stats.norm.ppf(POWER))
+    reach = normal_quantile(1 - alpha) + normal_quantile(POWER)
     return max(2, math.ceil((reach * spread / distance) ** 2))
 
 
@@ -204,8 +208,8 @@ def _detectable(error: float | None, units: int) -> float | None:
     if error is None:
         return None
     freedom = units - 1
-    reach = stats.t.ppf(1 - ALPHA / 2, freedom) + stats.t.ppf(POWER, freedom)
-    return float(reach) * error
+    reach = t_quantile(1 - ALPHA / 2, freedom) + t_quantile(POWER, freedom)
+    return reach * error
 
 
 def _swap_p(units: Floats, rng: Generator) -> float | None:
@@ -218,7 +222,7 @@ def _swap_p(units: Floats, rng: Generator) -> float | None:
     seen = abs(float(moving.sum()))
     if len(moving) > BOOTSTRAP_UNITS:
         # So many coins toss a normal distribution.
-        return float(2 * stats.norm.sf(seen / math.sqrt(float(np.sum(moving**2)))))
+        return 2 * normal_share_below(-seen / math.sqrt(float(np.sum(moving**2))))
     drawn = np.abs(_swapped(moving[:, None], rng)[:, 0])
     return _share_at_least(drawn, seen, exact=len(moving) <= _EXACT_UNITS)
 
@@ -235,7 +239,7 @@ def _corpus_swap_p(units: Floats, width: int, score: ScoreOf, rng: Generator) ->
             return np.asarray(score(sums[..., width:]) - score(sums[..., :width]))
 
         error = corpus_error(units, difference, rng)
-        return float(2 * stats.norm.sf(seen / error)) if error else (1.0 if seen < _TIE else 0.0)
+        return 2 * normal_share_below(-seen / error) if error else (1.0 if seen < _TIE else 0.0)
     moved = _swapped(half, rng)
     drawn = np.abs(score(middle + moved) - score(middle - moved))
     return _share_at_least(drawn, seen, exact=len(units) <= _EXACT_UNITS)

@@ -18,8 +18,14 @@ from collections.abc import Hashable, Sequence
 import msgspec
 import numpy as np
 from numpy.random import Generator
-from scipy import stats
 
+from dragoman.lab.statistics.distributions import (
+    binomial_quantile,
+    binomial_share,
+    normal_quantile,
+    normal_share_below,
+    t_quantile,
+)
 from dragoman.lab.statistics.resampling import Floats, ScoreOf, resampled_sums, units_of
 
 LEVEL = 0.95
@@ -39,8 +45,8 @@ def rate_interval(passed: int, count: int, *, level: float = LEVEL) -> Interval 
     """Of a share: `passed` of `count`."""
     if count == 0:
         return None
-    found = stats.binomtest(passed, count).proportion_ci(level, method="wilson")
-    return Interval(float(found.low), float(found.high))
+    found = _wilson(passed / count, count, level)
+    return Interval(0.0 if passed == 0 else found.low, 1.0 if passed == count else found.high)
 
 
 def normal_mean_interval(
@@ -49,7 +55,7 @@ def normal_mean_interval(
     """Of a mean of many values, of which only these three are known."""
     if count < 2:
         return None
-    reach = float(stats.t.ppf((1 + level) / 2, count - 1)) * stddev / math.sqrt(count)
+    reach = t_quantile((1 + level) / 2, count - 1) * stddev / math.sqrt(count)
     return Interval(mean - reach, mean + reach)
 
 
@@ -70,8 +76,13 @@ def clustered_rate_interval(
         alone = count * rate * (1 - rate) * count / (count - 1)
         worth = count / max(1.0, squares * units / (units - 1) / alone)
     tail = (1 + level) / 2
-    worth *= float(stats.t.ppf(tail, count - 1) / stats.t.ppf(tail, units - 1)) ** 2
-    z = float(stats.norm.ppf(tail))
+    worth *= (t_quantile(tail, count - 1) / t_quantile(tail, units - 1)) ** 2
+    return _wilson(rate, worth, level)
+
+
+def _wilson(rate: float, worth: float, level: float) -> Interval:
+    """Wilson's interval of a rate that was seen in so many independent observations."""
+    z = normal_quantile((1 + level) / 2)
     middle = (rate + z * z / (2 * worth)) / (1 + z * z / worth)
     reach = z / (1 + z * z / worth) * math.sqrt(rate * (1 - rate) / worth + (z / (2 * worth)) ** 2)
     return Interval(max(0.0, middle - reach), min(1.0, middle + reach))
@@ -87,7 +98,7 @@ def clustered_mean_interval(
     if units < 2:
         return None
     error = math.sqrt(squares * units / (units - 1)) / count
-    reach = float(stats.t.ppf((1 + level) / 2, units - 1)) * error
+    reach = t_quantile((1 + level) / 2, units - 1) * error
     return Interval(mean - reach, mean + reach)
 
 
@@ -115,7 +126,7 @@ def unit_mean_interval(units: Floats, rng: Generator, *, level: float = LEVEL) -
     if error == 0:
         return Interval(mean, mean)
     if len(units) > BOOTSTRAP_UNITS:
-        reach = float(stats.t.ppf((1 + level) / 2, len(units) - 1)) * error
+        reach = t_quantile((1 + level) / 2, len(units) - 1) * error
         return Interval(mean - reach, mean + reach)
     below, above = _studentized(units, mean, rng, level)
     return Interval(mean - above * error, mean - below * error)
@@ -143,13 +154,19 @@ def score_interval(
 def percentile_interval(values: Floats, share: float, *, level: float = LEVEL) -> Interval | None:
     """Of the value that this share of all lies below; absent where too few values bound it."""
     count = len(values)
+    if count < 2:
+        return None
     tail = (1 - level) / 2
     # How many of the values lie below the true percentile is binomial.
-    below = stats.binom(count, share)
-    first, last = int(below.ppf(tail)), int(below.isf(tail)) + 1
+    first = binomial_quantile(tail, count, share)
+    last = binomial_quantile(1 - tail, count, share) + 1
     # Whole numbers hold more than they have to; the pair that holds the least still holds enough.
     pairs = [
-        (float(below.cdf(high - 1) - below.cdf(low - 1)), low, high)
+        (
+            binomial_share(high - 1, count, share) - binomial_share(low - 1, count, share),
+            low,
+            high,
+        )
         for low in (first, first + 1)
         for high in (last, last - 1)
         if 1 <= low < high <= count
@@ -178,7 +195,7 @@ def corpus_interval(
     total = units.sum(axis=0)
     value = float(score(total))
     if count > BOOTSTRAP_UNITS:
-        reach = float(stats.norm.ppf((1 + level) / 2)) * corpus_error(units, score, rng)
+        reach = normal_quantile((1 + level) / 2) * corpus_error(units, score, rng)
         return Interval(value - reach, value + reach)
     drawn = score(resampled_sums(units, rng))
     drawn = drawn[np.isfinite(drawn)]
@@ -226,13 +243,15 @@ def _studentized(units: Floats, mean: float, rng: Generator, level: float) -> tu
 
 def _bca_shares(drawn: Floats, value: float, without: Floats, level: float) -> tuple[float, float]:
     """Which quantiles of the resamples bound the value, after Efron."""
-    share = (np.mean(drawn < value) + np.mean(drawn <= value)) / 2
+    share = float(np.mean(drawn < value) + np.mean(drawn <= value)) / 2
     edge = 1 / (2 * len(drawn))
-    bias = float(stats.norm.ppf(min(max(share, edge), 1 - edge)))
+    bias = normal_quantile(min(max(share, edge), 1 - edge))
     distances = without.mean() - without
     spread = float(np.sum(distances**2)) ** 1.5
     pull = float(np.sum(distances**3)) / (6 * spread) if spread else 0.0
-    z = stats.norm.ppf([(1 - level) / 2, (1 + level) / 2])
-    moved = bias + (bias + z) / (1 - pull * (bias + z))
-    low, high = stats.norm.cdf(moved)
-    return float(low), float(high)
+
+    def moved(z: float) -> float:
+        return normal_share_below(bias + (bias + z) / (1 - pull * (bias + z)))
+
+    z = normal_quantile((1 + level) / 2)
+    return moved(-z), moved(z)

@@ -17,7 +17,16 @@ from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn, checked_json
 from dragoman.lab.targets.recordings import as_column, read_audio
 from dragoman.openai_client import Audio, Client, Reply, ServerSettings, check_key, find_key
-from dragoman.outbound import Caller, as_text, check_headers, check_url, filled, places
+from dragoman.outbound import (
+    Caller,
+    as_text,
+    check_headers,
+    check_secret_headers,
+    check_url,
+    filled,
+    places,
+    sent_headers,
+)
 
 FINISH_COLUMN = "finish_reason"
 """The output column that tells why a model stopped: `stop`, or `length` when it was cut off."""
@@ -59,6 +68,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
     """Refuse what cannot work or is not allowed."""
     check_url(settings.url, "target.url", context.address_rules)
     check_headers(settings.headers, "target.headers")
+    check_secret_headers(settings.headers, "target.headers", settings.url, context.sendable_keys)
     check_key(settings, "target", context.sendable_keys)
     if settings.api in _LISTENING:
         if settings.audio is None:
@@ -91,7 +101,12 @@ class OpenAiTarget:
         self._settings = settings
         self._context = context
         key = find_key(settings, "target", context.sendable_keys)
-        self._client = Client(settings, key, Caller(context.address_rules), context.clock)
+        headers = sent_headers(
+            settings.headers, "target.headers", settings.url, context.sendable_keys
+        )
+        self._client = Client(
+            settings, key, Caller(context.address_rules), context.clock, headers=headers
+        )
 
     async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
         settings = self._settings

@@ -203,6 +203,15 @@ def test_the_settings_list_hosts_addresses_and_networks() -> None:
         ({"method": "TRACE"}, "target.method"),
         ({"headers": {"a b": "c"}}, "target.headers.a b"),
         ({"headers": {"a": "b\r\nc: d"}}, "target.headers.a"),
+        ({"headers": {"Authorization": "Bearer sk-1"}}, "target.headers.Authorization"),
+        ({"headers": {"x-api-key": "k-1"}}, "target.headers.x-api-key"),
+        ({"headers": {"api_key": "k-1"}}, "target.headers.api_key"),
+        ({"headers": {"Cookie": "session=1"}}, "target.headers.Cookie"),
+        ({"headers": {"Proxy-Authorization": "Basic eA=="}}, "target.headers.Proxy-Authorization"),
+        ({"headers": {"X-Auth-Token": "t"}}, "target.headers.X-Auth-Token"),
+        ({"headers": {"X-Any": "Bearer abc"}}, "target.headers.X-Any"),
+        ({"headers": {"X-Any": "sk-abc"}}, "target.headers.X-Any"),
+        ({"headers": {"Authorization": "Bearer xenv:PATH"}}, "target.headers.Authorization"),
         ({"timeout_seconds": 0}, "target.timeout_seconds"),
         ({"boddy": 1}, "target.boddy"),
     ],
@@ -211,6 +220,26 @@ def test_settings_that_cannot_work_are_named(settings: dict[str, Any], field: st
     with pytest.raises(InvalidMessage) as refused:
         check(**settings)
     assert refused.value.details == {"field": field}
+
+
+def test_a_secret_in_a_header_is_refused_with_the_remedy_and_not_repeated() -> None:
+    with pytest.raises(InvalidMessage) as refused:
+        check(headers={"Authorization": "Bearer sk-hidden"})
+    assert "sk-hidden" not in refused.value.message
+    assert '"Bearer env:NAME"' in refused.value.message
+
+
+def test_headers_that_carry_no_secret_are_sent_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "k")
+    plain = {"X-Team": "blue", "Idempotency-Key": "7", "Accept": "application/json", "X-Max": "1"}
+    check(headers=plain)
+    own = Context()  # a user's own program, which may send what it likes
+    check(context=own, headers={"X-Api-Key": "env:A_KEY", "Cookie": "session=env:A_KEY; theme=1"})
+    for value in ("Bearer sk-1 env:A_KEY", "env:NO_SUCH_VARIABLE"):
+        with pytest.raises(InvalidMessage):
+            check(context=own, headers={"Authorization": value})
+    with pytest.raises(Forbidden, match=r'"A_KEY@example\.com" to lab\.key_env_allow'):
+        check(context=Context(http_allow=(), key_env_allow=()), headers={"X-Api-Key": "env:A_KEY"})
 
 
 def test_a_column_that_the_dataset_does_not_have_is_named() -> None:

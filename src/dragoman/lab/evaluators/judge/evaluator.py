@@ -26,7 +26,7 @@ from dragoman.lab.failures import EvaluatorError, RateLimited, TargetError, shor
 from dragoman.lab.model import Turn
 from dragoman.lab.targets import Context, Output, answer_key
 from dragoman.openai_client import Client, find_key
-from dragoman.outbound import Caller, filled
+from dragoman.outbound import Caller, filled, sent_headers
 
 WIN, TIE, LOSS = "win", "tie", "loss"
 
@@ -69,7 +69,10 @@ class JudgeEvaluator:
         self._answers = context.answers if settings.cache else None
         key = find_key(settings, "evaluator", context.sendable_keys)
         caller = Caller(context.address_rules)
-        self._client = Client(settings, key, caller, context.clock, who="judge")
+        headers = sent_headers(
+            settings.headers, "evaluator.headers", settings.url, context.sendable_keys
+        )
+        self._client = Client(settings, key, caller, context.clock, who="judge", headers=headers)
         self._interrupted: dict[str, _Judgement] = {}
         """Judgements that a rate limit interrupted: their answers are paid for, and are not asked
         for again."""

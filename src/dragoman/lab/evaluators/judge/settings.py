@@ -12,7 +12,7 @@ from dragoman.lab.evaluators.judge.prompts import prompt_hash
 from dragoman.lab.model import JsonValue
 from dragoman.lab.targets import Context, require_column
 from dragoman.openai_client import ServerSettings, check_key
-from dragoman.outbound import check_headers, check_url, places
+from dragoman.outbound import check_headers, check_secret_headers, check_url, places
 
 OUTPUT_PLACE = "output"
 """The place of a rubric that receives the output."""
@@ -69,6 +69,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
     """Refuse what cannot work or is not allowed."""
     check_url(settings.url, "evaluator.url", context.address_rules)
     check_headers(settings.headers, "evaluator.headers")
+    check_secret_headers(settings.headers, "evaluator.headers", settings.url, context.sendable_keys)
     check_key(settings, "evaluator", context.sendable_keys)
     if not settings.rubric.strip():
         raise _unusable("evaluator.rubric", "it is empty; say what makes an output good")

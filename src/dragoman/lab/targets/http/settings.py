@@ -12,7 +12,7 @@ from dragoman.lab.model import JsonValue
 from dragoman.lab.targets.columns import require_column
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.http.json_path import JsonPath
-from dragoman.outbound import check_headers, check_url, places
+from dragoman.outbound import check_headers, check_secret_headers, check_url, places
 
 HISTORY = "history"
 """The place that receives the turns before: ``[{"turn": {...}, "output": ...}]``."""
@@ -29,6 +29,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Any JSON; ``{{column}}`` in its strings is filled from the turn."""
     method: Annotated[str, msgspec.Meta(pattern="^(GET|POST|PUT|PATCH|DELETE)$")] = "POST"
     headers: dict[str, str] = {}
+    """Sent with each request; ``env:NAME`` in a value is the environment variable NAME."""
     tokens: str | None = None
     """JSONPath of the number of tokens used."""
     cost: str | None = None
@@ -45,6 +46,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
         except ValueError as error:
             raise _unusable(where, str(error)) from None
     check_headers(settings.headers, "target.headers")
+    check_secret_headers(settings.headers, "target.headers", settings.url, context.sendable_keys)
     for where, template in (("target.url", settings.url), ("target.body", settings.body)):
         for name in places(template):
             require_column(name, [*columns, HISTORY], where)

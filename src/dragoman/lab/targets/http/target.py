@@ -7,13 +7,23 @@ from collections.abc import Sequence
 import httpx
 import msgspec
 
-from dragoman.lab.failures import TargetError
+from dragoman.lab.failures import RateLimited, TargetError
 from dragoman.lab.model import JsonValue, Turn
 from dragoman.lab.targets.context import Context
 from dragoman.lab.targets.http.answers import Reading
 from dragoman.lab.targets.http.settings import HISTORY, Settings
 from dragoman.lab.targets.outputs import Output, PastTurn
-from dragoman.outbound import Caller, Lookup, Request, filled, filled_url, look_up, places
+from dragoman.outbound import (
+    Caller,
+    Lookup,
+    Request,
+    filled,
+    filled_url,
+    look_up,
+    places,
+    sent_headers,
+    without_secrets,
+)
 
 
 class HttpTarget:
@@ -24,9 +34,12 @@ class HttpTarget:
         self._clock = context.clock
         self._reading = Reading(settings)
         self._wants_history = HISTORY in {*places(settings.url), *places(settings.body)}
-        given = {name.lower(): value for name, value in settings.headers.items()}
+        given = sent_headers(
+            settings.headers, "target.headers", settings.url, context.sendable_keys
+        )
         described = {} if settings.body is None else {"content-type": "application/json"}
-        self._headers = {**described, **given}
+        self._headers = {**described, **given.values}
+        self._secrets = given.secrets
         self._caller = Caller(context.address_rules, lookup)
 
     async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:
@@ -39,9 +52,12 @@ class HttpTarget:
             self._settings.timeout_seconds,
         )
         began = self._clock.monotonic()
-        answer = await self._caller.ask(request)
-        latency_ms = (self._clock.monotonic() - began) * 1000
-        return self._reading.output(answer, latency_ms, self._clock.now_ms())
+        try:
+            answer = await self._caller.ask(request)
+            latency_ms = (self._clock.monotonic() - began) * 1000
+            return self._reading.output(answer, latency_ms, self._clock.now_ms())
+        except (TargetError, RateLimited) as error:
+            raise without_secrets(error, self._secrets) from None
 
     async def asked(self, turn: Turn, history: Sequence[PastTurn]) -> JsonValue:
         """The request of a turn, which decides the answer."""
