@@ -176,8 +176,10 @@ def test_nodes_left_out_are_counted_also_when_another_is_chosen(
 
 def test_a_job_that_waits_is_pending(server: ServerProcess, caller: Caller, pair: Pair) -> None:
     moves = Moves(server)
-    with ManualNode(server, pair):
+    with ManualNode(server, pair) as node:
         caller.ask(pair)
+        # One that is not acknowledged would wait as well, for its next attempt.
+        node.accept(node.take())
         waiting = caller.begin_to_ask(pair, wait_ms=30_000)
         moves.expect("scheduler_pending_jobs")
         assert waiting.result().status_code == 429

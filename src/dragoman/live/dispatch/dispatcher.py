@@ -154,7 +154,7 @@ class JobDispatcher:
         watcher = self._watcher = RemoteJobWatcher(ledger, peers, remote, instance_id)
         driver.watch = watcher.watch
         driver.cold = cold
-        placer.knows = self._knows
+        placer.knows, placer.took = self._knows, watch.path_took
         self._remote = remote
         self.events = NodeMessages(
             driver, remote, self._telemetry, ledger.origin_ms, clock, remote.driven_step

@@ -45,6 +45,7 @@ NO_CELL = 0
 """Named in a record where no slot was asked for: no cell holds the attempt that goes with it."""
 
 DOWN = PlaceAnswer(Placing.DOWN)
+_PATH = "allocation"
 _AGAIN = frozenset({Placing.DOWN, Placing.GONE})
 PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
 
@@ -70,6 +71,8 @@ class JobPlacer:
         """Whether a seat is the node's that it was taken for: seats change hands unheard."""
         self.is_over: Callable[[AttemptId], bool] = lambda attempt_id: False
         """Whether an attempt was won back before this instance heard that it has a slot."""
+        self.took: Callable[[str, float], None] = lambda path, seconds: None
+        """Told how long a path took."""
         self.gave_way: Callable[[RunningJob, Leaving, InstanceId], Job | None] = _not_ours
         """Told of a batch attempt that gives way; answers its job, if this instance drives it."""
 
@@ -101,6 +104,7 @@ class JobPlacer:
         self._asks.spawn(self._place(job, then, partial(self._open_own, job, new, noted, limited)))
 
     async def _place(self, job: Job, then: AfterPlace, work: Work) -> None:
+        asked = self._asks.clock.monotonic()
         try:
             answer = await self._answer(job, work)
         except asyncio.CancelledError:
@@ -108,7 +112,9 @@ class JobPlacer:
             if job.owner is None and job.on_submitted is not None:
                 then(job, DOWN, self._asks.clock.monotonic())
             raise
-        then(job, answer, self._asks.clock.monotonic())
+        now = self._asks.clock.monotonic()
+        self.took(_PATH, now - asked)
+        then(job, answer, now)
 
     async def _answer(self, job: Job, work: Work) -> PlaceAnswer:
         pause = FIRST_PAUSE_SECONDS
