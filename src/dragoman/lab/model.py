@@ -125,6 +125,8 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
     """The folder that functions of the user's own are imported from; None on a server."""
     repetitions: int = 1
     """How often each item is tried in a run."""
+    weight: float = 1.0
+    """How much its runs count beside the tenant's others when workers are busy."""
     evaluator_numbers: tuple[int, ...] = ()
     """What the evaluators' scores are stored under; empty: their places in the list.
 

@@ -106,6 +106,7 @@ class Lab:
                 lease_ms=round(settings.lease_seconds * 1000),
                 tick_seconds=settings.safety_tick_ms / 1000,
                 any_run=not embedded,
+                tenant_weights=settings.tenant_weights,
             ),
             owner=owner,
             clock=clock,

@@ -2,7 +2,6 @@
 
 from dragoman.settings.kinds import is_loopback, masked
 from dragoman.settings.load import (
-    EXPERIMENT_KEYS_NOT_BUILT,
     Loaded,
     as_listing,
     as_tree,
@@ -36,7 +35,6 @@ from dragoman.settings.server import (
 from dragoman.settings.tree import Settings, check_exposure
 
 __all__ = [
-    "EXPERIMENT_KEYS_NOT_BUILT",
     "AuthSettings",
     "ClusterSettings",
     "DeliverySettings",

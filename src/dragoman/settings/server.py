@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -237,6 +238,7 @@ class ClusterSettings(Section):
 
 
 Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False)]
 
 
 class LabSettings(Section):
@@ -317,6 +319,12 @@ class LabSettings(Section):
         default=0,
         description="How many experiments of one tenant are kept after they ended; the lab removes "
         "the oldest; 0: all.",
+    )
+    tenant_weights: Mapping[Text, Weight] = Field(
+        default={},
+        description="How much a tenant's experiments count beside those of others when workers are "
+        "busy, as a table from tenant to weight, such as `{ acme = 2 }`; tenants that are not in "
+        "it count 1.",
     )
     cache_days: CountOrZero = Field(
         default=30,

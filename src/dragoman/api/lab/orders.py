@@ -50,6 +50,8 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
     cron: str | None = None
     cache: bool | None = None
     repetitions: int = 1
+    weight: float = 1.0
+    """How much its runs count beside the tenant's others when workers are busy."""
 
     def spec(self) -> ExperimentSpec:
         """What the lab stores."""
@@ -70,6 +72,7 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
             budget=self.budget or Budget(),
             cron=self.cron,
             repetitions=self.repetitions,
+            weight=self.weight,
             cache=bool(self.cache),
         )
         if self.retries is None:
@@ -128,6 +131,7 @@ class ChangeOrder(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     budget: Budget | msgspec.UnsetType = msgspec.UNSET
     concurrency: int | msgspec.UnsetType | None = msgspec.UNSET
     retries: int | msgspec.UnsetType = msgspec.UNSET
+    weight: float | msgspec.UnsetType = msgspec.UNSET
 
     def changes(self) -> dict[str, object]:
         """The fields that were given."""

@@ -98,6 +98,7 @@ class ExperimentView(msgspec.Struct, frozen=True):
     cron: str | None
     repetitions: int
     cache: bool
+    weight: float
     status: str
     reason: str | None
     run_id: str | None
@@ -234,6 +235,7 @@ def view_experiment(overview: Overview) -> ExperimentView:
         cron=spec.cron,
         repetitions=spec.repetitions,
         cache=spec.cache,
+        weight=spec.weight,
         status=experiment.status,
         reason=experiment.reason,
         run_id=experiment.run_id,

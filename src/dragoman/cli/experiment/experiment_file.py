@@ -17,7 +17,6 @@ from dragoman.errors import SettingsError
 from dragoman.lab.evaluators import EVALUATORS
 from dragoman.lab.model import DEFAULT_RETRIES, Budget, EvaluatorSpec
 from dragoman.lab.targets import TARGETS
-from dragoman.settings import EXPERIMENT_KEYS_NOT_BUILT
 from dragoman.spelling import nearest
 
 
@@ -46,6 +45,7 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
     time_limit_seconds: float | None = None
     repetitions: int | None = None
     cache: bool | None = None
+    weight: float | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
@@ -104,6 +104,7 @@ class ExperimentFile(msgspec.Struct, frozen=True):
             "description": self.description,
             "concurrency": run.concurrency,
             "retries": DEFAULT_RETRIES if run.retries is None else run.retries,
+            "weight": 1.0 if run.weight is None else run.weight,
             "budget": {"tokens": budget.get("tokens"), "cost": budget.get("cost")},
         }
         now = msgspec.to_builtins(found)
@@ -188,24 +189,12 @@ def _refuse_of_files(dataset: DatasetPart, path: Path) -> None:
 def _check_keys(written: Mapping[str, Any], where: str) -> None:
     """Refuse a key that means nothing where it stands, and say where it belongs."""
     for table, given in _tables(written):
-        _leave_out_not_built(table, given, where)
         known = _known_keys(table, given)
         if known is None:
             continue
         for key in given:
             if key not in known:
                 raise SettingsError(f"{where}: {_unknown(key, table, known)}")
-
-
-def _leave_out_not_built(table: str, given: dict[str, Any], where: str) -> None:
-    """Refuse a key for what is not built yet, unless it has its default."""
-    for key in list(given):
-        planned = EXPERIMENT_KEYS_NOT_BUILT.get(f"{table}.{key}")
-        if planned is None:
-            continue
-        value = given.pop(key)
-        if not planned.accepts(value):
-            raise SettingsError(f"{where}: {planned.refusal(f'{_shown(table)} {key}', value)}")
 
 
 def _tables(written: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -269,7 +258,7 @@ def _mark(described: Description) -> str:
     """The hash of everything that decides the results.
 
     It leaves out comments and gates, and what may change while an experiment runs: the
-    concurrency, the retries, the budget and the description. The dataset version is compared
+    concurrency, the retries, the weight, the budget and the description. The dataset version is compared
     separately.
     """
     run = described.run

@@ -26,6 +26,7 @@ from dragoman.settings import LabSettings
 
 MAX_RETRIES = 100
 MAX_REPETITIONS = 1_000
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1_000
 MAX_EVALUATORS = 100
 """Maximum evaluators of an experiment: each runs on every item and has columns in every view."""
 
@@ -38,6 +39,7 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
     _check_range("evaluator_concurrency", spec.evaluator_concurrency, 1, 1_000_000)
     _check_range("retries", spec.retries, 0, MAX_RETRIES)
     _check_range("repetitions", spec.repetitions, 1, MAX_REPETITIONS)
+    _check_range("weight", spec.weight, MIN_WEIGHT, MAX_WEIGHT)
     for name in ("item_timeout_seconds", "time_limit_seconds"):
         seconds = getattr(spec, name)
         if seconds is not None and not 0 < seconds < float("inf"):
@@ -196,6 +198,6 @@ def check_budget(budget: Budget, spent: Spent, of_tenant: Spent, settings: LabSe
         )
 
 
-def _check_range(name: str, value: int | None, least: int, most: int) -> None:
+def _check_range(name: str, value: float | None, least: float, most: float) -> None:
     if value is not None and not least <= value <= most:
         raise InvalidMessage(f"{name} is {value}; it must be from {least} to {most}.")

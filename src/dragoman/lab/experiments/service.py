@@ -59,7 +59,7 @@ from dragoman.store import Connection, Store, Work
 
 Result = TypeVar("Result")
 
-CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries"})
+CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries", "weight"})
 """The fields of an experiment that may change after it was made, even while it runs."""
 
 
@@ -245,7 +245,7 @@ class Experiments(Reading):
         return killed
 
     async def change(self, tenant: TenantId, experiment_id: str, **changes: object) -> Experiment:
-        """Change name, description, budget, concurrency or retries, even while it runs."""
+        """Change name, description, budget, concurrency, retries or weight, even while it runs."""
         if unknown := changes.keys() - CHANGEABLE:
             raise InvalidMessage(
                 f"{min(unknown)} cannot be changed; these can: {', '.join(sorted(CHANGEABLE))}."
