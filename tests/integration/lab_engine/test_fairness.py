@@ -33,7 +33,7 @@ class Turns:
         self._calls: list[tuple[str, asyncio.Future[str]]] = []
 
     async def answer(self, size: str) -> str:
-        answered = asyncio.get_running_loop().create_future()
+        answered: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._calls.append((size, answered))
         return await answered
 

@@ -258,8 +258,8 @@ def _mark(described: Description) -> str:
     """The hash of everything that decides the results.
 
     It leaves out comments and gates, and what may change while an experiment runs: the
-    concurrency, the retries, the weight, the budget and the description. The dataset version is compared
-    separately.
+    concurrency, the retries, the weight, the budget and the description. The dataset version is
+    compared separately.
     """
     run = described.run
     deciding = {

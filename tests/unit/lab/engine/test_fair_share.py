@@ -37,7 +37,7 @@ def test_weights_divide_the_places() -> None:
 def test_tenants_come_before_runs() -> None:
     crowd = [claim(f"r{n}", "crowd") for n in range(9)]
     places = share_out(20, [*crowd, claim("alone", "single")])
-    assert places["alone"] == 10
+    assert places[RunId("alone")] == 10
 
 
 def test_a_tenant_of_more_weight_gets_more_however_few_runs_it_has() -> None:

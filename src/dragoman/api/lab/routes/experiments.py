@@ -140,7 +140,8 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.patch(
         "/{experiment_id}",
-        summary="Change name, description, budget, concurrency, retries or weight, even while it runs",
+        summary="Change name, description, budget, concurrency, retries or weight, also while it "
+        "runs",
         response_class=Response,
         responses={200: {"model": _EXPERIMENT}},
         openapi_extra=_body(ChangeOrder),
