@@ -46,14 +46,16 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
     repetitions: int | None = None
     cache: bool | None = None
     weight: float | None = None
+    cron: str | None = None
+    cron_timezone: str | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
     """Everything that the file may contain."""
 
     name: str
-    dataset: DatasetPart
     target: dict[str, Any]
+    dataset: DatasetPart = msgspec.field(default_factory=DatasetPart)
     evaluators: list[dict[str, Any]] = []
     description: str = ""
     mapping: dict[str, str] = {}
@@ -77,7 +79,7 @@ class ExperimentFile(msgspec.Struct, frozen=True):
     mark: str
     """Changes only when a part of the file changes that decides the results."""
 
-    def order(self, name: str, version_id: str) -> dict[str, Any]:
+    def order(self, name: str, version_id: str | None) -> dict[str, Any]:
         """The request to the lab."""
         described = self.described
         wanted = {
@@ -111,6 +113,11 @@ class ExperimentFile(msgspec.Struct, frozen=True):
         return {key: value for key, value in asked.items() if value != now[key]}
 
     @property
+    def without_dataset(self) -> bool:
+        """Whether all items are added while the experiment runs."""
+        return self.described.dataset == DatasetPart()
+
+    @property
     def dataset_file(self) -> Path | None:
         """The dataset's file; its path is relative to this file."""
         file = self.described.dataset.file
@@ -118,11 +125,12 @@ class ExperimentFile(msgspec.Struct, frozen=True):
 
 
 def read_experiment_file(
-    path: Path, *, repetitions: int | None = None, cache: bool = False
+    path: Path, *, repetitions: int | None = None, cache: bool = False, appends: bool = False
 ) -> ExperimentFile:
     """Read an experiment file; raises SettingsError that names what cannot be used.
 
-    `repetitions` count instead of those in the file; `cache` is as if the file said so.
+    `repetitions` count instead of those in the file; `cache` is as if the file said so. One that
+    `appends` may have cron, and no dataset.
     """
     written = _written(path)
     _check_keys(written, str(path))
@@ -131,7 +139,14 @@ def read_experiment_file(
         described.run.repetitions = repetitions
     described.run.cache = described.run.cache or cache or None
     dataset = described.dataset
-    if (dataset.file is None) == (dataset.name is None):
+    if not appends and described.run.cron is not None:
+        raise SettingsError(
+            f"{path}: [run] `cron` is for experiments that start by themselves; start this one "
+            f"with `dragoman experiment append {path}`."
+        )
+    if not (appends and dataset == DatasetPart()) and (dataset.file is None) == (
+        dataset.name is None
+    ):
         raise SettingsError(f"{path}: [dataset] needs either a `file` or a `name`.")
     if dataset.file is not None and dataset.version is not None:
         raise SettingsError(f"{path}: [dataset] `version` goes with `name`, not with `file`.")

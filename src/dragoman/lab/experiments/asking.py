@@ -17,6 +17,7 @@ from dragoman.errors import (
     SchemaMismatch,
 )
 from dragoman.lab.budgets import Spent, beyond_balance, budget_of_tenants, used_up
+from dragoman.lab.cron import check_cron
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
 from dragoman.lab.evaluators import check_evaluators, unpriced_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
@@ -46,9 +47,8 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
             raise InvalidMessage(f"{name} is {seconds}; give a number of seconds above 0.")
     _check_amounts(spec.budget)
     _check_priced(spec)
-    _check_built(spec)
-    if spec.dataset_version_id is None:
-        raise InvalidMessage("dataset_version_id is missing; import a dataset first.")
+    if spec.cron is not None:
+        check_cron(spec.cron, spec.cron_timezone)
     if len(spec.evaluators) > MAX_EVALUATORS:
         raise InvalidMessage(
             f"The experiment has {len(spec.evaluators):,} evaluators; at most {MAX_EVALUATORS} "
@@ -98,14 +98,6 @@ def _check_priced(spec: ExperimentSpec) -> None:
             )
 
 
-def _check_built(spec: ExperimentSpec) -> None:
-    """Refuse what would be accepted and then do nothing."""
-    if spec.cron is not None:
-        raise InvalidMessage(
-            "cron is for append experiments, which are not built yet; leave it out."
-        )
-
-
 def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
     """Refuse texts with a denied word: whole words, except in scripts without spaces."""
     for text in texts:
@@ -125,20 +117,28 @@ def check_columns(
     calls_target: bool = True,
 ) -> None:
     """Refuse a mapping, a target or evaluators that use columns the dataset does not have."""
-    if version is None:
+    if version is None and spec.dataset_version_id is not None:
         raise no_version(spec.dataset_version_id)
-    columns = columns_of(version.schema)
-    context = context.at(spec.modules)
+    columns = () if version is None else columns_of(version.schema)
     try:
-        _check_mapping(spec.mapping, columns)
-        columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
-        if calls_target:
-            check_target(spec.target, columns, context, cache=spec.cache)
-        check_evaluators(spec.evaluators, columns, context)
+        check_uses(spec, columns, context, calls_target=calls_target)
     except SchemaMismatch:
-        # Without items there are no columns to check; the start refuses an empty dataset.
-        if version.items:
+        # Without items there are no columns to check; the start refuses an empty dataset, and items
+        # that are added later are checked when they come.
+        if version is not None and version.items:
             raise
+
+
+def check_uses(
+    spec: ExperimentSpec, columns: Sequence[str], context: Context, *, calls_target: bool = True
+) -> None:
+    """Refuse an experiment that uses columns which are not among these."""
+    context = context.at(spec.modules)
+    _check_mapping(spec.mapping, columns)
+    columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
+    if calls_target:
+        check_target(spec.target, columns, context, cache=spec.cache)
+    check_evaluators(spec.evaluators, columns, context)
 
 
 def with_evaluators(spec: ExperimentSpec, evaluators: Sequence[EvaluatorSpec]) -> ExperimentSpec:

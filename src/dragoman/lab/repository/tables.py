@@ -128,6 +128,7 @@ experiment = sa.Table(
     sa.Index(None, "tenant", "created_at_ms", "id"),
     sa.Index(None, "dataset_version_id"),
     sa.Index(None, "ended_at_ms"),
+    sa.Index(None, "next_run_at_ms"),
 )
 
 run_log = sa.Table(

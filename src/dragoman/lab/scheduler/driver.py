@@ -136,7 +136,17 @@ class Driver:
     async def _lock(self, drive: Drive, then: Handler[Drive]) -> None:
         """Let only one process drive a run; another takes over when this one stops renewing."""
         name = runs.lease_name(drive.run_id)
-        held = await self._store.write(lambda c: leases.take(c, name, self._owner, self._lease_ms))
+        taking = asyncio.ensure_future(
+            self._store.write(lambda c: leases.take(c, name, self._owner, self._lease_ms))
+        )
+        try:
+            held = await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The database takes it all the same; the next driver must not wait until it runs out.
+            unused = await taking
+            if unused is not None:
+                await self._store.write(lambda c: leases.release(c, unused))
+            raise
         if held is None:
             return
         drive.held = held

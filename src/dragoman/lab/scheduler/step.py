@@ -10,6 +10,7 @@ from dragoman.lab.repository import (
     Held,
     Logged,
     TakenBack,
+    appending,
     archiving,
     dispatching,
     ending,
@@ -24,7 +25,7 @@ from dragoman.lab.repository import (
     starting,
 )
 from dragoman.lab.scheduler.modes import selection_of
-from dragoman.lab.states import WORKING, RunStatus
+from dragoman.lab.states import WORKING, Mode, RunStatus
 from dragoman.store import Connection
 
 START_PAGE = 1_000
@@ -146,8 +147,12 @@ def take_step(connection: Connection, plan: Plan) -> Step:
     more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
     ended = None
     if not more:
-        ended = ending.end(connection, run.run_id, at_ms)
+        stays_open = run.mode is Mode.APPEND and experiment.spec.cron is None
+        ended = ending.end(connection, run.run_id, at_ms, stays_open=stays_open)
         if ended is not None:
+            if ended is RunStatus.TERMINATED and run.mode is Mode.APPEND:
+                # What was stopped does not start by itself again.
+                appending.set_next_run(connection, run.experiment_id, None)
             leases.forget(connection, plan.held)
     return Step(run, experiment, archived, len(terminated), taken_back, untaken, ended, more)
 
