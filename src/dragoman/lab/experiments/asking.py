@@ -16,14 +16,17 @@ from dragoman.errors import (
     NotFound,
     SchemaMismatch,
 )
-from dragoman.lab.budgets import Spent, beyond_balance, budget_of_tenants, used_up
+from dragoman.ids import TenantId
+from dragoman.lab.budgets import Quota, Spent, beyond_balance, used_up
 from dragoman.lab.cron import check_cron
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
 from dragoman.lab.evaluators import check_evaluators, unpriced_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
 from dragoman.lab.names import check_name
+from dragoman.lab.repository import quotas, spending
 from dragoman.lab.targets import Context, check_target, unpriced_target
 from dragoman.settings import LabSettings
+from dragoman.store import Connection
 
 MAX_RETRIES = 100
 MAX_REPETITIONS = 1_000
@@ -174,27 +177,44 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str]) -> None:
             )
 
 
-def check_balance(of_tenant: Spent, settings: LabSettings) -> None:
+class Balance(msgspec.Struct, frozen=True):
+    """What a tenant may use up, and what it has used up."""
+
+    limit: Budget
+    spent: Spent
+
+
+def quota_of(settings: LabSettings) -> Quota:
+    """The limits of a tenant that has none of its own."""
+    return Quota(settings.running_experiments, settings.tenant_tokens, settings.tenant_cost)
+
+
+def balance_of(connection: Connection, tenant: TenantId, settings: LabSettings) -> Balance:
+    """The tenant's balance, added up from the rows of its runs."""
+    limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
+    return Balance(limits.balance, spending.spent_by_tenant(connection, tenant))
+
+
+def check_balance(balance: Balance) -> None:
     """Refuse what a tenant asks for that has used up its balance."""
-    limit = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
-    used = used_up(limit, of_tenant)
+    used = used_up(balance.limit, balance.spent)
     if used is not None:
         raise BudgetExceeded(
-            f"The tenant has used up {used}; have lab.tenant_tokens or lab.tenant_cost raised."
+            f"The tenant has used up {used}; have lab.tenant_tokens or lab.tenant_cost raised, or "
+            "the tenant's own limit (`dragoman lab quota`)."
         )
 
 
-def check_budget(budget: Budget, spent: Spent, of_tenant: Spent, settings: LabSettings) -> None:
+def check_budget(budget: Budget, spent: Spent, balance: Balance) -> None:
     """Refuse a budget that is more than its tenant has left.
 
     `spent` is what the experiment has used up of it already.
     """
-    limit = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
-    beyond = beyond_balance(budget, spent, limit, of_tenant)
+    beyond = beyond_balance(budget, spent, balance.limit, balance.spent)
     if beyond is not None:
         raise BudgetExceeded(
             f"The budget asks for {beyond}; lower it, or have lab.tenant_tokens or "
-            "lab.tenant_cost raised."
+            "lab.tenant_cost raised, or the tenant's own limit (`dragoman lab quota`)."
         )
 
 

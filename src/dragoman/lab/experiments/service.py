@@ -34,6 +34,8 @@ from dragoman.lab.experiments.appending import (
     new_items,
 )
 from dragoman.lab.experiments.asking import (
+    Balance,
+    balance_of,
     check_balance,
     check_budget,
     check_columns,
@@ -141,14 +143,14 @@ class Experiments(Reading):
         check_form(spec, self._settings)
         spec = self._resolved(spec)
 
-        def look(connection: Connection) -> tuple[Spent, DatasetVersion | None]:
-            spent = spending.spent_by_tenant(connection, tenant)
+        def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
+            balance = balance_of(connection, tenant, self._settings)
             version_id = spec.dataset_version_id or ""
-            return spent, given or datasets.find_version(connection, tenant, version_id)
+            return balance, given or datasets.find_version(connection, tenant, version_id)
 
-        spent, version = await self._store.read(look)
-        check_balance(spent, self._settings)
-        check_budget(spec.budget, Spent(), spent, self._settings)
+        balance, version = await self._store.read(look)
+        check_balance(balance)
+        check_budget(spec.budget, Spent(), balance)
         check_columns(spec, version, self._context)
         if version is None or version.items == 0:
             raise DatasetEmpty("The dataset has no items; give a file that has some.")
@@ -347,8 +349,7 @@ class Experiments(Reading):
                 check_budget(
                     spec.budget,
                     spending.spent_by_experiment(connection, found.experiment_id),
-                    spending.spent_by_tenant(connection, tenant),
-                    self._settings,
+                    balance_of(connection, tenant, self._settings),
                 )
             experiments.update_spec(connection, found.experiment_id, spec)
             return msgspec.structs.replace(found, spec=spec)
@@ -396,15 +397,15 @@ class Experiments(Reading):
         spec = self._resolved(spec)
         version_id = spec.dataset_version_id or ""
 
-        def look(connection: Connection) -> tuple[Spent, DatasetVersion | None]:
+        def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
             if experiments.find_by_name(connection, tenant, spec.name) is not None:
                 raise _name_taken(spec.name)
-            spent = spending.spent_by_tenant(connection, tenant)
-            return spent, datasets.find_version(connection, tenant, version_id)
+            balance = balance_of(connection, tenant, self._settings)
+            return balance, datasets.find_version(connection, tenant, version_id)
 
-        spent, version = await self._store.read(look)
-        check_balance(spent, self._settings)
-        check_budget(spec.budget, Spent(), spent, self._settings)
+        balance, version = await self._store.read(look)
+        check_balance(balance)
+        check_budget(spec.budget, Spent(), balance)
         check_columns(spec, version, self._context)
         return self._new(tenant, spec)
 

@@ -16,7 +16,12 @@ from dragoman.errors import (
 )
 from dragoman.ids import TenantId
 from dragoman.lab.budgets import used_up
-from dragoman.lab.experiments.asking import check_balance, with_evaluators
+from dragoman.lab.experiments.asking import (
+    balance_of,
+    check_balance,
+    quota_of,
+    with_evaluators,
+)
 from dragoman.lab.model import EvaluatorSpec, Experiment, ExperimentId, ItemId, Run, RunId
 from dragoman.lab.repository import (
     DueStart,
@@ -25,6 +30,7 @@ from dragoman.lab.repository import (
     datasets,
     ending,
     experiments,
+    quotas,
     runs,
     spending,
 )
@@ -129,7 +135,7 @@ def start(
         raise NotDue
     if ask.mode is not Mode.APPEND:
         _check_dataset(connection, locked)
-    _check_quota(connection, tenant, settings.running_experiments)
+    _check_quota(connection, tenant, settings)
     _check_left(connection, locked, settings)
     spec = locked.spec
     if ask.mode is Mode.SCORE:
@@ -241,7 +247,7 @@ def _check_mode(experiment: Experiment, mode: Mode) -> None:
 
 def _check_left(connection: Connection, experiment: Experiment, settings: LabSettings) -> None:
     """Refuse a run of which nothing could be paid for."""
-    check_balance(spending.spent_by_tenant(connection, experiment.tenant), settings)
+    check_balance(balance_of(connection, experiment.tenant, settings))
     spent = spending.spent_by_experiment(connection, experiment.experiment_id)
     used = used_up(experiment.spec.budget, spent)
     if used is not None:
@@ -251,11 +257,13 @@ def _check_left(connection: Connection, experiment: Experiment, settings: LabSet
         )
 
 
-def _check_quota(connection: Connection, tenant: TenantId, running_max: int) -> None:
+def _check_quota(connection: Connection, tenant: TenantId, settings: LabSettings) -> None:
     running = runs.active_runs(connection, tenant)
-    if running >= running_max:
+    limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
+    running_max = limits.running_experiments
+    if running_max is not None and running >= running_max:
         raise QuotaExceeded(
-            f"{running} experiments of this tenant are running, which is the limit "
-            "(lab.running_experiments); wait for one to end.",
+            f"{running} experiments of this tenant are running, and {running_max} may "
+            "(lab.running_experiments, or the tenant's own limit); wait for one to end.",
             retry_after_ms=5_000,
         )

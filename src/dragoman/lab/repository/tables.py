@@ -340,7 +340,7 @@ quota = sa.Table(
     sa.Column("tokens", sa.BigInteger),
     sa.Column("cost", real()),
 )
-"""Limits of one tenant where they differ from the settings; also the row its starts lock."""
+"""Limits of one tenant; NULL where the settings hold. Also the row that its starts lock."""
 
 annotation = sa.Table(
     "annotation",

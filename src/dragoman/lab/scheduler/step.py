@@ -91,8 +91,8 @@ def _out_of_budget(connection: Connection, plan: Plan, run: Run) -> str | None:
         spent = spending.spent_by_tenant(connection, run.tenant)
         if (used := used_up(plan.tenant_budget, spent)) is not None:
             return (
-                f"The tenant has used up {used} (lab.tenant_tokens, lab.tenant_cost); have the "
-                "limit raised, then go on with mode fail_retry."
+                f"The tenant has used up {used} (lab.tenant_tokens, lab.tenant_cost, or its own "
+                "limit); have the limit raised, then go on with mode fail_retry."
             )
     if plan.experiment.spec.budget == NO_BUDGET:
         return None
