@@ -63,6 +63,7 @@ from dragoman.lab.model import (
     Experiment,
     ExperimentId,
     ExperimentSpec,
+    Item,
     ItemId,
     Run,
     RunId,
@@ -141,7 +142,7 @@ class Experiments(Reading):
         if given is not None:
             spec = msgspec.structs.replace(spec, dataset_version_id=given.version_id)
         check_form(spec, self._settings)
-        spec = self._resolved(spec)
+        spec = self.resolved(spec)
 
         def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
             balance = balance_of(connection, tenant, self._settings)
@@ -189,14 +190,23 @@ class Experiments(Reading):
         return started
 
     async def invoke(
-        self, tenant: TenantId, experiment_id: str, items: Sequence[Turns]
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        items: Sequence[Turns],
+        ids: Sequence[ItemId] | None = None,
     ) -> list[ItemId]:
-        """Add items to an experiment that waits for them; their ids, in order."""
+        """Add items to an experiment that waits for them; their ids, in order.
+
+        With `ids`, an item whose id the experiment has already is left out.
+        """
         found = await self._found(tenant, experiment_id)
         version = await self._version_of(found)
         check_items(items, found.spec, version, self._context)
         while True:
-            made = new_items(items, self._random, self._clock.now_ms())
+            made = await self._new_items(found.experiment_id, items, ids)
+            if not made:
+                return []
             try:
                 run_id = await self._unless_overtaken(
                     lambda c: add_items(c, tenant, experiment_id, made)  # noqa: B023
@@ -206,6 +216,15 @@ class Experiments(Reading):
             if run_id is not None:
                 self._on_news(run_id)
             return [item.item_id for item in made]
+
+    async def _new_items(
+        self, experiment_id: ExperimentId, items: Sequence[Turns], ids: Sequence[ItemId] | None
+    ) -> list[Item]:
+        if ids is None:
+            return new_items(items, self._random, self._clock.now_ms())
+        known = await self._store.read(lambda c: appending.known_own_items(c, experiment_id, ids))
+        given = dict(zip(ids, items, strict=True))
+        return [Item(one, tuple(turns)) for one, turns in given.items() if one not in known]
 
     async def finish(self, tenant: TenantId, experiment_id: str) -> RunId:
         """Let an append experiment end when its items are done; it takes no more of them."""
@@ -394,7 +413,7 @@ class Experiments(Reading):
 
     async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         check_form(spec, self._settings)
-        spec = self._resolved(spec)
+        spec = self.resolved(spec)
         version_id = spec.dataset_version_id or ""
 
         def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
@@ -409,7 +428,7 @@ class Experiments(Reading):
         check_columns(spec, version, self._context)
         return self._new(tenant, spec)
 
-    def _resolved(self, spec: ExperimentSpec) -> ExperimentSpec:
+    def resolved(self, spec: ExperimentSpec) -> ExperimentSpec:
         """The experiment with what it takes from where it is made."""
         return msgspec.structs.replace(
             spec,
