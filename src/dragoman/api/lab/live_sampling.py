@@ -7,6 +7,7 @@ from collections import deque
 from hashlib import blake2b
 from urllib.parse import quote
 
+import httpx
 import msgspec
 
 from dragoman.api.lab.forwarding import Forwarder
@@ -33,7 +34,7 @@ _log = get_logger(__name__)
 
 
 class SampledTenant(msgspec.Struct, frozen=True):
-    """Jobs of one tenant for the lab, and the answer's form to a question about one."""
+    """Jobs of one tenant for the lab."""
 
     tenant: TenantId
     items: list[LiveItem]
@@ -137,8 +138,9 @@ class LiveSampler:
                     await self._forwarder.tell(
                         LIVE_SAMPLE_PATH, msgspec.json.encode(SampledTenant(tenant, items))
                     )
-                except DependencyDown:
-                    await asyncio.sleep(_PAUSE_SECONDS)  # the lab is being started again
+                except (DependencyDown, httpx.HTTPError):
+                    # The lab is being started again, or busy: it takes each job once.
+                    await asyncio.sleep(_PAUSE_SECONDS)
                     continue
                 except DragomanError as error:
                     _log.warning_limited(
@@ -169,9 +171,9 @@ class LiveSampler:
             body = await self._forwarder.fetch(
                 f"{LIVE_SAMPLE_PATH}/{quote(record.spec.tenant, safe='')}/{record.job_id}"
             )
-        except DependencyDown:
+            found = msgspec.json.decode(body, type=FoundSample)
+        except (DragomanError, httpx.HTTPError, msgspec.MsgspecError):
             return LiveSampleView(scored=False, reason="The lab does not answer; ask again.")
-        found = msgspec.json.decode(body, type=FoundSample)
         if found.job is None:
             return LiveSampleView(scored=False, reason=found.reason)
         job = found.job
