@@ -10,7 +10,7 @@ import msgspec
 from dragoman.ids import TenantId
 from dragoman.lab.model import ItemKey, RunId
 from dragoman.lab.queue import Offer
-from dragoman.lab.worker.fair_share import Claim, share_out
+from dragoman.lab.worker.fair_share import RunClaim, share_out
 
 
 class RunShare(msgspec.Struct, frozen=True):
@@ -78,7 +78,7 @@ class Backlog:
     def next_offers(self, room: int, in_work: Mapping[RunId, int]) -> list[Offer]:
         """The items to take now, as many as there is room for, those of a run in order."""
         claims = [
-            Claim(
+            RunClaim(
                 run_id,
                 share.tenant,
                 waiting=self.waiting(run_id),

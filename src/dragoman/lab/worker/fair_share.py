@@ -12,7 +12,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.model import RunId
 
 
-class Claim(msgspec.Struct, frozen=True):
+class RunClaim(msgspec.Struct, frozen=True):
     """What a run has of a worker, and what it could take."""
 
     run_id: RunId
@@ -28,7 +28,7 @@ class Claim(msgspec.Struct, frozen=True):
     tenant_turns: float = 0.0
 
 
-def share_out(room: int, claims: Sequence[Claim]) -> dict[RunId, int]:
+def share_out(room: int, claims: Sequence[RunClaim]) -> dict[RunId, int]:
     """How many of the free places each run gets.
 
     A place goes to the tenant that has the fewest for its weight, and there to the run that has the
@@ -46,8 +46,8 @@ def share_out(room: int, claims: Sequence[Claim]) -> dict[RunId, int]:
     return dict(given)
 
 
-def _by_tenant(claims: Iterable[Claim]) -> list[list[Claim]]:
-    tenants: dict[TenantId, list[Claim]] = {}
+def _by_tenant(claims: Iterable[RunClaim]) -> list[list[RunClaim]]:
+    tenants: dict[TenantId, list[RunClaim]] = {}
     for claim in claims:
         tenants.setdefault(claim.tenant, []).append(claim)
     return list(tenants.values())
@@ -80,7 +80,7 @@ class _Standing:
 
 
 class _Run(_Standing):
-    def __init__(self, position: int, claim: Claim) -> None:
+    def __init__(self, position: int, claim: RunClaim) -> None:
         super().__init__(position, claim.waiting, claim.in_work, claim.turns, claim.weight)
         self.run_id = claim.run_id
 
@@ -88,7 +88,7 @@ class _Run(_Standing):
 class _Tenant(_Standing):
     """A tenant with its runs."""
 
-    def __init__(self, position: int, claims: Sequence[Claim]) -> None:
+    def __init__(self, position: int, claims: Sequence[RunClaim]) -> None:
         super().__init__(
             position,
             sum(claim.waiting for claim in claims),

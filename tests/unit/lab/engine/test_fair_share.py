@@ -12,11 +12,11 @@ from dragoman.ids import TenantId
 from dragoman.lab.model import ItemId, ItemKey, RunId
 from dragoman.lab.queue import Offer
 from dragoman.lab.worker.backlog import Backlog, RunShare
-from dragoman.lab.worker.fair_share import Claim, share_out
+from dragoman.lab.worker.fair_share import RunClaim, share_out
 
 
-def claim(run: str, tenant: str = "acme", **standing: float) -> Claim:
-    return Claim(RunId(run), TenantId(tenant), **{"waiting": 100, **standing})  # type: ignore[arg-type]
+def claim(run: str, tenant: str = "acme", **standing: float) -> RunClaim:
+    return RunClaim(RunId(run), TenantId(tenant), **{"waiting": 100, **standing})  # type: ignore[arg-type]
 
 
 def test_runs_of_equal_weight_get_equally_many_places() -> None:
@@ -71,13 +71,13 @@ weights = st.sampled_from([0.25, 0.5, 1.0, 2.0, 3.0])
 
 
 @st.composite
-def claims(draw: st.DrawFn) -> list[Claim]:
+def claims(draw: st.DrawFn) -> list[RunClaim]:
     of_tenant = {name: draw(weights) for name in "abc"}
     made = []
     for number in range(draw(st.integers(1, 8))):
         tenant = draw(st.sampled_from("abc"))
         made.append(
-            Claim(
+            RunClaim(
                 RunId(f"r{number}"),
                 TenantId(tenant),
                 waiting=draw(st.integers(0, 40)),
@@ -90,7 +90,7 @@ def claims(draw: st.DrawFn) -> list[Claim]:
 
 
 @given(st.integers(0, 60), claims())
-def test_no_place_stays_empty_while_an_item_waits(room: int, asked: list[Claim]) -> None:
+def test_no_place_stays_empty_while_an_item_waits(room: int, asked: list[RunClaim]) -> None:
     places = share_out(room, asked)
     assert sum(places.values()) == min(room, sum(one.waiting for one in asked))
     assert all(places.get(one.run_id, 0) <= one.waiting for one in asked)
@@ -98,12 +98,12 @@ def test_no_place_stays_empty_while_an_item_waits(room: int, asked: list[Claim])
 
 @given(st.integers(0, 60), claims())
 def test_none_got_a_place_while_another_with_items_had_fewer_for_its_weight(
-    room: int, asked: list[Claim]
+    room: int, asked: list[RunClaim]
 ) -> None:
     """The law of shares by weight, between tenants and between the runs of one."""
     places = share_out(room, asked)
 
-    def law(groups: dict[str, list[Claim]], weight: Callable[[Claim], float]) -> None:
+    def law(groups: dict[str, list[RunClaim]], weight: Callable[[RunClaim], float]) -> None:
         got = {
             name: sum(places.get(one.run_id, 0) for one in ours) for name, ours in groups.items()
         }
@@ -115,7 +115,7 @@ def test_none_got_a_place_while_another_with_items_had_fewer_for_its_weight(
                 if got[name] and left[other]:
                     assert before_last <= held[other] / weight(theirs[0])
 
-    by_tenant: dict[str, list[Claim]] = {}
+    by_tenant: dict[str, list[RunClaim]] = {}
     for one in asked:
         by_tenant.setdefault(one.tenant, []).append(one)
     law(by_tenant, lambda one: one.tenant_weight)
