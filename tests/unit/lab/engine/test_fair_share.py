@@ -167,7 +167,8 @@ class Turns:
             keys = tuple(ItemKey(ItemId(f"{self._number + n}")) for n in range(given))
             self._number += given
             self._left[run_id] -= given
-            self._backlog.add(Offer(run_id, keys))
+            if keys:
+                self._backlog.add(Offer(run_id, keys))
 
     def _waiting(self, run_id: RunId) -> int:
         return self._backlog.waiting(run_id)
