@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import sqlalchemy as sa
 
@@ -15,7 +16,10 @@ from dragoman.auth import Authenticator, KeyAuthenticator, KeyStore, OpenAuthent
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, new_id
 from dragoman.live.budget import Budget
+from dragoman.live.dispatch import JobDispatcher
 from dragoman.live.gateway import Connections
+from dragoman.live.ledger import JobRecord
+from dragoman.live.protocol import LiveSampleView
 from dragoman.observability import LoopLag, Metrics, Tracing, open_tracing
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
@@ -25,6 +29,17 @@ _AUTOMATIC = "auto"
 
 Exposition = Callable[[bytes], Awaitable[bytes]]
 """Takes metrics in the Prometheus text format, and gives them back with more."""
+
+
+class LiveSamplePort(Protocol):
+    """What the live plane knows of the sample of its traffic that is scored."""
+
+    def watch(self, dispatcher: JobDispatcher) -> None:
+        """Be told of jobs that succeed."""
+
+    async def view(self, record: JobRecord) -> LiveSampleView:
+        """Whether a job was scored, or why not."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +62,8 @@ class Services:
     """Where other instances of the cluster find this one."""
     tracing: Tracing | None = None
     """None: off."""
+    live_sample: list[LiveSamplePort] = field(default_factory=list)
+    """Who scores a sample of live traffic, if the lab does; at most one."""
     other_metrics: list[Exposition] = field(default_factory=list)
     """What adds the metrics of other processes to those of this one."""
 

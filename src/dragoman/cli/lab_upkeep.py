@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime
+from math import isfinite
 from typing import Annotated
 
 import typer
@@ -13,8 +14,13 @@ from dragoman.cli.db import DataDirOption as DataFolderOption
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
 from dragoman.cli.showing import JsonOption, print_json, print_table
+from dragoman.ids import TenantId
+from dragoman.lab.budgets import Quota
+from dragoman.lab.experiments import quota_of
 from dragoman.lab.pruning import EndedExperiment, Retention, prune, surplus
-from dragoman.store import SchemaStatus, check, open_store
+from dragoman.lab.repository import quotas, runs, spending
+from dragoman.settings import LabSettings
+from dragoman.store import Connection, SchemaStatus, check, open_store, upgrade
 
 app = typer.Typer(name="lab", help="Look after the lab's stored results.", no_args_is_help=True)
 
@@ -104,6 +110,100 @@ def prune_command(
     if shown:
         done = "would be removed" if dry_run else "removed"
         typer.echo(f"{len(shown)} experiment{'' if len(shown) == 1 else 's'} {done}.")
+
+
+@app.command("quota")
+def quota_command(
+    tenant: Annotated[
+        str | None,
+        typer.Argument(metavar="TENANT", help="The tenant.  [default: all that have limits]"),
+    ] = None,
+    running_experiments: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Experiments that may run at once, instead of lab.running_experiments.",
+        ),
+    ] = None,
+    tokens: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=0, help="Tokens, instead of lab.tenant_tokens; 0: no limit."),
+    ] = None,
+    cost: Annotated[
+        float | None,
+        typer.Option(metavar="X", min=0, help="Cost, instead of lab.tenant_cost; 0: no limit."),
+    ] = None,
+    clear: Annotated[
+        bool, typer.Option("--clear", help="Have the tenant follow the settings again.")
+    ] = False,
+    config: ConfigOption = None,
+    data_dir: DataFolderOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show or set the limits of a tenant; a running server follows them within a second.
+
+    A limit that is not given stays as it is.
+    """
+    given = Quota(running_experiments, tokens, cost)
+    if tenant is None and (clear or given != Quota()):
+        raise typer.BadParameter("Name the tenant whose limits to set.", param_hint="TENANT")
+    if clear and given != Quota():
+        raise typer.BadParameter("--clear sets no limits; leave the others out.")
+    if cost is not None and not isfinite(cost):
+        raise typer.BadParameter("give a number", param_hint="--cost")
+    settings = settings_for(config, data_dir)
+    url = settings.store.database_url
+    if check(url).state is SchemaStatus.EMPTY:
+        upgrade(url)  # no server has run on it yet
+    setting = given if clear or given != Quota() else None
+    shown = asyncio.run(_quotas(url, settings.lab, tenant, setting, keeps=not clear))
+    if as_json:
+        print_json({"quotas": shown})
+        return
+    print_table(
+        ("tenant", "running", "of", "tokens", "of", "cost", "of"),
+        ([_unlimited(value) for value in one.values()] for one in shown),
+        empty="No tenant has limits of its own.",
+    )
+
+
+def _unlimited(value: object) -> str:
+    return "no limit" if value is None else str(value)
+
+
+async def _quotas(
+    database_url: str, settings: LabSettings, tenant: str | None, setting: Quota | None, keeps: bool
+) -> list[dict[str, object]]:
+    """The limits of the tenant, or of all that have some, after they were set."""
+
+    def work(connection: Connection) -> list[dict[str, object]]:
+        if tenant is None:
+            return [
+                _usage(connection, one, settings) for one in quotas.quotas_of_tenants(connection)
+            ]
+        named = TenantId(tenant)
+        if setting is not None:
+            before = quotas.find_quota(connection, named) if keeps else Quota()
+            quotas.set_quota(connection, named, setting.over(before))
+        return [_usage(connection, named, settings)]
+
+    async with await open_store(database_url) as store:
+        return await store.write(work)
+
+
+def _usage(connection: Connection, tenant: TenantId, settings: LabSettings) -> dict[str, object]:
+    limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
+    spent = spending.spent_by_tenant(connection, tenant)
+    return {
+        "tenant": tenant,
+        "running_experiments": runs.count_active(connection, tenant),
+        "max_running_experiments": limits.running_experiments,
+        "tokens": spent.tokens,
+        "max_tokens": limits.balance.tokens,
+        "cost": spent.cost,
+        "max_cost": limits.balance.cost,
+    }
 
 
 async def _prune(

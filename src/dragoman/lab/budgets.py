@@ -42,6 +42,25 @@ def beyond_balance(budget: Budget, spent: Spent, limit: Budget, of_tenant: Spent
     return None
 
 
-def budget_of_tenants(tokens: int, cost: float) -> Budget:
-    """What the settings let every tenant use up; 0 stands for no limit."""
-    return Budget(tokens or None, cost or None)
+class Quota(msgspec.Struct, frozen=True):
+    """Limits of one tenant; None where the settings hold, 0 tokens or cost: no limit."""
+
+    running_experiments: int | None = None
+    tokens: int | None = None
+    cost: float | None = None
+
+    def over(self, settings: Quota) -> Quota:
+        """These limits, filled up from the settings."""
+        return Quota(
+            *(
+                default if own is None else own
+                for own, default in zip(
+                    msgspec.structs.astuple(self), msgspec.structs.astuple(settings), strict=True
+                )
+            )
+        )
+
+    @property
+    def balance(self) -> Budget:
+        """What the tenant may use up in all its experiments."""
+        return Budget(self.tokens or None, self.cost or None)

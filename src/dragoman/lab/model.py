@@ -10,6 +10,7 @@ from typing import NamedTuple, NewType
 import msgspec
 
 from dragoman.ids import TenantId
+from dragoman.lab.cron import DEFAULT_TIMEZONE
 from dragoman.lab.states import WORKING, ItemStatus, Mode, RunStatus
 from dragoman.outbound import JsonValue as JsonValue
 
@@ -119,12 +120,17 @@ class ExperimentSpec(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None = None
     budget: Budget = Budget()
     cron: str | None = None
+    """When an append run starts by itself, such as `0 3 * * *`; None: never."""
+    cron_timezone: str = DEFAULT_TIMEZONE
+    """The time zone of `cron`, by its name in the IANA database."""
     cache: bool = False
     """Whether a question that the target was asked before is answered as it was then."""
     modules: str | None = None
     """The folder that functions of the user's own are imported from; None on a server."""
     repetitions: int = 1
     """How often each item is tried in a run."""
+    weight: float = 1.0
+    """How much its runs count beside the tenant's others when workers are busy."""
     evaluator_numbers: tuple[int, ...] = ()
     """What the evaluators' scores are stored under; empty: their places in the list.
 

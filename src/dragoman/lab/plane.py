@@ -21,6 +21,7 @@ from dragoman.lab.repository import datasets
 from dragoman.lab.response_cache import clear_answers
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
+from dragoman.lab.timetable import Timetable
 from dragoman.lab.worker import Terms, Worker
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness
@@ -106,18 +107,22 @@ class Lab:
                 lease_ms=round(settings.lease_seconds * 1000),
                 tick_seconds=settings.safety_tick_ms / 1000,
                 any_run=not embedded,
+                tenant_weights=settings.tenant_weights,
             ),
             owner=owner,
             clock=clock,
             metrics=metrics,
         )
-        self._parts: list[Worker | Scheduler | Cleaner] = []
+        self._parts: list[Worker | Scheduler | Cleaner | Timetable] = []
         if works:
             self._parts.append(self._worker)
         if schedules:
             freed = context.audio_folder if context.frees_audio else None
             cleaner = Cleaner(store, clock, freed, settings=settings)
             self._parts += [self._scheduler, cleaner]
+            if not embedded:
+                tick_seconds = settings.safety_tick_ms / 1000
+                self._parts.append(Timetable(self.experiments, clock, tick_seconds=tick_seconds))
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""

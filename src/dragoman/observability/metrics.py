@@ -20,6 +20,9 @@ _FAST = (
 )
 """Seconds, for what should take well under a millisecond: decisions, locks, the event loop."""
 
+_SCORES = (0.0, 0.1, 0.25, 0.5, 0.75, 0.9, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 75.0, 100.0)
+"""Scores are from 0 to 1, to 5 or 10 as judges give them, or to 100."""
+
 _WORK = (
     *(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
     *(10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 600.0),
@@ -181,6 +184,12 @@ class Metrics:
         self.lab_item = make.histogram("lab_item_seconds", "Time of an experiment item.", _WORK)
         self.lab_refill = make.histogram(
             "lab_refill_seconds", "From an item's end to the next one's start in its place.", _FAST
+        )
+        self.live_samples = make.counters(
+            "scheduler_live_samples_total", "Live jobs to be scored, by what came of it.", "result"
+        )
+        self.lab_live_sample_score = make.histograms(
+            "lab_live_sample_score", "Scores of live jobs.", _SCORES, "evaluator"
         )
         self.lab_event_loop_tasks = make.gauge(
             "lab_event_loop_tasks", "Tasks open on the event loop of the lab's process."

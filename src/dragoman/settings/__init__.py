@@ -2,7 +2,6 @@
 
 from dragoman.settings.kinds import is_loopback, masked
 from dragoman.settings.load import (
-    EXPERIMENT_KEYS_NOT_BUILT,
     Loaded,
     as_listing,
     as_tree,
@@ -28,6 +27,7 @@ from dragoman.settings.server import (
     ClusterSettings,
     LabSettings,
     LimitSettings,
+    LiveSampleSettings,
     LogSettings,
     ServerSettings,
     StoreSettings,
@@ -36,13 +36,13 @@ from dragoman.settings.server import (
 from dragoman.settings.tree import Settings, check_exposure
 
 __all__ = [
-    "EXPERIMENT_KEYS_NOT_BUILT",
     "AuthSettings",
     "ClusterSettings",
     "DeliverySettings",
     "JobTimeoutSettings",
     "LabSettings",
     "LimitSettings",
+    "LiveSampleSettings",
     "Loaded",
     "LogSettings",
     "ModelNotAvailableSettings",

@@ -330,9 +330,7 @@ class NotBuilt:
 
 
 _SEGMENTATION = "scheduler.web_task_segmentation."
-_LIVE_SAMPLE = "lab.live_sample."
 _DETECTION = "voice activity detection"
-_SAMPLES = "experiments on live traffic"
 
 NOT_BUILT: Mapping[str, NotBuilt] = {
     _SEGMENTATION + "vad": NotBuilt("off", _DETECTION),
@@ -343,18 +341,8 @@ NOT_BUILT: Mapping[str, NotBuilt] = {
     ),
     "scheduler.canary.routes": NotBuilt([], "canary routes"),
     "lab.queue_url": NotBuilt("", "workers outside the server"),
-    "lab.tenant_weights": NotBuilt({}, "shares between tenants"),
-    _LIVE_SAMPLE + "tenants": NotBuilt([], _SAMPLES),
-    _LIVE_SAMPLE + "share": NotBuilt(0.01, _SAMPLES),
-    _LIVE_SAMPLE + "pairs": NotBuilt([], _SAMPLES),
-    _LIVE_SAMPLE + "evaluators": NotBuilt([], _SAMPLES),
 }
 """Every such setting by its dotted name; none of them is part of `Settings`."""
-
-EXPERIMENT_KEYS_NOT_BUILT: Mapping[str, NotBuilt] = {
-    "run.weight": NotBuilt(1, "shares between experiments"),
-}
-"""Keys of an experiment file, by the same rule."""
 
 SECTIONS_NOT_BUILT = {name.rpartition(".")[0] for name in NOT_BUILT}
 

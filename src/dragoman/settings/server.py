@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -19,6 +20,7 @@ from dragoman.settings.kinds import (
     Origin,
     Port,
     ProxyAddress,
+    Ratio,
     RedisUrl,
     Seconds,
     SecondsOrZero,
@@ -237,6 +239,29 @@ class ClusterSettings(Section):
 
 
 Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Weight = Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False)]
+
+
+Pair = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")]
+
+
+class LiveSampleSettings(Section):
+    """Which live jobs the lab scores; none unless a tenant is listed."""
+
+    tenants: tuple[Text, ...] = Field(
+        default=(), description="Tenants whose live jobs are sampled; empty: none."
+    )
+    share: Ratio = Field(
+        default=0.01, description="Share of their jobs that is scored, from 0 to 1."
+    )
+    pairs: tuple[Pair, ...] = Field(
+        default=(), description="Language pairs that are sampled, such as `en:es`; empty: all."
+    )
+    evaluators: tuple[Mapping[Text, Any], ...] = Field(
+        default=(),
+        description="Evaluators that score the sample, as in an experiment file, such as "
+        '`[{ kind = "regex", pattern = "\\\\S" }]`; none that needs a reference.',
+    )
 
 
 class LabSettings(Section):
@@ -318,10 +343,17 @@ class LabSettings(Section):
         description="How many experiments of one tenant are kept after they ended; the lab removes "
         "the oldest; 0: all.",
     )
+    tenant_weights: Mapping[Text, Weight] = Field(
+        default={},
+        description="How much a tenant's experiments count beside those of others when workers are "
+        "busy, as a table from tenant to weight, such as `{ acme = 2 }`; tenants that are not in "
+        "it count 1.",
+    )
     cache_days: CountOrZero = Field(
         default=30,
         description="How long the answer cache keeps an answer, in days; 0: until it is too large.",
     )
+    live_sample: LiveSampleSettings = LiveSampleSettings()
     cache_answers: Count = Field(
         default=1000000,
         description="Maximum answers of one tenant in the answer cache; the oldest are removed.",

@@ -200,6 +200,11 @@ def _item_lease_outlives_a_tick(settings: Settings) -> bool:
     return settings.lab.lease_seconds * 1000 > settings.lab.safety_tick_ms
 
 
+def _sample_is_scored(settings: Settings) -> bool:
+    sample = settings.lab.live_sample
+    return bool(sample.evaluators) or not sample.tenants
+
+
 def _tenants_have_existing_cells(settings: Settings) -> bool:
     pools = settings.scheduler.pools
     return all(cell < pools.max_cells for cells in pools.tenant_cells.values() for cell in cells)
@@ -394,6 +399,12 @@ RULES: tuple[Rule, ...] = (
         text="{lab.lease_seconds} must be longer than {lab.safety_tick_ms}, because a worker would "
         "lose its item between two ticks; raise the first or lower the second.",
         yields="lab.safety_tick_ms",
+    ),
+    Rule(
+        keys=("lab.live_sample.tenants", "lab.live_sample.evaluators"),
+        holds=_sample_is_scored,
+        text="{lab.live_sample.tenants} has live jobs scored, and {lab.live_sample.evaluators} has "
+        "none that scores them; add an evaluator, or list no tenant.",
     ),
     at_least(
         "lab.max_item_concurrency",

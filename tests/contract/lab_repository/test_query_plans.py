@@ -14,10 +14,12 @@ from tests.contract.lab_repository.plans import Explaining, analyze, fill, plan_
 from dragoman.lab.filters import EVERYTHING, Condition, Op
 from dragoman.lab.model import DatasetId, EvaluatorSpec, ItemId, ItemKey, Run
 from dragoman.lab.repository import (
+    DueStart,
     Selection,
     Sorting,
     aggregates,
     annotating,
+    appending,
     archiving,
     datasets,
     dispatching,
@@ -78,6 +80,11 @@ ON_A_TIMER: dict[str, Call] = {
     "unfinished": lambda c, run, ids: ending.unfinished(c, run.run_id),
     "end": lambda c, run, ids: ending.end(c, run.run_id, 9),
     "terminate": lambda c, run, ids: giving_up.terminate(c, run, "why", 100),
+    "due starts": lambda c, run, ids: appending.due_starts(c, 5, 10),
+    "pass time": lambda c, run, ids: appending.pass_time(c, DueStart(EXPERIMENT, TENANT, 5), 6),
+    "add items": lambda c, run, ids: appending.add_to_run(c, run, Selection(None), ids[:2]),
+    "added items": lambda c, run, ids: appending.known_own_items(c, EXPERIMENT, ids[:2]),
+    "any added item": lambda c, run, ids: appending.has_own_items(c, EXPERIMENT),
     "removals": lambda c, run, ids: removing.pending(c),
     "surplus answers": lambda c, run, ids: response_cache.newest_surplus_ms(c, TENANT, 10),
     "tenants with answers": lambda c, run, ids: response_cache.next_tenant_with_answers(c, "x"),

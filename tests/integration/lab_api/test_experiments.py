@@ -70,7 +70,13 @@ CANNOT_WORK: list[tuple[dict[str, Any], str | None, str]] = [
         "INVALID_MESSAGE",
         "the model 'm' has no price",
     ),
-    ({"cron": "* * * * *"}, "INVALID_MESSAGE", "not built yet"),
+    ({"cron": "* * 32 * *"}, "INVALID_MESSAGE", "bad day-of-month"),
+    (
+        {"cron": "* * * * *", "cron_timezone": "Mars"},
+        "INVALID_MESSAGE",
+        "'Mars' is not a time zone",
+    ),
+    ({"weight": 0}, "INVALID_MESSAGE", "weight is 0"),
     ({"evaluators": [{"kind": "exact", "reference": "meant", "weight": 2}]}, None, "composite"),
     ({"target": {"kind": "python", "function": "os:remove"}}, None, "python_allow"),
     ({"dataset_version_id": "v-nothing"}, "NOT_FOUND", "v-nothing"),
@@ -498,3 +504,66 @@ def test_a_used_up_budget_answers_402_until_it_is_raised(open_lab: OpenLab) -> N
             assert (ended["status"], ended["stats"]["tokens"]) == ("success", 100)
 
     asyncio.run(story())
+
+
+def test_items_are_added_to_an_append_experiment_until_it_is_finished(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            order = order_of("none")
+            del order["dataset_version_id"]
+            experiment_id = (await lab.post("/experiments", order)).json()["experiment_id"]
+            path = f"/experiments/{experiment_id}"
+            items = {"items": [{"turns": [row]} for row in ROWS]}
+            early = await lab.post(f"{path}/invoke", items)
+            assert (early.status_code, early.json()["error"]["code"]) == (
+                409,
+                "EXPERIMENT_NOT_RUNNING",
+            )
+            assert (await lab.post(f"{path}/runs", {"mode": "append"})).status_code == 201
+            taken = await lab.post(f"{path}/invoke", items)
+            assert (taken.status_code, len(taken.json()["item_ids"])) == (201, 4)
+            await lab.until(experiment_id, lambda found: found["stats"]["success"] == 4)
+            rows = (await lab.post(f"{path}/results", {})).json()["items"]
+            assert sorted(row["item_id"] for row in rows) == sorted(taken.json()["item_ids"])
+            for body, code in (
+                ({"items": []}, "INVALID_MESSAGE"),
+                ({"items": [{"turns": [{"sung": 1}]}]}, "SCHEMA_MISMATCH"),
+                ({"items": [{"turns": "all"}]}, "INVALID_MESSAGE"),
+                ({"items": [{"turns": [{"said": 1}], "id": 7}]}, "INVALID_MESSAGE"),
+            ):
+                refused = await lab.post(f"{path}/invoke", body)
+                assert (refused.status_code, refused.json()["error"]["code"]) == (422, code)
+            other = lab.as_tenant("other")
+            assert (await other.post(f"{path}/invoke", items)).status_code == 404
+            assert (await other.post(f"{path}/finish")).status_code == 404
+            assert (await lab.post(f"{path}/finish")).status_code == 202
+            ended = await lab.until_ended(experiment_id)
+            assert (ended["status"], ended["next_run_at"]) == ("success", None)
+            assert (await lab.post(f"{path}/finish")).status_code == 409
+
+    asyncio.run(scenario())
+
+
+def test_an_experiment_with_cron_shows_its_next_time(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version_id = await lab.import_rows(ROWS)
+            order = order_of(version_id, cron="0 3 * * *", cron_timezone="Asia/Kolkata")
+            refused = await lab.post("/experiments/submit", {**order, "mode": "submit"})
+            assert (refused.status_code, refused.json()["error"]["code"]) == (
+                422,
+                "INVALID_MESSAGE",
+            )
+            experiment_id = await lab.submit(
+                version_id, cron="0 3 * * *", cron_timezone="Asia/Kolkata"
+            )
+            ended = await lab.until_ended(experiment_id)
+            assert ended["stats"]["success"] == 4
+            assert ended["next_run_at"].endswith("T21:30:00.000Z"), ended["next_run_at"]
+            path = f"/experiments/{experiment_id}"
+            other_mode = await lab.post(f"{path}/runs", {"mode": "retry_all"})
+            assert other_mode.status_code == 422
+            assert (await lab.post(f"{path}/finish")).status_code == 202
+            assert (await lab.get(path)).json()["next_run_at"] is None
+
+    asyncio.run(scenario())

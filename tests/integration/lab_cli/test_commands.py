@@ -176,19 +176,21 @@ def test_a_key_that_means_nothing_is_named_with_what_was_meant(
     assert words in capsys.readouterr().err
 
 
-def test_a_weight_is_refused_as_not_built_yet_unless_it_is_the_default(
+def test_a_weight_in_the_file_is_kept_and_does_not_make_another_experiment(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = folder / "exp.toml"
     as_it_was = file.read_text()
+    mark = read_experiment_file(file).mark
     file.write_text(as_it_was.replace("retries = 0", "retries = 0\nweight = 2"))
-    assert main(["experiment", "run", "exp.toml"]) == 2
-    assert (
-        "[run] weight = 2 asks for shares between experiments, but that is not built yet; "
-        "leave the key out, or keep its default, 1."
-    ) in capsys.readouterr().err
-    file.write_text(as_it_was.replace("retries = 0", "retries = 0\nweight = 1.0"))
+    assert read_experiment_file(file).mark == mark
     assert main(["experiment", "run", "exp.toml"]) == 0
+    capsys.readouterr()
+    assert main(["experiment", "list", "--json"]) == 0
+    assert [one["weight"] for one in json.loads(capsys.readouterr().out)] == [2.0]
+    file.write_text(as_it_was.replace("retries = 0", "retries = 0\nweight = 0"))
+    assert main(["experiment", "run", "exp.toml", "--new"]) == 2
+    assert "weight is 0.0; it must be from 0.001 to 1000" in capsys.readouterr().err
 
 
 def test_a_comment_a_gate_or_the_concurrency_do_not_make_another_experiment(

@@ -83,6 +83,55 @@ def test_a_folder_in_use_by_a_server_goes_through_that_server(
         assert "recorded" in capsys.readouterr().out
 
 
+APPENDING = """
+name = "online"
+[target]
+kind = "recorded"
+output = "said"
+[[evaluators]]
+kind = "exact"
+reference = "meant"
+[run]
+"""
+
+
+def test_an_append_experiment_is_opened_fed_and_finished(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_files(tmp_path)
+    folder = str(tmp_path / "data")
+    file, cases = tmp_path / "online.toml", str(tmp_path / "cases.jsonl")
+    file.write_text(APPENDING)
+    where = ["--data-dir", folder]
+    with ServerProcess(Path(folder), env=environment(), lab=True) as server:
+        assert main(["experiment", "append", str(file), *where]) == 0
+        assert "takes items." in capsys.readouterr().out
+        for _ in range(2):
+            assert main(["experiment", "invoke", "online", cases, *where]) == 0
+            assert len(capsys.readouterr().out.split()) == 3
+        assert main(["experiment", "finish", "online", *where]) == 0
+
+        def ended() -> bool:
+            [found] = server.get("/api/v1/experiments").json()["items"]
+            return bool(found["status"] == "success" and found["stats"]["success"] == 6)
+
+        eventually(ended, "the experiment ends")
+        assert main(["experiment", "invoke", "online", cases, *where]) == 1
+        assert "does not wait for items" in capsys.readouterr().err
+
+        (tmp_path / "nightly.toml").write_text(
+            APPENDING.replace("online", "nightly")
+            + 'cron = "0 3 * * *"\ncron_timezone = "Europe/Vienna"\n'
+        )
+        nightly = str(tmp_path / "nightly.toml")
+        assert main(["experiment", "run", nightly, *where]) == 2
+        assert "dragoman experiment append" in capsys.readouterr().err
+        assert main(["experiment", "append", nightly, *where]) == 0
+        assert "Its next run is at" in capsys.readouterr().out
+    assert main(["experiment", "finish", "nightly", *where]) == 2
+    assert "need a server" in capsys.readouterr().err
+
+
 def test_two_interrupts_stop_at_once_keep_what_is_done_and_say_how_to_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -43,7 +43,6 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
     ("no name", {"name": "  "}, InvalidMessage, "name"),
     ("a denied word", {"name": "my Secret plan"}, DeniedWord, "secret"),
     ("a denied word in Chinese", {"description": "这是机密文件"}, DeniedWord, "机密"),
-    ("no dataset", {"dataset_version_id": None}, InvalidMessage, "dataset_version_id"),
     ("an unknown dataset", {"dataset_version_id": VersionId("v-0")}, NotFound, "v-0"),
     ("an unknown column", {"mapping": {"key": "nothing"}}, SchemaMismatch, "nothing"),
     ("an unknown target", {"target": TargetSpec("magic")}, InvalidMessage, "magic"),
@@ -89,7 +88,7 @@ REFUSED: list[tuple[str, dict[str, Any], type[DragomanError], str]] = [
         InvalidMessage,
         "cost of the score 'fluent' cannot be counted: .*give `evaluator.price`",
     ),
-    ("a clock", {"cron": "* * * * *"}, InvalidMessage, "cron.*not built yet"),
+    ("a clock", {"cron": "* * * * * * *"}, InvalidMessage, "cron.*five fields"),
     ("a name over two lines", {"name": "one\ntwo"}, InvalidMessage, "printable"),
     ("a nameless evaluator", {"evaluators": (EvaluatorSpec("exact", ""),)}, InvalidMessage, "''"),
     (
@@ -204,7 +203,6 @@ def test_other_tenants_do_not_see_it(sqlite_url: str) -> None:
 @pytest.mark.parametrize(
     ("ask", "named"),
     [
-        (StartAsk(Mode.APPEND), "append"),
         (StartAsk(Mode.RETRY_ITEMS), "item_ids"),
         (StartAsk(Mode.SUBMIT, item_ids=(ItemId("i"),)), "item_ids"),
         (StartAsk(Mode.TRIAL), "trial_items"),

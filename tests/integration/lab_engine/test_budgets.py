@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -16,10 +18,13 @@ from tests.integration.lab_engine.laboratory import (
     laboratory,
     until,
 )
+from typer.testing import CliRunner
 
 from dragoman import lab
-from dragoman.errors import BudgetExceeded
+from dragoman.cli.lab_upkeep import app
+from dragoman.errors import BudgetExceeded, QuotaExceeded
 from dragoman.ids import TenantId, new_id
+from dragoman.lab.budgets import Quota
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.model import (
     Budget,
@@ -30,7 +35,7 @@ from dragoman.lab.model import (
     TargetSpec,
     VersionId,
 )
-from dragoman.lab.repository import spending
+from dragoman.lab.repository import quotas, spending
 from dragoman.lab.states import Mode, RunStatus
 from dragoman.lab.targets import Context
 
@@ -231,6 +236,63 @@ def test_the_runs_of_a_tenant_stop_when_its_balance_is_used_up_and_others_go_on(
     asyncio.run(story())
 
 
+def test_limits_of_one_tenant_come_before_those_of_the_settings(database_url: str) -> None:
+    model, concurrency = Model(), 8
+    settings = STEADY.model_copy(update={"tenant_tokens": 100, "running_experiments": 1})
+
+    async def story() -> None:
+        async with laboratory(database_url, settings, context=model.context) as at:
+            version, _ = await items(at, 200)
+
+            async def submit(**options: Any) -> tuple[Experiment, RunId]:
+                spec = paid(version, Budget(), concurrency=concurrency)
+                made, started = await at.lab.experiments.submit(TENANT, spec, **options)
+                return made, started.run_id
+
+            async def limit(**wanted: Any) -> None:
+                await at.store.write(lambda c: quotas.set_quota(c, TENANT, Quota(**wanted)))
+
+            await limit(tokens=1_000)
+            _, run_id = await submit()
+            assert await at.ended(run_id) is RunStatus.TERMINATED
+            spent = await at.store.read(lambda c: spending.spent_by_tenant(c, TENANT))
+            assert 1_000 <= spent.tokens <= 1_000 + concurrency * TOKENS
+            with pytest.raises(BudgetExceeded, match="dragoman lab quota"):
+                await submit()
+
+            await limit(tokens=0, running_experiments=2)
+            open_runs = [await submit(ask=StartAsk(Mode.APPEND)) for _ in range(2)]
+            with pytest.raises(QuotaExceeded, match=r"2 experiments .* and 2 may"):
+                await submit()
+            await limit(running_experiments=0, tokens=0)
+            for one, opened in open_runs:
+                await at.lab.experiments.finish(TENANT, one.experiment_id)
+                assert await at.ended(opened) is RunStatus.SUCCESS, "0 tokens: no limit"
+            with pytest.raises(QuotaExceeded, match="and 0 may"):
+                await submit()
+            await limit()
+            with pytest.raises(BudgetExceeded, match="of 100 tokens"):
+                await submit()
+
+    asyncio.run(story())
+
+
+def test_a_limit_that_is_lowered_while_a_run_is_under_way_stops_it(sqlite_url: str) -> None:
+    model = Model()
+
+    async def story() -> None:
+        async with laboratory(sqlite_url, context=model.context) as at:
+            version, _ = await items(at, 5_000)
+            spec = paid(version, Budget(), concurrency=4)
+            _, started = await at.lab.experiments.submit(TENANT, spec)
+            await until(_called(model, 20))
+            await at.store.write(lambda c: quotas.set_quota(c, TENANT, Quota(tokens=50)))
+            assert await at.ended(started.run_id) is RunStatus.TERMINATED
+            assert len(model.called) < 5_000
+
+    asyncio.run(story())
+
+
 def test_a_budget_cannot_be_raised_above_what_the_tenant_has_left(sqlite_url: str) -> None:
     model = Model()
     settings = STEADY.model_copy(update={"tenant_tokens": 1_000})
@@ -275,3 +337,25 @@ def _called(model: Model, times: int) -> Callable[[], Awaitable[bool]]:
         return len(model.called) >= times
 
     return reached
+
+
+def test_limits_of_a_tenant_are_set_shown_and_cleared_by_hand(tmp_path: Path) -> None:
+    where = ["--data-dir", str(tmp_path / "data"), "--json"]
+
+    def ask(*options: str) -> Any:
+        answered = CliRunner().invoke(app, ["quota", *options, *where])
+        assert answered.exit_code == 0, answered.output
+        return json.loads(answered.output)["quotas"]
+
+    limits = ("max_tokens", "max_cost", "max_running_experiments")
+    assert ask() == []
+    [found] = ask("acme", "--tokens", "5000")
+    assert [found[name] for name in limits] == [5_000, None, 200]
+    [found] = ask("acme", "--running-experiments", "3", "--cost", "2.5")
+    assert [found[name] for name in limits] == [5_000, 2.5, 3]
+    assert [one["tenant"] for one in ask()] == ["acme"]
+    [found] = ask("acme", "--clear")
+    assert [found[name] for name in limits] == [None, None, 200]
+    assert ask() == []
+    for bad in (["--tokens", "5"], ["acme", "--clear", "--tokens", "5"], ["acme", "--cost", "inf"]):
+        assert CliRunner().invoke(app, ["quota", *bad, *where]).exit_code == 2, bad

@@ -36,6 +36,7 @@ COUNTERS = [
     "scheduler_results_dropped_total{reason}",
     "scheduler_result_fields_dropped_total{field}",
     "lab_items_total{status}",
+    "scheduler_live_samples_total{result}",
 ]
 
 GAUGES = [
@@ -63,6 +64,7 @@ HISTOGRAMS = [
     "lab_item_seconds",
     "lab_refill_seconds",
     "scheduler_lock_wait_seconds{lock}",
+    "lab_live_sample_score{evaluator}",
     "scheduler_redis_op_seconds{op}",
 ]
 

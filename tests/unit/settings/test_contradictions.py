@@ -112,6 +112,7 @@ CONTRADICTORY = [
     ("cluster.owner_ttl_seconds = 29", "owner_ttl_seconds", "presence_ttl_seconds"),
     ("cluster.redis_timeout_ms = 30000", "presence_ttl_seconds", "redis_timeout_ms"),
     ("lab.item_concurrency = 501", "max_item_concurrency", "item_concurrency"),
+    ('lab.live_sample.tenants = ["acme"]', 'tenants = ["acme"]', "evaluators = []"),
 ]
 
 

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 
-from fastapi import APIRouter, FastAPI, Response
+import msgspec
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import WebSocketRoute
 
 from dragoman.api.app import ANSWERS
 from dragoman.api.lab.desk import LabDesk
 from dragoman.api.lab.exposition import METRICS_PATH
+from dragoman.api.lab.live_sampling import LIVE_SAMPLE_PATH, FoundSample, SampledTenant
 from dragoman.api.lab.pushing import push_experiment
 from dragoman.api.lab.routes.annotations import annotations_router
 from dragoman.api.lab.routes.cache import cache_router
@@ -21,8 +23,10 @@ from dragoman.api.lab.routes.experiments import experiments_router
 from dragoman.api.lab.routes.kinds import kinds_router
 from dragoman.api.lab.routes.mirror import mirror_router
 from dragoman.api.lab.routes.results import results_router
+from dragoman.api.live.documents import answer
 from dragoman.api.middleware import Shield
 from dragoman.auth import Permission
+from dragoman.ids import TenantId
 from dragoman.observability import Metrics
 
 PREFIX = "/api/v1"
@@ -58,6 +62,19 @@ def create_lab_app(desk: LabDesk, metrics: Metrics) -> FastAPI:
     async def exposition() -> Response:
         metrics.lab_event_loop_tasks.set(len(asyncio.all_tasks()))
         return Response(metrics.exposition())
+
+    @app.post(LIVE_SAMPLE_PATH)
+    async def take_sample(request: Request) -> Response:
+        sampled = msgspec.json.decode(await request.body(), type=SampledTenant)
+        await desk.live_sample.take(sampled.tenant, sampled.items)
+        return Response(status_code=204)
+
+    @app.get(LIVE_SAMPLE_PATH + "/{tenant}/{job_id}")
+    async def find_sample(tenant: str, job_id: str) -> Response:
+        found = await desk.live_sample.find(TenantId(tenant), job_id)
+        if isinstance(found, str):
+            return answer(FoundSample(reason=found))
+        return answer(FoundSample(found))
 
     app.router.routes.append(WebSocketRoute(PUSH_PATH, push_experiment))
     app.add_middleware(Shield)

@@ -11,6 +11,7 @@ from dragoman.lab.annotations import Annotations
 from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import ImportProgress, Library
+from dragoman.lab.live_sample import LiveSample
 from dragoman.lab.mirror import Following
 from dragoman.lab.plane import Lab
 from dragoman.lab.results import Results
@@ -27,6 +28,7 @@ class LabDesk:
     annotations: Annotations
     comparisons: Comparisons
     context: Context
+    live_sample: LiveSample
     imports: dict[tuple[str, str], ImportProgress] = field(default_factory=dict)
     """Imports under way that a caller gave an id, by tenant and id."""
     processes: ProcessPool

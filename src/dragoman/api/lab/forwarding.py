@@ -13,7 +13,7 @@ from starlette.responses import Response, StreamingResponse
 from dragoman.api.lab.child import LabChild
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
 from dragoman.auth import Authenticator, Permission, authorize, presented_key, remote_address
-from dragoman.errors import DependencyDown
+from dragoman.errors import DependencyDown, InternalError
 
 _LAB = "http://lab"
 _PATIENT = {"timeout": {"connect": 5.0, "read": None, "write": None, "pool": None}}
@@ -78,6 +78,17 @@ class Forwarder:
             return await answer.aread()
         finally:
             await transport.aclose()
+
+    async def tell(self, path: str, body: bytes) -> None:
+        """Give the lab something of the server's own; raises what it refuses."""
+        question = httpx.Request("POST", f"{_LAB}{path}", content=body, extensions=_IMPATIENT)
+        answer, transport = await self._ask(question)
+        try:
+            said = await answer.aread()
+        finally:
+            await transport.aclose()
+        if not answer.is_success:
+            raise InternalError(f"The lab refused it ({answer.status_code}): {said[:500]!r}")
 
     async def _ask(
         self, question: httpx.Request

@@ -10,7 +10,9 @@ import msgspec
 from dragoman.errors import InvalidFilter, InvalidMessage
 from dragoman.lab.annotations import NewAnnotation
 from dragoman.lab.comparison import CompareAsk
+from dragoman.lab.cron import DEFAULT_TIMEZONE
 from dragoman.lab.estimates import Sample
+from dragoman.lab.experiments import StartAsk
 from dragoman.lab.filters import MAX_DEPTH, parse_filter
 from dragoman.lab.model import (
     Annotation,
@@ -48,8 +50,11 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
     time_limit_seconds: float | None = None
     budget: Budget | None = None
     cron: str | None = None
+    cron_timezone: str = DEFAULT_TIMEZONE
     cache: bool | None = None
     repetitions: int = 1
+    weight: float = 1.0
+    """How much its runs count beside the tenant's others when workers are busy."""
 
     def spec(self) -> ExperimentSpec:
         """What the lab stores."""
@@ -69,12 +74,40 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
             time_limit_seconds=self.time_limit_seconds,
             budget=self.budget or Budget(),
             cron=self.cron,
+            cron_timezone=self.cron_timezone,
             repetitions=self.repetitions,
+            weight=self.weight,
             cache=bool(self.cache),
         )
         if self.retries is None:
             return asked
         return msgspec.structs.replace(asked, retries=self.retries)
+
+
+class SubmitOrder(ExperimentOrder, forbid_unknown_fields=True):
+    """A new experiment that is started at once."""
+
+    mode: Mode | None = None
+    """Left out: append with `cron` or without a dataset, else submit."""
+    trial_items: int | None = None
+
+    def ask(self) -> StartAsk:
+        """How it is started."""
+        appends = self.cron is not None or self.dataset_version_id is None
+        default = Mode.APPEND if appends else Mode.SUBMIT
+        return StartAsk(self.mode or default, trial_items=self.trial_items)
+
+
+class InvokedItem(msgspec.Struct, forbid_unknown_fields=True):
+    """An item for an append experiment."""
+
+    turns: list[dict[str, JsonValue]]
+
+
+class InvokeOrder(msgspec.Struct, forbid_unknown_fields=True):
+    """Items for an append experiment; all of them are taken, or none."""
+
+    items: list[InvokedItem]
 
 
 class SampleOrder(msgspec.Struct, forbid_unknown_fields=True):
@@ -128,6 +161,7 @@ class ChangeOrder(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True
     budget: Budget | msgspec.UnsetType = msgspec.UNSET
     concurrency: int | msgspec.UnsetType | None = msgspec.UNSET
     retries: int | msgspec.UnsetType = msgspec.UNSET
+    weight: float | msgspec.UnsetType = msgspec.UNSET
 
     def changes(self) -> dict[str, object]:
         """The fields that were given."""

@@ -6,6 +6,7 @@ from dragoman.api.lab.app import DATASETS_PATH, PUSH_PATH, lab_routers
 from dragoman.api.lab.child import LabChild
 from dragoman.api.lab.exposition import with_those_of_the_lab
 from dragoman.api.lab.forwarding import Forwarder, forwarded
+from dragoman.api.lab.live_sampling import LiveSampler
 from dragoman.api.lab.plane import LabPlane
 from dragoman.api.lab.push_forwarding import PushForwarder
 from dragoman.api.lab.uploads import MAX_UPLOAD_BYTES
@@ -13,6 +14,7 @@ from dragoman.api.live import live_parts
 from dragoman.api.parts import Parts
 from dragoman.api.services import Services
 from dragoman.auth import Permission
+from dragoman.lab.live_sample import sample_evaluators
 
 
 def lab_parts(services: Services) -> Parts:
@@ -30,9 +32,12 @@ def lab_parts(services: Services) -> Parts:
         settings.server.allowed_origins,
         services.connections,
     )
+    sample_evaluators(settings.lab.live_sample.evaluators)  # before anything has begun
+    sampler = LiveSampler(settings.lab.live_sample, forwarder, services.metrics)
+    services.live_sample.append(sampler)
     permissions = (Permission.DATASETS, Permission.EXPERIMENTS)
     return Parts(
-        planes=[LabPlane(child, pushes)],
+        planes=[LabPlane(child, pushes), sampler],
         routers=lab_routers({one: forwarded(forwarder, one) for one in permissions}),
         sockets={PUSH_PATH: pushes},
         larger_bodies={DATASETS_PATH: MAX_UPLOAD_BYTES},
@@ -41,4 +46,5 @@ def lab_parts(services: Services) -> Parts:
 
 def all_parts(services: Services) -> Parts:
     """Both planes."""
-    return live_parts(services) + lab_parts(services)
+    lab = lab_parts(services)
+    return live_parts(services) + lab

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from dragoman.api.http import HttpServer
@@ -18,6 +18,7 @@ from dragoman.lab.audio import audio_folder_of
 from dragoman.lab.comparison import Comparisons
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.library import Library
+from dragoman.lab.live_sample import LiveSample, sample_evaluators
 from dragoman.lab.mirror import Following, forget_mirror, is_wanted
 from dragoman.lab.owners import new_owner
 from dragoman.lab.plane import Lab
@@ -95,7 +96,17 @@ async def opened_desk(
                 context=context,
                 embedded=embedded,
             ) as lab,
+            AsyncExitStack() as stack,
         ):
+            results = Results(store, mirror)
+            live_sample = LiveSample(
+                lab.experiments,
+                results,
+                lab.feed,
+                metrics,
+                sample_evaluators(settings.lab.live_sample.evaluators),
+            )
+            stack.push_async_callback(live_sample.close)
             yield LabDesk(
                 lab=lab,
                 library=Library(
@@ -105,10 +116,11 @@ async def opened_desk(
                     randomness.stream("datasets"),
                     audio_folder=audio_folder,
                 ),
-                results=Results(store, mirror),
+                results=results,
                 annotations=Annotations(store, clock, randomness.stream("annotations")),
                 comparisons=Comparisons(store),
                 context=context,
+                live_sample=live_sample,
                 processes=processes,
                 mirror=mirror,
             )

@@ -96,8 +96,10 @@ class ExperimentView(msgspec.Struct, frozen=True):
     time_limit_seconds: float | None
     budget: Budget
     cron: str | None
+    cron_timezone: str
     repetitions: int
     cache: bool
+    weight: float
     status: str
     reason: str | None
     run_id: str | None
@@ -161,6 +163,12 @@ class StartedView(msgspec.Struct, frozen=True):
     run_id: str
     joined: bool
     """Whether it was running already, and items were added to it."""
+
+
+class InvokedView(msgspec.Struct, frozen=True):
+    """Items that an append experiment has taken."""
+
+    item_ids: list[str]
 
 
 class KilledView(msgspec.Struct, frozen=True):
@@ -232,8 +240,10 @@ def view_experiment(overview: Overview) -> ExperimentView:
         time_limit_seconds=spec.time_limit_seconds,
         budget=spec.budget,
         cron=spec.cron,
+        cron_timezone=spec.cron_timezone,
         repetitions=spec.repetitions,
         cache=spec.cache,
+        weight=spec.weight,
         status=experiment.status,
         reason=experiment.reason,
         run_id=experiment.run_id,

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Annotated
 
+import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from dragoman.api.live.documents import answer, schema_of, shown_as
@@ -27,6 +28,7 @@ from dragoman.live.protocol import (
     JobRequest,
     JobView,
     ListPage,
+    LiveSampleView,
     Outcome,
     ResultAudio,
 )
@@ -37,6 +39,7 @@ AudioQuery = Annotated[
 ]
 
 _VIEWED_TOGETHER = 32
+NOT_SAMPLED = LiveSampleView(scored=False, reason="This server has no lab (lab.enabled).")
 
 _JOB = shown_as("Job", JobView)
 _INPUT = {"anyOf": [{"required": ["text"]}, {"required": ["audio"]}]}
@@ -105,7 +108,11 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         job_id: str, client: Client, result_audio: AudioQuery = ResultAudio.INCLUDE
     ) -> Response:
         record = await desk.job(job_id, client)
-        return answer(await view_job(plane.ledger, record, result_audio))
+        view = await view_job(plane.ledger, record, result_audio)
+        sampled = NOT_SAMPLED
+        for sample in services.live_sample:
+            sampled = await sample.view(record)
+        return answer(msgspec.structs.replace(view, live_sample=sampled))
 
     @router.get(
         "/{job_id}/explain",

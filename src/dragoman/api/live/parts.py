@@ -37,6 +37,8 @@ def live_parts(services: Services) -> Parts:
         budget=services.budget,
         tracing=services.tracing,
     )
+    for sample in services.live_sample:
+        sample.watch(plane.dispatcher)
     neighbours, instance_id = plane.neighbours, services.instance_id
     planes: list[Plane] = []
     if neighbours is not None and plane.shared is not None:

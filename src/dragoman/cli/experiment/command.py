@@ -19,6 +19,7 @@ from dragoman.cli.experiment.annotating import (
     annotate_row,
     remove_annotation,
 )
+from dragoman.cli.experiment.appending import append_command, finish_command, invoke_command
 from dragoman.cli.experiment.comparing import compare_command, compare_with_last, read_tree
 from dragoman.cli.experiment.estimating import agreed, can_ask, dry_run
 from dragoman.cli.experiment.experiment_file import (
@@ -69,6 +70,9 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 app.command("compare")(compare_command)
+app.command("append")(append_command)
+app.command("invoke")(invoke_command)
+app.command("finish")(finish_command)
 
 IdArgument = Annotated[str, typer.Argument(metavar="ID", help="The experiment's id, or its name.")]
 
@@ -120,7 +124,7 @@ def run_command(
 
     The same name, file and dataset version mean the same experiment. If it is unfinished, it is
     resumed; if it is finished, a new one (`NAME #2`) is made and compared with the last. Comments,
-    the gate, the concurrency, the retries and the budget may change in between.
+    the gate, the concurrency, the retries, the weight and the budget may change in between.
 
     On a terminal, before a new run of more items than the setting lab.ask_above_items, it tries
     three of them, tells what the run will take, and asks. --dry-run does only that, and exits

@@ -17,7 +17,6 @@ from dragoman.errors import SettingsError
 from dragoman.lab.evaluators import EVALUATORS
 from dragoman.lab.model import DEFAULT_RETRIES, Budget, EvaluatorSpec
 from dragoman.lab.targets import TARGETS
-from dragoman.settings import EXPERIMENT_KEYS_NOT_BUILT
 from dragoman.spelling import nearest
 
 
@@ -46,14 +45,17 @@ class RunPart(msgspec.Struct, forbid_unknown_fields=True):
     time_limit_seconds: float | None = None
     repetitions: int | None = None
     cache: bool | None = None
+    weight: float | None = None
+    cron: str | None = None
+    cron_timezone: str | None = None
 
 
 class Description(msgspec.Struct, forbid_unknown_fields=True):
     """Everything that the file may contain."""
 
     name: str
-    dataset: DatasetPart
     target: dict[str, Any]
+    dataset: DatasetPart = msgspec.field(default_factory=DatasetPart)
     evaluators: list[dict[str, Any]] = []
     description: str = ""
     mapping: dict[str, str] = {}
@@ -77,7 +79,7 @@ class ExperimentFile(msgspec.Struct, frozen=True):
     mark: str
     """Changes only when a part of the file changes that decides the results."""
 
-    def order(self, name: str, version_id: str) -> dict[str, Any]:
+    def order(self, name: str, version_id: str | None) -> dict[str, Any]:
         """The request to the lab."""
         described = self.described
         wanted = {
@@ -104,10 +106,16 @@ class ExperimentFile(msgspec.Struct, frozen=True):
             "description": self.description,
             "concurrency": run.concurrency,
             "retries": DEFAULT_RETRIES if run.retries is None else run.retries,
+            "weight": 1.0 if run.weight is None else run.weight,
             "budget": {"tokens": budget.get("tokens"), "cost": budget.get("cost")},
         }
         now = msgspec.to_builtins(found)
         return {key: value for key, value in asked.items() if value != now[key]}
+
+    @property
+    def without_dataset(self) -> bool:
+        """Whether all items are added while the experiment runs."""
+        return self.described.dataset == DatasetPart()
 
     @property
     def dataset_file(self) -> Path | None:
@@ -117,11 +125,12 @@ class ExperimentFile(msgspec.Struct, frozen=True):
 
 
 def read_experiment_file(
-    path: Path, *, repetitions: int | None = None, cache: bool = False
+    path: Path, *, repetitions: int | None = None, cache: bool = False, appends: bool = False
 ) -> ExperimentFile:
     """Read an experiment file; raises SettingsError that names what cannot be used.
 
-    `repetitions` count instead of those in the file; `cache` is as if the file said so.
+    `repetitions` count instead of those in the file; `cache` is as if the file said so. One that
+    `appends` may have cron, and no dataset.
     """
     written = _written(path)
     _check_keys(written, str(path))
@@ -130,7 +139,14 @@ def read_experiment_file(
         described.run.repetitions = repetitions
     described.run.cache = described.run.cache or cache or None
     dataset = described.dataset
-    if (dataset.file is None) == (dataset.name is None):
+    if not appends and described.run.cron is not None:
+        raise SettingsError(
+            f"{path}: [run] `cron` is for experiments that start by themselves; start this one "
+            f"with `dragoman experiment append {path}`."
+        )
+    if not (appends and dataset == DatasetPart()) and (dataset.file is None) == (
+        dataset.name is None
+    ):
         raise SettingsError(f"{path}: [dataset] needs either a `file` or a `name`.")
     if dataset.file is not None and dataset.version is not None:
         raise SettingsError(f"{path}: [dataset] `version` goes with `name`, not with `file`.")
@@ -188,24 +204,12 @@ def _refuse_of_files(dataset: DatasetPart, path: Path) -> None:
 def _check_keys(written: Mapping[str, Any], where: str) -> None:
     """Refuse a key that means nothing where it stands, and say where it belongs."""
     for table, given in _tables(written):
-        _leave_out_not_built(table, given, where)
         known = _known_keys(table, given)
         if known is None:
             continue
         for key in given:
             if key not in known:
                 raise SettingsError(f"{where}: {_unknown(key, table, known)}")
-
-
-def _leave_out_not_built(table: str, given: dict[str, Any], where: str) -> None:
-    """Refuse a key for what is not built yet, unless it has its default."""
-    for key in list(given):
-        planned = EXPERIMENT_KEYS_NOT_BUILT.get(f"{table}.{key}")
-        if planned is None:
-            continue
-        value = given.pop(key)
-        if not planned.accepts(value):
-            raise SettingsError(f"{where}: {planned.refusal(f'{_shown(table)} {key}', value)}")
 
 
 def _tables(written: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -269,8 +273,8 @@ def _mark(described: Description) -> str:
     """The hash of everything that decides the results.
 
     It leaves out comments and gates, and what may change while an experiment runs: the
-    concurrency, the retries, the budget and the description. The dataset version is compared
-    separately.
+    concurrency, the retries, the weight, the budget and the description. The dataset version is
+    compared separately.
     """
     run = described.run
     deciding = {

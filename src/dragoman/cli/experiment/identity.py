@@ -63,6 +63,11 @@ def dataset_file_of(file: ExperimentFile) -> DatasetFile | None:
     )
 
 
+async def imported_version(lab: LabClient, file: ExperimentFile) -> str | None:
+    """The dataset version of an append experiment, imported if need be; None without a dataset."""
+    return None if file.without_dataset else (await _version(lab, file))[0]
+
+
 async def _version(lab: LabClient, file: ExperimentFile) -> tuple[str, int]:
     """The dataset version that the file means, imported if the lab does not have it."""
     wanted = dataset_file_of(file)

@@ -18,6 +18,7 @@ from dragoman.api import (
     DatasetView,
     ExperimentView,
     ImportedView,
+    InvokedView,
     MirrorView,
     RunView,
     StartedView,
@@ -205,6 +206,15 @@ class LabClient:
         """End the run of an experiment; with `let_finish`, once the calls in flight have ended."""
         order = {"in_flight": "finish" if let_finish else "cancel"}
         await self._ask(Any, "POST", f"/experiments/{experiment_id}/kill", json=order)
+
+    async def invoke(self, experiment_id: str, items: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Add items to an append experiment; their ids."""
+        path = f"/experiments/{experiment_id}/invoke"
+        return (await self._ask(InvokedView, "POST", path, json={"items": list(items)})).item_ids
+
+    async def finish(self, experiment_id: str) -> None:
+        """Let an append experiment end when its items are done."""
+        await self._ask(Any, "POST", f"/experiments/{experiment_id}/finish")
 
     async def clear_cache(self) -> int:
         """Forget every cached answer; how many there were."""

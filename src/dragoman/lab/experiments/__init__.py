@@ -1,6 +1,6 @@
 """Experiments as users ask for them: what REST, the command line and `lab.run` all call."""
 
-from dragoman.lab.experiments.asking import unpriced_target_and_scores
+from dragoman.lab.experiments.asking import quota_of, unpriced_target_and_scores
 from dragoman.lab.experiments.reading import Overview, RunOverview
 from dragoman.lab.experiments.service import Experiments
 from dragoman.lab.experiments.starting import StartAsk, Started
@@ -11,5 +11,6 @@ __all__ = [
     "RunOverview",
     "StartAsk",
     "Started",
+    "quota_of",
     "unpriced_target_and_scores",
 ]

@@ -16,16 +16,21 @@ from dragoman.errors import (
     NotFound,
     SchemaMismatch,
 )
-from dragoman.lab.budgets import Spent, beyond_balance, budget_of_tenants, used_up
+from dragoman.ids import TenantId
+from dragoman.lab.budgets import Quota, Spent, beyond_balance, used_up
+from dragoman.lab.cron import check_cron
 from dragoman.lab.datasets import MAX_COLUMNS, columns_of
 from dragoman.lab.evaluators import check_evaluators, unpriced_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
 from dragoman.lab.names import check_name
+from dragoman.lab.repository import quotas, spending
 from dragoman.lab.targets import Context, check_target, unpriced_target
 from dragoman.settings import LabSettings
+from dragoman.store import Connection
 
 MAX_RETRIES = 100
 MAX_REPETITIONS = 1_000
+MIN_WEIGHT, MAX_WEIGHT = 0.001, 1_000
 MAX_EVALUATORS = 100
 """Maximum evaluators of an experiment: each runs on every item and has columns in every view."""
 
@@ -38,15 +43,15 @@ def check_form(spec: ExperimentSpec, settings: LabSettings) -> None:
     _check_range("evaluator_concurrency", spec.evaluator_concurrency, 1, 1_000_000)
     _check_range("retries", spec.retries, 0, MAX_RETRIES)
     _check_range("repetitions", spec.repetitions, 1, MAX_REPETITIONS)
+    _check_range("weight", spec.weight, MIN_WEIGHT, MAX_WEIGHT)
     for name in ("item_timeout_seconds", "time_limit_seconds"):
         seconds = getattr(spec, name)
         if seconds is not None and not 0 < seconds < float("inf"):
             raise InvalidMessage(f"{name} is {seconds}; give a number of seconds above 0.")
     _check_amounts(spec.budget)
     _check_priced(spec)
-    _check_built(spec)
-    if spec.dataset_version_id is None:
-        raise InvalidMessage("dataset_version_id is missing; import a dataset first.")
+    if spec.cron is not None:
+        check_cron(spec.cron, spec.cron_timezone)
     if len(spec.evaluators) > MAX_EVALUATORS:
         raise InvalidMessage(
             f"The experiment has {len(spec.evaluators):,} evaluators; at most {MAX_EVALUATORS} "
@@ -96,14 +101,6 @@ def _check_priced(spec: ExperimentSpec) -> None:
             )
 
 
-def _check_built(spec: ExperimentSpec) -> None:
-    """Refuse what would be accepted and then do nothing."""
-    if spec.cron is not None:
-        raise InvalidMessage(
-            "cron is for append experiments, which are not built yet; leave it out."
-        )
-
-
 def check_words(texts: Iterable[str], denied: Iterable[str]) -> None:
     """Refuse texts with a denied word: whole words, except in scripts without spaces."""
     for text in texts:
@@ -123,20 +120,28 @@ def check_columns(
     calls_target: bool = True,
 ) -> None:
     """Refuse a mapping, a target or evaluators that use columns the dataset does not have."""
-    if version is None:
+    if version is None and spec.dataset_version_id is not None:
         raise no_version(spec.dataset_version_id)
-    columns = columns_of(version.schema)
-    context = context.at(spec.modules)
+    columns = () if version is None else columns_of(version.schema)
     try:
-        _check_mapping(spec.mapping, columns)
-        columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
-        if calls_target:
-            check_target(spec.target, columns, context, cache=spec.cache)
-        check_evaluators(spec.evaluators, columns, context)
+        check_uses(spec, columns, context, calls_target=calls_target)
     except SchemaMismatch:
-        # Without items there are no columns to check; the start refuses an empty dataset.
-        if version.items:
+        # Without items there are no columns to check; the start refuses an empty dataset, and items
+        # that are added later are checked when they come.
+        if version is not None and version.items:
             raise
+
+
+def check_uses(
+    spec: ExperimentSpec, columns: Sequence[str], context: Context, *, calls_target: bool = True
+) -> None:
+    """Refuse an experiment that uses columns which are not among these."""
+    context = context.at(spec.modules)
+    _check_mapping(spec.mapping, columns)
+    columns = tuple(dict.fromkeys((*columns, *spec.mapping)))
+    if calls_target:
+        check_target(spec.target, columns, context, cache=spec.cache)
+    check_evaluators(spec.evaluators, columns, context)
 
 
 def with_evaluators(spec: ExperimentSpec, evaluators: Sequence[EvaluatorSpec]) -> ExperimentSpec:
@@ -172,30 +177,47 @@ def _check_mapping(mapping: Mapping[str, str], columns: Sequence[str]) -> None:
             )
 
 
-def check_balance(of_tenant: Spent, settings: LabSettings) -> None:
+class Balance(msgspec.Struct, frozen=True):
+    """What a tenant may use up, and what it has used up."""
+
+    limit: Budget
+    spent: Spent
+
+
+def quota_of(settings: LabSettings) -> Quota:
+    """The limits of a tenant that has none of its own."""
+    return Quota(settings.running_experiments, settings.tenant_tokens, settings.tenant_cost)
+
+
+def balance_of(connection: Connection, tenant: TenantId, settings: LabSettings) -> Balance:
+    """The tenant's balance, added up from the rows of its runs."""
+    limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
+    return Balance(limits.balance, spending.spent_by_tenant(connection, tenant))
+
+
+def check_balance(balance: Balance) -> None:
     """Refuse what a tenant asks for that has used up its balance."""
-    limit = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
-    used = used_up(limit, of_tenant)
+    used = used_up(balance.limit, balance.spent)
     if used is not None:
         raise BudgetExceeded(
-            f"The tenant has used up {used}; have lab.tenant_tokens or lab.tenant_cost raised."
+            f"The tenant has used up {used}; have lab.tenant_tokens or lab.tenant_cost raised, or "
+            "the tenant's own limit (`dragoman lab quota`)."
         )
 
 
-def check_budget(budget: Budget, spent: Spent, of_tenant: Spent, settings: LabSettings) -> None:
+def check_budget(budget: Budget, spent: Spent, balance: Balance) -> None:
     """Refuse a budget that is more than its tenant has left.
 
     `spent` is what the experiment has used up of it already.
     """
-    limit = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
-    beyond = beyond_balance(budget, spent, limit, of_tenant)
+    beyond = beyond_balance(budget, spent, balance.limit, balance.spent)
     if beyond is not None:
         raise BudgetExceeded(
             f"The budget asks for {beyond}; lower it, or have lab.tenant_tokens or "
-            "lab.tenant_cost raised."
+            "lab.tenant_cost raised, or the tenant's own limit (`dragoman lab quota`)."
         )
 
 
-def _check_range(name: str, value: int | None, least: int, most: int) -> None:
+def _check_range(name: str, value: float | None, least: float, most: float) -> None:
     if value is not None and not least <= value <= most:
         raise InvalidMessage(f"{name} is {value}; it must be from {least} to {most}.")

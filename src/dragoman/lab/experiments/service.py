@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from random import Random
 from typing import TypeVar
 
@@ -18,11 +19,23 @@ from dragoman.errors import (
     ExperimentRunning,
     InvalidMessage,
     NameTaken,
+    QuotaExceeded,
 )
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.budgets import Spent
+from dragoman.lab.cron import next_time_ms
 from dragoman.lab.evaluators import fingerprints, resolved_evaluators
+from dragoman.lab.experiments.appending import (
+    Turns,
+    add_items,
+    check_items,
+    finish,
+    latest_run,
+    new_items,
+)
 from dragoman.lab.experiments.asking import (
+    Balance,
+    balance_of,
     check_balance,
     check_budget,
     check_columns,
@@ -32,10 +45,13 @@ from dragoman.lab.experiments.asking import (
 )
 from dragoman.lab.experiments.reading import Reading
 from dragoman.lab.experiments.starting import (
+    APPEND,
     SUBMIT,
+    NotDue,
     Overtaken,
     StartAsk,
     Started,
+    Timing,
     check_ask,
     new_run,
     no_experiment,
@@ -47,11 +63,22 @@ from dragoman.lab.model import (
     Experiment,
     ExperimentId,
     ExperimentSpec,
+    Item,
+    ItemId,
     Run,
     RunId,
 )
 from dragoman.lab.removal import finish_removal
-from dragoman.lab.repository import datasets, experiments, leases, removing, runs, spending
+from dragoman.lab.repository import (
+    DueStart,
+    appending,
+    datasets,
+    experiments,
+    leases,
+    removing,
+    runs,
+    spending,
+)
 from dragoman.lab.states import ACTIVE, KILLABLE, Mode, RunStatus
 from dragoman.lab.targets import Context
 from dragoman.settings import LabSettings
@@ -59,7 +86,9 @@ from dragoman.store import Connection, Store, Work
 
 Result = TypeVar("Result")
 
-CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries"})
+DUE_AT_ONCE = 100
+
+CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries", "weight"})
 """The fields of an experiment that may change after it was made, even while it runs."""
 
 
@@ -113,16 +142,16 @@ class Experiments(Reading):
         if given is not None:
             spec = msgspec.structs.replace(spec, dataset_version_id=given.version_id)
         check_form(spec, self._settings)
-        spec = self._resolved(spec)
+        spec = self.resolved(spec)
 
-        def look(connection: Connection) -> tuple[Spent, DatasetVersion | None]:
-            spent = spending.spent_by_tenant(connection, tenant)
+        def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
+            balance = balance_of(connection, tenant, self._settings)
             version_id = spec.dataset_version_id or ""
-            return spent, given or datasets.find_version(connection, tenant, version_id)
+            return balance, given or datasets.find_version(connection, tenant, version_id)
 
-        spent, version = await self._store.read(look)
-        check_balance(spent, self._settings)
-        check_budget(spec.budget, Spent(), spent, self._settings)
+        balance, version = await self._store.read(look)
+        check_balance(balance)
+        check_budget(spec.budget, Spent(), balance)
         check_columns(spec, version, self._context)
         if version is None or version.items == 0:
             raise DatasetEmpty("The dataset has no items; give a file that has some.")
@@ -159,6 +188,82 @@ class Experiments(Reading):
         started = await self._unless_overtaken(self._starting(changed, ask))
         self._on_started(started.run_id)
         return started
+
+    async def invoke(
+        self,
+        tenant: TenantId,
+        experiment_id: str,
+        items: Sequence[Turns],
+        ids: Sequence[ItemId] | None = None,
+    ) -> list[ItemId]:
+        """Add items to an experiment that waits for them; their ids, in order.
+
+        With `ids`, an item whose id the experiment has already is left out.
+        """
+        found = await self._found(tenant, experiment_id)
+        version = await self._version_of(found)
+        check_items(items, found.spec, version, self._context)
+        while True:
+            made = await self._new_items(found.experiment_id, items, ids)
+            if not made:
+                return []
+            try:
+                run_id = await self._unless_overtaken(
+                    lambda c: add_items(c, tenant, experiment_id, made)  # noqa: B023
+                )
+            except IntegrityError:
+                continue  # another process gave these ids to others at the same moment
+            if run_id is not None:
+                self._on_news(run_id)
+            return [item.item_id for item in made]
+
+    async def _new_items(
+        self, experiment_id: ExperimentId, items: Sequence[Turns], ids: Sequence[ItemId] | None
+    ) -> list[Item]:
+        if ids is None:
+            return new_items(items, self._random, self._clock.now_ms())
+        known = await self._store.read(lambda c: appending.known_own_items(c, experiment_id, ids))
+        given = dict(zip(ids, items, strict=True))
+        return [Item(one, tuple(turns)) for one, turns in given.items() if one not in known]
+
+    async def finish(self, tenant: TenantId, experiment_id: str) -> RunId:
+        """Let an append experiment end when its items are done; it takes no more of them."""
+        at_ms = self._clock.now_ms()
+        run_id = await self._unless_overtaken(lambda c: finish(c, tenant, experiment_id, at_ms))
+        self._on_news(run_id)
+        return run_id
+
+    async def due_starts(self) -> list[DueStart]:
+        """Experiments with cron whose time has come."""
+        now_ms = self._clock.now_ms()
+        return await self._store.read(lambda c: appending.due_starts(c, now_ms, DUE_AT_ONCE))
+
+    async def start_due(self, due: DueStart) -> RunId | None:
+        """Start an experiment at its time; None when another process has done it.
+
+        A start that is refused is not made up for: the experiment says why, and its next time
+        stands. Only a tenant's limit of running experiments is waited for.
+        """
+        found = await self._store.read(
+            lambda c: experiments.find_experiment(c, due.experiment_id, tenant=due.tenant)
+        )
+        if found is None or found.next_run_at_ms != due.due_ms:
+            return None
+        try:
+            await self._check_spec(found)
+            started = await self._unless_overtaken(self._starting(found, APPEND, due))
+        except NotDue:
+            return None
+        except QuotaExceeded:
+            raise
+        except DragomanError as error:
+            next_ms = self._next_time(found.spec, due)
+            at = datetime.fromtimestamp(due.due_ms / 1000, UTC).isoformat(timespec="seconds")
+            reason = f"The run of {at} did not start: {error.message}"
+            await self._store.write(lambda c: _skip(c, due, next_ms, reason))
+            return None
+        self._on_started(started.run_id)
+        return started.run_id
 
     async def check(self, tenant: TenantId, experiment_id: str) -> Experiment:
         """The experiment; refused if this process cannot open its target or an evaluator now.
@@ -223,9 +328,11 @@ class Experiments(Reading):
         at_ms = self._clock.now_ms()
 
         def kill(connection: Connection) -> RunId | None:
-            run = _latest_run(connection, tenant, experiment_id)
+            known, run = latest_run(connection, tenant, experiment_id)
             if run is None or run.status not in ACTIVE:
                 return None
+            # What was stopped does not start by itself again.
+            appending.set_next_run(connection, known.experiment_id, None)
             if run.status in KILLABLE:
                 runs.change_status(
                     connection, run, RunStatus.TERMINATING, at_ms=at_ms, reason=reason
@@ -245,7 +352,7 @@ class Experiments(Reading):
         return killed
 
     async def change(self, tenant: TenantId, experiment_id: str, **changes: object) -> Experiment:
-        """Change name, description, budget, concurrency or retries, even while it runs."""
+        """Change name, description, budget, concurrency, retries or weight, even while it runs."""
         if unknown := changes.keys() - CHANGEABLE:
             raise InvalidMessage(
                 f"{min(unknown)} cannot be changed; these can: {', '.join(sorted(CHANGEABLE))}."
@@ -261,8 +368,7 @@ class Experiments(Reading):
                 check_budget(
                     spec.budget,
                     spending.spent_by_experiment(connection, found.experiment_id),
-                    spending.spent_by_tenant(connection, tenant),
-                    self._settings,
+                    balance_of(connection, tenant, self._settings),
                 )
             experiments.update_spec(connection, found.experiment_id, spec)
             return msgspec.structs.replace(found, spec=spec)
@@ -285,7 +391,7 @@ class Experiments(Reading):
         """Remove an experiment with all its results; not while it runs."""
 
         def delete(connection: Connection) -> None:
-            run = _latest_run(connection, tenant, experiment_id)
+            _, run = latest_run(connection, tenant, experiment_id)
             if run is not None and run.status in ACTIVE:
                 raise ExperimentRunning(
                     f"Experiment {experiment_id} is {run.status}; kill it before deleting it."
@@ -307,22 +413,22 @@ class Experiments(Reading):
 
     async def _checked(self, tenant: TenantId, spec: ExperimentSpec) -> Experiment:
         check_form(spec, self._settings)
-        spec = self._resolved(spec)
+        spec = self.resolved(spec)
         version_id = spec.dataset_version_id or ""
 
-        def look(connection: Connection) -> tuple[Spent, DatasetVersion | None]:
+        def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
             if experiments.find_by_name(connection, tenant, spec.name) is not None:
                 raise _name_taken(spec.name)
-            spent = spending.spent_by_tenant(connection, tenant)
-            return spent, datasets.find_version(connection, tenant, version_id)
+            balance = balance_of(connection, tenant, self._settings)
+            return balance, datasets.find_version(connection, tenant, version_id)
 
-        spent, version = await self._store.read(look)
-        check_balance(spent, self._settings)
-        check_budget(spec.budget, Spent(), spent, self._settings)
+        balance, version = await self._store.read(look)
+        check_balance(balance)
+        check_budget(spec.budget, Spent(), balance)
         check_columns(spec, version, self._context)
         return self._new(tenant, spec)
 
-    def _resolved(self, spec: ExperimentSpec) -> ExperimentSpec:
+    def resolved(self, spec: ExperimentSpec) -> ExperimentSpec:
         """The experiment with what it takes from where it is made."""
         return msgspec.structs.replace(
             spec,
@@ -346,11 +452,14 @@ class Experiments(Reading):
         )
 
     async def _check_spec(self, experiment: Experiment, *, calls_target: bool = True) -> None:
-        spec = experiment.spec
-        version = await self._store.read(
-            lambda c: datasets.find_version(c, experiment.tenant, spec.dataset_version_id or "")
-        )
+        spec, version = experiment.spec, await self._version_of(experiment)
         check_columns(spec, version, self._context, calls_target=calls_target)
+
+    async def _version_of(self, experiment: Experiment) -> DatasetVersion | None:
+        version_id = experiment.spec.dataset_version_id or ""
+        return await self._store.read(
+            lambda c: datasets.find_version(c, experiment.tenant, version_id)
+        )
 
     async def _insert(self, made: Experiment, then: Work[Result]) -> Result:
         version_id = made.spec.dataset_version_id
@@ -367,7 +476,9 @@ class Experiments(Reading):
             # Another caller took the name after the check.
             raise _name_taken(made.spec.name) from error
 
-    def _starting(self, experiment: Experiment, ask: StartAsk) -> Work[Started]:
+    def _starting(
+        self, experiment: Experiment, ask: StartAsk, due: DueStart | None = None
+    ) -> Work[Started]:
         run_id = RunId(new_id(self._random, "r"))
         new = new_run(run_id, experiment, ask, at_ms=self._clock.now_ms(), embedded=self._embedded)
         spec = experiment.spec
@@ -380,22 +491,26 @@ class Experiments(Reading):
             new,
             self._settings,
             msgspec.json.encode(kept).decode(),
+            Timing(due, self._next_time(spec, due)),
         )
 
+    def _next_time(self, spec: ExperimentSpec, due: DueStart | None) -> int | None:
+        """When the experiment starts next, always after the time that is due now.
 
-def _latest_run(connection: Connection, tenant: TenantId, experiment_id: str) -> Run | None:
-    """The experiment's latest run; neither it nor the experiment changes until this is over.
+        Times that passed meanwhile are left out: a clock that stood, jumped or went back never
+        brings one twice.
+        """
+        if spec.cron is None:
+            return None
+        now_ms = self._clock.now_ms()
+        after_ms = now_ms if due is None else max(now_ms, due.due_ms)
+        return next_time_ms(spec.cron, spec.cron_timezone, after_ms)
 
-    The run's row first, then the experiment's: the end of a run locks them in this order.
-    """
-    known = experiments.find_experiment(connection, experiment_id, tenant=tenant)
-    if known is None:
-        raise no_experiment(experiment_id)
-    run = None if known.run_id is None else runs.find_run(connection, known.run_id, lock=True)
-    locked = experiments.find_experiment(connection, experiment_id, lock=True)
-    if locked is None or locked.run_id != known.run_id:
-        raise Overtaken
-    return run
+
+def _skip(connection: Connection, due: DueStart, next_ms: int | None, reason: str) -> None:
+    """Pass a time without a start."""
+    if next_ms is not None and appending.pass_time(connection, due, next_ms):
+        appending.set_reason(connection, due.experiment_id, reason)
 
 
 def _name_taken(name: str) -> NameTaken:

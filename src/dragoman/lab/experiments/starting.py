@@ -16,10 +16,24 @@ from dragoman.errors import (
 )
 from dragoman.ids import TenantId
 from dragoman.lab.budgets import used_up
-from dragoman.lab.experiments.asking import check_balance, with_evaluators
+from dragoman.lab.experiments.asking import (
+    balance_of,
+    check_balance,
+    quota_of,
+    with_evaluators,
+)
 from dragoman.lab.model import EvaluatorSpec, Experiment, ExperimentId, ItemId, Run, RunId
-from dragoman.lab.repository import Selection, datasets, ending, experiments, runs, spending
-from dragoman.lab.scheduler import STRATEGIES
+from dragoman.lab.repository import (
+    DueStart,
+    Selection,
+    appending,
+    datasets,
+    ending,
+    experiments,
+    quotas,
+    runs,
+    spending,
+)
 from dragoman.lab.states import ACTIVE, Mode, RunStatus
 from dragoman.settings import LabSettings
 from dragoman.store import Connection
@@ -40,6 +54,20 @@ class StartAsk(msgspec.Struct, frozen=True):
 
 
 SUBMIT = StartAsk()
+APPEND = StartAsk(Mode.APPEND)
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """The times of an experiment that starts by itself."""
+
+    due: DueStart | None = None
+    """The time at which it starts now; None when a user starts it."""
+    next_ms: int | None = None
+    """When it starts again; None: not by itself."""
+
+
+class NotDue(Exception):
+    """Raised when another process has started the experiment at this time, or it runs."""
 
 
 class Overtaken(Exception):
@@ -56,10 +84,6 @@ class Started(msgspec.Struct, frozen=True):
 
 def check_ask(ask: StartAsk) -> None:
     """Refuse a start with missing or superfluous options."""
-    if ask.mode not in STRATEGIES:
-        raise InvalidMessage(
-            f"Mode {ask.mode} is not built yet; choose one of {', '.join(sorted(STRATEGIES))}."
-        )
     if (ask.mode is Mode.RETRY_ITEMS) != bool(ask.item_ids):
         raise InvalidMessage("item_ids belong to mode retry_items, which needs at least one.")
     if (ask.mode is Mode.TRIAL) != (ask.trial_items is not None):
@@ -83,10 +107,12 @@ def start(
     new: Run,
     settings: LabSettings,
     fingerprints_json: str,
+    timing: Timing,
 ) -> Started:
     """Start a run, or join the one under way; an experiment never has two.
 
-    Raises `Overtaken` when another process started or deleted it meanwhile.
+    Raises `Overtaken` when another process started or deleted it meanwhile, `NotDue` when its time
+    has passed.
     """
     known = experiments.find_experiment(connection, experiment_id, tenant=tenant)
     if known is None:
@@ -96,12 +122,20 @@ def start(
         # The run's row first, then the experiment's: the end of a run locks them in this order.
         latest = runs.find_run(connection, known.run_id, lock=True)
         if latest is not None and latest.status in ACTIVE:
+            if timing.due is not None:
+                raise NotDue
             return _join(connection, known, latest, ask, named)
     locked = experiments.find_experiment(connection, experiment_id, lock=True)
     if locked is None or locked.run_id != known.run_id:
         raise Overtaken
-    _check_dataset(connection, locked)
-    _check_quota(connection, tenant, settings.running_experiments)
+    _check_mode(locked, ask.mode)
+    if timing.due is None:
+        appending.set_next_run(connection, experiment_id, timing.next_ms)
+    elif timing.next_ms is None or not appending.pass_time(connection, timing.due, timing.next_ms):
+        raise NotDue
+    if ask.mode is not Mode.APPEND:
+        _check_dataset(connection, locked)
+    _check_quota(connection, tenant, settings)
     _check_left(connection, locked, settings)
     spec = locked.spec
     if ask.mode is Mode.SCORE:
@@ -170,14 +204,16 @@ def _named_items(
 ) -> tuple[ItemId, ...]:
     """The rows of the named items; an unknown item is refused."""
     version_id = experiment.spec.dataset_version_id
-    if not shown_ids or version_id is None:
+    if not shown_ids:
         return ()
-    known = datasets.known_items(connection, version_id, shown_ids)
+    known = appending.known_own_items(connection, experiment.experiment_id, shown_ids)
+    if version_id is not None:
+        known |= datasets.known_items(connection, version_id, shown_ids)
     unknown = [one for one in shown_ids if one not in known]
     if unknown:
         shown = ", ".join(unknown[:UNKNOWN_SHOWN])
         raise NotFound(
-            f"The dataset version {version_id} has no item {shown}"
+            f"Experiment {experiment.experiment_id} has no item {shown}"
             f"{' and others' if len(unknown) > UNKNOWN_SHOWN else ''}."
         )
     return tuple(known[one] for one in dict.fromkeys(shown_ids))
@@ -186,15 +222,32 @@ def _named_items(
 def _check_dataset(connection: Connection, experiment: Experiment) -> None:
     version_id = experiment.spec.dataset_version_id
     version = version_id and datasets.find_version(connection, experiment.tenant, version_id)
-    if not version or version.items == 0:
+    if version and version.items:
+        return
+    if appending.has_own_items(connection, experiment.experiment_id):
+        return
+    if version_id is None:
         raise DatasetEmpty(
-            f"The dataset version {version_id} has no items; import a file that has some."
+            f"Experiment {experiment.experiment_id} has no dataset and no items; start it in mode "
+            "append and add items, or make one with a dataset."
+        )
+    raise DatasetEmpty(
+        f"The dataset version {version_id} has no items; import a file that has some."
+    )
+
+
+def _check_mode(experiment: Experiment, mode: Mode) -> None:
+    if experiment.spec.cron is not None and mode is not Mode.APPEND:
+        raise InvalidMessage(
+            f"Experiment {experiment.experiment_id} has cron, so it can only be started in mode "
+            f"append, not {mode}.",
+            details={"field": "mode"},
         )
 
 
 def _check_left(connection: Connection, experiment: Experiment, settings: LabSettings) -> None:
     """Refuse a run of which nothing could be paid for."""
-    check_balance(spending.spent_by_tenant(connection, experiment.tenant), settings)
+    check_balance(balance_of(connection, experiment.tenant, settings))
     spent = spending.spent_by_experiment(connection, experiment.experiment_id)
     used = used_up(experiment.spec.budget, spent)
     if used is not None:
@@ -204,11 +257,13 @@ def _check_left(connection: Connection, experiment: Experiment, settings: LabSet
         )
 
 
-def _check_quota(connection: Connection, tenant: TenantId, running_max: int) -> None:
+def _check_quota(connection: Connection, tenant: TenantId, settings: LabSettings) -> None:
     running = runs.active_runs(connection, tenant)
-    if running >= running_max:
+    limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
+    running_max = limits.running_experiments
+    if running_max is not None and running >= running_max:
         raise QuotaExceeded(
-            f"{running} experiments of this tenant are running, which is the limit "
-            "(lab.running_experiments); wait for one to end.",
+            f"{running} experiments of this tenant are running, and {running_max} may "
+            "(lab.running_experiments, or the tenant's own limit); wait for one to end.",
             retry_after_ms=5_000,
         )

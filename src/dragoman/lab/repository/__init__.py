@@ -4,6 +4,7 @@ from dragoman.lab.repository import (
     adding_up,
     aggregates,
     annotating,
+    appending,
     archiving,
     by_hand,
     datasets,
@@ -18,6 +19,7 @@ from dragoman.lab.repository import (
     ordering,
     pairing,
     pruning,
+    quotas,
     removing,
     repeating,
     response_cache,
@@ -48,6 +50,7 @@ from dragoman.lab.repository.aggregates import (
     spread_of,
     verdict_of,
 )
+from dragoman.lab.repository.appending import DueStart
 from dragoman.lab.repository.archiving import Logged
 from dragoman.lab.repository.by_hand import typed
 from dragoman.lab.repository.certainty import Together
@@ -85,6 +88,7 @@ __all__ = [
     "Aggregates",
     "Cause",
     "Copied",
+    "DueStart",
     "EndedExperiment",
     "Entry",
     "Failures",
@@ -115,6 +119,7 @@ __all__ = [
     "aggregate_of",
     "aggregates",
     "annotating",
+    "appending",
     "archiving",
     "by_hand",
     "can_be_asked_in_sql",
@@ -138,6 +143,7 @@ __all__ = [
     "ordering",
     "pairing",
     "pruning",
+    "quotas",
     "ranks_of",
     "read_now_ms",
     "removing",

@@ -125,10 +125,17 @@ def unfinished(connection: Connection, run_id: RunId) -> bool:
     return False
 
 
-def end(connection: Connection, run_id: RunId, at_ms: int) -> RunStatus | None:
-    """End the run if all its items are archived; the state it ended in, None if it goes on."""
+def end(
+    connection: Connection, run_id: RunId, at_ms: int, *, stays_open: bool = False
+) -> RunStatus | None:
+    """End the run if all its items are archived; the state it ended in, None if it goes on.
+
+    One that stays open ends only when it was told to finish, or is stopped.
+    """
     run = find_run(connection, run_id, lock=True)
     if run is None or run.status not in WORKING | {RunStatus.TERMINATING}:
+        return None
+    if stays_open and run.status is RunStatus.PROCESSING:
         return None
     killed = run.status is RunStatus.TERMINATING
     if not (run.start_done or killed) or unfinished(connection, run_id):

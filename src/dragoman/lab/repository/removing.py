@@ -120,7 +120,10 @@ def _remove_of_experiment(connection: Connection, experiment_id: ExperimentId) -
     return any(
         _remove_by_item(connection, table, table.c.experiment_id == experiment_id)
         for table in (turn_result, item_result)
-    ) or _remove_by_id(connection, annotation, annotation.c.experiment_id == experiment_id)
+    ) or any(
+        _remove_by_id(connection, table, table.c.experiment_id == experiment_id)
+        for table in (annotation, dataset_item)
+    )
 
 
 def _remove_of_run(connection: Connection, run_id: RunId) -> None:

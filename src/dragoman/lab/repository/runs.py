@@ -196,6 +196,11 @@ def active_runs(connection: Connection, tenant: TenantId) -> int:
     nothing = {"tenant": tenant}
     connection.execute(insert_new(connection.dialect, quota), nothing)
     connection.execute(sa.select(quota.c.tenant).where(quota.c.tenant == tenant).with_for_update())
+    return count_active(connection, tenant)
+
+
+def count_active(connection: Connection, tenant: TenantId) -> int:
+    """How many runs of the tenant have not ended."""
     lapsed = sa.or_(_is_lapsed(), among(sa.func.coalesce(lease.c.owner, ""), "gone"))
     active = (
         sa.select(sa.func.count())

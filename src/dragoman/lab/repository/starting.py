@@ -72,21 +72,29 @@ def start_page(connection: Connection, run: Run, selection: Selection, size: int
 
 def add_rows(connection: Connection, run: Run, selection: Selection, span: Span) -> int:
     """Queue the items of the span that the run does not have yet; how many there were."""
-    chosen = _chosen(run, selection, counted=connection.dialect == "mysql").where(
-        *span.covers(dataset_item.c.id)
-    )
-    insert = insert_new(connection.dialect, item_run_log, _COLUMNS, chosen)
-    made = connection.execute(insert).rowcount
+    made = 0
+    for source in _sources(run, selection):
+        chosen = _chosen(run, selection, source, counted=connection.dialect == "mysql").where(
+            *span.covers(dataset_item.c.id)
+        )
+        insert = insert_new(connection.dialect, item_run_log, _COLUMNS, chosen)
+        made += connection.execute(insert).rowcount
     if made:
         show_queued(connection, run, span)
     return made
 
 
-def belongs_to(run: Run, version_id: VersionId | None) -> sa.ColumnElement[bool]:
-    """Whether an item is one of the run's experiment."""
-    if version_id is None:
-        return dataset_item.c.experiment_id == run.experiment_id
-    return dataset_item.c.version_id == version_id
+def _sources(run: Run, selection: Selection) -> list[sa.ColumnElement[bool]]:
+    """Where a run's items come from: the dataset's version, and items added to the experiment.
+
+    Each has an index, which one condition for both would not use. The first so many items are those
+    of the dataset.
+    """
+    own = dataset_item.c.experiment_id == run.experiment_id
+    if selection.version_id is None:
+        return [own]
+    of_version = dataset_item.c.version_id == selection.version_id
+    return [of_version] if selection.most is not None else [of_version, own]
 
 
 _POSITION = (
@@ -106,18 +114,24 @@ def _next_span(
     if selection.named is not None:
         ahead = sorted(item_id for item_id in selection.named if item_id > cursor)[:size]
         return Span(cursor, ahead[-1], tuple(ahead)) if ahead else None
-    ids = (
-        sa.select(dataset_item.c.id)
-        .where(belongs_to(run, selection.version_id), dataset_item.c.id > cursor)
-        .order_by(dataset_item.c.id)
-        .limit(size)
-        .subquery()
-    )
-    last = connection.execute(sa.select(sa.func.max(ids.c.id))).scalar()
+    lasts = []
+    for source in _sources(run, selection):
+        ids = (
+            sa.select(dataset_item.c.id)
+            .where(source, dataset_item.c.id > cursor)
+            .order_by(dataset_item.c.id)
+            .limit(size)
+            .subquery()
+        )
+        lasts.append(connection.execute(sa.select(sa.func.max(ids.c.id))).scalar())
+    # Up to the nearest, so that there are no more than so many of each source.
+    last = min((one for one in lasts if one is not None), default=None)
     return None if last is None else Span(cursor, last)
 
 
-def _chosen(run: Run, selection: Selection, *, counted: bool) -> sa.Select[tuple[object, ...]]:
+def _chosen(
+    run: Run, selection: Selection, source_of: sa.ColumnElement[bool], *, counted: bool
+) -> sa.Select[tuple[object, ...]]:
     """The rows to make; with `counted`, without those that are there already.
 
     An INSERT of MySQL says of a row that is there already that it made it.
@@ -129,7 +143,7 @@ def _chosen(run: Run, selection: Selection, *, counted: bool) -> sa.Select[tuple
         repeated = numbers_below(selection.repetitions)
         source = source.join(repeated, sa.true())
         repetition = repeated.c.number
-    wanted = [belongs_to(run, selection.version_id)]
+    wanted = [source_of]
     if counted:
         there = item_run_log.alias("there").c
         same = (there.item_id == dataset_item.c.id, there.repetition == repetition)

@@ -128,6 +128,7 @@ experiment = sa.Table(
     sa.Index(None, "tenant", "created_at_ms", "id"),
     sa.Index(None, "dataset_version_id"),
     sa.Index(None, "ended_at_ms"),
+    sa.Index(None, "next_run_at_ms"),
 )
 
 run_log = sa.Table(
@@ -339,7 +340,7 @@ quota = sa.Table(
     sa.Column("tokens", sa.BigInteger),
     sa.Column("cost", real()),
 )
-"""Limits of one tenant where they differ from the settings; also the row its starts lock."""
+"""Limits of one tenant; NULL where the settings hold. Also the row that its starts lock."""
 
 annotation = sa.Table(
     "annotation",

@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
-from dragoman.lab.budgets import budget_of_tenants
+from dragoman.lab.budgets import Quota
 from dragoman.lab.chain import Handler, chain
 from dragoman.lab.feed import Feed, ItemsArchived, RunEnded
 from dragoman.lab.model import Experiment, ItemKey, Run, RunId
@@ -21,6 +21,7 @@ from dragoman.lab.repository import (
     ending,
     experiments,
     leases,
+    quotas,
     runs,
 )
 from dragoman.lab.scheduler.rescue import archive_one_by_one, give_up_run
@@ -73,7 +74,7 @@ class Driver:
         self._clock = clock
         self._metrics = metrics
         self._log = get_logger(__name__, clock)
-        self._tenant_budget = budget_of_tenants(settings.tenant_tokens, settings.tenant_cost)
+        self._default_quota = Quota(tokens=settings.tenant_tokens, cost=settings.tenant_cost)
         self._lease_ms = round(settings.lease_seconds * 1000)
         self._renewal_seconds = settings.lease_seconds / RENEWALS_IN_A_LEASE
         # Workers that went silent are noticed about when their leases run out.
@@ -136,7 +137,17 @@ class Driver:
     async def _lock(self, drive: Drive, then: Handler[Drive]) -> None:
         """Let only one process drive a run; another takes over when this one stops renewing."""
         name = runs.lease_name(drive.run_id)
-        held = await self._store.write(lambda c: leases.take(c, name, self._owner, self._lease_ms))
+        taking = asyncio.ensure_future(
+            self._store.write(lambda c: leases.take(c, name, self._owner, self._lease_ms))
+        )
+        try:
+            held = await asyncio.shield(taking)
+        except asyncio.CancelledError:
+            # The database takes it all the same; the next driver must not wait until it runs out.
+            unused = await taking
+            if unused is not None:
+                await self._store.write(lambda c: leases.release(c, unused))
+            raise
         if held is None:
             return
         drive.held = held
@@ -174,11 +185,14 @@ class Driver:
         run, experiment = found
         looked_at, due_at = float("-inf"), float("-inf")
         unshown: list[ItemKey] = []
+        quota = Quota()
         while True:
             drive.wake.clear()
             now = self._clock.monotonic()
             look_around = now - looked_at >= self._tick_seconds
-            plan = self._plan(held, run, experiment, look_around)
+            if look_around:
+                quota = await self._store.read(lambda c: quotas.find_quota(c, run.tenant))
+            plan = self._plan(held, run, experiment, quota, look_around)
             handed_out = await self._refill(plan)
             unshown += handed_out
             if handed_out and now < due_at and not look_around:
@@ -198,14 +212,16 @@ class Driver:
 
     # --- one step -------------------------------------------------------------------------------
 
-    def _plan(self, held: Held, run: Run, experiment: Experiment, look_around: bool) -> Plan:
+    def _plan(
+        self, held: Held, run: Run, experiment: Experiment, quota: Quota, look_around: bool
+    ) -> Plan:
         asked = experiment.spec.concurrency or self._settings.item_concurrency
         return Plan(
             held,
             run,
             experiment,
             concurrency=min(asked, self._settings.max_item_concurrency),
-            tenant_budget=self._tenant_budget,
+            tenant_budget=quota.over(self._default_quota).balance,
             look_around=look_around,
         )
 

@@ -40,12 +40,12 @@ def _what_has_outputs(experiment: Experiment, run: Run) -> Selection:
 STRATEGIES: dict[Mode, Strategy] = {
     Mode.SUBMIT: _everything,
     Mode.RETRY_ALL: _everything,
+    Mode.APPEND: _everything,
     Mode.FAIL_RETRY: _what_did_not_succeed,
     Mode.RETRY_ITEMS: _the_named_items,
     Mode.TRIAL: _the_first_items,
     Mode.SCORE: _what_has_outputs,
 }
-"""A mode that is not here cannot be started."""
 
 
 def selection_of(experiment: Experiment, run: Run) -> Selection:

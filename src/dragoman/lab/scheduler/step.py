@@ -10,6 +10,7 @@ from dragoman.lab.repository import (
     Held,
     Logged,
     TakenBack,
+    appending,
     archiving,
     dispatching,
     ending,
@@ -24,7 +25,7 @@ from dragoman.lab.repository import (
     starting,
 )
 from dragoman.lab.scheduler.modes import selection_of
-from dragoman.lab.states import WORKING, RunStatus
+from dragoman.lab.states import WORKING, Mode, RunStatus
 from dragoman.store import Connection
 
 START_PAGE = 1_000
@@ -90,8 +91,8 @@ def _out_of_budget(connection: Connection, plan: Plan, run: Run) -> str | None:
         spent = spending.spent_by_tenant(connection, run.tenant)
         if (used := used_up(plan.tenant_budget, spent)) is not None:
             return (
-                f"The tenant has used up {used} (lab.tenant_tokens, lab.tenant_cost); have the "
-                "limit raised, then go on with mode fail_retry."
+                f"The tenant has used up {used} (lab.tenant_tokens, lab.tenant_cost, or its own "
+                "limit); have the limit raised, then go on with mode fail_retry."
             )
     if plan.experiment.spec.budget == NO_BUDGET:
         return None
@@ -146,8 +147,12 @@ def take_step(connection: Connection, plan: Plan) -> Step:
     more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
     ended = None
     if not more:
-        ended = ending.end(connection, run.run_id, at_ms)
+        stays_open = run.mode is Mode.APPEND and experiment.spec.cron is None
+        ended = ending.end(connection, run.run_id, at_ms, stays_open=stays_open)
         if ended is not None:
+            if ended is RunStatus.TERMINATED and run.mode is Mode.APPEND:
+                # What was stopped does not start by itself again.
+                appending.set_next_run(connection, run.experiment_id, None)
             leases.forget(connection, plan.held)
     return Step(run, experiment, archived, len(terminated), taken_back, untaken, ended, more)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -15,3 +17,5 @@ class Terms(msgspec.Struct, frozen=True):
     """How often it looks for work, and for ends of work, that it was not told of."""
     any_run: bool = True
     """Whether it looks for work of runs that it was never told of."""
+    tenant_weights: Mapping[str, float] = {}
+    """How much a tenant counts beside others; 1 for those that are not here."""

@@ -14,7 +14,7 @@ from dragoman.lab.model import Experiment, Run, RunId
 from dragoman.lab.queue import Offer, Queue
 from dragoman.lab.repository import Lease, items, runs
 from dragoman.lab.states import WORKING
-from dragoman.lab.worker.backlog import Backlog
+from dragoman.lab.worker.backlog import Backlog, RunShare
 from dragoman.lab.worker.combiner import Combiner, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
 from dragoman.lab.worker.journal import LeaseJournal
@@ -125,8 +125,27 @@ class Worker:
         while True:
             await self._something_to_do.wait()
             self._something_to_do.clear()
-            while self._backlog and (room := self._terms.capacity - self._working) > 0:
-                await self._handle(self._backlog.next_offer(room))
+            while True:
+                await self._unless_in_trouble(self._learn_of_runs())
+                in_work = {run_id: len(place.working) for run_id, place in self._places.items()}
+                offers = self._backlog.next_offers(self._terms.capacity - self._working, in_work)
+                if not offers:
+                    break
+                for offer in offers:
+                    await self._handle(offer)
+
+    async def _learn_of_runs(self) -> None:
+        """Find out whose runs are offered; of those that are over nothing is taken."""
+        for run_id in self._backlog.unknown_runs():
+            found = await self._store.read(lambda c: run_and_experiment(c, run_id))  # noqa: B023
+            if found is None or found[0].status not in WORKING:
+                self._backlog.forget(run_id)
+            else:
+                self._backlog.set_share(run_id, self._share_of(found[1]))
+
+    def _share_of(self, experiment: Experiment) -> RunShare:
+        tenant_weight = self._terms.tenant_weights.get(experiment.tenant, 1.0)
+        return RunShare(experiment.tenant, experiment.spec.weight, tenant_weight)
 
     async def _shield(self, offer: Offer, then: Handler[Offer]) -> None:
         """Keep errors with one offer from ending the worker: the offer can still be taken later."""
@@ -146,6 +165,7 @@ class Worker:
         if offer.run_id not in self._places:
             found = await self._store.read(lambda c: run_and_experiment(c, offer.run_id))
             if found is None or found[0].status not in WORKING:
+                self._backlog.forget(offer.run_id)
                 return
             self._places[offer.run_id] = Workplace(*found, await self._opened(*found))
         await then(offer)
@@ -258,6 +278,7 @@ class Worker:
                 self._leave(run_id)
             elif run_id in self._places:
                 self._places[run_id].take_up(found[1])
+                self._backlog.set_share(run_id, self._share_of(found[1]))
 
     async def _look_for_work(self) -> None:
         """Find offers that came without a hint."""
@@ -279,6 +300,7 @@ class Worker:
 
     def _leave(self, run_id: RunId) -> None:
         """Stop working on a run, without waiting for targets that are slow to stop."""
+        self._backlog.forget(run_id)
         place = self._places.pop(run_id, None)
         if place is not None:
             self._leaving.spawn(self._unless_in_trouble(place.close()))

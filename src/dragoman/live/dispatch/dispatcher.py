@@ -258,6 +258,13 @@ class JobDispatcher:
         """End a job, whatever its attempt does."""
         self._driver.stop(job, stop, self._clock.monotonic())
 
+    def watch_successes(self, on_success: Callable[[Job], None]) -> None:
+        """Tell of each job that its node has done, while its input is still there.
+
+        The end comes right after it, and need not be a success: `expect_job` tells of that.
+        """
+        self._driver.on_success = on_success
+
     def expect_job(self, job: Job, on_end: OnEnd) -> None:
         """Call back when the job has ended; at once when it has."""
         self._driver.expect(job, on_end)

@@ -119,6 +119,8 @@ class JobDriver:
         self._clock = clock
         self._random = random
         self._slow = slow
+        self.on_success: Callable[[Job], None] | None = None
+        """Told of a job that its node has done, while its input is still there."""
         self.jobs: dict[JobId, Job] = {}
         """The jobs of this instance that have not ended."""
         self.attempts: dict[AttemptId, Job] = {}
@@ -484,8 +486,10 @@ class JobDriver:
 
     def finish(self, job: Job, ending: Ending, now: float) -> None:
         """The node says how the attempt ended."""
-        job.in_flight = True
         error = ending.error
+        if self.on_success is not None and error is None:
+            self.on_success(job)
+        job.in_flight = True
         again = error is not None and error.retryable
         self._ledger.finish(job, ending, again=again, now=now, then=self._finished)
 

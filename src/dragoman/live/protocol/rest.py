@@ -150,6 +150,16 @@ class AttemptView(View, frozen=True):
     error: ErrorInfo | None = None
 
 
+class LiveSampleView(View, frozen=True):
+    """Whether a job was scored as a sample of live traffic, or why not."""
+
+    scored: bool
+    reason: str | None = None
+    experiment_id: str | None = None
+    item_id: str | None = None
+    scores: dict[str, float | None] = {}
+
+
 class JobView(View, frozen=True):
     """A job, with its attempts and what came of it."""
 
@@ -164,6 +174,8 @@ class JobView(View, frozen=True):
     error: ErrorInfo | None = None
     node_id: NodeId | None = None
     result: JobOutput | None = None
+    live_sample: LiveSampleView | None = None
+    """Only where one job is asked for."""
 
 
 class LeftOut(View, frozen=True):

@@ -14,15 +14,18 @@ from dragoman.api.lab.orders import (
     EstimateOrder,
     ExperimentOrder,
     InFlight,
+    InvokeOrder,
     KillOrder,
     RunOrder,
     ScoreOrder,
+    SubmitOrder,
     read_order,
 )
 from dragoman.api.lab.principals import asked_by
 from dragoman.api.lab.views import (
     CreatedView,
     ExperimentView,
+    InvokedView,
     KilledView,
     RunView,
     StartedView,
@@ -71,11 +74,12 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         status_code=201,
         response_class=Response,
         responses={201: {"model": shown_as("SubmittedExperiment", SubmittedView)}},
-        openapi_extra=_body(ExperimentOrder),
+        openapi_extra=_body(SubmitOrder),
     )
     async def submit(request: Request, caller: Caller, desk: Desk) -> Response:
-        order = read_order(await request.body(), ExperimentOrder)
-        made, started = await desk.lab.experiments.submit(caller.tenant, order.spec())
+        order = read_order(await request.body(), SubmitOrder)
+        experiments = desk.lab.experiments
+        made, started = await experiments.submit(caller.tenant, order.spec(), order.ask())
         return answer(SubmittedView(made.experiment_id, started.run_id), 201)
 
     @router.post(
@@ -140,7 +144,8 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
 
     @router.patch(
         "/{experiment_id}",
-        summary="Change name, description, budget, concurrency or retries, even while it runs",
+        summary="Change name, description, budget, concurrency, retries or weight, also while it "
+        "runs",
         response_class=Response,
         responses={200: {"model": _EXPERIMENT}},
         openapi_extra=_body(ChangeOrder),
@@ -217,6 +222,31 @@ def experiments_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
             caller.tenant, experiment_id, let_finish=order.in_flight is InFlight.FINISH
         )
         return answer(KilledView(killed), 202)
+
+    @router.post(
+        "/{experiment_id}/invoke",
+        summary="Add items to an append experiment that runs, or that starts by itself again",
+        status_code=201,
+        response_class=Response,
+        responses={201: {"model": shown_as("InvokedItems", InvokedView)}},
+        openapi_extra=_body(InvokeOrder),
+    )
+    async def invoke(experiment_id: str, request: Request, caller: Caller, desk: Desk) -> Response:
+        order = read_order(await request.body(), InvokeOrder)
+        items = [item.turns for item in order.items]
+        taken = await desk.lab.experiments.invoke(caller.tenant, experiment_id, items)
+        return answer(InvokedView(list(taken)), 201)
+
+    @router.post(
+        "/{experiment_id}/finish",
+        summary="Let an append experiment end when its items are done; it starts no more",
+        status_code=202,
+        response_class=Response,
+        responses={202: {"model": shown_as("FinishedRun", KilledView)}},
+    )
+    async def finish(experiment_id: str, caller: Caller, desk: Desk) -> Response:
+        finished = await desk.lab.experiments.finish(caller.tenant, experiment_id)
+        return answer(KilledView(finished), 202)
 
     @router.post(
         "/{experiment_id}/clone",
