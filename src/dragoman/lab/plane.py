@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 
@@ -62,8 +63,9 @@ class Lab:
         )
         random = randomness.stream("lab")
         owner = new_owner(random)
-        queue = queue or InProcessQueue()
+        self._queue = queue = queue or InProcessQueue()
         self.feed = Feed()
+        self._hearing: asyncio.Task[None] | None = None
         self._store = store
         self._processes = ProcessPool(os.cpu_count() or 1)
         self.experiments = Experiments(
@@ -121,11 +123,15 @@ class Lab:
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""
+        self._hearing = asyncio.create_task(self._hear_changes())
         for part in self._parts:
             await part.start()
 
     async def stop(self) -> None:
         """Stop; the next lab on this database resumes what is not done."""
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.gather(self._hearing, return_exceptions=True)
         for part in reversed(self._parts):
             await part.stop()
         await self._processes.close()
@@ -137,6 +143,12 @@ class Lab:
     def resume(self, run_id: RunId) -> None:
         """Resume a run that this program started, perhaps before it was stopped."""
         self._scheduler.take_on(run_id)
+
+    async def _hear_changes(self) -> None:
+        """Bring what other instances did to the watchers of this one."""
+        while True:
+            for change in await self._queue.changes.take():
+                self.feed.publish(change)
 
     async def _audio_columns(self, spec: ExperimentSpec) -> Sequence[str]:
         version_id = spec.dataset_version_id

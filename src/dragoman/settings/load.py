@@ -342,7 +342,6 @@ NOT_BUILT: Mapping[str, NotBuilt] = {
         True, "a rule on which instance's nodes come first"
     ),
     "scheduler.canary.routes": NotBuilt([], "canary routes"),
-    "lab.queue_url": NotBuilt("", "workers outside the server"),
     "lab.tenant_weights": NotBuilt({}, "shares between tenants"),
     _LIVE_SAMPLE + "tenants": NotBuilt([], _SAMPLES),
     _LIVE_SAMPLE + "share": NotBuilt(0.01, _SAMPLES),

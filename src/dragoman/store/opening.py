@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from dragoman.store.databases import database_at
-from dragoman.store.interface import ServerFacts, Store
+from dragoman.store.interface import Notifications, ServerFacts, Store
 from dragoman.store.upgrades import require_up_to_date
 
 
@@ -18,6 +18,14 @@ async def open_store(database_url: str) -> Store:
     database = database_at(database_url)
     await asyncio.to_thread(require_up_to_date, database_url)
     return database.open()
+
+
+def open_notifications(database_url: str) -> Notifications | None:
+    """Messages between the processes that use the database; None where it carries none.
+
+    Nothing is connected yet. Close them with ``await notifications.close()``.
+    """
+    return database_at(database_url).notifications()
 
 
 def backup(database_url: str, to: Path) -> None:

@@ -43,6 +43,10 @@ class LossyQueue:
         self.offers: LossyTopic[Offer] = LossyTopic(self, whole.offers)
         self.stops: LossyTopic[RunId] = LossyTopic(self, whole.stops)
         self.news: LossyTopic[RunId] = LossyTopic(self, whole.news)
+        self.changes = whole.changes
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     def loses_next(self) -> bool:
         self.given += 1

@@ -31,6 +31,9 @@ RENEWALS_IN_A_LEASE = 3
 LEAVE_SECONDS = 5.0
 """How long a worker that stops waits for calls that do not end when they are told to."""
 
+TAKEN_AT_ONCE = 16
+"""Items that a worker takes in one go of those that were not named to it: others want some, too."""
+
 _TROUBLE_PAUSE_SECONDS = 0.5
 
 
@@ -65,6 +68,8 @@ class Worker:
         self._backlog = Backlog()
         self._working = 0
         self._something_to_do = asyncio.Event()
+        self._wants_more = asyncio.Event()
+        self._wants_more.set()
         self._renewal_seconds = terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE
         self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
         self._handle: Handler[Offer] = chain([self._shield, self._check], self._execute)
@@ -109,10 +114,13 @@ class Worker:
     # --- hearing --------------------------------------------------------------------------------
 
     async def _hear_offers(self) -> None:
+        """Ask for offers only when there is room: an offer may be meant for one worker."""
         while True:
+            await self._wants_more.wait()
             for offer in await self._queue.offers.take():
                 self._backlog.add(offer)
-                self._something_to_do.set()
+            self._wants_more.clear()
+            self._something_to_do.set()
 
     async def _hear_stops(self) -> None:
         while True:
@@ -127,6 +135,8 @@ class Worker:
             self._something_to_do.clear()
             while self._backlog and (room := self._terms.capacity - self._working) > 0:
                 await self._handle(self._backlog.next_offer(room))
+            if not self._backlog and self._working < self._terms.capacity:
+                self._wants_more.set()
 
     async def _shield(self, offer: Offer, then: Handler[Offer]) -> None:
         """Keep errors with one offer from ending the worker: the offer can still be taken later."""
@@ -163,13 +173,18 @@ class Worker:
         """Lease the items, each for this worker alone, and set to work on them."""
         place = self._places[offer.run_id]
         lease_ms = self._terms.lease_ms
+        most = min(TAKEN_AT_ONCE, self._terms.capacity - self._working)
         self._taking = asyncio.ensure_future(
             self._store.write(
-                lambda c: take(c, place.experiment, place.run, offer.keys, self._owner, lease_ms)
+                lambda c: take(
+                    c, place.experiment, place.run, offer.keys, most, self._owner, lease_ms
+                )
             )
         )
         taken = await asyncio.shield(self._taking)
         self._taking = None
+        if not offer.keys and len(taken) == most:
+            self._backlog.add(offer)  # there may be more
         if self._places.get(offer.run_id) is not place:
             return  # the run ended meanwhile, and with it these leases
         now = self._clock.monotonic()
@@ -274,7 +289,8 @@ class Worker:
             ]
 
         for offer in await self._store.read(offered):
-            self._backlog.add(offer)
+            if offer.keys:
+                self._backlog.add(offer)
         self._something_to_do.set()
 
     def _leave(self, run_id: RunId) -> None:

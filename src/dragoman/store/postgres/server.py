@@ -12,6 +12,7 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from dragoman.errors import InvalidMessage
 from dragoman.store.interface import ServerFacts
+from dragoman.store.postgres.notifications import PostgresNotifications
 from dragoman.store.server import ServerKind
 
 CONNECT_SECONDS = 10.0
@@ -27,7 +28,7 @@ sleeps, would hold its locks for as long as that lasts.
 ALTERING_LOCK = int.from_bytes(b"dragoman")
 """The advisory lock for altering the schema; PostgreSQL releases it with the transaction."""
 
-_APPLICATION = "dragoman"
+APPLICATION = "dragoman"
 
 _DATA_EXCEPTIONS = "22"
 """The class of errors about values, whose messages quote them."""
@@ -77,6 +78,9 @@ class PostgresServer(ServerKind):
         row = connection.execute(sa.select(version, now_ms)).one()
         return ServerFacts(product=self.product, version=row[0], now_ms=row[1])
 
+    def notifications(self) -> PostgresNotifications:
+        return PostgresNotifications(self._url, APPLICATION)
+
     def _pooled(self, connections: int) -> AsyncEngine:
         return self._engine(poolclass=AsyncAdaptedQueuePool, pool_size=connections, max_overflow=0)
 
@@ -91,7 +95,7 @@ class PostgresServer(ServerKind):
             connect_args={
                 "timeout": CONNECT_SECONDS,
                 "server_settings": {
-                    "application_name": _APPLICATION,
+                    "application_name": APPLICATION,
                     "idle_in_transaction_session_timeout": str(
                         round(IDLE_IN_TRANSACTION_SECONDS * 1000)
                     ),

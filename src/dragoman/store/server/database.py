@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import Database, Result, ServerFacts, Store
+from dragoman.store.interface import Database, Notifications, Result, ServerFacts, Store
 from dragoman.store.server.kind import ServerKind
 from dragoman.store.server.store import ServerStore
 
@@ -51,6 +51,9 @@ class ServerDatabase(Database):
 
     def open(self) -> Store:
         return ServerStore(self._server)
+
+    def notifications(self) -> Notifications | None:
+        return self._server.notifications()
 
     def _run(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Run the function in a transaction, on an event loop of its own.

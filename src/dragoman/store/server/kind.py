@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import ServerFacts
+from dragoman.store.interface import Notifications, ServerFacts
 
 
 class ServerKind(ABC):
@@ -49,6 +49,10 @@ class ServerKind(ABC):
     @abstractmethod
     def facts(self, connection: sa.Connection) -> ServerFacts:
         """What the server says of itself."""
+
+    def notifications(self) -> Notifications | None:
+        """Messages between the processes that use the database; None where it carries none."""
+        return None
 
     # --- errors -----------------------------------------------------------------------------------
 
