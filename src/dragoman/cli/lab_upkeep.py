@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from dragoman.api import WorkersView, WorkerView
 from dragoman.cli.db import ConfigOption, settings_for
 from dragoman.cli.db import DataDirOption as DataFolderOption
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
@@ -16,14 +17,16 @@ from dragoman.cli.showing import JsonOption, print_json, print_table
 from dragoman.lab.pruning import EndedExperiment, Retention, prune, surplus
 from dragoman.store import SchemaStatus, check, open_store
 
-app = typer.Typer(name="lab", help="Look after the lab's stored results.", no_args_is_help=True)
+app = typer.Typer(
+    name="lab", help="Look after the lab's stored results and workers.", no_args_is_help=True
+)
 
 _LOOK_SECONDS = 0.5
 
 
 @app.callback()
 def lab() -> None:
-    """Look after the lab's stored results."""
+    """Look after the lab's stored results and workers."""
 
 
 @app.command("rebuild-mirror")
@@ -46,6 +49,54 @@ def rebuild_mirror_command(
         typer.echo("The mirror has been made anew, and is up to date.")
 
     with_lab(Way(url, data_dir, token, mirrored=True), work)
+
+
+@app.command("workers")
+def workers_command(
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the lab's processes on all machines: who works on what, since when, how fast.
+
+    A process that did not report for 30 seconds is silent: paused, cut off or dead. What it held
+    goes to others when its leases run out.
+    """
+
+    async def work(lab: LabClient) -> WorkersView:
+        return await lab.workers()
+
+    found = with_lab(Way(url, data_dir, token), work).workers
+    if as_json:
+        print_json({"workers": found})
+        return
+    print_table(
+        ("worker", "host", "pid", "state", "role", "items", "items/s", "done", "works on"),
+        ([*_worker_cells(one), _runs_cell(one)] for one in found),
+        empty="No process of the lab has reported.",
+    )
+
+
+def _worker_cells(one: WorkerView) -> list[object]:
+    roles = ["schedules"] if one.schedules else []
+    roles += ["works"] if one.concurrency else []
+    at_work = f"{one.items}/{one.concurrency}" if one.concurrency else None
+    return [
+        one.worker_id,
+        one.host,
+        one.pid,
+        one.state,
+        " + ".join(roles),
+        at_work,
+        f"{one.items_per_second:g}",
+        one.items_done,
+    ]
+
+
+def _runs_cell(one: WorkerView) -> str | None:
+    runs = [f"{run.experiment_id}: {run.items} since {run.since}" for run in one.runs]
+    return ", ".join(runs) or None
 
 
 @app.command("prune")

@@ -17,8 +17,9 @@ from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
 from dragoman.lab.model import ExperimentSpec, RunId
 from dragoman.lab.owners import new_owner
+from dragoman.lab.presence import Activity, Presence
 from dragoman.lab.queue import InProcessQueue, Queue
-from dragoman.lab.repository import datasets
+from dragoman.lab.repository import Seen, datasets, workers
 from dragoman.lab.response_cache import clear_answers
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
@@ -50,10 +51,15 @@ class Lab:
         schedules: bool = True,
         works: bool = True,
         queue: Queue | None = None,
+        capacity: int | None = None,
+        mirror: str = "",
     ) -> None:
         """`embedded`: only runs started here are driven, since only here their functions exist.
 
-        A process may also only schedule, or only work, beside others on the same database.
+        A process may also only schedule, or only work, beside others on the same database; they
+        hear of each other's work through `queue`, which the caller closes. `capacity`: items it
+        works on at once, if not as many as the settings say. `mirror`: the kind of columnar copy
+        that goes with it, for others to know.
         """
         context = context or Context(
             settings.python_allow,
@@ -104,7 +110,7 @@ class Lab:
             queue,
             benches.open,
             Terms(
-                capacity=settings.max_item_concurrency,
+                capacity=capacity or settings.max_item_concurrency,
                 lease_ms=round(settings.lease_seconds * 1000),
                 tick_seconds=settings.safety_tick_ms / 1000,
                 any_run=not embedded,
@@ -113,7 +119,18 @@ class Lab:
             clock=clock,
             metrics=metrics,
         )
-        self._parts: list[Worker | Scheduler | Cleaner] = []
+        self.presence = Presence(
+            store,
+            clock,
+            owner=owner,
+            activity=self._activity,
+            capacity=(capacity or settings.max_item_concurrency) if works else 0,
+            schedules=schedules,
+            mirror=mirror,
+        )
+        self._parts: list[Worker | Scheduler | Cleaner | Presence] = []
+        if not embedded and (works or schedules):
+            self._parts.append(self.presence)
         if works:
             self._parts.append(self._worker)
         if schedules:
@@ -135,6 +152,18 @@ class Lab:
         for part in reversed(self._parts):
             await part.stop()
         await self._processes.close()
+
+    async def workers(self) -> list[Seen]:
+        """Every process on this database that reported lately, and what it works on."""
+        return await self._store.read(workers.seen)
+
+    async def drain(self) -> None:
+        """Take no more items, and wait until those in progress are done; then stop it."""
+        await self._worker.drain()
+
+    def _activity(self) -> Activity:
+        worker = self._worker
+        return Activity(worker.doing(), worker.items_done, worker.is_draining)
 
     async def clear_answers(self, tenant: TenantId) -> int:
         """Forget every cached answer of a tenant; how many there were."""

@@ -21,6 +21,7 @@ from dragoman.api.lab.routes.experiments import experiments_router
 from dragoman.api.lab.routes.kinds import kinds_router
 from dragoman.api.lab.routes.mirror import mirror_router
 from dragoman.api.lab.routes.results import results_router
+from dragoman.api.lab.routes.workers import workers_router
 from dragoman.api.middleware import Shield
 from dragoman.auth import Permission
 from dragoman.observability import Metrics
@@ -43,6 +44,7 @@ def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIR
         kinds_router(PREFIX, of_experiments),
         mirror_router(PREFIX, of_experiments),
         cache_router(PREFIX, of_experiments),
+        workers_router(PREFIX, of_experiments),
     ]
 
 

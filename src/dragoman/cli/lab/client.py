@@ -23,6 +23,7 @@ from dragoman.api import (
     StartedView,
     SubmittedView,
     VersionView,
+    WorkersView,
 )
 from dragoman.cli.lab.import_progress import CountedFile, Tell
 from dragoman.cli.lab.sending import SentForm, sent_form
@@ -310,6 +311,12 @@ class LabClient:
         if rebuild:
             return await self._ask(MirrorView, "POST", "/lab/mirror/rebuild")
         return await self._ask(MirrorView, "GET", "/lab/mirror")
+
+    # --- the lab's processes --------------------------------------------------------------------
+
+    async def workers(self) -> WorkersView:
+        """Who works on what."""
+        return await self._ask(WorkersView, "GET", "/lab/workers")
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -25,6 +25,7 @@ BLOCK_MS = 2_000
 """How long one question for messages waits for them."""
 ANSWER_SECONDS = BLOCK_MS / 1000 + 5.0
 
+_BLINK_SECONDS = 0.1
 _GROUP = "workers"
 _CONSUMER = "worker"
 """One name for all: an offer is not acknowledged, so Redis remembers nothing of a consumer."""
@@ -45,6 +46,7 @@ class RedisLink:
             socket_connect_timeout=CONNECT_SECONDS,
             socket_timeout=ANSWER_SECONDS,
         )
+        self._asking: set[asyncio.Future[Any]] = set()
 
     async def send(self, messages: Sequence[Message]) -> None:
         pipeline = self._redis.pipeline(transaction=False)
@@ -55,16 +57,18 @@ class RedisLink:
                 maxlen=STREAM_LENGTH,
                 approximate=True,
             )
-        await _answered(pipeline.execute())
+        await self._answered(pipeline.execute())
 
     async def hear(self) -> AsyncGenerator[Message]:
         since: dict[Any, Any] = {}
         for topic in _TOLD:
-            newest = await _answered(self._redis.xrevrange(_key(topic), count=1))
+            newest = await self._answered(self._redis.xrevrange(_key(topic), count=1))
             since[_key(topic)] = newest[0][0] if newest else _FROM_THE_FIRST
         topics = {_key(topic).encode(): topic for topic in _TOLD}
         while True:
-            found = await _answered(self._redis.xread(since, count=STREAM_LENGTH, block=BLOCK_MS))
+            found = await self._answered(
+                self._redis.xread(since, count=STREAM_LENGTH, block=BLOCK_MS)
+            )
             for key, entries in found or ():
                 for entry_id, fields in entries:
                     since[key.decode()] = entry_id
@@ -74,7 +78,7 @@ class RedisLink:
     async def next_offer(self) -> bytes | None:
         stream: dict[Any, Any] = {_key(TopicName.OFFERS): ">"}
         try:
-            found = await _answered(
+            found = await self._answered(
                 self._redis.xreadgroup(
                     _GROUP, _CONSUMER, stream, count=1, block=BLOCK_MS, noack=True
                 )
@@ -89,34 +93,53 @@ class RedisLink:
         return None
 
     async def close(self) -> None:
+        while self._asking:
+            for asking in self._asking:
+                asking.cancel()
+            await asyncio.wait(self._asking, timeout=_BLINK_SECONDS)
         await self._redis.aclose()
+
+    async def _answered(self, answer: Awaitable[Any]) -> Any:
+        """What Redis answers; raises `LinkDown`.
+
+        It is asked in a task of its own: while redis-py connects, it may overlook that its caller
+        was cancelled.
+        """
+        asking = asyncio.ensure_future(answer)
+        self._asking.add(asking)
+        asking.add_done_callback(self._over)
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
+        except ResponseError as error:
+            if str(error).startswith("NOGROUP"):
+                raise _NoGroup from error
+            raise LinkDown(f"Redis refused: {error}") from error
+        except (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            raise LinkDown(_reason(error)) from error
+
+    def _over(self, asking: asyncio.Future[Any]) -> None:
+        self._asking.discard(asking)
+        if not asking.cancelled():
+            asking.exception()  # retrieved, or asyncio would report what its caller left
 
     async def _make_group(self) -> None:
         """Make the group, on a new server or after Redis was restarted empty."""
         try:
-            await self._redis.xgroup_create(
-                _key(TopicName.OFFERS), _GROUP, id=_FROM_THE_FIRST, mkstream=True
+            await self._answered(
+                self._redis.xgroup_create(
+                    _key(TopicName.OFFERS), _GROUP, id=_FROM_THE_FIRST, mkstream=True
+                )
             )
-        except ResponseError as error:
-            if not str(error).startswith("BUSYGROUP"):  # another worker was faster
-                raise LinkDown(f"Redis refused: {error}") from error
-        except (RedisError, OSError, TimeoutError) as error:
-            raise LinkDown(_reason(error)) from error
+        except LinkDown as error:
+            if not str(error.__cause__).startswith("BUSYGROUP"):  # another worker was faster
+                raise
 
 
 class _NoGroup(Exception):
     """Raised when Redis does not know the group of workers."""
-
-
-async def _answered(answer: Awaitable[Any]) -> Any:
-    try:
-        return await answer
-    except ResponseError as error:
-        if str(error).startswith("NOGROUP"):
-            raise _NoGroup from error
-        raise LinkDown(f"Redis refused: {error}") from error
-    except (RedisError, OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-        raise LinkDown(_reason(error)) from error
 
 
 def _reason(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from dragoman.lab.repository import (
     showing,
     spending,
     starting,
+    workers,
 )
 from dragoman.lab.repository.adding_up import MAX_GROUPS, field_to_group_by
 from dragoman.lab.repository.aggregates import (
@@ -75,6 +76,7 @@ from dragoman.lab.repository.results import Judged, WholeTurn
 from dragoman.lab.repository.reusing import Leftovers
 from dragoman.lab.repository.starting import Selection
 from dragoman.lab.repository.statements import read_now_ms, storable
+from dragoman.lab.repository.workers import RunAtWork, Seen, Working
 
 __all__ = [
     "BINS",
@@ -101,7 +103,9 @@ __all__ = [
     "OutputEntry",
     "Place",
     "Repeated",
+    "RunAtWork",
     "ScoreEntry",
+    "Seen",
     "Selection",
     "Sorting",
     "Spread",
@@ -111,6 +115,7 @@ __all__ = [
     "TryEntry",
     "TurnEntry",
     "WholeTurn",
+    "Working",
     "adding_up",
     "aggregate_of",
     "aggregates",
@@ -156,4 +161,5 @@ __all__ = [
     "told_by",
     "typed",
     "verdict_of",
+    "workers",
 ]

@@ -331,6 +331,27 @@ lease = sa.Table(
 )
 """Who drives a run; the token grows with every new owner."""
 
+worker = sa.Table(
+    "worker",
+    metadata,
+    sa.Column("owner", short_text(_ID), primary_key=True),
+    sa.Column("host", short_text(), nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("version", short_text(_CODE), nullable=False),
+    sa.Column("schedules", sa.Boolean, nullable=False),
+    sa.Column("mirror", short_text(), nullable=False),
+    sa.Column("is_draining", sa.Boolean, nullable=False),
+    sa.Column("capacity", sa.Integer, nullable=False),
+    sa.Column("items_done", sa.BigInteger, nullable=False),
+    sa.Column("items_per_second", real(), nullable=False),
+    sa.Column("doing_json", long_text(), nullable=False),
+    sa.Column("started_at_ms", time_ms(), nullable=False),
+    sa.Column("seen_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "seen_at_ms"),
+)
+"""The lab's processes on all machines, as each last reported itself. Only shown, never relied on:
+who holds what is in the leases."""
+
 quota = sa.Table(
     "quota",
     metadata,

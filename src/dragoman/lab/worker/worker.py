@@ -12,7 +12,7 @@ from dragoman.lab.chain import Handler, chain
 from dragoman.lab.failures import Failure, Revoked, failure_of, shortened
 from dragoman.lab.model import Experiment, Run, RunId
 from dragoman.lab.queue import Offer, Queue
-from dragoman.lab.repository import Lease, items, runs
+from dragoman.lab.repository import Lease, RunAtWork, items, runs
 from dragoman.lab.states import WORKING
 from dragoman.lab.worker.backlog import Backlog
 from dragoman.lab.worker.combiner import Combiner, Unstorable
@@ -33,6 +33,9 @@ LEAVE_SECONDS = 5.0
 
 TAKEN_AT_ONCE = 16
 """Items that a worker takes in one go of those that were not named to it: others want some, too."""
+
+_TAKING = ("_hear_offers", "_take_offers")
+"""The loops that bring new work."""
 
 _TROUBLE_PAUSE_SECONDS = 0.5
 
@@ -67,6 +70,8 @@ class Worker:
         self._places: dict[RunId, Workplace] = {}
         self._backlog = Backlog()
         self._working = 0
+        self._items_done = 0
+        self._is_draining = False
         self._something_to_do = asyncio.Event()
         self._wants_more = asyncio.Event()
         self._wants_more.set()
@@ -83,7 +88,7 @@ class Worker:
             *(self._hear_offers, self._hear_stops, self._take_offers),
             *(self._renew_leases, self._look_around),
         ):
-            self._loops.append(asyncio.create_task(loop()))
+            self._loops.append(asyncio.create_task(loop(), name=loop.__name__))
 
     async def stop(self) -> None:
         """Stop working and hand back unfinished items, so that others need not wait for a lease."""
@@ -98,6 +103,49 @@ class Worker:
         await self._combiner.close()
         if held:
             await self._unless_in_trouble(self._give_back(held))
+
+    async def drain(self) -> None:
+        """Take nothing more, and wait until everything in progress is done.
+
+        Leases are kept meanwhile, and runs that are stopped are left, so that it ends.
+        """
+        self._is_draining = True
+        for loop in self._loops:
+            if loop.get_name() in _TAKING:
+                loop.cancel()
+        await asyncio.gather(
+            *(loop for loop in self._loops if loop.get_name() in _TAKING), return_exceptions=True
+        )
+        held = await self._taken_in_vain()
+        self._taking = None
+        if held:
+            await self._unless_in_trouble(self._give_back(held))
+        while self._working:
+            self._something_to_do.clear()
+            await self._something_to_do.wait()
+
+    def doing(self) -> tuple[RunAtWork, ...]:
+        """What is in progress, run by run."""
+        return tuple(
+            RunAtWork(
+                run_id=run_id,
+                experiment_id=place.run.experiment_id,
+                tenant=place.run.tenant,
+                items=len(place.begun_at_ms),
+                since_ms=min(place.begun_at_ms.values()),
+            )
+            for run_id, place in self._places.items()
+            if place.begun_at_ms
+        )
+
+    @property
+    def items_done(self) -> int:
+        """Items that this worker carried out, well or not."""
+        return self._items_done
+
+    @property
+    def is_draining(self) -> bool:
+        return self._is_draining
 
     async def _taken_in_vain(self) -> list[Lease]:
         """Items that were being taken when the worker stopped: leased, and not begun."""
@@ -192,6 +240,7 @@ class Worker:
             if place.freed_at:
                 self._metrics.lab_refill.observe(now - place.freed_at.popleft())
             self._working += 1
+            place.begun_at_ms[one.lease] = self._clock.now_ms()
             place.working[one.lease] = asyncio.create_task(self._carry_out(place, one))
 
     async def _carry_out(self, place: Workplace, taken: Taken) -> None:
@@ -206,6 +255,7 @@ class Worker:
                 self._log.warning("lab_item_refused", run_id=place.run.run_id, reason=str(refused))
                 await journal.give_up(refused, taken.past.first_try, len(taken.item.turns))
             self._metrics.lab_item.observe(self._clock.monotonic() - started)
+            self._items_done += 1
         except Revoked:
             self._log.info("lab_item_revoked", run_id=place.run.run_id)
         except Exception:
@@ -213,6 +263,7 @@ class Worker:
             self._log.exception("lab_item_abandoned", run_id=place.run.run_id)
         finally:
             place.working.pop(taken.lease, None)
+            place.begun_at_ms.pop(taken.lease, None)
             place.freed_at.append(self._clock.monotonic())
             self._working -= 1
             self._queue.news.put(place.run.run_id)
@@ -239,7 +290,8 @@ class Worker:
         while True:
             await asyncio.sleep(self._tick_seconds)
             await self._unless_in_trouble(self._look_at_runs())
-            await self._unless_in_trouble(self._look_for_work())
+            if not self._is_draining:
+                await self._unless_in_trouble(self._look_for_work())
 
     async def _unless_in_trouble(self, look: Coroutine[Any, Any, None]) -> None:
         """Do something that is repeated anyway: a failure is only logged."""

@@ -39,6 +39,8 @@ class Workplace:
         self.opened = opened
         self.evaluator_numbers = experiment.spec.numbers
         self.working: dict[Lease, asyncio.Task[None]] = {}
+        self.begun_at_ms: dict[Lease, int] = {}
+        """When each item in progress was begun."""
         self.freed_at: deque[float] = deque(maxlen=1_000)
         """When items ended whose places have not been filled again."""
 
