@@ -149,8 +149,11 @@ class Database(ABC):
         """What the server says of itself; None when the database is a file."""
 
     @abstractmethod
-    def open(self) -> Store:
-        """Open it for work, on the running event loop."""
+    def open(self, silence_seconds: float | None = None) -> Store:
+        """Open it for work, on the running event loop.
+
+        `silence_seconds`: how long a process may fall silent within a transaction, at most.
+        """
 
     def notifications(self) -> Notifications | None:
         """Messages between the processes that use it; None where it carries none."""

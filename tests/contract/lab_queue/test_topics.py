@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60.0
 NEWS = RunId("r-news")
 
 
-async def heard(topic: Topic[T], give: Callable[[], None], wanted: T) -> list[T]:  # type: ignore[type-var]
+async def heard(topic: Topic[T], give: Callable[[], None], wanted: T) -> list[T]:
     """Give a hint again and again until it is heard: a listener may not be connected yet."""
     got: list[T] = []
 

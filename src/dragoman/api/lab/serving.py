@@ -69,7 +69,9 @@ async def opened_worker(settings: Settings, concurrency: int | None) -> AsyncIte
     clock, randomness = SystemClock(), Randomness()
     context = replace(_context(settings), audio_folder=audio_folder_of(settings.server.data_dir))
     async with (
-        await open_store(settings.store.database_url) as store,
+        await open_store(
+            settings.store.database_url, silence_seconds=settings.lab.lease_seconds
+        ) as store,
         _opened_queue(settings, clock, randomness, embedded=False) as queue,
         Lab(
             store,
@@ -117,7 +119,9 @@ async def opened_desk(
     processes = ProcessPool(1)
     try:
         async with (
-            await open_store(settings.store.database_url) as store,
+            await open_store(
+                settings.store.database_url, silence_seconds=settings.lab.lease_seconds
+            ) as store,
             _followed(settings if mirrored else None, store, clock, randomness, metrics) as mirror,
             _opened_queue(settings, clock, randomness, embedded=embedded) as queue,
             Lab(

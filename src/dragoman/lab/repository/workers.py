@@ -14,6 +14,7 @@ from dragoman.store import Connection
 FORGET_AFTER_MS = 600_000
 """How long a process that went silent is still shown."""
 
+
 class RunAtWork(msgspec.Struct, frozen=True):
     """What a process does for one run."""
 

@@ -18,12 +18,8 @@ from dragoman.store.server import ServerKind
 CONNECT_SECONDS = 10.0
 """How long a server may take to accept a connection."""
 
-IDLE_IN_TRANSACTION_SECONDS = 30.0
-"""How long a process may fall silent within a transaction: what it locked, others wait for.
-
-One that was killed has its connections closed by the system. One that is paused, or whose machine
-sleeps, would hold its locks for as long as that lasts.
-"""
+SILENCE_SECONDS = 30.0
+"""How long a process may fall silent within a transaction, unless the caller wants it shorter."""
 
 ALTERING_LOCK = int.from_bytes(b"dragoman")
 """The advisory lock for altering the schema; PostgreSQL releases it with the transaction."""
@@ -53,6 +49,7 @@ class PostgresServer(ServerKind):
 
     def __init__(self, url: URL) -> None:
         self._url = url
+        self.silence_seconds = SILENCE_SECONDS
         named = url.set(query={}, drivername="postgresql")
         self.name = named.render_as_string(hide_password=True)
 
@@ -96,9 +93,7 @@ class PostgresServer(ServerKind):
                 "timeout": CONNECT_SECONDS,
                 "server_settings": {
                     "application_name": APPLICATION,
-                    "idle_in_transaction_session_timeout": str(
-                        round(IDLE_IN_TRANSACTION_SECONDS * 1000)
-                    ),
+                    "idle_in_transaction_session_timeout": str(round(self.silence_seconds * 1000)),
                 },
                 **ssl,
             },

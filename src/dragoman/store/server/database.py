@@ -49,7 +49,9 @@ class ServerDatabase(Database):
     def ask_server(self) -> ServerFacts | None:
         return self._run(self._server.facts)
 
-    def open(self) -> Store:
+    def open(self, silence_seconds: float | None = None) -> Store:
+        if silence_seconds is not None:
+            self._server.silence_seconds = min(self._server.silence_seconds, silence_seconds)
         return ServerStore(self._server)
 
     def notifications(self) -> Notifications | None:

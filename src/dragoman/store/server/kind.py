@@ -28,6 +28,13 @@ class ServerKind(ABC):
     races: ClassVar[Mapping[str, str]]
     """Codes of a transaction that lost a race and was undone: it may simply be run again."""
 
+    silence_seconds: float
+    """How long a process may fall silent within a transaction: what it locked, others wait for.
+
+    One that was killed has its connections closed by the system. One that is paused, or whose
+    machine sleeps, would hold its locks for as long as that lasts.
+    """
+
     # --- connections ------------------------------------------------------------------------------
 
     @abstractmethod
