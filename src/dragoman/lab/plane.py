@@ -15,11 +15,12 @@ from dragoman.lab.estimates import Estimates
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
-from dragoman.lab.model import ExperimentSpec, RunId
+from dragoman.lab.model import ExperimentId, ExperimentSpec, RunId
 from dragoman.lab.owners import new_owner
+from dragoman.lab.pace import target_key, target_title
 from dragoman.lab.presence import Activity, Presence
 from dragoman.lab.queue import InProcessQueue, Queue
-from dragoman.lab.repository import Seen, datasets, workers
+from dragoman.lab.repository import Seen, TargetPace, datasets, pacing, workers
 from dragoman.lab.response_cache import clear_answers
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
@@ -156,6 +157,26 @@ class Lab:
     async def workers(self) -> list[Seen]:
         """Every process on this database that reported lately, and what it works on."""
         return await self._store.read(workers.seen)
+
+    async def pace(self, tenant: TenantId, experiment_id: ExperimentId) -> tuple[TargetPace, int]:
+        """The pace of an experiment's target, and how many calls at once workers may make now."""
+        target = (await self.experiments.show(tenant, experiment_id)).experiment.spec.target
+        key = target_key(tenant, target)
+        unknown = TargetPace(key, tenant, target_title(target), None, None)
+        return await self._store.read(
+            lambda c: (pacing.find(c, [key]).get(key, unknown), pacing.granted(c, key))
+        )
+
+    async def set_pace(
+        self, tenant: TenantId, experiment_id: ExperimentId, calls_at_once: int | None
+    ) -> None:
+        """Set how many calls at once an experiment's target takes from all workers and runs.
+
+        It holds for every experiment of the tenant on that target, also while they run.
+        """
+        target = (await self.experiments.show(tenant, experiment_id)).experiment.spec.target
+        key, title = target_key(tenant, target), target_title(target)
+        await self._store.write(lambda c: pacing.set_most(c, key, tenant, title, calls_at_once))
 
     async def drain(self) -> None:
         """Take no more items, and wait until those in progress are done; then stop it."""

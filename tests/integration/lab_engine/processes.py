@@ -6,6 +6,7 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
@@ -15,6 +16,7 @@ from types import TracebackType
 from tests.integration.lab_engine.laboratory import QUICK, laboratory
 
 from dragoman.clock import SystemClock
+from dragoman.errors import StoreError
 from dragoman.lab.queue import open_queue
 from dragoman.lab.repository import Entry, Lease, items, journal, leases
 from dragoman.observability import Metrics
@@ -23,6 +25,9 @@ from dragoman.settings import LabSettings
 # The modules are imported once, by a server that the processes are forked from.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(["tests.integration.lab_engine.laboratory"])
+
+
+_RESTART_SECONDS = 0.1
 
 
 class LabProcess:
@@ -90,7 +95,11 @@ class Role:
 def _live(role: Role) -> None:
     if not role.fenced:
         _switch_fencing_off()
-    asyncio.run(_work(role))
+    while True:
+        try:
+            asyncio.run(_work(role))
+        except StoreError:  # its database is starting: a supervisor would start it again, too
+            time.sleep(_RESTART_SECONDS)
 
 
 async def _work(role: Role) -> None:

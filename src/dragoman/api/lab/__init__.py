@@ -5,6 +5,7 @@ from dragoman.api.lab.child import READY
 from dragoman.api.lab.parts import all_parts, lab_parts
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
 from dragoman.api.lab.routes.mirror import MirrorView
+from dragoman.api.lab.routes.pace import PaceView
 from dragoman.api.lab.routes.workers import RunAtWorkView, WorkersView, WorkerView
 from dragoman.api.lab.serving import opened_desk, opened_worker, serve_lab
 from dragoman.api.lab.views import (
@@ -26,6 +27,7 @@ __all__ = [
     "ExperimentView",
     "ImportedView",
     "MirrorView",
+    "PaceView",
     "RunAtWorkView",
     "RunView",
     "StartedView",

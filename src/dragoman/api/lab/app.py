@@ -20,6 +20,7 @@ from dragoman.api.lab.routes.datasets import datasets_router
 from dragoman.api.lab.routes.experiments import experiments_router
 from dragoman.api.lab.routes.kinds import kinds_router
 from dragoman.api.lab.routes.mirror import mirror_router
+from dragoman.api.lab.routes.pace import pace_router
 from dragoman.api.lab.routes.results import results_router
 from dragoman.api.lab.routes.workers import workers_router
 from dragoman.api.middleware import Shield
@@ -45,6 +46,7 @@ def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIR
         mirror_router(PREFIX, of_experiments),
         cache_router(PREFIX, of_experiments),
         workers_router(PREFIX, of_experiments),
+        pace_router(PREFIX, of_experiments),
     ]
 
 

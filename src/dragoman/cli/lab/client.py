@@ -19,6 +19,7 @@ from dragoman.api import (
     ExperimentView,
     ImportedView,
     MirrorView,
+    PaceView,
     RunView,
     StartedView,
     SubmittedView,
@@ -317,6 +318,13 @@ class LabClient:
     async def workers(self) -> WorkersView:
         """Who works on what."""
         return await self._ask(WorkersView, "GET", "/lab/workers")
+
+    async def pace(self, experiment_id: str, change: Mapping[str, object] | None) -> PaceView:
+        """The pace of an experiment's target; with `change`, after it was changed."""
+        path = f"/experiments/{experiment_id}/pace"
+        if change is None:
+            return await self._ask(PaceView, "GET", path)
+        return await self._ask(PaceView, "PUT", path, json=dict(change))
 
     # --- inside ---------------------------------------------------------------------------------
 

@@ -16,6 +16,7 @@ from dragoman.lab.repository import (
     leases,
     mirroring,
     ordering,
+    pacing,
     pairing,
     pruning,
     removing,
@@ -65,6 +66,7 @@ from dragoman.lab.repository.journal import (
 from dragoman.lab.repository.leases import Held, Ousted
 from dragoman.lab.repository.mirroring import Copied
 from dragoman.lab.repository.ordering import Key, Place, Sorting, check_place, keys_of
+from dragoman.lab.repository.pacing import Claim, TargetPace
 from dragoman.lab.repository.pruning import EndedExperiment
 from dragoman.lab.repository.records import (
     evaluator_record_id,
@@ -86,6 +88,7 @@ __all__ = [
     "PERCENTILES",
     "Aggregates",
     "Cause",
+    "Claim",
     "Copied",
     "EndedExperiment",
     "Entry",
@@ -110,6 +113,7 @@ __all__ = [
     "Sorting",
     "Spread",
     "TakenBack",
+    "TargetPace",
     "Together",
     "Tried",
     "TryEntry",
@@ -141,6 +145,7 @@ __all__ = [
     "leases",
     "mirroring",
     "ordering",
+    "pacing",
     "pairing",
     "pruning",
     "ranks_of",

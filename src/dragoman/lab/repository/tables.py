@@ -352,6 +352,30 @@ worker = sa.Table(
 """The lab's processes on all machines, as each last reported itself. Only shown, never relied on:
 who holds what is in the leases."""
 
+target_pace = sa.Table(
+    "target_pace",
+    metadata,
+    sa.Column("target", short_text(_ID), primary_key=True),
+    _tenant(),
+    sa.Column("title", long_text(), nullable=False),
+    sa.Column("most", sa.Integer),
+    sa.Column("learned_json", long_text()),
+    sa.Index(None, "tenant"),
+)
+"""How many calls at once a target takes, over all workers, and what they learned of its limit."""
+
+target_share = sa.Table(
+    "target_share",
+    metadata,
+    sa.Column("target", short_text(_ID), primary_key=True),
+    sa.Column("claimant", short_text(), primary_key=True),
+    sa.Column("wanted", sa.Integer, nullable=False),
+    sa.Column("granted", sa.Integer, nullable=False),
+    sa.Column("seen_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "claimant"),
+)
+"""How many calls at once a run of a worker may make of what its target takes."""
+
 quota = sa.Table(
     "quota",
     metadata,

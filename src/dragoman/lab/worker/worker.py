@@ -18,6 +18,7 @@ from dragoman.lab.worker.backlog import Backlog
 from dragoman.lab.worker.combiner import Combiner, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
 from dragoman.lab.worker.journal import LeaseJournal
+from dragoman.lab.worker.pacing import Pacer
 from dragoman.lab.worker.taking import Taken, run_and_experiment, take
 from dragoman.lab.worker.terms import Terms
 from dragoman.lab.worker.workplace import BenchOpener, OpenBench, Workplace
@@ -66,6 +67,7 @@ class Worker:
         self._clock = clock
         self._metrics = metrics
         self._log = get_logger(__name__, clock)
+        self._pacer = Pacer(store, owner, terms.lease_ms)
         self._combiner = Combiner(store, owner, clock, metrics)
         self._places: dict[RunId, Workplace] = {}
         self._backlog = Backlog()
@@ -101,6 +103,7 @@ class Worker:
             self._leave(run_id)
         await self._leaving.wait(LEAVE_SECONDS)
         await self._combiner.close()
+        await self._unless_in_trouble(self._pacer.close())
         if held:
             await self._unless_in_trouble(self._give_back(held))
 
@@ -206,6 +209,12 @@ class Worker:
             if found is None or found[0].status not in WORKING:
                 return
             self._places[offer.run_id] = Workplace(*found, await self._opened(*found))
+            try:
+                # Before its first call: the target's pace holds from the beginning.
+                await self._pacer.settle(self._places)
+            except BaseException:
+                self._leave(offer.run_id)
+                raise
         await then(offer)
 
     async def _opened(self, run: Run, experiment: Experiment) -> OpenBench | Failure:
@@ -242,6 +251,8 @@ class Worker:
             self._working += 1
             place.begun_at_ms[one.lease] = self._clock.now_ms()
             place.working[one.lease] = asyncio.create_task(self._carry_out(place, one))
+        if place.has_no_share:
+            await self._pacer.settle(self._places)  # the next tick may be far
 
     async def _carry_out(self, place: Workplace, taken: Taken) -> None:
         started = self._clock.monotonic()
@@ -290,6 +301,7 @@ class Worker:
         while True:
             await asyncio.sleep(self._tick_seconds)
             await self._unless_in_trouble(self._look_at_runs())
+            await self._unless_in_trouble(self._pacer.settle(self._places))
             if not self._is_draining:
                 await self._unless_in_trouble(self._look_for_work())
 

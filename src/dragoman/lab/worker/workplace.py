@@ -51,6 +51,11 @@ class Workplace:
         self.experiment = experiment
         self.opened.take_up(experiment)
 
+    @property
+    def has_no_share(self) -> bool:
+        """Whether other workers have all calls at once that the target takes."""
+        return not isinstance(self.opened, Failure) and self.opened.bench.share == 0
+
     def revoke(self, lease: Lease) -> None:
         """Stop working on an item that is no longer held under this lease."""
         if lease in self.working:

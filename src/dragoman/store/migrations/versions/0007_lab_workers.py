@@ -1,4 +1,4 @@
-"""The lab: which processes work on what, on all machines."""
+"""The lab: which processes work on what, on all machines, and at which pace."""
 
 from __future__ import annotations
 
@@ -30,3 +30,23 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("owner", name="pk_worker"),
     )
     op.create_index("ix_worker_seen_at_ms", "worker", ["seen_at_ms"])
+    op.create_table(
+        "target_pace",
+        sa.Column("target", short_text(64), nullable=False),
+        sa.Column("tenant", short_text(), nullable=False),
+        sa.Column("title", long_text(), nullable=False),
+        sa.Column("most", sa.Integer(), nullable=True),
+        sa.Column("learned_json", long_text(), nullable=True),
+        sa.PrimaryKeyConstraint("target", name="pk_target_pace"),
+    )
+    op.create_index("ix_target_pace_tenant", "target_pace", ["tenant"])
+    op.create_table(
+        "target_share",
+        sa.Column("target", short_text(64), nullable=False),
+        sa.Column("claimant", short_text(), nullable=False),
+        sa.Column("wanted", sa.Integer(), nullable=False),
+        sa.Column("granted", sa.Integer(), nullable=False),
+        sa.Column("seen_at_ms", time_ms(), nullable=False),
+        sa.PrimaryKeyConstraint("target", "claimant", name="pk_target_share"),
+    )
+    op.create_index("ix_target_share_claimant", "target_share", ["claimant"])
