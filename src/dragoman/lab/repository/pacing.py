@@ -12,6 +12,7 @@ from dragoman.lab.pace import Learned, shares_of
 from dragoman.lab.repository.statements import (
     among,
     as_list,
+    delete_many,
     insert_new,
     insert_or_update,
     now_ms,
@@ -138,7 +139,7 @@ def settle(
 def leave(connection: Connection, claimants: Collection[str]) -> None:
     """Give shares back."""
     connection.execute(
-        sa.delete(target_share).where(among(_share.claimant, "claimants")),
+        delete_many(target_share).where(among(_share.claimant, "claimants")),
         {"claimants": as_list(claimants)},
     )
 

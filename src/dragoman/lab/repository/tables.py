@@ -347,7 +347,6 @@ worker = sa.Table(
     sa.Column("doing_json", long_text(), nullable=False),
     sa.Column("started_at_ms", time_ms(), nullable=False),
     sa.Column("seen_at_ms", time_ms(), nullable=False),
-    sa.Index(None, "seen_at_ms"),
 )
 """The lab's processes on all machines, as each last reported itself. Only shown, never relied on:
 who holds what is in the leases."""

@@ -29,7 +29,6 @@ def upgrade() -> None:
         sa.Column("seen_at_ms", time_ms(), nullable=False),
         sa.PrimaryKeyConstraint("owner", name="pk_worker"),
     )
-    op.create_index("ix_worker_seen_at_ms", "worker", ["seen_at_ms"])
     op.create_table(
         "target_pace",
         sa.Column("target", short_text(64), nullable=False),
