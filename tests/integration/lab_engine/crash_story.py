@@ -68,6 +68,16 @@ async def snapshot(store: Store, experiment_id: ExperimentId, ids: list[ItemId])
     )
 
 
+def differences(found: Snapshot, expected: Snapshot) -> list[Any]:
+    """The rows that are in one of them only."""
+    return [
+        row
+        for one, other in zip(found, expected, strict=True)
+        for row in [("found", *r) for r in one if r not in other]
+        + [("expected", *r) for r in other if r not in one]
+    ]
+
+
 async def every_try_was_archived_once(store: Store, items: int = ITEMS) -> None:
     logs = await read(
         store, "SELECT item_id, result_state, try_no, archived_try_no FROM item_run_log"

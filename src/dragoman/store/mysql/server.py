@@ -65,6 +65,7 @@ class MysqlServer(ServerKind):
 
     product = "MariaDB"
     backup_command = "mariadb-dump --single-transaction --triggers DATABASE > FILE"
+    away: ClassVar = ("1040", "1053", "1203", "1927", "2003", "2006", "2013", "2055", "4031")
     races: ClassVar = {
         "1213": "deadlock",
         "1205": "wait for a lock",

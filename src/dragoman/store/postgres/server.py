@@ -38,6 +38,7 @@ class PostgresServer(ServerKind):
 
     product = "PostgreSQL"
     backup_command = "pg_dump --format=custom --file=FILE DATABASE"
+    away: ClassVar = ("08", "25P03", "53", "57", "58")
     races: ClassVar = {"40001": "serialization failure", "40P01": "deadlock"}
     remedies: ClassVar = {
         "28P01": "check the user and the password in store.database_url",
