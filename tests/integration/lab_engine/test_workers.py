@@ -181,6 +181,28 @@ def test_a_target_that_cannot_be_opened_fails_every_item_and_says_why(sqlite_url
     asyncio.run(story())
 
 
+def test_a_database_that_is_away_while_a_target_is_opened_fails_no_item(sqlite_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(sqlite_url) as at:
+            open_bench, opened = at.lab._worker._open_bench, 0
+
+            async def open_later(experiment: Experiment, mode: Mode) -> OpenBench:
+                nonlocal opened
+                opened += 1
+                if opened == 1:
+                    raise StoreError("The database cannot be reached.")
+                return await open_bench(experiment, mode)
+
+            at.lab._worker._open_bench = open_later
+            version, _ = await add_items(at.store, [[{}], [{}]])
+            await at.run(experiment(version, "answer_anything"))
+
+            assert await ends_of(at) == [("success", None)] * 2
+            assert opened == 2
+
+    asyncio.run(story())
+
+
 async def hanging(key: str, calls: str) -> str:
     note(calls, "begun")
     try:

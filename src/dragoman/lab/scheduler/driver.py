@@ -220,7 +220,9 @@ class Driver:
             return await self._store.write(lambda c: take_step(c, plan))
         except Ousted:
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreError) and error.is_passing:
+                raise  # no item is at fault
             moved = await archive_one_by_one(self._store, plan, self._log)
             if not moved:
                 raise

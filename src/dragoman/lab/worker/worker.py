@@ -220,6 +220,8 @@ class Worker:
     async def _opened(self, run: Run, experiment: Experiment) -> OpenBench | Failure:
         try:
             return await self._open_bench(experiment, run.mode)
+        except StoreError:
+            raise  # the database is away, and the target as good as before
         except DragomanError as error:
             # What cannot be opened fails every item, each with the reason.
             return Failure("TARGET_ERROR", failure_of(error).message)
