@@ -9,6 +9,7 @@ LEDGER_LIVES ?= 300
 CLUSTER_CHAOS_SECONDS ?= 300
 CLUSTER_CHAOS_RUNS ?= 1
 LAB_KILLS ?= 200
+LAB_MACHINES ?= 200
 MIRROR_KILLS ?= 10
 # Every run draws a new seed and prints it; CHAOS_SEED repeats a run.
 ifndef CHAOS_SEED
@@ -68,6 +69,8 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 		tests/contract/shared/test_laws.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/integration/lab_engine/test_crashes.py
+	DRAGOMAN_CHAOS_SCHEDULES=$(LAB_MACHINES) $(BIN)/pytest -n 2 --timeout 0 -k change_nothing \
+		tests/integration/lab_engine/test_many_machines.py
 	DRAGOMAN_CHAOS_SCHEDULES=$(MIRROR_KILLS) $(BIN)/pytest -n $(WORKERS) --timeout 0 -k kill_9 \
 		tests/contract/lab_mirror
 	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) DRAGOMAN_CLUSTER_CHAOS_SEED=$(CHAOS_SEED) \

@@ -72,6 +72,9 @@ class StoreError(DragomanError):
     code = "STORE_ERROR"
     status = 503
 
+    is_passing = False
+    """Whether the database was only away, or busy: the same operation may go well later."""
+
 
 class SchemaTooNew(StoreError):
     """Raised when the database was written by a newer Dragoman than this one."""

@@ -27,6 +27,9 @@ YOUR_POSTGRESQL = (
 YOUR_MARIADB = (
     "needs a MariaDB server of yours; tests/integration/store upgrades and reads a real one"
 )
+YOUR_SERVERS = (
+    "needs servers of yours; tests/integration/lab_api/test_several_instances.py uses real ones"
+)
 NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ("CONTRIBUTING.md", ".ci/run"): "runs the linters and all tests, this one among them",
     (
@@ -64,6 +67,18 @@ NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ("docs/howto/engines.md", "apt install apertium apertium-eng-spa espeak-ng"): (
         "installs Debian packages; tests/integration/engines runs the engines for real"
     ),
+    (
+        "docs/howto/lab-on-many-machines.md",
+        "dragoman worker --config dragoman.toml --concurrency 32",
+    ): YOUR_SERVERS,
+    (
+        "docs/howto/lab-on-many-machines.md",
+        "dragoman lab workers --url http://127.0.0.1:8080",
+    ): YOUR_SERVERS,
+    (
+        "docs/howto/lab-on-many-machines.md",
+        "dragoman lab pace EXPERIMENT_ID --calls-at-once 20 --url http://127.0.0.1:8080",
+    ): YOUR_SERVERS,
     ("docs/howto/operate.md", "prometheus --config.file=deploy/prometheus/prometheus.yml"): (
         "needs Prometheus; tests/integration/sight checks the rules and the dashboard"
     ),

@@ -59,7 +59,10 @@ COMMANDS = (
         "app",
         "Run, compare, score, annotate, retry and stop experiments.",
     ),
-    Command("lab", "lab_upkeep", "app", "Look after the lab's stored results."),
+    Command("lab", "lab_upkeep", "app", "Look after the lab's stored results and workers."),
+    Command(
+        "worker", "worker", "worker", "Carry out items of experiments until a signal stops it."
+    ),
     Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
     Command("config", "config", "app", "Show the effective settings, or check a settings file."),
     Command("keys", "keys", "app", "Create, list and revoke API keys."),

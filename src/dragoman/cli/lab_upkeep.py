@@ -9,11 +9,12 @@ from typing import Annotated
 
 import typer
 
+from dragoman.api import PaceView, WorkersView, WorkerView
 from dragoman.cli.db import ConfigOption, settings_for
 from dragoman.cli.db import DataDirOption as DataFolderOption
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
-from dragoman.cli.showing import JsonOption, print_json, print_table
+from dragoman.cli.showing import JsonOption, print_facts, print_json, print_table
 from dragoman.ids import TenantId
 from dragoman.lab.budgets import Quota
 from dragoman.lab.experiments import quota_of
@@ -22,14 +23,16 @@ from dragoman.lab.repository import quotas, runs, spending
 from dragoman.settings import LabSettings
 from dragoman.store import Connection, SchemaStatus, check, open_store, upgrade
 
-app = typer.Typer(name="lab", help="Look after the lab's stored results.", no_args_is_help=True)
+app = typer.Typer(
+    name="lab", help="Look after the lab's stored results and workers.", no_args_is_help=True
+)
 
 _LOOK_SECONDS = 0.5
 
 
 @app.callback()
 def lab() -> None:
-    """Look after the lab's stored results."""
+    """Look after the lab's stored results and workers."""
 
 
 @app.command("rebuild-mirror")
@@ -52,6 +55,103 @@ def rebuild_mirror_command(
         typer.echo("The mirror has been made anew, and is up to date.")
 
     with_lab(Way(url, data_dir, token, mirrored=True), work)
+
+
+@app.command("workers")
+def workers_command(
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the lab's processes on all machines: who works on what, since when, how fast.
+
+    A process that did not report for 30 seconds is silent: paused, cut off or dead. What it held
+    goes to others when its leases run out.
+    """
+
+    async def work(lab: LabClient) -> WorkersView:
+        return await lab.workers()
+
+    found = with_lab(Way(url, data_dir, token), work).workers
+    if as_json:
+        print_json({"workers": found})
+        return
+    print_table(
+        ("worker", "host", "pid", "state", "role", "items", "items/s", "done", "works on"),
+        ([*_worker_cells(one), _runs_cell(one)] for one in found),
+        empty="No process of the lab has reported.",
+    )
+
+
+def _worker_cells(one: WorkerView) -> list[object]:
+    roles = ["schedules"] if one.schedules else []
+    roles += ["works"] if one.concurrency else []
+    at_work = f"{one.items}/{one.concurrency}" if one.concurrency else None
+    return [
+        one.worker_id,
+        one.host,
+        one.pid,
+        one.state,
+        " + ".join(roles),
+        at_work,
+        f"{one.items_per_second:g}",
+        one.items_done,
+    ]
+
+
+def _runs_cell(one: WorkerView) -> str | None:
+    runs = [f"{run.experiment_id}: {run.items} since {run.since}" for run in one.runs]
+    return ", ".join(runs) or None
+
+
+@app.command("pace")
+def pace_command(
+    experiment: Annotated[
+        str, typer.Argument(metavar="ID", help="An experiment that calls the target.")
+    ],
+    calls_at_once: Annotated[
+        int | None,
+        typer.Option(
+            "--calls-at-once", metavar="N", min=1, help="Limit the calls over all workers and runs."
+        ),
+    ] = None,
+    no_limit: Annotated[bool, typer.Option("--no-limit", help="Remove the limit.")] = False,
+    url: UrlOption = None,
+    data_dir: DataDirOption = None,
+    token: TokenOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show or change how many calls at once a target takes, from all workers together.
+
+    It holds for every experiment of the tenant on the same target, also while they run: workers
+    take it up within lab.safety_tick_ms. Calls in progress end.
+    """
+    if no_limit and calls_at_once is not None:
+        raise typer.BadParameter("--calls-at-once and --no-limit exclude each other.")
+    change = {"calls_at_once": calls_at_once} if no_limit or calls_at_once is not None else None
+
+    async def work(lab: LabClient) -> PaceView:
+        return await lab.pace(experiment, change)
+
+    found = with_lab(Way(url, data_dir, token), work)
+    if as_json:
+        print_json(found)
+        return
+    learned = found.learned
+    print_facts(
+        [
+            ("target", found.target),
+            ("calls at once", "no limit" if found.calls_at_once is None else found.calls_at_once),
+            ("granted to workers", found.granted),
+            (
+                "learned",
+                learned
+                and f"{learned.calls_between_pauses} calls of a worker go well between pauses of "
+                f"{learned.pause_seconds:g} s",
+            ),
+        ]
+    )
 
 
 @app.command("prune")

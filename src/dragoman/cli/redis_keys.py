@@ -65,6 +65,20 @@ _CHANNELS = f"""\
 that an instance may miss. Redis does not store them.
 """
 
+_LAB = """\
+## The lab's queue
+
+What the lab keeps on the server that `lab.queue_url` names. It may be deleted at any time: messages
+are hints.
+
+| key | type | holds | size |
+| --- | --- | --- | --- |
+| `dragoman:{lab}:offers` | stream | items that workers may take; a group gives each message to one \
+worker | about 1,000 messages of up to 1 kB |
+| `dragoman:{lab}:stops`, `:news`, `:changes` | stream | what every worker, every scheduler and \
+every instance with watchers is told | about 1,000 messages each, of up to 5 kB |
+"""
+
 
 def families() -> tuple[KeyFamily, ...]:
     """Every kind of key, of all rooms."""
@@ -72,7 +86,7 @@ def families() -> tuple[KeyFamily, ...]:
 
 
 def reference() -> str:
-    return "\n".join((_INTRODUCTION, *_sections(), _CHANNELS))
+    return "\n".join((_INTRODUCTION, *_sections(), _CHANNELS, _LAB))
 
 
 def _sections() -> Iterator[str]:

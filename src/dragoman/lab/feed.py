@@ -15,7 +15,7 @@ WATCHER_CHANGES_MAX = 1_000
 """Changes kept for a watcher that does not keep up; the oldest are dropped first."""
 
 
-class ItemsArchived(msgspec.Struct, frozen=True):
+class ItemsArchived(msgspec.Struct, frozen=True, tag="items"):
     """These repetitions of items have ended and their rows can be read."""
 
     experiment_id: ExperimentId
@@ -23,7 +23,7 @@ class ItemsArchived(msgspec.Struct, frozen=True):
     keys: tuple[ItemKey, ...]
 
 
-class RunEnded(msgspec.Struct, frozen=True):
+class RunEnded(msgspec.Struct, frozen=True, tag="end"):
     """A run is over."""
 
     experiment_id: ExperimentId

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Sequence
 
@@ -14,10 +15,12 @@ from dragoman.lab.estimates import Estimates
 from dragoman.lab.evaluators import ProcessPool
 from dragoman.lab.experiments import Experiments
 from dragoman.lab.feed import Feed
-from dragoman.lab.model import ExperimentSpec, RunId
+from dragoman.lab.model import ExperimentId, ExperimentSpec, RunId
 from dragoman.lab.owners import new_owner
+from dragoman.lab.pace import target_key, target_title
+from dragoman.lab.presence import Activity, Presence
 from dragoman.lab.queue import InProcessQueue, Queue
-from dragoman.lab.repository import datasets
+from dragoman.lab.repository import Seen, TargetPace, datasets, pacing, workers
 from dragoman.lab.response_cache import clear_answers
 from dragoman.lab.scheduler import Scheduler
 from dragoman.lab.targets import Context
@@ -50,10 +53,15 @@ class Lab:
         schedules: bool = True,
         works: bool = True,
         queue: Queue | None = None,
+        capacity: int | None = None,
+        mirror: str = "",
     ) -> None:
         """`embedded`: only runs started here are driven, since only here their functions exist.
 
-        A process may also only schedule, or only work, beside others on the same database.
+        A process may also only schedule, or only work, beside others on the same database; they
+        hear of each other's work through `queue`, which the caller closes. `capacity`: items it
+        works on at once, if not as many as the settings say. `mirror`: the kind of columnar copy
+        that goes with it, for others to know.
         """
         context = context or Context(
             settings.python_allow,
@@ -63,8 +71,9 @@ class Lab:
         )
         random = randomness.stream("lab")
         owner = new_owner(random)
-        queue = queue or InProcessQueue()
+        self._queue = queue = queue or InProcessQueue()
         self.feed = Feed()
+        self._hearing: asyncio.Task[None] | None = None
         self._store = store
         self._processes = ProcessPool(os.cpu_count() or 1)
         self.experiments = Experiments(
@@ -103,7 +112,7 @@ class Lab:
             queue,
             benches.open,
             Terms(
-                capacity=settings.max_item_concurrency,
+                capacity=capacity or settings.max_item_concurrency,
                 lease_ms=round(settings.lease_seconds * 1000),
                 tick_seconds=settings.safety_tick_ms / 1000,
                 any_run=not embedded,
@@ -113,7 +122,18 @@ class Lab:
             clock=clock,
             metrics=metrics,
         )
-        self._parts: list[Worker | Scheduler | Cleaner | Timetable] = []
+        self.presence = Presence(
+            store,
+            clock,
+            owner=owner,
+            activity=self._activity,
+            capacity=(capacity or settings.max_item_concurrency) if works else 0,
+            schedules=schedules,
+            mirror=mirror,
+        )
+        self._parts: list[Worker | Scheduler | Cleaner | Presence | Timetable] = []
+        if not embedded and (works or schedules):
+            self._parts.append(self.presence)
         if works:
             self._parts.append(self._worker)
         if schedules:
@@ -126,14 +146,50 @@ class Lab:
 
     async def start(self) -> None:
         """Begin to drive runs and to carry out their items."""
+        self._hearing = asyncio.create_task(self._hear_changes())
         for part in self._parts:
             await part.start()
 
     async def stop(self) -> None:
         """Stop; the next lab on this database resumes what is not done."""
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.gather(self._hearing, return_exceptions=True)
         for part in reversed(self._parts):
             await part.stop()
         await self._processes.close()
+
+    async def workers(self) -> list[Seen]:
+        """Every process on this database that reported lately, and what it works on."""
+        return await self._store.read(workers.seen)
+
+    async def pace(self, tenant: TenantId, experiment_id: ExperimentId) -> tuple[TargetPace, int]:
+        """The pace of an experiment's target, and how many calls at once workers may make now."""
+        target = (await self.experiments.show(tenant, experiment_id)).experiment.spec.target
+        key = target_key(tenant, target)
+        unknown = TargetPace(key, tenant, target_title(target), None, None)
+        return await self._store.read(
+            lambda c: (pacing.find(c, [key]).get(key, unknown), pacing.granted(c, key))
+        )
+
+    async def set_pace(
+        self, tenant: TenantId, experiment_id: ExperimentId, calls_at_once: int | None
+    ) -> None:
+        """Set how many calls at once an experiment's target takes from all workers and runs.
+
+        It holds for every experiment of the tenant on that target, also while they run.
+        """
+        target = (await self.experiments.show(tenant, experiment_id)).experiment.spec.target
+        key, title = target_key(tenant, target), target_title(target)
+        await self._store.write(lambda c: pacing.set_most(c, key, tenant, title, calls_at_once))
+
+    async def drain(self) -> None:
+        """Take no more items, and wait until those in progress are done; then stop it."""
+        await self._worker.drain()
+
+    def _activity(self) -> Activity:
+        worker = self._worker
+        return Activity(worker.doing(), worker.items_done, worker.is_draining)
 
     async def clear_answers(self, tenant: TenantId) -> int:
         """Forget every cached answer of a tenant; how many there were."""
@@ -142,6 +198,12 @@ class Lab:
     def resume(self, run_id: RunId) -> None:
         """Resume a run that this program started, perhaps before it was stopped."""
         self._scheduler.take_on(run_id)
+
+    async def _hear_changes(self) -> None:
+        """Bring what other instances did to the watchers of this one."""
+        while True:
+            for change in await self._queue.changes.take():
+                self.feed.publish(change)
 
     async def _audio_columns(self, spec: ExperimentSpec) -> Sequence[str]:
         version_id = spec.dataset_version_id

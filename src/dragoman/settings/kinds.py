@@ -113,6 +113,11 @@ def redis_url(url: str) -> str:
     return url
 
 
+def queue_url(url: str) -> str:
+    """Where the lab's hints travel: inside the process, through Redis, or through the database."""
+    return url if url in ("", "database") else redis_url(url)
+
+
 def http_url(url: str) -> str:
     """A web address."""
     _scheme_of(url, ("http", "https"))
@@ -178,6 +183,7 @@ def _or_empty(check: Callable[[str], str]) -> Callable[[str], str]:
 
 DatabaseUrl = Annotated[str, AfterValidator(database_url)]
 AnalyticsUrl = Annotated[str, AfterValidator(analytics_url)]
+QueueUrl = Annotated[str, AfterValidator(queue_url)]
 RedisUrl = Annotated[str, AfterValidator(redis_url)]
 HttpUrlOrEmpty = Annotated[str, AfterValidator(_or_empty(http_url))]
 Origin = Annotated[str, AfterValidator(origin)]

@@ -340,7 +340,6 @@ NOT_BUILT: Mapping[str, NotBuilt] = {
         True, "a rule on which instance's nodes come first"
     ),
     "scheduler.canary.routes": NotBuilt([], "canary routes"),
-    "lab.queue_url": NotBuilt("", "workers outside the server"),
 }
 """Every such setting by its dotted name; none of them is part of `Settings`."""
 

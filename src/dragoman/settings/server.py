@@ -20,6 +20,7 @@ from dragoman.settings.kinds import (
     Origin,
     Port,
     ProxyAddress,
+    QueueUrl,
     Ratio,
     RedisUrl,
     Seconds,
@@ -274,6 +275,18 @@ class LabSettings(Section):
         "aggregates fast: a DuckDB file, or a server as in `clickhouse://user:password@host:8123/"
         "database` (`clickhouses://` over TLS); `{data_dir}` stands for server.data_dir. Empty, or "
         "by default without the extra `lab`: results are read from store.database_url.",
+    )
+    queue_url: QueueUrl = Field(
+        default="",
+        description="How lab processes tell each other of work: empty: inside one process; "
+        "`redis://host:6379` (or `rediss://`, `unix://`): through one Redis or Valkey server; "
+        "`database`: through the notifications of the PostgreSQL database in store.database_url. "
+        "Messages are hints: without them work is found every lab.safety_tick_ms.",
+    )
+    own_worker: bool = Field(
+        default=True,
+        description="The server works on items itself; false: it only schedules, and leaves the "
+        "work to `dragoman worker`.",
     )
     item_concurrency: Count = Field(
         default=8, description="Items in progress at once in an experiment that sets no number."

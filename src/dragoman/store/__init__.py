@@ -1,12 +1,19 @@
 """The SQL engine room: URLs, whole writes, consistent reads, migrations, backups."""
 
-from dragoman.store.interface import Connection, ServerFacts, Store, Work
-from dragoman.store.opening import ask_server, backup, find_damage, open_store
+from dragoman.store.interface import Connection, Notifications, ServerFacts, Store, Work
+from dragoman.store.opening import (
+    ask_server,
+    backup,
+    find_damage,
+    open_notifications,
+    open_store,
+)
 from dragoman.store.schema import exact_collation, long_text, metadata, real, short_text, time_ms
 from dragoman.store.upgrades import SchemaState, SchemaStatus, check, upgrade
 
 __all__ = [
     "Connection",
+    "Notifications",
     "SchemaState",
     "SchemaStatus",
     "ServerFacts",
@@ -19,6 +26,7 @@ __all__ = [
     "find_damage",
     "long_text",
     "metadata",
+    "open_notifications",
     "open_store",
     "real",
     "short_text",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from types import TracebackType
@@ -98,6 +98,25 @@ class Store(ABC):
         await self.close()
 
 
+class Notifications(ABC):
+    """Short messages between the processes that use one database.
+
+    What is told while no process listens is lost: a message is a hint, never a fact.
+    """
+
+    @abstractmethod
+    async def tell(self, messages: Sequence[tuple[str, str]]) -> None:
+        """Send messages, each on its channel, to all who listen; raises StoreError."""
+
+    @abstractmethod
+    def listen(self, channels: Sequence[str]) -> AsyncGenerator[tuple[str, str]]:
+        """What is told on these channels from now on; raises StoreError when that ends."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Let go of the server."""
+
+
 class ServerFacts(msgspec.Struct, frozen=True):
     """What a database server says of itself."""
 
@@ -130,8 +149,15 @@ class Database(ABC):
         """What the server says of itself; None when the database is a file."""
 
     @abstractmethod
-    def open(self) -> Store:
-        """Open it for work, on the running event loop."""
+    def open(self, silence_seconds: float | None = None) -> Store:
+        """Open it for work, on the running event loop.
+
+        `silence_seconds`: how long a process may fall silent within a transaction, at most.
+        """
+
+    def notifications(self) -> Notifications | None:
+        """Messages between the processes that use it; None where it carries none."""
+        return None
 
     @abstractmethod
     def __str__(self) -> str:

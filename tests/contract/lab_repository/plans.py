@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from dragoman.lab.repository import tables
 from dragoman.store import Connection, metadata
 
-SMALL = {"lease", "quota", "pending_removal", "mirror_state", "api_key"}
+SMALL = {"lease", "quota", "pending_removal", "mirror_state", "api_key", "worker"}
 """Tables with a row for each thing that is going on now; to read them whole costs nothing."""
 
 BIG = {name for name in metadata.tables if name not in SMALL}

@@ -14,9 +14,11 @@ from tests.contract.lab_repository.plans import Explaining, analyze, fill, plan_
 from dragoman.lab.filters import EVERYTHING, Condition, Op
 from dragoman.lab.model import DatasetId, EvaluatorSpec, ItemId, ItemKey, Run
 from dragoman.lab.repository import (
+    Claim,
     DueStart,
     Selection,
     Sorting,
+    Working,
     aggregates,
     annotating,
     appending,
@@ -29,6 +31,7 @@ from dragoman.lab.repository import (
     items,
     leases,
     mirroring,
+    pacing,
     pairing,
     pruning,
     removing,
@@ -38,6 +41,7 @@ from dragoman.lab.repository import (
     showing,
     spending,
     starting,
+    workers,
 )
 from dragoman.lab.repository.spans import Span
 from dragoman.lab.repository.statements import as_keys
@@ -55,6 +59,8 @@ ITEMS = 30
 
 Call = Callable[[Connection, Run, list[ItemId]], Any]
 
+REPORTED = Working("w-2", "host", 1, "0", False, "", False, 1, 0, 0.0, (), 1)
+
 ON_A_TIMER: dict[str, Call] = {
     "orphans": lambda c, run, ids: runs.orphans(c, 100),
     "working runs": lambda c, run, ids: runs.working_runs(c),
@@ -71,6 +77,11 @@ ON_A_TIMER: dict[str, Call] = {
     ),
     "offered": lambda c, run, ids: items.offered(c, run.run_id, 100),
     "take": lambda c, run, ids: items.take(c, run.run_id, first_of(ids[10:12]), "w-2", 1000),
+    "take any": lambda c, run, ids: items.take_any(c, run.run_id, 2, "w-2", 1000),
+    "report": lambda c, run, ids: workers.report(c, REPORTED),
+    "pace": lambda c, run, ids: pacing.find(c, ["t-1"]),
+    "settle": lambda c, run, ids: pacing.settle(c, "t-1", [Claim("w-2", 1, 0)], 1000),
+    "leave": lambda c, run, ids: pacing.leave(c, ["w-2"]),
     "read items": lambda c, run, ids: items.read_items(c, ids[:3]),
     "show worked on": lambda c, run, ids: showing.show_worked_on(c, run, first_of(ids[:3])),
     "show status": lambda c, run, ids: showing.show_status(
@@ -121,6 +132,8 @@ BY_A_USER: dict[str, Call] = {
     "experiment": lambda c, run, ids: experiments.find_by_name(c, TENANT, "one"),
     "namesakes": lambda c, run, ids: pairing.finished_namesakes(c, TENANT, "one", (9, "e")),
     "runs": lambda c, run, ids: runs.runs_of(c, EXPERIMENT),
+    "workers": lambda c, run, ids: workers.seen(c),
+    "granted": lambda c, run, ids: pacing.granted(c, "t-1"),
     "running": lambda c, run, ids: runs.active_runs(c, TENANT),
     "spent": lambda c, run, ids: spending.spent_by_tenant(c, TENANT),
     "spent on an experiment": lambda c, run, ids: spending.spent_by_experiment(c, EXPERIMENT),

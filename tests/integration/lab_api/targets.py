@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 from dragoman import lab
 
@@ -55,3 +56,12 @@ async def endless_but_a(said: str) -> str:
 
 def shortness(output: str) -> float:
     return 1 / len(output)
+
+
+async def held(said: str, calls: str) -> str:
+    """Writes down that it was called, and answers once a file exists."""
+    with open(calls, "a") as file:  # noqa: ASYNC230 - a line is written at once
+        file.write(f"{said}\n")
+    while not Path(f"{calls}.released").exists():  # noqa: ASYNC110, ASYNC240 - it is a file
+        await asyncio.sleep(0.02)
+    return said

@@ -104,7 +104,7 @@ async def laboratory(
 ) -> AsyncIterator[Laboratory]:
     """A lab at work on the database, stopped when the test is done with it."""
     metrics = Metrics()
-    async with await open_store(url) as store:
+    async with await open_store(url, silence_seconds=settings.lease_seconds) as store:
         options.setdefault("context", Context())
         clock = options.pop("clock", None) or SystemClock()
         lab = Lab(store, settings, clock, Randomness(), metrics, **options)

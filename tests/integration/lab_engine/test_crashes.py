@@ -11,6 +11,13 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 from tests.chaos_seeds import chaos_seeds
+from tests.integration.lab_engine.crash_story import (
+    SEED,
+    Snapshot,
+    cases,
+    every_try_was_archived_once,
+    snapshot,
+)
 from tests.integration.lab_engine.laboratory import (
     QUICK,
     TENANT,
@@ -25,65 +32,12 @@ from tests.integration.lab_engine.targets import noted, touch
 from tests.servers import DATABASES
 
 from dragoman.errors import StoreError
-from dragoman.lab.model import ExperimentId, ItemId, JsonValue
+from dragoman.lab.model import ItemId
 from dragoman.lab.repository.tables import item_run_log
 from dragoman.lab.states import ENDED
 from dragoman.store import Connection, Store, open_store, upgrade
 
-SEED = 20_260_401
 SEEDS = chaos_seeds(20, first=SEED)
-ITEMS = 24
-FATES = ("well", "well", "well", "target_fails", "evaluator_fails")
-
-Snapshot = tuple[list[Any], list[Any], list[Any]]
-
-
-def cases(calls: str) -> list[list[dict[str, JsonValue]]]:
-    """Items of one to three turns, some of which fail, always in the same way."""
-    random = Random(SEED)
-    return [
-        [
-            {
-                "key": f"k{number}",
-                "turn": turn,
-                "calls": calls,
-                "delay_ms": random.choice((0, 5, 20)),
-                "fate": random.choice(FATES),
-            }
-            for turn in range(random.choice((1, 1, 2, 3)))
-        ]
-        for number in range(ITEMS)
-    ]
-
-
-async def snapshot(store: Store, experiment_id: ExperimentId, ids: list[ItemId]) -> Snapshot:
-    """What users see, without what differs between any two runs: ids, times, numbers of tries."""
-    of = {"e": experiment_id}
-    items = await read(
-        store,
-        "SELECT item_id, status FROM item_result WHERE experiment_id = :e ORDER BY item_id",
-        **of,
-    )
-    turns = await read(
-        store,
-        "SELECT r.item_id, r.turn_no, r.status, r.error_code, r.error_message, t.output_json, "
-        "t.main FROM turn_result r LEFT JOIN target_record t ON t.id = r.target_record_id "
-        "WHERE r.experiment_id = :e ORDER BY r.item_id, r.turn_no",
-        **of,
-    )
-    scores = await read(
-        store,
-        "SELECT r.item_id, r.turn_no, e.name, e.score, e.label, e.error_code, e.error_message "
-        "FROM turn_result r JOIN turn_score s ON s.run_id = r.run_id AND s.item_id = r.item_id "
-        "AND s.turn_no = r.turn_no AND s.try_no = r.try_no "
-        "JOIN evaluator_record e ON e.id = s.evaluator_record_id "
-        "WHERE r.experiment_id = :e ORDER BY r.item_id, r.turn_no, e.name",
-        **of,
-    )
-    place = {item_id: number for number, item_id in enumerate(ids)}
-    return tuple(  # type: ignore[return-value]
-        [(place[row[0]], *row[1:]) for row in rows] for rows in (items, turns, scores)
-    )
 
 
 @pytest.fixture(scope="module")
@@ -136,7 +90,7 @@ def test_a_kill_at_a_random_moment_changes_nothing_that_users_see(
                 called_after = noted(calls)[called_before:]
                 assert not logged & set(called_after), "called again after its success was logged"
                 assert await snapshot(store, made.experiment_id, ids) == undisturbed
-                await _every_try_was_archived_once(store)
+                await every_try_was_archived_once(store)
 
     asyncio.run(story())
 
@@ -160,7 +114,7 @@ def test_everything_killed_again_and_again_still_comes_to_the_same_end(
             with LabProcess(database_url):
                 await until(lambda: _ended(store))
             assert await snapshot(store, made.experiment_id, ids) == undisturbed
-            await _every_try_was_archived_once(store)
+            await every_try_was_archived_once(store)
 
     asyncio.run(story())
 
@@ -254,15 +208,3 @@ async def _logged_outputs(store: Store, ids: list[ItemId]) -> set[str]:
     place = {item_id: number for number, item_id in enumerate(ids)}
     rows = await read(store, "SELECT item_id, turn_no FROM target_record")
     return {f"k{place[item_id]}/{turn_no}" for item_id, turn_no in rows}
-
-
-async def _every_try_was_archived_once(store: Store) -> None:
-    logs = await read(
-        store, "SELECT item_id, result_state, try_no, archived_try_no FROM item_run_log"
-    )
-    assert len(logs) == ITEMS
-    for _, state, try_no, archived in logs:
-        assert (state, archived) == ("resulted", try_no)
-    shown = await read(store, "SELECT item_id, try_no FROM turn_result")
-    last = {item_id: try_no for item_id, _, try_no, _ in logs}
-    assert all(last[item_id] == try_no for item_id, try_no in shown)

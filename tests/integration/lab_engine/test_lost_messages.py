@@ -36,6 +36,8 @@ class LossyTopic(Generic[Hint]):
 class LossyQueue:
     """Loses one message, by its number, of all that are given."""
 
+    gives_offers_once = False
+
     def __init__(self, lost: int | None) -> None:
         self._lost = lost
         self.given = 0
@@ -43,6 +45,10 @@ class LossyQueue:
         self.offers: LossyTopic[Offer] = LossyTopic(self, whole.offers)
         self.stops: LossyTopic[RunId] = LossyTopic(self, whole.stops)
         self.news: LossyTopic[RunId] = LossyTopic(self, whole.news)
+        self.changes = whole.changes
+
+    async def close(self) -> None:
+        """Nothing is open."""
 
     def loses_next(self) -> bool:
         self.given += 1

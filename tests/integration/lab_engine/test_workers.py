@@ -181,6 +181,28 @@ def test_a_target_that_cannot_be_opened_fails_every_item_and_says_why(sqlite_url
     asyncio.run(story())
 
 
+def test_a_database_that_is_away_while_a_target_is_opened_fails_no_item(sqlite_url: str) -> None:
+    async def story() -> None:
+        async with laboratory(sqlite_url) as at:
+            open_bench, opened = at.lab._worker._open_bench, 0
+
+            async def open_later(experiment: Experiment, mode: Mode) -> OpenBench:
+                nonlocal opened
+                opened += 1
+                if opened == 1:
+                    raise StoreError("The database cannot be reached.")
+                return await open_bench(experiment, mode)
+
+            at.lab._worker._open_bench = open_later
+            version, _ = await add_items(at.store, [[{}], [{}]])
+            await at.run(experiment(version, "answer_anything"))
+
+            assert await ends_of(at) == [("success", None)] * 2
+            assert opened == 2
+
+    asyncio.run(story())
+
+
 async def hanging(key: str, calls: str) -> str:
     note(calls, "begun")
     try:
@@ -369,6 +391,43 @@ def test_an_item_does_not_end_well_without_a_score_that_was_never_written(
 
             states = await at.rows("SELECT result_state FROM item_run_log")
             assert states == [("init",)]
+
+    asyncio.run(story())
+
+
+class Restarting(Store):
+    """A store that loses its connection in every write, and answers every read."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
+        lost = StoreError("The connection was lost.")
+        lost.is_passing = True
+        raise lost
+
+    async def read(self, work: Work[Result]) -> Result:
+        return await self._store.read(work)
+
+    async def close(self) -> None:
+        return None
+
+
+def test_a_database_that_restarts_has_refused_no_value(sqlite_url: str, calls: str) -> None:
+    """The item is left to its lease, and tried again: it has not failed."""
+
+    async def story() -> None:
+        async with laboratory(sqlite_url, works=False) as at:
+            version, ids = await add_items(at.store, cases(calls, 1))
+            _, started = await at.lab.experiments.submit(TENANT, experiment(version, "hang"))
+            await until(lambda: _handed_out(at, started.run_id))
+            (lease,) = await at.store.write(
+                lambda c: items.take(c, started.run_id, [ItemKey(ids[0])], "w", 3_600_000)
+            )
+            combiner = Combiner(Restarting(at.store), "w", SystemClock(), Metrics())
+            journal = LeaseJournal(combiner, TENANT, lease, {})
+            with pytest.raises(StoreError, match="connection was lost"):
+                await journal.target_done(0, Output({"output": "x"}))
 
     asyncio.run(story())
 

@@ -24,8 +24,8 @@ def test_what_a_paused_process_has_locked_is_free_again(
     server_url: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     url: str = request.getfixturevalue(server_url)
-    monkeypatch.setattr(postgres_server, "IDLE_IN_TRANSACTION_SECONDS", 0.5)
-    monkeypatch.setattr(mysql_server, "IDLE_IN_TRANSACTION_SECONDS", 1)
+    monkeypatch.setattr(postgres_server, "SILENCE_SECONDS", 0.5)
+    monkeypatch.setattr(mysql_server, "SILENCE_SECONDS", 1)
     locked, resumed = threading.Event(), threading.Event()
     told: list[StoreError] = []
 

@@ -82,7 +82,7 @@ PROMISED = """
            tenant_tokens = 0  tenant_cost = 0  denied_words = []  max_items = 10000000
            python_allow = []  http_allow = []  retention_days = 0  tenant_weights = {}
            key_env_allow = []  cache_days = 30  cache_answers = 1000000
-           ask_above_items = 1000  retention_experiments = 0
+           ask_above_items = 1000  retention_experiments = 0  own_worker = true
     [lab.live_sample]  tenants = []  share = 0.01  pairs = []  evaluators = []
 """
 """The defaults of the documents, those of what is not built yet among them."""

@@ -10,8 +10,6 @@ from dragoman.errors import SettingsError
 from dragoman.settings import load_settings
 
 ASKED = [
-    ("lab", "queue_url", '"redis://127.0.0.1:6379"', "workers outside the server"),
-    ("lab", "queue_url", '"database"', "workers outside the server"),
     ("scheduler.web_task_segmentation", "vad", '"webrtc"', "voice activity detection"),
     ("scheduler.selection", "prefer_local", "false", "nodes come first"),
     ("scheduler.canary", "routes", '[{ pair = "en:es" }]', "canary routes"),
@@ -31,7 +29,6 @@ def test_a_file_that_asks_for_what_is_not_built_is_refused_with_that_reason(
 @pytest.mark.parametrize(
     ("name", "value"),
     [
-        ("lab.queue_url", "redis://127.0.0.1:6379"),
         ("scheduler.web_task_segmentation.vad", "silero"),
     ],
 )

@@ -5,7 +5,9 @@ from dragoman.api.lab.child import READY
 from dragoman.api.lab.parts import all_parts, lab_parts
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
 from dragoman.api.lab.routes.mirror import MirrorView
-from dragoman.api.lab.serving import opened_desk, serve_lab
+from dragoman.api.lab.routes.pace import PaceView
+from dragoman.api.lab.routes.workers import RunAtWorkView, WorkersView, WorkerView
+from dragoman.api.lab.serving import opened_desk, opened_worker, serve_lab
 from dragoman.api.lab.views import (
     AnnotationView,
     DatasetView,
@@ -27,14 +29,19 @@ __all__ = [
     "ImportedView",
     "InvokedView",
     "MirrorView",
+    "PaceView",
+    "RunAtWorkView",
     "RunView",
     "StartedView",
     "SubmittedView",
     "VersionView",
+    "WorkerView",
+    "WorkersView",
     "all_parts",
     "as_header",
     "create_lab_app",
     "lab_parts",
     "opened_desk",
+    "opened_worker",
     "serve_lab",
 ]

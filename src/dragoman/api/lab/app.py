@@ -22,7 +22,9 @@ from dragoman.api.lab.routes.datasets import datasets_router
 from dragoman.api.lab.routes.experiments import experiments_router
 from dragoman.api.lab.routes.kinds import kinds_router
 from dragoman.api.lab.routes.mirror import mirror_router
+from dragoman.api.lab.routes.pace import pace_router
 from dragoman.api.lab.routes.results import results_router
+from dragoman.api.lab.routes.workers import workers_router
 from dragoman.api.live.documents import answer
 from dragoman.api.middleware import Shield
 from dragoman.auth import Permission
@@ -47,6 +49,8 @@ def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIR
         kinds_router(PREFIX, of_experiments),
         mirror_router(PREFIX, of_experiments),
         cache_router(PREFIX, of_experiments),
+        workers_router(PREFIX, of_experiments),
+        pace_router(PREFIX, of_experiments),
     ]
 
 

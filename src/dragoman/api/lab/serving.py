@@ -12,6 +12,7 @@ from dragoman.api.http import HttpServer
 from dragoman.api.lab.app import create_lab_app
 from dragoman.api.lab.desk import LabDesk
 from dragoman.clock import Clock, SystemClock
+from dragoman.errors import StoreError
 from dragoman.ids import new_id
 from dragoman.lab.annotations import Annotations
 from dragoman.lab.audio import audio_folder_of
@@ -22,6 +23,8 @@ from dragoman.lab.live_sample import LiveSample, sample_evaluators
 from dragoman.lab.mirror import Following, forget_mirror, is_wanted
 from dragoman.lab.owners import new_owner
 from dragoman.lab.plane import Lab
+from dragoman.lab.presence import notices
+from dragoman.lab.queue import Queue, open_queue
 from dragoman.lab.results import Results
 from dragoman.lab.targets import Context
 from dragoman.live.budget import Budget
@@ -44,13 +47,7 @@ async def serve_lab(
 ) -> None:
     """Answer on the socket until told to stop; `announce` is called once that can be relied on."""
     metrics = Metrics()
-    context = Context(
-        settings.lab.python_allow,
-        settings.lab.http_allow,
-        settings.auth.mode == "open",
-        settings.lab.key_env_allow,
-    )
-    async with opened_desk(settings, context, metrics, embedded=False) as desk:
+    async with opened_desk(settings, _context(settings), metrics, embedded=False) as desk:
         budget = Budget(settings.limits.buffered_bytes)
         http = HttpServer(create_lab_app(desk, metrics), _between_processes(settings), budget)
         serving = asyncio.create_task(http.serve([listener]), name="http")
@@ -62,6 +59,44 @@ async def serve_lab(
         stopping.cancel()
         http.finish(ANSWER_SECONDS)
         await serving
+
+
+@asynccontextmanager
+async def opened_worker(settings: Settings, concurrency: int | None) -> AsyncIterator[Lab]:
+    """A lab that only works on items of others' runs; stopped at the end.
+
+    `concurrency`: how many at once, if not as many as the settings say.
+    """
+    clock, randomness = SystemClock(), Randomness()
+    context = replace(_context(settings), audio_folder=audio_folder_of(settings.server.data_dir))
+    async with (
+        await open_store(
+            settings.store.database_url, silence_seconds=settings.lab.lease_seconds
+        ) as store,
+        _opened_queue(settings, clock, randomness, embedded=False) as queue,
+        Lab(
+            store,
+            settings.lab,
+            clock,
+            randomness,
+            Metrics(),
+            context=context,
+            schedules=False,
+            queue=queue,
+            capacity=concurrency,
+        ) as lab,
+    ):
+        yield lab
+
+
+def _context(settings: Settings) -> Context:
+    """What experiments of a server may reach."""
+    return Context(
+        settings.lab.python_allow,
+        settings.lab.http_allow,
+        settings.auth.mode == "open",
+        settings.lab.key_env_allow,
+    )
 
 
 @asynccontextmanager
@@ -85,8 +120,11 @@ async def opened_desk(
     processes = ProcessPool(1)
     try:
         async with (
-            await open_store(settings.store.database_url) as store,
+            await open_store(
+                settings.store.database_url, silence_seconds=settings.lab.lease_seconds
+            ) as store,
             _followed(settings if mirrored else None, store, clock, randomness, metrics) as mirror,
+            _opened_queue(settings, clock, randomness, embedded=embedded) as queue,
             Lab(
                 store,
                 settings.lab,
@@ -95,9 +133,14 @@ async def opened_desk(
                 metrics,
                 context=context,
                 embedded=embedded,
+                works=embedded or settings.lab.own_worker,
+                queue=queue,
+                mirror=_mirror_kind(settings) if mirrored else "",
             ) as lab,
             AsyncExitStack() as stack,
         ):
+            if not embedded:
+                await _tell_of_others(settings, lab)
             results = Results(store, mirror)
             live_sample = LiveSample(
                 lab.experiments,
@@ -126,6 +169,36 @@ async def opened_desk(
             )
     finally:
         await processes.close()
+
+
+@asynccontextmanager
+async def _opened_queue(
+    settings: Settings, clock: Clock, randomness: Randomness, *, embedded: bool
+) -> AsyncIterator[Queue]:
+    """The queue of the settings; a lab inside a program keeps its hints to itself."""
+    origin = new_id(randomness.stream("queue"), "q")
+    queue_url = "" if embedded else settings.lab.queue_url
+    queue = open_queue(queue_url, settings.store.database_url, origin, clock)
+    try:
+        yield queue
+    finally:
+        await queue.close()
+
+
+def _mirror_kind(settings: Settings) -> str:
+    url = settings.lab.analytics_url
+    return url.partition(":")[0] if is_wanted(url) else ""
+
+
+async def _tell_of_others(settings: Settings, lab: Lab) -> None:
+    """Say at the start what the other processes on this database mean for this one."""
+    try:
+        others = await lab.presence.others()
+    except StoreError:
+        return  # it is away, which others say
+    mirror = _mirror_kind(settings)
+    for notice in notices(others, mirror=mirror, queue_url=settings.lab.queue_url):
+        _log.warning("lab_shares_its_database", notice=notice)
 
 
 @asynccontextmanager

@@ -20,10 +20,12 @@ from dragoman.api import (
     ImportedView,
     InvokedView,
     MirrorView,
+    PaceView,
     RunView,
     StartedView,
     SubmittedView,
     VersionView,
+    WorkersView,
 )
 from dragoman.cli.lab.import_progress import CountedFile, Tell
 from dragoman.cli.lab.sending import SentForm, sent_form
@@ -320,6 +322,19 @@ class LabClient:
         if rebuild:
             return await self._ask(MirrorView, "POST", "/lab/mirror/rebuild")
         return await self._ask(MirrorView, "GET", "/lab/mirror")
+
+    # --- the lab's processes --------------------------------------------------------------------
+
+    async def workers(self) -> WorkersView:
+        """Who works on what."""
+        return await self._ask(WorkersView, "GET", "/lab/workers")
+
+    async def pace(self, experiment_id: str, change: Mapping[str, object] | None) -> PaceView:
+        """The pace of an experiment's target; with `change`, after it was changed."""
+        path = f"/experiments/{experiment_id}/pace"
+        if change is None:
+            return await self._ask(PaceView, "GET", path)
+        return await self._ask(PaceView, "PUT", path, json=dict(change))
 
     # --- inside ---------------------------------------------------------------------------------
 

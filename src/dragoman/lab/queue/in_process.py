@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Hashable, Sequence
 from typing import Generic, TypeVar
 
+from dragoman.lab.feed import Change
 from dragoman.lab.model import RunId
 from dragoman.lab.queue.interface import Offer
 
@@ -35,10 +36,27 @@ class InProcessTopic(Generic[Hint]):
         return taken
 
 
+class UnheardTopic(Generic[Hint]):
+    """Hints for other instances, where there are none."""
+
+    def put(self, hint: Hint) -> None:
+        """There is no reader."""
+
+    async def take(self) -> Sequence[Hint]:
+        await asyncio.get_running_loop().create_future()
+        return ()
+
+
 class InProcessQueue:
     """A scheduler and a worker that share an event loop."""
+
+    gives_offers_once = False
 
     def __init__(self) -> None:
         self.offers: InProcessTopic[Offer] = InProcessTopic()
         self.stops: InProcessTopic[RunId] = InProcessTopic()
         self.news: InProcessTopic[RunId] = InProcessTopic()
+        self.changes: UnheardTopic[Change] = UnheardTopic()
+
+    async def close(self) -> None:
+        """Nothing is open."""

@@ -1,4 +1,4 @@
-"""Hints between scheduler and workers: losing any of them costs time, never work."""
+"""Hints between schedulers and workers: losing any of them costs time, never work."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from dragoman.lab.feed import Change
 from dragoman.lab.model import ItemKey, RunId
 
 Hint = TypeVar("Hint", bound=Hashable)
@@ -17,6 +18,7 @@ class Offer(msgspec.Struct, frozen=True):
 
     run_id: RunId
     keys: tuple[ItemKey, ...]
+    """None named: the worker asks the database which there are."""
 
 
 class Topic(Protocol[Hint]):
@@ -32,19 +34,33 @@ class Topic(Protocol[Hint]):
 
 
 class Queue(Protocol):
-    """The hints between the scheduler and the workers."""
+    """The hints between schedulers and workers."""
 
     @property
     def offers(self) -> Topic[Offer]:
-        """For workers: items can be taken."""
+        """For workers: items can be taken. A hint may reach one worker only, or all of them."""
+        ...
+
+    @property
+    def gives_offers_once(self) -> bool:
+        """Whether each offer reaches one worker only."""
         ...
 
     @property
     def stops(self) -> Topic[RunId]:
-        """For workers: stop working on this run."""
+        """For all workers: stop working on this run."""
         ...
 
     @property
     def news(self) -> Topic[RunId]:
-        """For the scheduler: look at this run again."""
+        """For all schedulers: look at this run again."""
+        ...
+
+    @property
+    def changes(self) -> Topic[Change]:
+        """For the other instances, whose watchers want to know; never for the sender itself."""
+        ...
+
+    async def close(self) -> None:
+        """Send what is waiting, if that can be done at once, and let go of the server."""
         ...

@@ -17,6 +17,7 @@ from dragoman.lab.repository import (
     leases,
     mirroring,
     ordering,
+    pacing,
     pairing,
     pruning,
     quotas,
@@ -29,6 +30,7 @@ from dragoman.lab.repository import (
     showing,
     spending,
     starting,
+    workers,
 )
 from dragoman.lab.repository.adding_up import MAX_GROUPS, field_to_group_by
 from dragoman.lab.repository.aggregates import (
@@ -67,6 +69,7 @@ from dragoman.lab.repository.journal import (
 from dragoman.lab.repository.leases import Held, Ousted
 from dragoman.lab.repository.mirroring import Copied
 from dragoman.lab.repository.ordering import Key, Place, Sorting, check_place, keys_of
+from dragoman.lab.repository.pacing import Claim, TargetPace
 from dragoman.lab.repository.pruning import EndedExperiment
 from dragoman.lab.repository.records import (
     evaluator_record_id,
@@ -78,6 +81,7 @@ from dragoman.lab.repository.results import Judged, WholeTurn
 from dragoman.lab.repository.reusing import Leftovers
 from dragoman.lab.repository.starting import Selection
 from dragoman.lab.repository.statements import read_now_ms, storable
+from dragoman.lab.repository.workers import RunAtWork, Seen, Working
 
 __all__ = [
     "BINS",
@@ -87,6 +91,7 @@ __all__ = [
     "PERCENTILES",
     "Aggregates",
     "Cause",
+    "Claim",
     "Copied",
     "DueStart",
     "EndedExperiment",
@@ -105,16 +110,20 @@ __all__ = [
     "OutputEntry",
     "Place",
     "Repeated",
+    "RunAtWork",
     "ScoreEntry",
+    "Seen",
     "Selection",
     "Sorting",
     "Spread",
     "TakenBack",
+    "TargetPace",
     "Together",
     "Tried",
     "TryEntry",
     "TurnEntry",
     "WholeTurn",
+    "Working",
     "adding_up",
     "aggregate_of",
     "aggregates",
@@ -141,6 +150,7 @@ __all__ = [
     "leases",
     "mirroring",
     "ordering",
+    "pacing",
     "pairing",
     "pruning",
     "quotas",
@@ -162,4 +172,5 @@ __all__ = [
     "told_by",
     "typed",
     "verdict_of",
+    "workers",
 ]

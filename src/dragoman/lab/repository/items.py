@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -41,7 +42,16 @@ _TO_BE_HAD = (
     sa.select(item_run_log)
     .where(*_UNTAKEN, _THESE)
     .order_by(_log.item_id, _log.repetition)
-    .with_for_update()
+    .with_for_update(skip_locked=True)
+)
+"""Those that another worker is taking at this moment are left to it."""
+
+_ANY_TO_BE_HAD = by_state(
+    sa.select(item_run_log)
+    .where(*_UNTAKEN)
+    .order_by(_log.item_id, _log.repetition)
+    .limit(sa.bindparam("most"))
+    .with_for_update(skip_locked=True)
 )
 
 _TAKE = (
@@ -107,7 +117,25 @@ def take(
 ) -> list[Lease]:
     """Take those of the items that are still free; a repeated hint takes them once."""
     asked = {"run": run_id, "keys": as_keys(keys)}
-    rows = connection.execute(_TO_BE_HAD, asked).all()
+    return _taken(connection, run_id, connection.execute(_TO_BE_HAD, asked).all(), owner, lease_ms)
+
+
+def take_any(
+    connection: Connection, run_id: RunId, most: int, owner: str, lease_ms: int
+) -> list[Lease]:
+    """Take up to so many of the run's items that are free and that no other worker is taking."""
+    asked = {"run": run_id, "most": most}
+    rows = connection.execute(_ANY_TO_BE_HAD, asked).all()
+    return _taken(connection, run_id, rows, owner, lease_ms)
+
+
+def _taken(
+    connection: Connection,
+    run_id: RunId,
+    rows: Sequence[sa.Row[Any]],
+    owner: str,
+    lease_ms: int,
+) -> list[Lease]:
     if not rows:
         return []
     connection.execute(

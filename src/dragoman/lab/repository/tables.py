@@ -332,6 +332,50 @@ lease = sa.Table(
 )
 """Who drives a run; the token grows with every new owner."""
 
+worker = sa.Table(
+    "worker",
+    metadata,
+    sa.Column("owner", short_text(_ID), primary_key=True),
+    sa.Column("host", short_text(), nullable=False),
+    sa.Column("pid", sa.Integer, nullable=False),
+    sa.Column("version", short_text(_CODE), nullable=False),
+    sa.Column("schedules", sa.Boolean, nullable=False),
+    sa.Column("mirror", short_text(), nullable=False),
+    sa.Column("is_draining", sa.Boolean, nullable=False),
+    sa.Column("capacity", sa.Integer, nullable=False),
+    sa.Column("items_done", sa.BigInteger, nullable=False),
+    sa.Column("items_per_second", real(), nullable=False),
+    sa.Column("doing_json", long_text(), nullable=False),
+    sa.Column("started_at_ms", time_ms(), nullable=False),
+    sa.Column("seen_at_ms", time_ms(), nullable=False),
+)
+"""The lab's processes on all machines, as each last reported itself. Only shown, never relied on:
+who holds what is in the leases."""
+
+target_pace = sa.Table(
+    "target_pace",
+    metadata,
+    sa.Column("target", short_text(_ID), primary_key=True),
+    _tenant(),
+    sa.Column("title", long_text(), nullable=False),
+    sa.Column("most", sa.Integer),
+    sa.Column("learned_json", long_text()),
+    sa.Index(None, "tenant"),
+)
+"""How many calls at once a target takes, over all workers, and what they learned of its limit."""
+
+target_share = sa.Table(
+    "target_share",
+    metadata,
+    sa.Column("target", short_text(_ID), primary_key=True),
+    sa.Column("claimant", short_text(), primary_key=True),
+    sa.Column("wanted", sa.Integer, nullable=False),
+    sa.Column("granted", sa.Integer, nullable=False),
+    sa.Column("seen_at_ms", time_ms(), nullable=False),
+    sa.Index(None, "claimant"),
+)
+"""How many calls at once a run of a worker may make of what its target takes."""
+
 quota = sa.Table(
     "quota",
     metadata,

@@ -11,7 +11,7 @@ from dragoman.clock import Clock
 from dragoman.errors import StoreError
 from dragoman.lab.budgets import Quota
 from dragoman.lab.chain import Handler, chain
-from dragoman.lab.feed import Feed, ItemsArchived, RunEnded
+from dragoman.lab.feed import Change, Feed, ItemsArchived, RunEnded
 from dragoman.lab.model import Experiment, ItemKey, Run, RunId
 from dragoman.lab.queue import Offer, Queue
 from dragoman.lab.repository import (
@@ -236,7 +236,9 @@ class Driver:
             return await self._store.write(lambda c: take_step(c, plan))
         except Ousted:
             raise
-        except Exception:
+        except Exception as error:
+            if isinstance(error, StoreError) and error.is_passing:
+                raise  # no item is at fault
             moved = await archive_one_by_one(self._store, plan, self._log)
             if not moved:
                 raise
@@ -277,14 +279,19 @@ class Driver:
             self._metrics.lab_items.labels(status.value).inc(number)
         if step.archived:
             keys = tuple(one.key for one in step.archived)
-            self._feed.publish(ItemsArchived(run.experiment_id, run.run_id, keys))
+            self._publish(ItemsArchived(run.experiment_id, run.run_id, keys))
         if step.ended is not None:
             self._tell_end(msgspec.structs.replace(run, status=step.ended))
 
     def _tell_end(self, run: Run) -> None:
         self._queue.stops.put(run.run_id)
         self._log.info("lab_run_ended", run_id=run.run_id, status=run.status.value)
-        self._feed.publish(RunEnded(run.experiment_id, run.run_id, run.status))
+        self._publish(RunEnded(run.experiment_id, run.run_id, run.status))
+
+    def _publish(self, change: Change) -> None:
+        """Tell watchers here at once, and those of other instances through the queue."""
+        self._feed.publish(change)
+        self._queue.changes.put(change)
 
 
 def _run_and_experiment(connection: Connection, run_id: RunId) -> tuple[Run, Experiment] | None:

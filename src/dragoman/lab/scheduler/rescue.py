@@ -6,6 +6,7 @@ from functools import partial
 
 import msgspec
 
+from dragoman.errors import StoreError
 from dragoman.lab.model import ItemKey, Run, RunId
 from dragoman.lab.repository import (
     Held,
@@ -63,7 +64,9 @@ async def _done(store: Store, plan: Plan, work: Work[None]) -> bool:
         await store.write(fenced)
     except Ousted:
         raise
-    except Exception:
+    except Exception as error:
+        if isinstance(error, StoreError) and error.is_passing:
+            raise
         # When the database is away, this fails too: the item is not at fault.
         await store.write(lambda c: leases.require(c, plan.held))
         return False

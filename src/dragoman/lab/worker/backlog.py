@@ -21,29 +21,42 @@ class RunShare(msgspec.Struct, frozen=True):
     tenant_weight: float = 1.0
 
 
+class Portion(Offer, frozen=True):
+    """What a worker takes of an offer now."""
+
+    most: int
+    """No more items, where none is named."""
+
+
 class Backlog:
     """Offered items, each once; they are taken in turns that `share_out` decides."""
 
     def __init__(self) -> None:
         self._items: dict[RunId, dict[ItemKey, None]] = {}
+        self._unnamed: dict[RunId, None] = {}
+        """Runs with offered items that no hint named."""
         self._shares: dict[RunId, RunShare] = {}
         self._turns: dict[RunId, float] = {}
         self._tenant_turns: dict[TenantId, float] = {}
 
     def __len__(self) -> int:
-        return sum(len(keys) for keys in self._items.values())
+        return sum(len(keys) for keys in self._items.values()) + len(self._unnamed)
 
     def waiting(self, run_id: RunId) -> int:
-        """How many items of a run wait to be taken."""
+        """How many items of a run wait to be taken, of those that were named."""
         return len(self._items.get(run_id, ()))
 
     def add(self, offer: Offer) -> None:
         """Keep an offer, in the order of the hints."""
-        self._items.setdefault(offer.run_id, {}).update(dict.fromkeys(offer.keys))
+        if offer.keys:
+            self._items.setdefault(offer.run_id, {}).update(dict.fromkeys(offer.keys))
+        else:
+            self._unnamed[offer.run_id] = None
 
     def unknown_runs(self) -> list[RunId]:
         """Runs with offers whose share is not known; nothing of them is taken before it is."""
-        return [run_id for run_id in self._items if run_id not in self._shares]
+        offered = dict.fromkeys((*self._items, *self._unnamed))
+        return [run_id for run_id in offered if run_id not in self._shares]
 
     def set_share(self, run_id: RunId, share: RunShare) -> None:
         """Take up what a run counts. A new run begins level with the others, not ahead of them."""
@@ -70,18 +83,23 @@ class Backlog:
     def forget(self, run_id: RunId) -> None:
         """Drop a run that is over, with what was offered of it."""
         self._items.pop(run_id, None)
+        self._unnamed.pop(run_id, None)
         self._turns.pop(run_id, None)
         share = self._shares.pop(run_id, None)
         if share and all(other.tenant != share.tenant for other in self._shares.values()):
             del self._tenant_turns[share.tenant]
 
-    def next_offers(self, room: int, in_work: Mapping[RunId, int]) -> list[Offer]:
-        """The items to take now, as many as there is room for, those of a run in order."""
+    def next_offers(self, room: int, in_work: Mapping[RunId, int]) -> list[Portion]:
+        """The items to take now, as many as there is room for, those of a run in order.
+
+        Of a run whose items were not named, a portion that names none.
+        """
         claims = [
             RunClaim(
                 run_id,
                 share.tenant,
-                waiting=self.waiting(run_id),
+                # Of those that were not named there may be as many as there is room for.
+                waiting=self.waiting(run_id) or (room if run_id in self._unnamed else 0),
                 in_work=in_work.get(run_id, 0),
                 weight=share.weight,
                 tenant_weight=share.tenant_weight,
@@ -92,13 +110,22 @@ class Backlog:
         ]
         return [self._taken(run_id, places) for run_id, places in share_out(room, claims).items()]
 
-    def _taken(self, run_id: RunId, places: int) -> Offer:
-        waiting = self._items[run_id]
+    def took_fewer(self, portion: Portion, taken: int) -> None:
+        """Of a run whose items were not named there were fewer than its share: that counts."""
+        share = self._shares.get(portion.run_id)
+        if share is not None:
+            self._turns[portion.run_id] -= portion.most - taken
+            self._tenant_turns[share.tenant] -= portion.most - taken
+
+    def _taken(self, run_id: RunId, places: int) -> Portion:
+        waiting = self._items.get(run_id, {})
         keys = tuple(islice(waiting, places))
         for key in keys:
             del waiting[key]
-        if not waiting:
+        if not keys:
+            del self._unnamed[run_id]
+        elif not waiting:
             del self._items[run_id]
         self._turns[run_id] += places
         self._tenant_turns[self._shares[run_id].tenant] += places
-        return Offer(run_id, keys)
+        return Portion(run_id, keys, places)

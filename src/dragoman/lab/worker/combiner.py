@@ -68,7 +68,9 @@ class Combiner:
         try:
             held = await self._stored([entry for entry, _ in batch])
         except Exception as error:
-            if not await self._database_is_there():
+            # A database that restarts may be there again before it can be asked.
+            was_away = isinstance(error, StoreError) and error.is_passing
+            if was_away or not await self._database_is_there():
                 self._fail(batch, error)
             elif len(batch) == 1:
                 self._fail(batch, Unstorable(batch[0][0], _reason(error)))

@@ -38,11 +38,15 @@ def take(
     experiment: Experiment,
     run: Run,
     keys: Sequence[ItemKey],
+    most: int,
     owner: str,
     lease_ms: int,
 ) -> list[Taken]:
-    """Lease those of the items that are still free, and read them."""
-    leases = items.take(connection, run.run_id, keys, owner, lease_ms)
+    """Lease those of the items that are still free, or any so many, and read them."""
+    if keys:
+        leases = items.take(connection, run.run_id, keys, owner, lease_ms)
+    else:
+        leases = items.take_any(connection, run.run_id, most, owner, lease_ms)
     known = items.read_items(connection, [lease.item_id for lease in leases])
     pairs = [(lease, known[lease.item_id]) for lease in leases]
     numbers = experiment.spec.numbers

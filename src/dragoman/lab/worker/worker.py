@@ -12,12 +12,13 @@ from dragoman.lab.chain import Handler, chain
 from dragoman.lab.failures import Failure, Revoked, failure_of, shortened
 from dragoman.lab.model import Experiment, Run, RunId
 from dragoman.lab.queue import Offer, Queue
-from dragoman.lab.repository import Lease, items, runs
+from dragoman.lab.repository import Lease, RunAtWork, items, runs
 from dragoman.lab.states import WORKING
-from dragoman.lab.worker.backlog import Backlog, RunShare
+from dragoman.lab.worker.backlog import Backlog, Portion, RunShare
 from dragoman.lab.worker.combiner import Combiner, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
 from dragoman.lab.worker.journal import LeaseJournal
+from dragoman.lab.worker.pacing import Pacer
 from dragoman.lab.worker.taking import Taken, run_and_experiment, take
 from dragoman.lab.worker.terms import Terms
 from dragoman.lab.worker.workplace import BenchOpener, OpenBench, Workplace
@@ -30,6 +31,12 @@ RENEWALS_IN_A_LEASE = 3
 
 LEAVE_SECONDS = 5.0
 """How long a worker that stops waits for calls that do not end when they are told to."""
+
+TAKEN_AT_ONCE = 16
+"""Items that a worker takes in one go of those that were not named to it: others want some, too."""
+
+_TAKING = ("_hear_offers", "_take_offers")
+"""The loops that bring new work."""
 
 _TROUBLE_PAUSE_SECONDS = 0.5
 
@@ -60,14 +67,19 @@ class Worker:
         self._clock = clock
         self._metrics = metrics
         self._log = get_logger(__name__, clock)
+        self._pacer = Pacer(store, owner, terms.lease_ms)
         self._combiner = Combiner(store, owner, clock, metrics)
         self._places: dict[RunId, Workplace] = {}
         self._backlog = Backlog()
         self._working = 0
+        self._items_done = 0
+        self._is_draining = False
         self._something_to_do = asyncio.Event()
+        self._wants_more = asyncio.Event()
+        self._wants_more.set()
         self._renewal_seconds = terms.lease_ms / 1000 / RENEWALS_IN_A_LEASE
         self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
-        self._handle: Handler[Offer] = chain([self._shield, self._check], self._execute)
+        self._handle: Handler[Portion] = chain([self._shield, self._check], self._execute)
         self._loops: list[asyncio.Task[None]] = []
         self._taking: asyncio.Future[list[Taken]] | None = None
         self._leaving = TaskSet()
@@ -78,7 +90,7 @@ class Worker:
             *(self._hear_offers, self._hear_stops, self._take_offers),
             *(self._renew_leases, self._look_around),
         ):
-            self._loops.append(asyncio.create_task(loop()))
+            self._loops.append(asyncio.create_task(loop(), name=loop.__name__))
 
     async def stop(self) -> None:
         """Stop working and hand back unfinished items, so that others need not wait for a lease."""
@@ -91,8 +103,52 @@ class Worker:
             self._leave(run_id)
         await self._leaving.wait(LEAVE_SECONDS)
         await self._combiner.close()
+        await self._unless_in_trouble(self._pacer.close())
         if held:
             await self._unless_in_trouble(self._give_back(held))
+
+    async def drain(self) -> None:
+        """Take nothing more, and wait until everything in progress is done.
+
+        Leases are kept meanwhile, and runs that are stopped are left, so that it ends.
+        """
+        self._is_draining = True
+        for loop in self._loops:
+            if loop.get_name() in _TAKING:
+                loop.cancel()
+        await asyncio.gather(
+            *(loop for loop in self._loops if loop.get_name() in _TAKING), return_exceptions=True
+        )
+        held = await self._taken_in_vain()
+        self._taking = None
+        if held:
+            await self._unless_in_trouble(self._give_back(held))
+        while self._working:
+            self._something_to_do.clear()
+            await self._something_to_do.wait()
+
+    def doing(self) -> tuple[RunAtWork, ...]:
+        """What is in progress, run by run."""
+        return tuple(
+            RunAtWork(
+                run_id=run_id,
+                experiment_id=place.run.experiment_id,
+                tenant=place.run.tenant,
+                items=len(place.begun_at_ms),
+                since_ms=min(place.begun_at_ms.values()),
+            )
+            for run_id, place in self._places.items()
+            if place.begun_at_ms
+        )
+
+    @property
+    def items_done(self) -> int:
+        """Items that this worker carried out, well or not."""
+        return self._items_done
+
+    @property
+    def is_draining(self) -> bool:
+        return self._is_draining
 
     async def _taken_in_vain(self) -> list[Lease]:
         """Items that were being taken when the worker stopped: leased, and not begun."""
@@ -109,10 +165,17 @@ class Worker:
     # --- hearing --------------------------------------------------------------------------------
 
     async def _hear_offers(self) -> None:
+        """Hear offers; those that only one worker gets, when there is room, or an item ended.
+
+        A busy worker hears of new runs, too: they share its places with those that it works on.
+        """
         while True:
+            if self._queue.gives_offers_once:
+                await self._wants_more.wait()
             for offer in await self._queue.offers.take():
                 self._backlog.add(offer)
-                self._something_to_do.set()
+            self._wants_more.clear()
+            self._something_to_do.set()
 
     async def _hear_stops(self) -> None:
         while True:
@@ -133,6 +196,8 @@ class Worker:
                     break
                 for offer in offers:
                     await self._handle(offer)
+            if self._working < self._terms.capacity:
+                self._wants_more.set()
 
     async def _learn_of_runs(self) -> None:
         """Find out whose runs are offered; of those that are over nothing is taken."""
@@ -147,7 +212,7 @@ class Worker:
         tenant_weight = self._terms.tenant_weights.get(experiment.tenant, 1.0)
         return RunShare(experiment.tenant, experiment.spec.weight, tenant_weight)
 
-    async def _shield(self, offer: Offer, then: Handler[Offer]) -> None:
+    async def _shield(self, offer: Portion, then: Handler[Portion]) -> None:
         """Keep errors with one offer from ending the worker: the offer can still be taken later."""
         try:
             await then(offer)
@@ -160,7 +225,7 @@ class Worker:
             self._log.exception("lab_take_failed", run_id=offer.run_id)
             await asyncio.sleep(_TROUBLE_PAUSE_SECONDS)
 
-    async def _check(self, offer: Offer, then: Handler[Offer]) -> None:
+    async def _check(self, offer: Portion, then: Handler[Portion]) -> None:
         """Skip a run that has ended or is being ended."""
         if offer.run_id not in self._places:
             found = await self._store.read(lambda c: run_and_experiment(c, offer.run_id))
@@ -168,28 +233,43 @@ class Worker:
                 self._backlog.forget(offer.run_id)
                 return
             self._places[offer.run_id] = Workplace(*found, await self._opened(*found))
+            try:
+                # Before its first call: the target's pace holds from the beginning.
+                await self._pacer.settle(self._places)
+            except BaseException:
+                self._leave(offer.run_id)
+                raise
         await then(offer)
 
     async def _opened(self, run: Run, experiment: Experiment) -> OpenBench | Failure:
         try:
             return await self._open_bench(experiment, run.mode)
+        except StoreError:
+            raise  # the database is away, and the target as good as before
         except DragomanError as error:
             # What cannot be opened fails every item, each with the reason.
             return Failure("TARGET_ERROR", failure_of(error).message)
         except Exception as error:  # a kind from another package may raise anything
             return Failure("TARGET_ERROR", shortened(f"{type(error).__name__}: {error}"))
 
-    async def _execute(self, offer: Offer) -> None:
+    async def _execute(self, offer: Portion) -> None:
         """Lease the items, each for this worker alone, and set to work on them."""
         place = self._places[offer.run_id]
         lease_ms = self._terms.lease_ms
+        most = min(TAKEN_AT_ONCE, offer.most, self._terms.capacity - self._working)
         self._taking = asyncio.ensure_future(
             self._store.write(
-                lambda c: take(c, place.experiment, place.run, offer.keys, self._owner, lease_ms)
+                lambda c: take(
+                    c, place.experiment, place.run, offer.keys, most, self._owner, lease_ms
+                )
             )
         )
         taken = await asyncio.shield(self._taking)
         self._taking = None
+        if not offer.keys:
+            self._backlog.took_fewer(offer, len(taken))
+            if len(taken) == most:
+                self._backlog.add(Offer(offer.run_id, ()))  # there may be more
         if self._places.get(offer.run_id) is not place:
             return  # the run ended meanwhile, and with it these leases
         now = self._clock.monotonic()
@@ -197,7 +277,10 @@ class Worker:
             if place.freed_at:
                 self._metrics.lab_refill.observe(now - place.freed_at.popleft())
             self._working += 1
+            place.begun_at_ms[one.lease] = self._clock.now_ms()
             place.working[one.lease] = asyncio.create_task(self._carry_out(place, one))
+        if place.has_no_share:
+            await self._pacer.settle(self._places)  # the next tick may be far
 
     async def _carry_out(self, place: Workplace, taken: Taken) -> None:
         started = self._clock.monotonic()
@@ -211,6 +294,7 @@ class Worker:
                 self._log.warning("lab_item_refused", run_id=place.run.run_id, reason=str(refused))
                 await journal.give_up(refused, taken.past.first_try, len(taken.item.turns))
             self._metrics.lab_item.observe(self._clock.monotonic() - started)
+            self._items_done += 1
         except Revoked:
             self._log.info("lab_item_revoked", run_id=place.run.run_id)
         except Exception:
@@ -218,9 +302,11 @@ class Worker:
             self._log.exception("lab_item_abandoned", run_id=place.run.run_id)
         finally:
             place.working.pop(taken.lease, None)
+            place.begun_at_ms.pop(taken.lease, None)
             place.freed_at.append(self._clock.monotonic())
             self._working -= 1
             self._queue.news.put(place.run.run_id)
+            self._wants_more.set()
             self._something_to_do.set()
 
     async def _carry_out_under(
@@ -244,7 +330,9 @@ class Worker:
         while True:
             await asyncio.sleep(self._tick_seconds)
             await self._unless_in_trouble(self._look_at_runs())
-            await self._unless_in_trouble(self._look_for_work())
+            await self._unless_in_trouble(self._pacer.settle(self._places))
+            if not self._is_draining:
+                await self._unless_in_trouble(self._look_for_work())
 
     async def _unless_in_trouble(self, look: Coroutine[Any, Any, None]) -> None:
         """Do something that is repeated anyway: a failure is only logged."""
@@ -295,7 +383,8 @@ class Worker:
             ]
 
         for offer in await self._store.read(offered):
-            self._backlog.add(offer)
+            if offer.keys:
+                self._backlog.add(offer)
         self._something_to_do.set()
 
     def _leave(self, run_id: RunId) -> None:

@@ -39,6 +39,8 @@ class Workplace:
         self.opened = opened
         self.evaluator_numbers = experiment.spec.numbers
         self.working: dict[Lease, asyncio.Task[None]] = {}
+        self.begun_at_ms: dict[Lease, int] = {}
+        """When each item in progress was begun."""
         self.freed_at: deque[float] = deque(maxlen=1_000)
         """When items ended whose places have not been filled again."""
 
@@ -48,6 +50,11 @@ class Workplace:
             return
         self.experiment = experiment
         self.opened.take_up(experiment)
+
+    @property
+    def has_no_share(self) -> bool:
+        """Whether other workers have all calls at once that the target takes."""
+        return not isinstance(self.opened, Failure) and self.opened.bench.share == 0
 
     def revoke(self, lease: Lease) -> None:
         """Stop working on an item that is no longer held under this lease."""

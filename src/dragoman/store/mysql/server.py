@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from typing import Any, ClassVar
 
@@ -21,8 +22,8 @@ from dragoman.store.server import ServerKind
 CONNECT_SECONDS = 10
 """How long a server may take to accept a connection."""
 
-IDLE_IN_TRANSACTION_SECONDS = 30
-"""How long a process may fall silent within a transaction: what it locked, others wait for.
+SILENCE_SECONDS = 30.0
+"""How long a process may fall silent within a transaction, unless the caller wants it shorter.
 
 MariaDB ends such a connection. MySQL has no such limit.
 """
@@ -64,6 +65,7 @@ class MysqlServer(ServerKind):
 
     product = "MariaDB"
     backup_command = "mariadb-dump --single-transaction --triggers DATABASE > FILE"
+    away: ClassVar = ("1040", "1053", "1203", "1927", "2003", "2006", "2013", "2055", "4031")
     races: ClassVar = {
         "1213": "deadlock",
         "1205": "wait for a lock",
@@ -79,6 +81,7 @@ class MysqlServer(ServerKind):
 
     def __init__(self, url: URL) -> None:
         self._url = url
+        self.silence_seconds = SILENCE_SECONDS
         named = url.set(query={}, drivername=url.get_backend_name())
         self.name = named.render_as_string(hide_password=True)
 
@@ -128,7 +131,7 @@ class MysqlServer(ServerKind):
             },
             **pool,
         )
-        numbers = {"lock_wait": LOCK_WAIT_SECONDS, "idle": IDLE_IN_TRANSACTION_SECONDS}
+        numbers = {"lock_wait": LOCK_WAIT_SECONDS, "idle": math.ceil(self.silence_seconds)}
         session = [statement.format(**numbers) for statement in (*_SESSION, mode)]
 
         @event.listens_for(engine.sync_engine, "connect")

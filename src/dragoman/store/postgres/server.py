@@ -12,22 +12,19 @@ from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from dragoman.errors import InvalidMessage
 from dragoman.store.interface import ServerFacts
+from dragoman.store.postgres.notifications import PostgresNotifications
 from dragoman.store.server import ServerKind
 
 CONNECT_SECONDS = 10.0
 """How long a server may take to accept a connection."""
 
-IDLE_IN_TRANSACTION_SECONDS = 30.0
-"""How long a process may fall silent within a transaction: what it locked, others wait for.
-
-One that was killed has its connections closed by the system. One that is paused, or whose machine
-sleeps, would hold its locks for as long as that lasts.
-"""
+SILENCE_SECONDS = 30.0
+"""How long a process may fall silent within a transaction, unless the caller wants it shorter."""
 
 ALTERING_LOCK = int.from_bytes(b"dragoman")
 """The advisory lock for altering the schema; PostgreSQL releases it with the transaction."""
 
-_APPLICATION = "dragoman"
+APPLICATION = "dragoman"
 
 _DATA_EXCEPTIONS = "22"
 """The class of errors about values, whose messages quote them."""
@@ -41,6 +38,7 @@ class PostgresServer(ServerKind):
 
     product = "PostgreSQL"
     backup_command = "pg_dump --format=custom --file=FILE DATABASE"
+    away: ClassVar = ("08", "25P03", "53", "57", "58")
     races: ClassVar = {"40001": "serialization failure", "40P01": "deadlock"}
     remedies: ClassVar = {
         "28P01": "check the user and the password in store.database_url",
@@ -52,6 +50,7 @@ class PostgresServer(ServerKind):
 
     def __init__(self, url: URL) -> None:
         self._url = url
+        self.silence_seconds = SILENCE_SECONDS
         named = url.set(query={}, drivername="postgresql")
         self.name = named.render_as_string(hide_password=True)
 
@@ -77,6 +76,9 @@ class PostgresServer(ServerKind):
         row = connection.execute(sa.select(version, now_ms)).one()
         return ServerFacts(product=self.product, version=row[0], now_ms=row[1])
 
+    def notifications(self) -> PostgresNotifications:
+        return PostgresNotifications(self._url, APPLICATION)
+
     def _pooled(self, connections: int) -> AsyncEngine:
         return self._engine(poolclass=AsyncAdaptedQueuePool, pool_size=connections, max_overflow=0)
 
@@ -91,10 +93,8 @@ class PostgresServer(ServerKind):
             connect_args={
                 "timeout": CONNECT_SECONDS,
                 "server_settings": {
-                    "application_name": _APPLICATION,
-                    "idle_in_transaction_session_timeout": str(
-                        round(IDLE_IN_TRANSACTION_SECONDS * 1000)
-                    ),
+                    "application_name": APPLICATION,
+                    "idle_in_transaction_session_timeout": str(round(self.silence_seconds * 1000)),
                 },
                 **ssl,
             },

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import Database, Result, ServerFacts, Store
+from dragoman.store.interface import Database, Notifications, Result, ServerFacts, Store
 from dragoman.store.server.kind import ServerKind
 from dragoman.store.server.store import ServerStore
 
@@ -49,8 +49,13 @@ class ServerDatabase(Database):
     def ask_server(self) -> ServerFacts | None:
         return self._run(self._server.facts)
 
-    def open(self) -> Store:
+    def open(self, silence_seconds: float | None = None) -> Store:
+        if silence_seconds is not None:
+            self._server.silence_seconds = min(self._server.silence_seconds, silence_seconds)
         return ServerStore(self._server)
+
+    def notifications(self) -> Notifications | None:
+        return self._server.notifications()
 
     def _run(self, work: Callable[[sa.Connection], Result]) -> Result:
         """Run the function in a transaction, on an event loop of its own.

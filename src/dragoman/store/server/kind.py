@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import ServerFacts
+from dragoman.store.interface import Notifications, ServerFacts
 
 
 class ServerKind(ABC):
@@ -25,8 +25,17 @@ class ServerKind(ABC):
     """How to copy the database with the server's own tool."""
     remedies: ClassVar[Mapping[str, str]]
     """What to do about a server that refuses a connection, by error code."""
+    away: ClassVar[tuple[str, ...]]
+    """How the codes begin of a server that stops, starts, is overloaded or cut the connection."""
     races: ClassVar[Mapping[str, str]]
     """Codes of a transaction that lost a race and was undone: it may simply be run again."""
+
+    silence_seconds: float
+    """How long a process may fall silent within a transaction: what it locked, others wait for.
+
+    One that was killed has its connections closed by the system. One that is paused, or whose
+    machine sleeps, would hold its locks for as long as that lasts.
+    """
 
     # --- connections ------------------------------------------------------------------------------
 
@@ -49,6 +58,10 @@ class ServerKind(ABC):
     @abstractmethod
     def facts(self, connection: sa.Connection) -> ServerFacts:
         """What the server says of itself."""
+
+    def notifications(self) -> Notifications | None:
+        """Messages between the processes that use the database; None where it carries none."""
+        return None
 
     # --- errors -----------------------------------------------------------------------------------
 
@@ -76,8 +89,10 @@ class ServerKind(ABC):
         """The sentence for a server that cannot be reached or refuses the login."""
         usual = f"check that {self.product} runs there and that store.database_url is right"
         remedy = self.remedies.get(self.code_of(error), usual)
-        return StoreError(
-            f"The database {self.name} cannot be reached ({self.reason(error)}); {remedy}."
+        return _passing(
+            StoreError(
+                f"The database {self.name} cannot be reached ({self.reason(error)}); {remedy}."
+            )
         )
 
     def cannot_use(self, error: BaseException) -> StoreError:
@@ -94,7 +109,8 @@ class ServerKind(ABC):
             if committing
             else "nothing of it was stored, so it may be tried again"
         )
-        return StoreError(f"The connection to the database {self.name} was lost; {outcome}.")
+        lost = StoreError(f"The connection to the database {self.name} was lost; {outcome}.")
+        return _passing(lost)
 
     def for_caller(self, error: BaseException) -> BaseException:
         """A broken constraint and a value that cannot be are the caller's; the rest is ours."""
@@ -108,4 +124,10 @@ class ServerKind(ABC):
             return refused
         failure = StoreError(f"The database refused a statement ({self.reason(error)}).")
         failure.__cause__ = error
-        return failure
+        is_away = self.code_of(error).startswith(self.away)
+        return _passing(failure) if is_away or self.lost_race(error) else failure
+
+
+def _passing(error: StoreError) -> StoreError:
+    error.is_passing = True
+    return error

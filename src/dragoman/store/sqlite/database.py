@@ -49,7 +49,7 @@ class SqliteDatabase(Database):
     def ask_server(self) -> ServerFacts | None:
         return None
 
-    def open(self) -> Store:
+    def open(self, silence_seconds: float | None = None) -> Store:
         return SqliteStore(self._path)
 
     @contextmanager

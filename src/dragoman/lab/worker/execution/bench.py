@@ -47,6 +47,7 @@ class Bench:
         self.limits = limits
         self.clock = clock
         self.random = random
+        self._concurrency = limits.concurrency
         self.target_limiter = Limiter(limits.concurrency, clock, random)
         self.evaluator_limiters = {
             evaluator.name: Limiter(
@@ -55,6 +56,8 @@ class Bench:
             for evaluator in evaluators
         }
         self._mapping = mapping
+        self.share: int | None = None
+        """Calls of the target at once, of what all workers may make; None: no limit."""
 
     async def call_target(
         self, turn: Turn, history: Sequence[PastTurn], repetition: int = 0
@@ -66,10 +69,21 @@ class Bench:
 
     def set_concurrency(self, concurrency: int) -> None:
         """Let more or fewer items be worked on at once, from now on."""
-        self.target_limiter.most = concurrency
+        self._concurrency = concurrency
+        self._limit_target()
         if self.limits.evaluator_concurrency is None:
             for limiter in self.evaluator_limiters.values():
                 limiter.most = concurrency
+
+    def set_share(self, share: int | None) -> None:
+        """Call the target no more than so often at once, of what all workers may; None: any."""
+        self.share = share
+        self._limit_target()
+
+    def _limit_target(self) -> None:
+        most = self._concurrency if self.share is None else min(self._concurrency, self.share)
+        if most != self.target_limiter.most:
+            self.target_limiter.most = most
 
     def mapped(self, turn: Turn) -> Turn:
         """The turn with its columns also under the names that the experiment uses for them."""

@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from dragoman.clock import Clock
 from dragoman.lab.failures import RateLimited
+from dragoman.lab.pace import Learned
 from dragoman.lab.worker.execution.backoff import backoff_seconds
 
 T = TypeVar("T")
@@ -88,6 +89,27 @@ class Limiter:
     def most(self, most: int) -> None:
         self._most = most
         self._admit()
+
+    @property
+    def running(self) -> int:
+        """Calls in progress."""
+        return self._running
+
+    @property
+    def learned(self) -> Learned | None:
+        """What is known of a target that refuses most calls; None while it does not."""
+        if not self._in_steps and sum(one.refused for one in self._latest) < NEARLY_ALL:
+            return None
+        return Learned(self._asked_seconds, self._refusal_seconds, self._went_well)
+
+    def learn(self, learned: Learned) -> None:
+        """Begin with what others know of the target, unless it was called from here already."""
+        if self._latest or self._asked_seconds:
+            return
+        self._asked_seconds = learned.asked_seconds
+        self._refusal_seconds = learned.refusal_seconds
+        self._went_well = learned.per_round
+        self._in_steps = self._round_is_over = True
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """What the call returns or raises, however often it has to be made until it is let in.

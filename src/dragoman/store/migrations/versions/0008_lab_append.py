@@ -5,7 +5,7 @@ from __future__ import annotations
 from alembic import op
 
 revision = "0008"
-down_revision: str | None = "0006"
+down_revision: str | None = "0007"
 
 
 def upgrade() -> None:
