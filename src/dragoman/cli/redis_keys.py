@@ -73,8 +73,8 @@ are hints.
 
 | key | type | holds | size |
 | --- | --- | --- | --- |
-| `dragoman:{lab}:offers` | stream | items that workers may take; a group gives each message to one \
-worker | about 1,000 messages of up to 1 kB |
+| `dragoman:{lab}:offers` | stream | items that workers may take; a group gives each message to \
+one worker | about 1,000 messages of up to 1 kB |
 | `dragoman:{lab}:stops`, `:news`, `:changes` | stream | what every worker, every scheduler and \
 every instance with watchers is told | about 1,000 messages each, of up to 5 kB |
 """
