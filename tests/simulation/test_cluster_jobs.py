@@ -6,6 +6,7 @@ import asyncio
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
 
+from dragoman.ids import JobId
 from dragoman.live.dispatch.driver import FORGOTTEN
 from dragoman.live.protocol import JobPartial, Outcome
 from dragoman.testing import JobEnding, seconds
@@ -235,3 +236,37 @@ def test_a_caller_at_another_instance_is_told_of_a_job_that_the_ledger_lost() ->
         assert (record.outcome, record.error) == (Outcome.FAILED, FORGOTTEN)
 
     play_together(story)
+
+
+def test_nodes_of_the_own_instance_come_first_while_one_of_them_is_free() -> None:
+    async def story(world: ClusterWorld) -> None:
+        own = await world.node("own", at="a", slots=2, answer=JobEnding.NEVER)
+        far = await world.node("far", at="b", slots=4, answer=JobEnding.NEVER)
+        jobs = [await world.submit("a", f"r{number}") for number in range(5)]
+        await world.until(lambda: len(own.assigned) + len(far.assigned) == 5)
+        assert [assign.job_id for assign in own.assigned] == [job.job_id for job in jobs[:2]]
+        assert len(far.assigned) == 3
+        told = [await explained(world, job.job_id) for job in jobs]
+        assert told == [True, True, False, False, False]
+
+    play_together(story)
+
+
+def test_without_the_preference_all_nodes_are_alike() -> None:
+    async def story(world: ClusterWorld) -> None:
+        own = await world.node("own", at="a", slots=100, service=seconds(0.1))
+        far = await world.node("far", at="b", slots=100, service=seconds(0.1))
+        jobs = [await world.submit("a", f"r{number}") for number in range(60)]
+        for job in jobs:
+            await job.end()
+        assert min(len(own.assigned), len(far.assigned)) > 15
+        assert await explained(world, jobs[0].job_id) is None
+
+    play_together(story, scheduler__selection__prefer_local=False)
+
+
+async def explained(world: ClusterWorld, job_id: JobId) -> bool | None:
+    """Whether the job is said to be at a node of the instance that it was asked for at."""
+    view = world["a"].plane.dispatcher.explain(job_id)
+    assert view is not None
+    return view.attempts[-1].local

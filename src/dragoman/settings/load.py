@@ -336,9 +336,6 @@ NOT_BUILT: Mapping[str, NotBuilt] = {
     _SEGMENTATION + "vad": NotBuilt("off", _DETECTION),
     _SEGMENTATION + "min_speech_ms": NotBuilt(120, _DETECTION),
     _SEGMENTATION + "pre_roll_ms": NotBuilt(200, _DETECTION),
-    "scheduler.selection.prefer_local": NotBuilt(
-        True, "a rule on which instance's nodes come first"
-    ),
     "scheduler.canary.routes": NotBuilt([], "canary routes"),
 }
 """Every such setting by its dotted name; none of them is part of `Settings`."""

@@ -190,6 +190,11 @@ class SelectionSettings(Section):
         default=3,
         description="How often live work may preempt a batch job.",
     )
+    prefer_local: bool = Field(
+        default=True,
+        description="In a cluster, nodes of the instance that has the job come first, while one of "
+        "them has a free slot.",
+    )
 
 
 _ALL = 100

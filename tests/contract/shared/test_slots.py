@@ -47,6 +47,37 @@ COLD = 7
 
 
 @pytest.mark.parametrize("strategy", Strategy)
+@pytest.mark.parametrize("job_class", JobClass)
+def test_near_candidates_come_first_while_one_of_them_has_a_slot(
+    bench: Bench, strategy: Strategy, job_class: JobClass
+) -> None:
+    nodes = [bench.join(f"n-{number}", slots=2) for number in range(4)]
+    near = nodes[1:3]
+    how: dict[str, Any] = {
+        "strategy": strategy,
+        "job_class": job_class,
+        "near": sum(1 << node.index for node in near),
+    }
+    for node in nodes:
+        bench.dispatch(node)
+    granted = [bench.try_reserve(*nodes, **how) for _ in range(4)]
+    got = [answer.node_id for answer in granted if isinstance(answer, r.Granted)]
+    assert sorted(got[:2]) == sorted(node.node_id for node in near)
+    assert sorted(got[2:]) == sorted(node.node_id for node in (nodes[0], nodes[3]))
+    assert bench.try_reserve(*nodes, **how) == r.Full()
+
+
+def test_headroom_is_counted_over_all_candidates_near_or_not(bench: Bench) -> None:
+    near, far = bench.join("n-1", slots=2), bench.join("n-2", slots=2)
+    how: dict[str, Any] = {"job_class": BATCH, "headroom": 0.5, "near": 1 << near.index}
+    for _ in range(2):
+        granted = bench.try_reserve(near, far, **how)
+        assert isinstance(granted, r.Granted)
+        assert granted.node_id == near.node_id
+    assert bench.try_reserve(near, far, **how) == r.Full(headroom=True)
+
+
+@pytest.mark.parametrize("strategy", Strategy)
 def test_a_slot_is_granted_on_a_candidate_that_has_one(bench: Bench, strategy: Strategy) -> None:
     full, free, other = bench.join("n-1"), bench.join("n-2"), bench.join("n-3")
     bench.dispatch(full)

@@ -11,7 +11,6 @@ from dragoman.settings import load_settings
 
 ASKED = [
     ("scheduler.web_task_segmentation", "vad", '"webrtc"', "voice activity detection"),
-    ("scheduler.selection", "prefer_local", "false", "nodes come first"),
     ("scheduler.canary", "routes", '[{ pair = "en:es" }]', "canary routes"),
 ]
 

@@ -128,6 +128,9 @@ class JobDispatcher:
             assert peers is not None, "a shared ledger is shared with others"
             assert far is not None, "others have nodes, too"
             self._join(ledger, peers, far, share, cold, instance_id, watch)
+            if selection.prefer_local:
+                ledger.placer.near = self._here
+                self._explanations.local_first = True
         self._draining = False
         metrics.pending_jobs.set_function(lambda: len(self._driver.pending))
 
@@ -180,6 +183,11 @@ class JobDispatcher:
         """Whether a seat is the node's that it was taken for."""
         view = self._snapshots.current.cells.get(cell)
         return view is not None and view.indexes.get(node_id) == index
+
+    def _here(self, cell: int) -> int:
+        """The seats of a cell whose nodes are connected to this instance."""
+        view = self._snapshots.current.cells.get(cell)
+        return view.here if view is not None else 0
 
     def _revive(self, work: r.OpenWork, now: float) -> Job:
         """A job that another instance drove, as it goes on here."""

@@ -27,6 +27,8 @@ class Explanations:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.local_first = False
+        """Nodes of this instance come first, and explanations say so."""
         self._kept: OrderedDict[JobId, Decision | list[Kept]] = OrderedDict()
         """Mostly there is one decision, and it is kept as it is."""
 
@@ -56,7 +58,7 @@ class Explanations:
         told: list[AttemptExplanation] = []
         for number, look in enumerate(looks, 1):
             for decision, tried in zip(look.decisions, look.tried, strict=True):
-                told.append(decision.explanation(number, tried))
+                told.append(decision.explanation(number, tried, local_first=self.local_first))
         return ExplainView(job_id, tuple(told), waiting)
 
     def _keep(self, job_id: JobId, look: Kept) -> None:

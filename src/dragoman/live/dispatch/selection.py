@@ -38,6 +38,8 @@ class SelectionRules(msgspec.Struct, frozen=True):
     tenant_cells: Mapping[str, tuple[int, ...]]
     affinity_ttl_seconds: float
     """How long the rest of a sentence that was cut for its length stays with its node."""
+    prefer_local: bool = False
+    """Nodes of this instance come first, among several instances."""
 
 
 class Decision(msgspec.Struct, eq=False):
@@ -125,7 +127,10 @@ class Decision(msgspec.Struct, eq=False):
     def counts(self) -> dict[str, int]:
         return {reason.value: count for reason, (count, _) in self.reasons().items()}
 
-    def explanation(self, attempt: int, tried: tuple[int, ...]) -> AttemptExplanation:
+    def explanation(
+        self, attempt: int, tried: tuple[int, ...], *, local_first: bool = False
+    ) -> AttemptExplanation:
+        """local_first: nodes of this instance came first."""
         return AttemptExplanation(
             attempt=attempt,
             snapshot_version=self.version,
@@ -136,7 +141,12 @@ class Decision(msgspec.Struct, eq=False):
                 for reason, (count, nodes) in self.reasons().items()
             },
             chosen=self.chosen,
+            local=self._is_here(self.chosen) if local_first and self.chosen else None,
         )
+
+    def _is_here(self, node_id: NodeId) -> bool:
+        """Whether the node is connected to this instance."""
+        return any(view.here & view.mask((node_id,)) for view in self.views)
 
 
 class Aim(msgspec.Struct, frozen=True):

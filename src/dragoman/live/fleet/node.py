@@ -187,6 +187,7 @@ class Node:
             tenant=self.tenant,
             over_threshold=self.usage.over,
             resting=self.resting,
+            here=True,
             marked=frozenset(mark.service_id for mark in self.marks),
         )
 

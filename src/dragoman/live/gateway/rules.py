@@ -79,6 +79,7 @@ def selection_rules(settings: Settings) -> SelectionRules:
         by_hash=pools.choice == "session_hash",
         tenant_cells={tenant: tuple(cells) for tenant, cells in pools.tenant_cells.items()},
         affinity_ttl_seconds=scheduler.selection.affinity_ttl_seconds,
+        prefer_local=scheduler.selection.prefer_local,
     )
 
 

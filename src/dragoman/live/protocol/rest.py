@@ -196,6 +196,9 @@ class AttemptExplanation(View, frozen=True):
     """Cells, in the order in which they were drawn."""
     reasons: Mapping[ExclusionReason, LeftOut]
     chosen: NodeId | None = None
+    local: bool | None = None
+    """In a cluster, whether the node chosen is connected to the instance that has the job; such
+    nodes come first. Absent where they do not."""
 
 
 class WaitingView(View, frozen=True):

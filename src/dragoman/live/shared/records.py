@@ -334,6 +334,8 @@ class SlotAsk(msgspec.Struct, frozen=True):
     """To preempt: batch attempts whose jobs gave way this often are left alone."""
     grace_ms: int = 0
     """To preempt: how long the node has to let go."""
+    near: int = 0
+    """Candidates that come first, while one of them has a free slot; 0: none does."""
     waits_for: str = ""
     """The pair that the instance waits for where there is no slot; empty: it does not wait."""
 

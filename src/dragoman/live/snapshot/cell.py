@@ -27,6 +27,7 @@ class CellView:
         "_left_out",
         "calm",
         "features",
+        "here",
         "indexes",
         "members",
         "nodes",
@@ -49,6 +50,7 @@ class CellView:
         self.public: int = before.public if before else 0
         self.calm: int = before.calm if before else 0
         self.resting: int = before.resting if before else 0
+        self.here: int = before.here if before else 0
         # Shared until a node's languages change: most changes are of health.
         self.spoken: Mapping[Spoken, int] = before.spoken if before else {}
         self.present: dict[ServiceType, int] = dict(before.present) if before else {}
@@ -115,6 +117,7 @@ class CellView:
         self.public |= bit if facts.public else 0
         self.calm |= 0 if facts.over_threshold else bit
         self.resting |= bit if facts.resting else 0
+        self.here |= bit if facts.here else 0
         _mark(self.present, facts.present_types(), bit)
         _mark(self.ready_types, facts.ready_types(), bit)
         _mark(self.unmarked, facts.unmarked_types(), bit)
@@ -129,6 +132,7 @@ class CellView:
         self.public &= ~bit
         self.calm &= ~bit
         self.resting &= ~bit
+        self.here &= ~bit
         _unmark(self.present, facts.present_types(), bit)
         _unmark(self.ready_types, facts.ready_types(), bit)
         _unmark(self.unmarked, facts.unmarked_types(), bit)

@@ -25,6 +25,8 @@ class NodeFacts(msgspec.Struct, frozen=True, kw_only=True):
     over_threshold: bool = False
     resting: bool = False
     """Its jobs mostly fail, and it failed one just now: others are asked first."""
+    here: bool = False
+    """It is connected to this instance."""
     marked: frozenset[str] = frozenset()
     """Services that are marked unavailable for a while, by service_id."""
 

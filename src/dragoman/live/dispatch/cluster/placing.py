@@ -69,6 +69,8 @@ class JobPlacer:
         """The jobs that this instance drives."""
         self.knows: Callable[[int, int, NodeId], bool] = lambda cell, index, node_id: True
         """Whether a seat is the node's that it was taken for: seats change hands unheard."""
+        self.near: Callable[[int], int] | None = None
+        """Names the seats of a cell that are this instance's own, which come first; None: no rule."""
         self.is_over: Callable[[AttemptId], bool] = lambda attempt_id: False
         """Whether an attempt was won back before this instance heard that it has a slot."""
         self.took: Callable[[str, float], None] = lambda path, seconds: None
@@ -449,6 +451,7 @@ class JobPlacer:
             preemptions=job.preemptions,
             max_preemptions=rules.batch_max_preemptions,
             grace_ms=rules.grace_ms,
+            near=self.near(mask[0]) if self.near is not None else 0,
             waits_for=job.requirement.shown if may_wait else "",
         )
 

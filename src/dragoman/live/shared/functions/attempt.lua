@@ -288,8 +288,9 @@ end
 
 -- --- asking for a slot ------------------------------------------------------------------------------------
 
--- time, ack_ms, lease_ms, run_ms, class, preemptions, strategy, two chances in 256, headroom; attempt_id
-local ASK = '<dI4I4I4BBBBBdBc0'
+-- time, ack_ms, lease_ms, run_ms, class, preemptions, strategy, two chances in 256, how many candidates come
+-- first, headroom; attempt_id
+local ASK = '<dI4I4I4BBBBBBdBc0'
 local RANDOM, POWER_OF_TWO, LEAST_LOADED = 0, 1, 2
 
 local function load_of(seat) return seat.held / seat.slots end
@@ -309,10 +310,10 @@ local function cheapest(seats, cost, chance)
 end
 
 -- A seat of the candidates with a free slot, or nil and why there is none.
-local function choose(keys, now, candidates, class, strategy, headroom, chance, second_chance)
+local function choose(keys, now, candidates, near, class, strategy, headroom, chance, second_chance)
   local board = call('GET', keys[BOARD])
   if not board then return nil, 'cold' end
-  local found, slots, spare = {}, 0, -1
+  local found, slots, spare, first = {}, 0, -1, 0
   for i = 1, #candidates do
     local seat = seat_on(board, byte(candidates, i))
     if seat then
@@ -322,15 +323,19 @@ local function choose(keys, now, candidates, class, strategy, headroom, chance, 
         spare = spare + seat.free
       end
     end
+    if i == near then first = #found end
   end
   if #found == 0 then return nil, 'full' end
   if class == 1 and spare < floor(headroom * slots) then return nil, 'headroom' end
+  if first > 0 then
+    for i = #found, first + 1, -1 do found[i] = nil end
+  end
   if strategy == LEAST_LOADED then return cheapest(found, load_of, chance) end
   if strategy > LEAST_LOADED then return cheapest(found, expected_ms, chance) end
-  local first = table.remove(found, floor(chance / 256 * #found) + 1)
-  if strategy == RANDOM then return first end
+  local one = table.remove(found, floor(chance / 256 * #found) + 1)
+  if strategy == RANDOM then return one end
   local other = found[floor(second_chance / 256 * #found) + 1]
-  return other and load_of(other) < load_of(first) and other or first
+  return other and load_of(other) < load_of(one) and other or one
 end
 
 -- What an earlier ask with the same attempt_id got here: granted, gone, or nothing that counts.
@@ -342,8 +347,8 @@ end
 
 -- Hold a slot; answers granted or gone, or nil and why there is none.
 local function grant(keys, now, args)
-  local _, ack_ms, lease_ms, run_ms, class, preemptions, strategy, chance, second_chance, headroom,
-    id = unpk(ASK, args[1])
+  local _, ack_ms, lease_ms, run_ms, class, preemptions, strategy, chance, second_chance, near,
+    headroom, id = unpk(ASK, args[1])
   local candidates, draws = args[2], args[3]
   local index, free_now, slots, held, flags, spare, epoch, stamp, changed, alive, mean, node
   -- A few blind draws settle a cell with room without reading it all.
@@ -360,7 +365,7 @@ local function grant(keys, now, args)
   end
   if not index then
     local seat, why =
-      choose(keys, now, candidates, class, strategy, headroom, chance, second_chance)
+      choose(keys, now, candidates, near, class, strategy, headroom, chance, second_chance)
     if not seat then
       local x = find_attempt(keys, id, now)
       local before = granted_before(x or held_of(keys, x, id, now))
@@ -384,8 +389,8 @@ local function grant(keys, now, args)
 end
 
 -- reserve: choose a candidate with a free slot and hold it.
--- args     1 ASK; 2 candidates: one byte, the seat's index, for each; 3 candidates to try first, for a random
---          choice; 4 job_id, instance_id, '' as in ENTRY; 5 instance and pair that wait, '' for none
+-- args     1 ASK; 2 candidates: one byte, the seat's index, for each, those that come first at the head; 3
+--          candidates to try blindly, for a random choice; 4 job_id, instance_id, '' as in ENTRY; 5 instance and pair that wait, '' for none
 -- answers  granted index epoch node at_ms stamp (-1: not known) | full | headroom | cold | gone
 local function reserve(keys, args)
   local now = clock(args[1])
@@ -406,7 +411,7 @@ local function preempt(keys, args)
   local now = clock(args[1])
   local granted = grant(keys, now, args)
   if granted then return granted end
-  local _, ack_ms, lease_ms, run_ms, class, preemptions, _, _, _, _, id = unpk(ASK, args[1])
+  local _, ack_ms, lease_ms, run_ms, class, preemptions, _, _, _, _, _, id = unpk(ASK, args[1])
   local max_preemptions, grace_ms, problem_at = unpk('<I4I4', args[6])
   local heir = find_attempt(keys, id, now)
   local victim = heir and find_attempt(keys, heir.peer, now)

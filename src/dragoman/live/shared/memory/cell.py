@@ -438,6 +438,7 @@ class Cell:
             if spare < floor(ask.headroom * slots):
                 return r.Full(headroom=True)
         mask = sum(seat.bit for seat in free)
+        mask = mask & ask.near or mask
         index = CHOICES[ask.strategy](mask, self._by_index, self._random)
         seat = self._by_index[index]
         assert seat is not None, "a choice is made among the seats that were named"

@@ -45,7 +45,7 @@ from dragoman.live.shared.redis.server import (
     unstored,
 )
 
-_ASK = Struct("<3I5Bd")
+_ASK = Struct("<3I6Bd")
 _PREEMPT = Struct("<II")
 _SENDER = Struct("<I8s")
 _FINISH = Struct("<IBB")
@@ -482,19 +482,22 @@ class RedisCells:
             _STRATEGIES[ask.strategy],
             chance & 255,
             chance >> 8,
+            _near(ask).bit_count() % 256,
             ask.headroom,
         ) + names(ask.attempt_id)
 
     def _places(self, ask: r.SlotAsk) -> tuple[bytes, bytes, bytes]:
         """The candidates, those to try blindly, and what the entry says of the job."""
-        candidates = packing.candidate_bytes(ask.candidates)
+        near = _near(ask)
+        candidates = packing.candidate_bytes(ask.candidates & ~near)
+        first = packing.candidate_bytes(near) if near else candidates
+        if near:
+            candidates = first + candidates
         draws = b""
         if ask.strategy is Strategy.RANDOM and ask.job_class is JobClass.LIVE and candidates:
             random = self._server.random.random
-            width = len(candidates)
-            draws = bytes(
-                candidates[int(random() * width)] for _ in range(min(_BLIND_DRAWS, width))
-            )
+            width = len(first)
+            draws = bytes(first[int(random() * width)] for _ in range(min(_BLIND_DRAWS, width)))
         return candidates, draws, names(ask.job_id, ask.instance_id, b"")
 
     async def _granted(self, cell: int, answer: Answer) -> r.Granted | r.Gone:
@@ -617,6 +620,12 @@ def _running(flat: Sequence[bytes]) -> tuple[RunningJob, ...]:
 
 def _inherited(flat: Sequence[bytes]) -> tuple[Inherited, ...]:
     return tuple(Inherited(each.job_id, each.attempt_id) for each in _running(flat))
+
+
+def _near(ask: r.SlotAsk) -> int:
+    """The candidates that come first; none, where all of them do."""
+    near = ask.near & ask.candidates
+    return 0 if near == ask.candidates else near
 
 
 def _freed(answer: Answer) -> r.Freed:
