@@ -70,7 +70,7 @@ class JobPlacer:
         self.knows: Callable[[int, int, NodeId], bool] = lambda cell, index, node_id: True
         """Whether a seat is the node's that it was taken for: seats change hands unheard."""
         self.near: Callable[[int], int] | None = None
-        """Names the seats of a cell that are this instance's own, which come first; None: no rule."""
+        """Names the seats of a cell that are this instance's own, which come first."""
         self.is_over: Callable[[AttemptId], bool] = lambda attempt_id: False
         """Whether an attempt was won back before this instance heard that it has a slot."""
         self.took: Callable[[str, float], None] = lambda path, seconds: None
