@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any, cast
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
 
@@ -270,3 +271,23 @@ async def explained(world: ClusterWorld, job_id: JobId) -> bool | None:
     view = world["a"].plane.dispatcher.explain(job_id)
     assert view is not None
     return view.attempts[-1].local
+
+
+def test_a_caller_whose_instance_leaves_while_it_looks_for_a_slot_is_answered() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="b", slots=1, answer=JobEnding.NEVER)
+        await world.submit("a", "r1")
+        await world.until(lambda: bool(node.assigned))
+        asked = asyncio.Event()
+
+        async def never(*args: Any) -> Any:
+            asked.set()
+            await asyncio.Event().wait()
+
+        cast(Any, world["a"].ledger).shared.outlook = never
+        asking = asyncio.create_task(world.submit("a", "r2"))
+        await asked.wait()
+        await world.leave("a")
+        assert (await asking).refusal is not None
+
+    play_together(story)

@@ -813,9 +813,17 @@ class JobDriver:
             self.idle.set()
 
     def close(self) -> None:
-        """Look at nothing any more."""
+        """Look at nothing any more; callers who were not told what became of their requests are."""
         self._timeouts.stop()
         self.pending.stop()
+        for job in list(self.jobs.values()):
+            self._submitted(
+                job,
+                errors.DependencyDown(
+                    "The server stopped before a node was found; send the request again.",
+                    retry_after_ms=_DOWN_RETRY_MS,
+                ),
+            )
 
     # --- inside ---------------------------------------------------------------------------------
 
