@@ -183,7 +183,7 @@ def test_what_failed_is_tried_again(open_lab: OpenLab) -> None:
             named = {"mode": "retry_items", "item_ids": [failed[0]["item_id"]]}
             assert (await lab.post(f"{path}/runs", named)).status_code == 201
             await lab.until_ended(experiment_id)
-            for mode in ("retry_items", "append", "sing"):
+            for mode in ("retry_items", "sing"):
                 assert (await lab.post(f"{path}/runs", {"mode": mode})).status_code == 422
 
     asyncio.run(scenario())

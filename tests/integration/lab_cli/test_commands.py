@@ -227,7 +227,7 @@ def test_gate_asks_for_a_gate(folder: Path, capsys: pytest.CaptureFixture[str]) 
     ("text", "word"),
     [
         ("name = ", "not a TOML"),
-        ('name = "x"\n', "dataset"),
+        ('name = "x"\n', "target"),
         ('name = "x"\n[dataset]\n[target]\nkind="python"\n', "either a `file` or a `name`"),
         ('name = "x"\n[dataset]\nfile="nowhere"\n[target]\nkind="python"\n', "nowhere"),
         ('name = "x"\ncolour = 1\n[dataset]\nname="d"\n[target]\nkind="python"\n', "colour"),

@@ -25,6 +25,7 @@ from dragoman.lab.experiments.starting import new_run
 from dragoman.lab.feed import RunEnded
 from dragoman.lab.model import ExperimentId, ItemId, JsonValue, RunId
 from dragoman.lab.repository import runs
+from dragoman.lab.scheduler.modes import STRATEGIES
 from dragoman.lab.states import Mode, RunStatus
 from dragoman.store import Connection
 
@@ -389,14 +390,17 @@ def test_killing_what_does_not_run_is_refused(database_url: str, calls: str) -> 
     asyncio.run(story())
 
 
-def test_a_run_that_breaks_again_and_again_fails_and_says_why(sqlite_url: str, calls: str) -> None:
+def test_a_run_that_breaks_again_and_again_fails_and_says_why(
+    sqlite_url: str, calls: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A mode that this program does not know, as a newer one may have left it."""
+    monkeypatch.delitem(STRATEGIES, Mode.SCORE)
 
     async def story() -> None:
         async with laboratory(sqlite_url) as at:
             version, _ = await add_items(at.store, [[turn(calls, "k")]])
             made = await at.lab.experiments.create(TENANT, experiment(version, "answer"))
-            ask = StartAsk(Mode.APPEND)
+            ask = StartAsk(Mode.SCORE)
             run = new_run(RunId("r-1"), made, ask, at_ms=0, embedded=False)
             await at.store.write(lambda c: runs.insert_run(c, run))
 

@@ -40,7 +40,7 @@ CODE_OF_EXTRA = {
         "import av; from dragoman.audio import Pcm16, resampled;"
         "assert len(resampled(Pcm16(bytes(320), 8000), 16000).samples) == 640"
     ),
-    "cluster": "from dragoman.live.ledger import RedisLedger",
+    "cluster": "from dragoman.live.shared import RedisSharedLedger",
     "gpu": "import pynvml; from dragoman.sdk import Graphics; Graphics().usage()",
     "lab": "import pandas; from dragoman.lab import statistics; import jiwer, sacrebleu",
     "local": (

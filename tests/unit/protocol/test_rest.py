@@ -44,7 +44,7 @@ def test_a_job_view_names_every_field_also_those_that_are_empty() -> None:
     view = msgspec.to_builtins(JOB)
     assert view.keys() == {
         *("job_id", "request_id", "state", "outcome", "error", "class", "src_lang", "tgt_lang"),
-        *("node_id", "attempts", "result"),
+        *("node_id", "attempts", "result", "live_sample"),
     }
     assert view["outcome"] is None
     assert view["attempts"][0]["at"].keys() == {"dispatched", "accepted", "running", "finished"}
