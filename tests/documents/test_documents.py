@@ -42,7 +42,7 @@ NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ): (PICTURE),
     (
         "docs/concepts/rooms.md",
-        "cli ─▶ api ─▶ gateway ─▶ sessions ─▶ dispatch ─▶ fleet, cluster ─▶ shared ─▶ ledger, snapshot",
+        "cli ─▶ api ─▶ gateway ─▶ sessions ─▶ dispatch",
     ): (PICTURE),
     (
         "docs/concepts/walk.md",
