@@ -41,6 +41,8 @@ _LED_ON_AT_MOST = 3
 _BROKEN_SCRIPT = ("user_script:", "user_function:", "Error running script")
 """How the error of a script that is wrong begins, on newer servers and on older ones."""
 
+_BROKEN_FUNCTIONS = ("Error ", "No functions registered")
+"""What is said of a library that does not compile, or that registers nothing."""
 _OUT_OF_MEMORY = "OOM "
 
 _GATHER_SECONDS = 0.001
@@ -346,8 +348,11 @@ class Caller:
 
     def _failure(self, asking: _Asking, error: ResponseError) -> DragomanError:
         if asking.not_loaded is not None:
-            if not isinstance(asking.not_loaded, NotAllowed):
+            if str(asking.not_loaded).startswith(_BROKEN_FUNCTIONS):
                 return InternalError(f"Functions failed in Redis: {asking.not_loaded}")
+            if not isinstance(asking.not_loaded, NotAllowed):
+                # A replica that was a primary until now, or a server that is still loading.
+                return self._down(f"cannot do it now ({asking.not_loaded}). Nothing was done.")
             self.may_load = False
             return self._down(
                 f"does not take the functions of the ledger ({asking.not_loaded}). "

@@ -117,6 +117,14 @@ def test_a_library_that_is_wrong_is_our_fault(own_redis: RedisProcess) -> None:
     assert isinstance(answer, InternalError)
 
 
+def test_a_primary_that_became_a_replica_is_down_and_not_wrong(own_redis: RedisProcess) -> None:
+    """It does not know the functions, and may not load them: a failover is under way."""
+    own_redis.command("REPLICAOF", "127.0.0.1", "1")
+    [answer] = ask(own_redis, Library.of("test", [LUA.replace("{answer}", "1")]))
+    assert isinstance(answer, DependencyDown)
+    assert "READONLY" in answer.message
+
+
 def test_a_function_that_fails_is_our_fault_and_spares_the_others(
     own_redis: RedisProcess,
 ) -> None:
