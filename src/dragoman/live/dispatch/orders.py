@@ -12,7 +12,7 @@ from opentelemetry.trace import SpanContext
 
 from dragoman.ids import JobId, RequestId, SessionId
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
-from dragoman.live.protocol import JobClass, JobPartial, Mode, normal_language
+from dragoman.live.protocol import JobPartial, Mode, normal_language
 from dragoman.live.snapshot import Pair
 
 AUTO_TARGET = "*"
@@ -111,8 +111,3 @@ def _demand(spec: JobSpec) -> tuple[object, ...]:
 def _hash_of(demand: tuple[object, ...]) -> bytes:
     """Most utterances ask for the same as the one before."""
     return blake2b(_encoder.encode(demand), digest_size=16).digest()
-
-
-def waits_forever(spec: JobSpec) -> bool:
-    """Batch work waits until it is cancelled."""
-    return spec.job_class is JobClass.BATCH

@@ -10,7 +10,6 @@ from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
     AUTO,
     Cut,
-    ErrorInfo,
     Mode,
     Pipeline,
     SessionInit,
@@ -22,8 +21,8 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions.rules import SessionRules
 
 
-class Speech(msgspec.Struct, frozen=True):
-    """One utterance, however it came."""
+class Asked(msgspec.Struct, frozen=True):
+    """What an utterance asks for, however it came."""
 
     index: int
     targets: tuple[str, ...]
@@ -33,24 +32,11 @@ class Speech(msgspec.Struct, frozen=True):
     src_lang: str | None = None
     pipeline: Pipeline | None = None
     features: tuple[str, ...] | None = None
-    began: float | None = None
-    """When its first audio came, in monotonic seconds."""
-    next_chunk_seq: int = 0
-    """The first chunk after it."""
-    half_sample: bytes = b""
-    """The part of a sample that the chunks up to there end with, and the next one completes."""
-    refusal: ErrorInfo | None = None
-    """Why no job is made of it."""
-
-    @property
-    def size_bytes(self) -> int:
-        """What it takes in memory while it is in flight."""
-        return len(self.input.audio or b"") + len(self.input.text or "")
 
 
-def whole_utterance(init: SessionInit, message: Utterance) -> Speech:
+def whole_utterance(init: SessionInit, message: Utterance) -> Asked:
     """An utterance the client cut itself."""
-    return Speech(
+    return Asked(
         message.utterance_index,
         targets_for(init, message),
         JobInput(message.audio, message.text),
@@ -58,17 +44,6 @@ def whole_utterance(init: SessionInit, message: Utterance) -> Speech:
         src_lang=message.src_lang,
         pipeline=message.pipeline,
         features=message.features,
-    )
-
-
-def refused_utterance(init: SessionInit, message: Utterance, refusal: ErrorInfo) -> Speech:
-    """An utterance that ends without a job, in its turn."""
-    return Speech(
-        message.utterance_index,
-        targets_for(init, message),
-        JobInput(),
-        request_id=message.request_id,
-        refusal=refusal,
     )
 
 
@@ -96,7 +71,7 @@ def job_spec(
     tenant: TenantId,
     init: SessionInit,
     rules: SessionRules,
-    speech: Speech,
+    speech: Asked,
     target: str,
 ) -> JobSpec:
     """What a node is asked to do with an utterance for one target."""
@@ -128,7 +103,7 @@ def job_spec(
     )
 
 
-def _source(init: SessionInit, speech: Speech) -> str:
+def _source(init: SessionInit, speech: Asked) -> str:
     """What the utterance is spoken in. Of two ways it is one of the two, the first unless said."""
     named = speech.src_lang or init.src_lang
     if init.mode is not Mode.TWO_WAY_AUTO or init.lang_a is None:

@@ -18,8 +18,13 @@ from dragoman.live.protocol import (
     check_in_session,
     check_utterance,
 )
-from dragoman.live.sessions.orders import Speech as Asked
-from dragoman.live.sessions.orders import job_spec, targets_for, targets_of
+from dragoman.live.sessions.orders import (
+    Asked,
+    job_spec,
+    targets_for,
+    targets_of,
+    whole_utterance,
+)
 from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.snapshot import Requirement
 
@@ -97,13 +102,9 @@ class Asks:
         """
         check_utterance(message)
         check_in_session(self._init, message)
-        asked = Asked(
-            0,
-            targets_for(self._init, message),
-            JobInput(message.audio, message.text),
-            src_lang=message.src_lang,
-            pipeline=message.pipeline,
-            features=message.features,
+        # Its number and its name are not part of the way it asks.
+        asked = msgspec.structs.replace(
+            whole_utterance(self._init, message), index=0, request_id=None
         )
         found = tuple(self._ask(asked, target) for target in asked.targets)
         if len(self._known) >= _REMEMBERED:

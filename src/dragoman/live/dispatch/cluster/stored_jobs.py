@@ -50,7 +50,7 @@ def take_end(job: Job, stored: r.StoredJob) -> None:
     """The job has this end, which another instance or an earlier try gave it."""
     let_go(job)
     job.outcome, job.output, job.error = stored.outcome, stored.output, stored.error
-    # All that a client is told of it: whoever tells, it is the same.
+    # All that a client is told of it, the same by every instance.
     job.spec = stored.spec
     job.created_ms = stored.created_ms
     job.past = list(stored.past) or None

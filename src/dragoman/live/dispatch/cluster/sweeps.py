@@ -239,7 +239,7 @@ class ClusterSweeps:
             self._driver.lost(job, now)
             return
         error = None if succeeded else held.error or LOST
-        # Whoever freed the slot, it is free: only the result is to be settled.
+        # The slot is free already: only the result is to be settled.
         assert job.seat is not None, "it was held just now"
         job.seat.owner = msgspec.structs.replace(held.owner, instance_id=InstanceId(""))
         self._driver.finish(job, Ending(held.outcome, output, error), now)
