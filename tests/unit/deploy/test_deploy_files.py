@@ -10,24 +10,27 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import typer
-import yaml  # type: ignore[import-untyped]
+from tests.unit.deploy.files import (
+    DEPLOY,
+    DOCKERFILE,
+    REPOSITORY,
+    check_command,
+    compose_file,
+    settings_of,
+)
 
 from dragoman.api.server import GOODBYE_SECONDS
-from dragoman.cli.app import command_line
-from dragoman.settings import Settings, check_exposure, load_settings
+from dragoman.settings import Settings
 
-REPOSITORY = Path(__file__).parents[3]
-CLUSTER = REPOSITORY / "deploy" / "cluster"
-UNITS = sorted((REPOSITORY / "deploy" / "systemd").glob("*.service"))
+CLUSTER = DEPLOY / "cluster"
+UNITS = sorted((DEPLOY / "systemd").glob("*.service"))
 INSTANCES = ("one", "two", "three")
 PASSWORD = re.compile(r"\$\{[A-Z]+_PASSWORD:\?set it\}")
 """Where compose puts a password, and refuses to start without one."""
 
 
 def compose() -> dict[str, Any]:
-    found: dict[str, Any] = yaml.safe_load((CLUSTER / "compose.yaml").read_text())
-    return found
+    return compose_file(CLUSTER / "compose.yaml")
 
 
 def instance_settings(name: str) -> Settings:
@@ -36,16 +39,7 @@ def instance_settings(name: str) -> Settings:
         variable: PASSWORD.sub("secret", value)
         for variable, value in compose()["services"][name]["environment"].items()
     }
-    return load_settings(CLUSTER / "dragoman.toml", environ=environ).settings
-
-
-def check_command(words: list[str]) -> None:
-    """Fail unless there is such a command with such options."""
-    name, *rest = words
-    group: Any = typer.main.get_command(command_line([name]))
-    assert name in group.commands, f"there is no command {name}"
-    command = group.commands[name]
-    command.make_parser(typer.Context(command)).parse_args(rest)
+    return settings_of(environ, CLUSTER / "dragoman.toml")
 
 
 def unit_lines(unit: Path) -> list[tuple[str, str]]:
@@ -60,7 +54,6 @@ def test_an_instance_is_given_settings_that_exist_and_do_not_contradict(name: st
     assert settings.cluster.enabled
     assert settings.cluster.instance_id == name
     assert settings.store.database_url.startswith("postgresql://")
-    check_exposure(settings)
 
 
 @pytest.mark.parametrize("name", INSTANCES)
@@ -110,7 +103,7 @@ def test_what_runs_in_the_containers_is_all_there() -> None:
     services = compose()["services"]
     build = services["one"]["build"]
     assert (CLUSTER / build["context"]).resolve() == REPOSITORY
-    assert (REPOSITORY / build["dockerfile"]).is_file()
+    assert REPOSITORY / build["dockerfile"] == DOCKERFILE
     assert "appendonly" in str(services["redis"]["command"])
     assert "noeviction" in str(services["redis"]["command"])
     for service in services.values():
@@ -143,7 +136,7 @@ def test_the_proxy_leaves_sockets_open_longer_than_their_heartbeats() -> None:
 
 
 def test_the_redis_cluster_example_is_good_settings() -> None:
-    settings = load_settings(CLUSTER / "redis-cluster.toml", environ={}).settings
+    settings = settings_of({}, CLUSTER / "redis-cluster.toml")
 
     assert settings.cluster.redis_cluster
 
