@@ -1,0 +1,140 @@
+import {
+  ActionIcon,
+  Anchor,
+  AppShell,
+  Box,
+  Burger,
+  Group,
+  NativeSelect,
+  NavLink,
+  Text,
+  UnstyledButton,
+  useComputedColorScheme,
+  useMantineColorScheme,
+} from "@mantine/core";
+import { useDisclosure } from "@mantine/hooks";
+import { Link, Outlet, useNavigate } from "@tanstack/react-router";
+
+import { signOut, useMe } from "../api/identity";
+import { useConnection } from "../live/use-fleet";
+import { LANGUAGES, useReading, useText, type Language } from "../messages/text";
+import { LiveMark } from "./live-mark";
+import { openPalette, Palette } from "./palette";
+import { pagesFor } from "./pages";
+import { Shortcuts } from "./shortcuts";
+
+/** What is around every page: the navigation, the reader's choices, the keyboard. */
+export function Shell() {
+  const { language, setLanguage, text } = useReading();
+  const [opened, { toggle, close }] = useDisclosure(false);
+  const me = useMe();
+  const connection = useConnection();
+  return (
+    <AppShell
+      header={{ height: 52 }}
+      navbar={{ width: 200, breakpoint: "sm", collapsed: { mobile: !opened } }}
+      padding="md"
+    >
+      <AppShell.Header>
+        <Group h="100%" px="md" justify="space-between" wrap="nowrap">
+          <Group gap="xs" wrap="nowrap">
+            <Anchor href="#main" className="skip-link">
+              {text("skipToPage")}
+            </Anchor>
+            <Burger
+              opened={opened}
+              onClick={toggle}
+              hiddenFrom="sm"
+              size="sm"
+              aria-label={text("navigation")}
+              aria-expanded={opened}
+            />
+            <UnstyledButton renderRoot={(props) => <Link to="/" {...props} />}>
+              <Text fw={700}>Dragoman</Text>
+            </UnstyledButton>
+          </Group>
+          <Group gap="xs" wrap="nowrap">
+            <Box visibleFrom="xs">
+              <LiveMark connection={connection} />
+            </Box>
+            <ActionIcon
+              variant="default"
+              size="lg"
+              onClick={openPalette}
+              aria-label={text("palette")}
+              title={`${text("palette")} (Ctrl+K)`}
+            >
+              ⌕
+            </ActionIcon>
+            <ThemeSwitch />
+            <NativeSelect
+              aria-label={text("language")}
+              data={Object.entries(LANGUAGES).map(([value, label]) => ({ value, label }))}
+              value={language}
+              onChange={(event) => {
+                setLanguage(event.currentTarget.value as Language);
+              }}
+            />
+          </Group>
+        </Group>
+      </AppShell.Header>
+      <AppShell.Navbar p="xs" aria-label={text("navigation")}>
+        {pagesFor(me).map((page) => (
+          <NavLink
+            key={page.path}
+            className="nav-link"
+            label={text(page.title)}
+            onClick={close}
+            renderRoot={(props) => (
+              <Link to={page.path} activeOptions={{ exact: page.path === "/" }} {...props} />
+            )}
+          />
+        ))}
+        <NavLink className="nav-link" label={text("apiPages")} href="/docs" />
+        {me?.auth === "keys" && <SignOutLink role={me.role} tenant={me.tenant_id} />}
+      </AppShell.Navbar>
+      <AppShell.Main>
+        <Box id="main" tabIndex={-1}>
+          <Outlet />
+        </Box>
+      </AppShell.Main>
+      <Palette />
+      <Shortcuts />
+    </AppShell>
+  );
+}
+
+function SignOutLink({ role, tenant }: { role: string; tenant: string }) {
+  const text = useText();
+  const navigate = useNavigate();
+  return (
+    <NavLink
+      component="button"
+      className="nav-link"
+      label={text("signOut")}
+      description={`${role} · ${tenant}`}
+      onClick={() => {
+        void signOut().then(() => navigate({ to: "/sign-in" }));
+      }}
+    />
+  );
+}
+
+function ThemeSwitch() {
+  const { text } = useReading();
+  const { setColorScheme } = useMantineColorScheme();
+  const shown = useComputedColorScheme("light");
+  const other = shown === "dark" ? "light" : "dark";
+  return (
+    <ActionIcon
+      variant="default"
+      size="lg"
+      aria-label={text(other === "dark" ? "darkTheme" : "lightTheme")}
+      onClick={() => {
+        setColorScheme(other);
+      }}
+    >
+      {other === "dark" ? "☾" : "☀"}
+    </ActionIcon>
+  );
+}

@@ -1,0 +1,128 @@
+import { Group, Stack, Table, Text, Title } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+
+import { answerOf, api } from "../api/client";
+import { useMayAct } from "../api/identity";
+import { queryClient } from "../api/queries";
+import { ConfirmedAction } from "../app/confirmed-action";
+import { useFormats } from "../app/formats";
+import { Loading } from "../app/loading";
+import { ProblemAlert } from "../app/page-problems";
+import type { InstanceRow } from "../live/fleet-state";
+import { useFleet } from "../live/use-fleet";
+import { useText } from "../messages/text";
+
+const LETTERS = ["dead-letters"] as const;
+
+/** The instances that share the fleet, and notes that none of them could handle. */
+export function ClusterPage() {
+  const text = useText();
+  const instances = useFleet("instances");
+  return (
+    <Stack>
+      <Title order={1}>{text("cluster")}</Title>
+      {instances === null ? (
+        <Loading />
+      ) : (
+        <Instances rows={instances} />
+      )}
+      <DeadLetters />
+    </Stack>
+  );
+}
+
+function Instances({ rows }: { rows: readonly InstanceRow[] }) {
+  const text = useText();
+  const formats = useFormats();
+  return (
+    <Table.ScrollContainer minWidth={600}>
+      <Table>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th>{text("instance")}</Table.Th>
+            <Table.Th>{text("state")}</Table.Th>
+            <Table.Th>{text("nodes")}</Table.Th>
+            <Table.Th>{text("sessions")}</Table.Th>
+            <Table.Th>{text("inbox")}</Table.Th>
+            <Table.Th>{text("deadLetters")}</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {rows.map((instance) => (
+            <Table.Tr key={instance.instance_id}>
+              <Table.Td>{instance.instance_id}</Table.Td>
+              <Table.Td>{text(stateOf(instance))}</Table.Td>
+              <Table.Td className="number">{formats.number(instance.nodes)}</Table.Td>
+              <Table.Td className="number">{formats.number(instance.sessions)}</Table.Td>
+              <Table.Td className="number">
+                {formats.number(instance.pending)} / {formats.number(instance.inbox_length)}
+              </Table.Td>
+              <Table.Td className="number">{formats.number(instance.dead_letters)}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+    </Table.ScrollContainer>
+  );
+}
+
+function stateOf(instance: InstanceRow) {
+  if (!instance.alive) return "silent";
+  return instance.draining ? "draining" : "alive";
+}
+
+function DeadLetters() {
+  const text = useText();
+  const formats = useFormats();
+  const mayAct = useMayAct("cluster");
+  const letters = useQuery({
+    queryKey: LETTERS,
+    queryFn: () => answerOf(api.GET("/api/v1/cluster/dead-letters")),
+  });
+  const reload = () => {
+    void queryClient.invalidateQueries({ queryKey: LETTERS });
+  };
+  return (
+    <Stack>
+      <Title order={2} size="h4">
+        {text("deadLetters")}
+      </Title>
+      {letters.error && <ProblemAlert error={letters.error} />}
+      {letters.data?.items.length === 0 && <Text c="dimmed">{text("noDeadLetters")}</Text>}
+      {letters.data?.items.map((letter) => {
+        const path = { params: { path: { letter_id: letter.letter_id } } };
+        return (
+          <Group key={letter.letter_id} justify="space-between">
+            <div>
+              <Text>
+                {letter.reason} · {letter.instance_id} · {formats.time(letter.buried_at)}
+              </Text>
+              <Text size="xs" c="dimmed" className="fact">
+                {JSON.stringify(letter.note)}
+              </Text>
+            </div>
+            {mayAct && (
+              <Group>
+                <ConfirmedAction
+                  label={text("replay")}
+                  consequence={text("replayConsequence", { letter: letter.letter_id })}
+                  act={() =>
+                    answerOf(api.POST("/api/v1/cluster/dead-letters/{letter_id}/replay", path))
+                  }
+                  onDone={reload}
+                />
+                <ConfirmedAction
+                  label={text("drop")}
+                  consequence={text("dropConsequence", { letter: letter.letter_id })}
+                  color="red"
+                  act={() => answerOf(api.DELETE("/api/v1/cluster/dead-letters/{letter_id}", path))}
+                  onDone={reload}
+                />
+              </Group>
+            )}
+          </Group>
+        );
+      })}
+    </Stack>
+  );
+}

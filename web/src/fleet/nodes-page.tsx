@@ -1,0 +1,89 @@
+import { Group, NativeSelect, Stack, Text, TextInput, Title } from "@mantine/core";
+import { useQuery } from "@tanstack/react-query";
+import { getRouteApi, useNavigate } from "@tanstack/react-router";
+import { useMemo } from "react";
+
+import { answerOf, api } from "../api/client";
+import { useFormats } from "../app/formats";
+import { Loading } from "../app/loading";
+import { ProblemAlert } from "../app/page-problems";
+import { SEARCH_FIELD } from "../app/shortcuts";
+import { useFleet } from "../live/use-fleet";
+import { useText } from "../messages/text";
+import { filteredNodes, NODE_STATES, nodeFilterOf } from "./node-filter";
+import { NodeTable } from "./node-table";
+
+const route = getRouteApi("/shell/nodes");
+
+/** Every node, filtered by what the address says. */
+export function NodesPage() {
+  const text = useText();
+  const formats = useFormats();
+  const filter = route.useSearch();
+  const navigate = useNavigate({ from: "/nodes" });
+  const nodes = useFleet("nodes");
+  const members = useQuery({
+    queryKey: ["pool", filter.pair],
+    queryFn: () => membersOf(filter.pair ?? ""),
+    enabled: filter.pair !== undefined,
+  });
+  const shown = useMemo(
+    () => (nodes ? filteredNodes(nodes.values(), filter, members.data ?? null) : []),
+    [nodes, filter, members.data],
+  );
+  const change = (changed: Readonly<Record<string, string | boolean>>) => {
+    void navigate({ search: nodeFilterOf({ ...filter, ...changed }), replace: true });
+  };
+  return (
+    <Stack>
+      <Title order={1}>{text("nodes")}</Title>
+      <Group align="end">
+        <TextInput
+          {...SEARCH_FIELD}
+          label={text("search")}
+          placeholder={text("searchNodesHint")}
+          value={filter.q ?? ""}
+          onChange={(event) => {
+            change({ q: event.currentTarget.value });
+          }}
+        />
+        <NativeSelect
+          label={text("state")}
+          value={filter.status ?? ""}
+          data={[
+            { value: "", label: text("anyState") },
+            ...NODE_STATES.map((state) => ({ value: state, label: text(state) })),
+          ]}
+          onChange={(event) => {
+            change({ status: event.currentTarget.value });
+          }}
+        />
+        <TextInput
+          label={text("pair")}
+          placeholder="en:es"
+          value={filter.pair ?? ""}
+          onChange={(event) => {
+            change({ pair: event.currentTarget.value });
+          }}
+        />
+        <Text c="dimmed" size="sm" role="status">
+          {text("nodesShown", {
+            shown: formats.number(shown.length),
+            total: formats.number(nodes?.size ?? 0),
+          })}
+        </Text>
+      </Group>
+      {members.error && <ProblemAlert error={members.error} />}
+      {nodes === null ? (
+        <Loading />
+      ) : (
+        <NodeTable rows={shown} filter={filter} onSort={change} />
+      )}
+    </Stack>
+  );
+}
+
+async function membersOf(pair: string): Promise<ReadonlySet<string>> {
+  const pool = await answerOf(api.GET("/api/v1/pools/{pair}", { params: { path: { pair } } }));
+  return new Set(pool.node_ids);
+}

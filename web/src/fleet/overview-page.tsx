@@ -1,0 +1,128 @@
+import { Alert, Anchor, Card, Group, SimpleGrid, Stack, Table, Text, Title } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import type { ReactNode } from "react";
+
+import { useMe } from "../api/identity";
+import { useFormats } from "../app/formats";
+import { Loading } from "../app/loading";
+import type { Overview } from "../live/fleet-state";
+import { useFleet } from "../live/use-fleet";
+import { useText } from "../messages/text";
+import { ActivityChart } from "./activity-chart";
+import { NODE_STATES } from "./node-filter";
+import { NodeStatus } from "./node-status";
+
+/** The health of the fleet at a glance. */
+export function OverviewPage() {
+  const text = useText();
+  const overview = useFleet("overview");
+  const me = useMe();
+  if (me && !me.sees.includes("stats")) return <Text>{text("nothingToSee")}</Text>;
+  return (
+    <Stack>
+      <Title order={1}>{text("overview")}</Title>
+      {overview ? <Figures overview={overview} /> : <Loading />}
+    </Stack>
+  );
+}
+
+function Figures({ overview }: { overview: Overview }) {
+  const text = useText();
+  const formats = useFormats();
+  const total = Object.values(overview.nodes).reduce((sum, count) => sum + count, 0);
+  const duration = overview.job_duration;
+  const latency = overview.dispatch_latency;
+  const refusals = Object.entries(overview.refused).sort(([, one], [, other]) => other - one);
+  return (
+    <Stack>
+      {overview.problem !== null && (
+        <Alert color="red" variant="outline" role="alert" title={text("numbersAreOld")}>
+          {overview.problem}
+        </Alert>
+      )}
+      {total === 0 && (
+        <Alert variant="outline" title={text("noNodes")}>
+          {text("noNodesHint", { url: location.origin.replace(/^http/, "ws") })}
+        </Alert>
+      )}
+      <SimpleGrid cols={{ base: 2, md: 4 }}>
+        <Figure title={text("nodesReady")}>
+          {formats.number(overview.nodes["ready"] ?? 0)} / {formats.number(total)}
+        </Figure>
+        <Figure title={text("slotsUsed")}>
+          {formats.number(overview.slots_used)} / {formats.number(overview.slots)}
+        </Figure>
+        <Figure title={text("sessions")}>{formats.number(overview.sessions)}</Figure>
+        <Figure title={text("jobsPerSecond")}>{formats.number(overview.jobs_per_second)}</Figure>
+        <Figure title={text("jobsRunning")}>{formats.number(overview.jobs_running)}</Figure>
+        <Figure title={text("jobsWaiting")}>{formats.number(overview.jobs_waiting)}</Figure>
+        <Figure title={text("jobDuration")}>
+          {duration
+            ? `${formats.milliseconds(duration.p50_ms)} / ${formats.milliseconds(duration.p99_ms)}`
+            : "–"}
+        </Figure>
+        <Figure title={text("dispatchLatency")}>
+          {latency
+            ? `${formats.milliseconds(latency.p50_ms)} / ${formats.milliseconds(latency.p99_ms)}`
+            : "–"}
+        </Figure>
+      </SimpleGrid>
+      <ActivityChart overview={overview} />
+      <SimpleGrid cols={{ base: 1, md: 2 }}>
+        <Card withBorder>
+          <Title order={2} size="h4">
+            {text("nodesByState")}
+          </Title>
+          <Table>
+            <Table.Tbody>
+              {NODE_STATES.map((status) => (
+                <Table.Tr key={status}>
+                  <Table.Td>
+                    <Anchor renderRoot={(props) => <Link to="/nodes" search={{ status }} {...props} />}>
+                      <NodeStatus status={status} />
+                    </Anchor>
+                  </Table.Td>
+                  <Table.Td className="number">{formats.number(overview.nodes[status] ?? 0)}</Table.Td>
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Card>
+        <Card withBorder>
+          <Title order={2} size="h4">
+            {text("refusals")}
+          </Title>
+          {refusals.length === 0 ? (
+            <Text c="dimmed">{text("noRefusals")}</Text>
+          ) : (
+            <Table>
+              <Table.Tbody>
+                {refusals.map(([code, count]) => (
+                  <Table.Tr key={code}>
+                    <Table.Td>{code}</Table.Td>
+                    <Table.Td className="number">{formats.number(count)}</Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          )}
+        </Card>
+      </SimpleGrid>
+    </Stack>
+  );
+}
+
+function Figure({ title, children }: { title: string; children: ReactNode }) {
+  return (
+    <Card withBorder padding="sm">
+      <Text c="dimmed" size="sm">
+        {title}
+      </Text>
+      <Group>
+        <Text size="lg" fw={700} className="number">
+          {children}
+        </Text>
+      </Group>
+    </Card>
+  );
+}

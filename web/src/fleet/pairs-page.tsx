@@ -1,0 +1,74 @@
+import { Anchor, Box, Stack, Table, Text, Title } from "@mantine/core";
+import { Link } from "@tanstack/react-router";
+import { useMemo } from "react";
+
+import { Loading } from "../app/loading";
+import type { PairRow } from "../live/fleet-state";
+import { useFleet } from "../live/use-fleet";
+import { useText } from "../messages/text";
+import { pairHealth, pairMatrix } from "./pair-matrix";
+
+/** Which language pairs the fleet serves, with how much room; a pair leads to its nodes. */
+export function PairsPage() {
+  const text = useText();
+  const pairs = useFleet("pairs");
+  const matrix = useMemo(() => (pairs ? pairMatrix(pairs.values()) : null), [pairs]);
+  return (
+    <Stack>
+      <Title order={1}>{text("pairs")}</Title>
+      <Text c="dimmed">{text("pairsHint")}</Text>
+      {matrix === null && <Loading />}
+      {matrix?.sources.length === 0 && <Text>{text("noPairs")}</Text>}
+      {matrix !== null && matrix.sources.length > 0 && (
+        <Box className="matrix" tabIndex={0} role="region" aria-label={text("pairs")}>
+          <Table withTableBorder withColumnBorders>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Td>{text("fromTo")}</Table.Td>
+                {matrix.targets.map((target) => (
+                  <Table.Th key={target} scope="col">
+                    {target}
+                  </Table.Th>
+                ))}
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {matrix.sources.map((source) => (
+                <Table.Tr key={source}>
+                  <Table.Th scope="row">{source}</Table.Th>
+                  {matrix.targets.map((target) => (
+                    <Table.Td key={target}>
+                      <Pair row={matrix.at(source, target)} />
+                    </Table.Td>
+                  ))}
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Box>
+      )}
+    </Stack>
+  );
+}
+
+function Pair({ row }: { row: PairRow | undefined }) {
+  const text = useText();
+  if (row === undefined) return null;
+  return (
+    <div className={`pair pair-${pairHealth(row)}`}>
+      <Anchor
+        size="sm"
+        className="number"
+        aria-label={text("pairSummary", { ...row })}
+        renderRoot={(props) => <Link to="/nodes" search={{ pair: row.pair }} {...props} />}
+      >
+        {row.free} / {row.slots}
+      </Anchor>
+      {row.refused > 0 && (
+        <Text size="xs" className="number">
+          {text("refusedCount", { count: row.refused })}
+        </Text>
+      )}
+    </div>
+  );
+}

@@ -1,0 +1,103 @@
+import { Button, Stack, Table, Text, Title } from "@mantine/core";
+import { useInfiniteQuery } from "@tanstack/react-query";
+import { useEffect } from "react";
+
+import { answerOf, api } from "../api/client";
+import { useMayAct } from "../api/identity";
+import { queryClient } from "../api/queries";
+import { ConfirmedAction } from "../app/confirmed-action";
+import { useFormats } from "../app/formats";
+import { Loading } from "../app/loading";
+import { ProblemAlert } from "../app/page-problems";
+import { useFleet } from "../live/use-fleet";
+import { useText } from "../messages/text";
+
+const SESSIONS = ["sessions"] as const;
+
+/** Open sessions of every instance; none of what was said in them. */
+export function SessionsPage() {
+  const text = useText();
+  const formats = useFormats();
+  const mayAct = useMayAct("sessions");
+  const news = useFleet("sessions");
+  const sessions = useInfiniteQuery({
+    queryKey: SESSIONS,
+    queryFn: ({ pageParam }) =>
+      answerOf(
+        api.GET("/api/v1/sessions", { params: { query: pageParam ? { cursor: pageParam } : {} } }),
+      ),
+    initialPageParam: "",
+    getNextPageParam: (page) => page.next,
+  });
+  useEffect(() => {
+    void queryClient.invalidateQueries({ queryKey: SESSIONS });
+  }, [news]);
+  const rows = sessions.data?.pages.flatMap((page) => page.items) ?? [];
+  return (
+    <Stack>
+      <Title order={1}>{text("sessions")}</Title>
+      {sessions.isPending && <Loading />}
+      {sessions.error && <ProblemAlert error={sessions.error} />}
+      {sessions.data && rows.length === 0 && <Text>{text("noSessions")}</Text>}
+      {rows.length > 0 && (
+        <Table.ScrollContainer minWidth={700}>
+          <Table>
+            <Table.Thead>
+              <Table.Tr>
+                <Table.Th>{text("session")}</Table.Th>
+                <Table.Th>{text("tenant")}</Table.Th>
+                <Table.Th>{text("languages")}</Table.Th>
+                <Table.Th>{text("state")}</Table.Th>
+                <Table.Th>{text("utterances")}</Table.Th>
+                <Table.Th>{text("inFlight")}</Table.Th>
+                <Table.Th>{text("instance")}</Table.Th>
+                {mayAct && <Table.Td />}
+              </Table.Tr>
+            </Table.Thead>
+            <Table.Tbody>
+              {rows.map((session) => (
+                <Table.Tr key={session.session_id}>
+                  <Table.Td>{session.session_id}</Table.Td>
+                  <Table.Td>{session.tenant_id}</Table.Td>
+                  <Table.Td>{`${session.src_lang} → ${session.tgt_langs.join(" ")}`}</Table.Td>
+                  <Table.Td>{session.state}</Table.Td>
+                  <Table.Td className="number">{formats.number(session.utterances)}</Table.Td>
+                  <Table.Td className="number">{formats.number(session.in_flight)}</Table.Td>
+                  <Table.Td>{session.instance_id}</Table.Td>
+                  {mayAct && (
+                    <Table.Td>
+                      <ConfirmedAction
+                        label={text("endSession")}
+                        consequence={text("endSessionConsequence", { session: session.session_id })}
+                        color="red"
+                        act={() => endSession(session.session_id)}
+                        onDone={() => {
+                          void queryClient.invalidateQueries({ queryKey: SESSIONS });
+                        }}
+                      />
+                    </Table.Td>
+                  )}
+                </Table.Tr>
+              ))}
+            </Table.Tbody>
+          </Table>
+        </Table.ScrollContainer>
+      )}
+      {sessions.hasNextPage && (
+        <Button
+          variant="default"
+          onClick={() => {
+            void sessions.fetchNextPage();
+          }}
+        >
+          {text("showMore")}
+        </Button>
+      )}
+    </Stack>
+  );
+}
+
+function endSession(sessionId: string) {
+  const path = { params: { path: { session_id: sessionId } } };
+  return answerOf(api.DELETE("/api/v1/sessions/{session_id}", path));
+}

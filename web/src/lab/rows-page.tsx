@@ -1,0 +1,108 @@
+import { Anchor, Group, NativeSelect, Stack, Text, Title } from "@mantine/core";
+import { useInfiniteQuery, useQuery } from "@tanstack/react-query";
+import { getRouteApi, Link, useNavigate } from "@tanstack/react-router";
+
+import { useFormats } from "../app/formats";
+import { Loading } from "../app/loading";
+import { ProblemAlert } from "../app/page-problems";
+import { useText } from "../messages/text";
+import { experimentQuery } from "./experiment-query";
+import { FilterBar } from "./filter-bar";
+import { LabNavigation } from "./lab-navigation";
+import { fieldsOf } from "./row-fields";
+import { firstRowsQuery, rowsQuery } from "./rows-query";
+import { rowsSearchOf } from "./rows-search";
+import { RowsTable } from "./rows-table";
+import type { Experiment } from "./types";
+
+const route = getRouteApi("/shell/lab/experiments/$experimentId/rows");
+
+/** The rows of an experiment, filtered and sorted as the address says. */
+export function RowsPage() {
+  const { experimentId } = route.useParams();
+  const experiment = useQuery(experimentQuery(experimentId));
+  if (experiment.isPending) return <Loading />;
+  if (experiment.error) return <ProblemAlert error={experiment.error} />;
+  return <Rows experiment={experiment.data} />;
+}
+
+function Rows({ experiment }: { experiment: Experiment }) {
+  const text = useText();
+  const formats = useFormats();
+  const id = experiment.experiment_id;
+  const search = route.useSearch();
+  const navigate = useNavigate({ from: "/lab/experiments/$experimentId/rows" });
+  const first = useQuery(firstRowsQuery(id));
+  const rows = useInfiniteQuery(rowsQuery(id, search));
+  const fields = fieldsOf(experiment, first.data?.[0]);
+  const shown = rows.data?.pages.flatMap((page) => page.items) ?? [];
+  const change = (changed: Readonly<Record<string, string | boolean>>) => {
+    void navigate({ search: rowsSearchOf({ ...search, ...changed }), replace: true });
+  };
+  return (
+    <Stack>
+      <Title order={1} className="fact">
+        {text("rowsOf", { name: experiment.name })}
+      </Title>
+      <LabNavigation />
+      <Anchor
+        renderRoot={(props) => (
+          <Link to="/lab/experiments/$experimentId" params={{ experimentId: id }} {...props} />
+        )}
+      >
+        {text("toExperiment")}
+      </Anchor>
+      <FilterBar
+        key={search.filter}
+        filter={search.filter ?? ""}
+        fields={fields}
+        onFilter={(filter) => {
+          change({ filter });
+        }}
+      />
+      <Group align="end">
+        <NativeSelect
+          label={text("sortBy")}
+          value={search.sort ?? ""}
+          data={[
+            { value: "", label: text("orderOfDataset") },
+            ...new Set([...fields, ...(search.sort === undefined ? [] : [search.sort])]),
+          ]}
+          onChange={(event) => {
+            change({ sort: event.currentTarget.value });
+          }}
+        />
+        <NativeSelect
+          label={text("direction")}
+          value={search.desc ? "desc" : "asc"}
+          data={[
+            { value: "asc", label: text("ascending") },
+            { value: "desc", label: text("descending") },
+          ]}
+          onChange={(event) => {
+            change({ desc: event.currentTarget.value === "desc" });
+          }}
+        />
+        <Text c="dimmed" size="sm" role="status">
+          {rows.data &&
+            text(rows.hasNextPage ? "rowsShownSoFar" : "rowsShown", {
+              count: formats.number(shown.length),
+            })}
+        </Text>
+      </Group>
+      {rows.error && <ProblemAlert error={rows.error} />}
+      {rows.isPending && <Loading />}
+      {rows.data && (
+        <RowsTable
+          experiment={experiment}
+          rows={shown}
+          search={search}
+          onSort={change}
+          onEnd={() => {
+            if (rows.hasNextPage && !rows.isFetching) void rows.fetchNextPage();
+          }}
+        />
+      )}
+    </Stack>
+  );
+}

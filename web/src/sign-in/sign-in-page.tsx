@@ -1,0 +1,60 @@
+import { Alert, Button, Card, Center, PasswordInput, Stack, Text, Title } from "@mantine/core";
+import { useMutation } from "@tanstack/react-query";
+import { getRouteApi, useRouter } from "@tanstack/react-router";
+import { useState } from "react";
+
+import { signIn } from "../api/identity";
+import { useText } from "../messages/text";
+
+const route = getRouteApi("/sign-in");
+
+/** Where the server asks for keys: one key, and back to the page that was wanted. */
+export function SignInPage() {
+  const text = useText();
+  const router = useRouter();
+  const { next } = route.useSearch();
+  const [key, setKey] = useState("");
+  const entering = useMutation({
+    mutationFn: signIn,
+    onSuccess: () => {
+      router.history.push(next ?? "/");
+    },
+  });
+  return (
+    <Center mih="100vh" component="main">
+      <Card withBorder w={420} maw="95vw">
+        <form
+          onSubmit={(event) => {
+            event.preventDefault();
+            entering.mutate(key);
+          }}
+        >
+          <Stack>
+            <Title order={1}>{text("signIn")}</Title>
+            <Text c="dimmed" size="sm">
+              {text("signInHint")}
+            </Text>
+            <PasswordInput
+              label={text("key")}
+              autoComplete="current-password"
+              required
+              value={key}
+              onChange={(event) => {
+                setKey(event.currentTarget.value);
+              }}
+              visibilityToggleButtonProps={{ "aria-label": text("showKey") }}
+            />
+            {entering.error && (
+              <Alert color="red" variant="outline" role="alert">
+                {entering.error.message}
+              </Alert>
+            )}
+            <Button type="submit" loading={entering.isPending}>
+              {text("signIn")}
+            </Button>
+          </Stack>
+        </form>
+      </Card>
+    </Center>
+  );
+}
