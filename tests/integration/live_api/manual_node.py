@@ -175,8 +175,11 @@ class Caller:
     def post(self, path: str, body: Any = None) -> httpx.Response:
         return self._http.post(path, json=body)
 
-    def delete(self, path: str) -> httpx.Response:
-        return self._http.delete(path)
+    def put(self, path: str, body: Any = None) -> httpx.Response:
+        return self._http.put(path, json=body)
+
+    def delete(self, path: str, **query: Any) -> httpx.Response:
+        return self._http.delete(path, params=query)
 
     def ask(self, pair: tuple[str, str], **fields: Any) -> httpx.Response:
         """Post a job: a text for the pair, and whatever else is given."""

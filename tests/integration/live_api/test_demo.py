@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 import signal
 import subprocess
@@ -23,7 +24,7 @@ from dragoman.api import live_parts, running_server
 from dragoman.cli.demo.fleet import LANGUAGES, running_fleet
 from dragoman.cli.demo.sample import sample_files
 from dragoman.cli.demo.status import status_line
-from dragoman.cli.demo.traffic import Traffic, running_traffic
+from dragoman.cli.demo.traffic import DemoTraffic, running_traffic
 from dragoman.randomness import Randomness
 from dragoman.settings import load_settings
 
@@ -31,7 +32,8 @@ DEMO = (DRAGOMAN, "demo")
 
 
 def test_a_demo_answers_jobs_until_its_time_is_up(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", "--seconds", "5", command=DEMO) as demo:
+    options = ("--seconds", "5", "--real-nodes", "0")
+    with ServerProcess(tmp_path / "data", *options, command=DEMO) as demo:
         caller = Caller(demo)
         answer = caller.ask(("en", "es"), wait_ms=10_000)
         nodes = caller.get("/nodes").json()["items"]
@@ -47,13 +49,54 @@ def test_a_demo_answers_jobs_until_its_time_is_up(tmp_path: Path) -> None:
         assert "Traceback" not in demo.all_output()
 
 
-def test_the_examples_of_a_demo_work_as_they_stand(tmp_path: Path) -> None:
-    # A user may not have the program on their PATH; it is shown as it was called.
-    env = environment(PATH="/usr/bin:/bin")
+def test_real_nodes_alone_serve_english_to_spanish_and_a_dialogue_runs_through_them(
+    tmp_path: Path,
+) -> None:
+    options = ("--nodes", "6", "--traffic", "5")
+    with ServerProcess(tmp_path / "data", *options, command=DEMO) as demo:
+        caller = Caller(demo)
+        real = caller.ask(("en", "es"), text="Good morning", wait_ms=60_000).json()
+        simulated = caller.ask(("en", "fr"), text="Good morning", wait_ms=60_000).json()
+        pools = {pool["pair"]: pool for pool in caller.get("/pools").json()["items"]}
+        caller.close()
+        assert real["result"]["text_translated"] == "Buenos días"
+        assert real["node_id"].startswith("local-")
+        assert simulated["result"]["text_translated"] == "[fr, simulated] Good morning"
+        assert pools["en:es"]["nodes"] == 2, "no simulated node is in the pool"
+        assert demo.process.stdout is not None
+        lines = iter(demo.process.stdout.readline, "")
+        assert "Real: local-1, local-2 serve en:es" in next(lines)
+        assert "Simulated: 6 nodes" in next(lines)
+        heard = next(line for line in lines if line.startswith("real  heard"))
+        spoken = next(lines)
+        assert "where is the train station" in heard
+        assert re.search(r'es ".+", spoken in [1-9]\.\d s; after the end of speech: text', spoken)
+        demo.signal(signal.SIGINT)
+        assert demo.wait() == 0
+        assert "Traceback" not in demo.all_output()
+
+
+def test_a_machine_without_the_tools_is_told_how_to_get_them(tmp_path: Path) -> None:
+    env = environment(PATH=str(tmp_path))
     options = ("--nodes", "1", "--traffic", "0")
     with ServerProcess(tmp_path / "data", *options, command=DEMO, env=env) as demo:
         assert demo.process.stdout is not None
-        lines = [demo.process.stdout.readline().strip() for _ in range(3)]
+        lines = [demo.process.stdout.readline() for _ in range(2)]
+        assert "Simulated: all 1 nodes" in lines[0]
+        assert "apt install" in lines[1]
+        demo.signal(signal.SIGINT)
+        assert demo.wait() == 0
+
+
+def test_the_examples_of_a_demo_work_as_they_stand(tmp_path: Path) -> None:
+    # A user may not have the program on their PATH; it is shown as it was called.
+    env = environment(PATH="/usr/bin:/bin")
+    options = ("--nodes", "1", "--real-nodes", "0", "--traffic", "0")
+    with ServerProcess(tmp_path / "data", *options, command=DEMO, env=env) as demo:
+        assert demo.process.stdout is not None
+        lines = [demo.process.stdout.readline().strip() for _ in range(5)]
+        assert lines[0].startswith("Simulated: all 1 nodes")
+        assert f"{demo.url}/talk" in lines[1]
         curl = next(line for line in lines if line.startswith("curl "))
         words = shlex.split(curl)
         # What curl says of a body that it is given with -d.
@@ -105,7 +148,7 @@ def test_speakers_talk_fall_silent_lose_their_sockets_and_go_on(tmp_path: Path) 
     asyncio.run(main())
 
 
-async def everything_happened(operator: httpx.AsyncClient, traffic: Traffic) -> bool:
+async def everything_happened(operator: httpx.AsyncClient, traffic: DemoTraffic) -> bool:
     """Whether audio was cut in both ways, and a session went on after it lost its socket."""
     cuts = (await operator.get("/api/v1/metrics")).json()["web_task"]
     tally = traffic.tally

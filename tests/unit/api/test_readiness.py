@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.unit.api.application import asked, settings_in
 
-from dragoman.api import Lifecycle, Readiness, ServerState, Verdict
+from dragoman.api import Lifecycle, Readiness, ReadinessVerdict, ServerState
 from dragoman.clock import ManualClock
 
 
@@ -24,7 +24,7 @@ async def silent() -> None:
 
 
 def test_a_server_that_starts_or_drains_says_so() -> None:
-    async def scenario() -> list[Verdict]:
+    async def scenario() -> list[ReadinessVerdict]:
         lifecycle = Lifecycle()
         readiness = Readiness(lifecycle, ManualClock())
         verdicts = [await readiness.verdict()]
@@ -35,14 +35,14 @@ def test_a_server_that_starts_or_drains_says_so() -> None:
 
     starting, ready, draining = asyncio.run(scenario())
 
-    assert starting == Verdict("starting", ("the server is starting",))
-    assert ready == Verdict("ready")
+    assert starting == ReadinessVerdict("starting", ("the server is starting",))
+    assert ready == ReadinessVerdict("ready")
     assert ready.ready
-    assert draining == Verdict("draining", ("the server is draining",))
+    assert draining == ReadinessVerdict("draining", ("the server is draining",))
 
 
 def test_the_dependencies_that_are_down_are_named_and_nothing_is_given_away() -> None:
-    async def scenario() -> Verdict:
+    async def scenario() -> ReadinessVerdict:
         lifecycle = Lifecycle()
         lifecycle.move(ServerState.READY)
         readiness = Readiness(lifecycle, ManualClock(), timeout_seconds=0.01)
@@ -51,8 +51,10 @@ def test_the_dependencies_that_are_down_are_named_and_nothing_is_given_away() ->
         readiness.add("the catalog", silent)
         return await readiness.verdict()
 
-    assert asyncio.run(scenario()) == Verdict(
-        "unavailable", ("Redis is down", "the catalog does not answer")
+    assert asyncio.run(scenario()) == ReadinessVerdict(
+        "unavailable",
+        ("Redis is down", "the catalog does not answer"),
+        dependencies={"the database": True, "Redis": False, "the catalog": False},
     )
 
 
@@ -80,3 +82,17 @@ def test_readyz_follows_the_server_and_its_database(tmp_path: Path) -> None:
         assert (alive.status_code, alive.json()) == (200, {"status": "ok"})
 
     asyncio.run(scenario())
+
+
+def test_metrics_tell_whether_the_server_is_ready_and_what_it_lacks(tmp_path: Path) -> None:
+    async def scenario() -> tuple[str, str]:
+        async with asked(settings_in(tmp_path)) as (client, services):
+            ready = (await client.get("/metrics")).text
+            await services.store.close()
+            return ready, (await client.get("/metrics")).text
+
+    ready, without_store = asyncio.run(scenario())
+    assert "\nscheduler_ready 1.0\n" in ready
+    assert '\nscheduler_dependency_up{dependency="database"} 1.0\n' in ready
+    assert "\nscheduler_ready 0.0\n" in without_store
+    assert '\nscheduler_dependency_up{dependency="database"} 0.0\n' in without_store

@@ -1,0 +1,68 @@
+"""A page of the console as a test drives it, which notices everything that goes wrong in it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Browser, ConsoleMessage, Page
+
+AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
+
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+PATIENCE_MS = 20_000
+
+
+class ConsolePage:
+    """One tab with the console in it."""
+
+    def __init__(self, page: Page, url: str) -> None:
+        self.page = page
+        self.url = url
+        self.complaints: list[str] = []
+        """What the browser complained of: errors, and what the policy of the page forbade."""
+        page.set_default_timeout(PATIENCE_MS)
+        page.on("console", self._said)
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    @classmethod
+    @contextmanager
+    def opened(cls, browser: Browser, url: str, **options: Any) -> Iterator[ConsolePage]:
+        """A tab in a window of its own; at the end the browser must have complained of nothing."""
+        context = browser.new_context(locale="en-GB", **options)
+        try:
+            page = cls(context.new_page(), url)
+            yield page
+            assert page.complaints == []
+        finally:
+            context.close()
+
+    def _said(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(message.text)
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.url + path)
+
+    def shows(self, text: str) -> None:
+        """Wait until the page shows the text."""
+        self.page.get_by_text(text).first.wait_for()
+
+    def heading(self, title: str) -> None:
+        """Wait until the page has this title."""
+        self.page.get_by_role("heading", name=title, level=1).wait_for()
+
+    def accessibility_violations(self) -> list[str]:
+        """What axe finds on the page as it is shown now."""
+        self.page.evaluate(AXE.read_text(encoding="utf-8"))
+        options = {"runOnly": {"type": "tag", "values": RULES}}
+        found = self.page.evaluate(f"axe.run(document, {json.dumps(options)})")
+        return [
+            f"{violation['id']}: {node['html'][:200]} {node['failureSummary']}"
+            for violation in found["violations"]
+            for node in violation["nodes"]
+        ]

@@ -1,0 +1,201 @@
+"""The fleet's pages in a real browser: what is shown follows the server, and actions reach it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.browser.pages import PATIENCE_MS, ConsolePage
+from tests.integration.live_api.manual_node import Caller, ManualNode, new_pair
+from tests.integration.serve.server_process import ServerProcess, eventually
+from websockets.sync.client import connect
+
+expect.set_options(timeout=PATIENCE_MS)
+
+MARKUP = "<img/src=x/onerror=alert(1)>"
+
+
+@pytest.fixture
+def caller(open_server: ServerProcess) -> Iterator[Caller]:
+    caller = Caller(open_server)
+    yield caller
+    caller.close()
+
+
+def test_an_empty_fleet_says_how_to_start_a_node(console: ConsolePage) -> None:
+    console.go("/")
+    console.shows("dragoman node --url ws://")
+
+
+def test_a_node_is_shown_as_it_comes_works_and_goes(
+    console: ConsolePage, open_server: ServerProcess, caller: Caller
+) -> None:
+    pair = new_pair()
+    console.go("/nodes")
+    console.heading("Nodes")
+    row = console.page.get_by_role("row").filter(has_text="n-live")
+    with ManualNode(open_server, pair, slots=2, node_id="n-live") as node:
+        expect(row).to_contain_text("Ready")
+        expect(row).to_contain_text("0 / 2")
+        assert caller.ask(pair).status_code == 201
+        job = node.take()
+        expect(row).to_contain_text("1 / 2")
+        node.succeed(job, text_translated="hola")
+        expect(row).to_contain_text("0 / 2")
+    expect(row).to_contain_text("Offline")
+
+
+def test_filters_are_in_the_address_and_the_address_can_be_shared(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    pair = new_pair()
+    with (
+        ManualNode(open_server, pair, node_id="n-alpha"),
+        ManualNode(open_server, new_pair(), node_id="n-beta"),
+    ):
+        console.go("/nodes")
+        console.heading("Nodes")
+        console.page.keyboard.press("/")
+        console.page.keyboard.type("alpha")
+        rows = console.page.get_by_role("table", name="Nodes").get_by_role("row")
+        expect(rows).to_have_count(2)
+        assert "q=alpha" in console.page.url
+        console.go(f"/nodes?pair={pair[0]}:{pair[1]}&status=ready")
+        expect(rows).to_have_count(2)
+        expect(rows.nth(1)).to_contain_text("n-alpha")
+        console.page.get_by_role("button", name="Slots in use").click()
+        expect(console.page.get_by_role("columnheader", name="Slots in use")).to_have_attribute(
+            "aria-sort", "ascending"
+        )
+        assert "sort=used" in console.page.url
+
+
+def beat_until(node: ManualNode, console: ConsolePage, shown: str) -> None:
+    """Have the node beat, as one that is well, until the page shows this in a cell."""
+    cell = console.page.get_by_role("cell", name=shown)
+
+    def is_shown() -> bool:
+        node.beat()
+        return cell.is_visible()
+
+    eventually(is_shown, f"{shown} is shown")
+
+
+def test_an_operator_drains_resumes_and_shuts_down_a_node_after_being_asked(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    with ManualNode(open_server, new_pair(), node_id="n-ordered") as node:
+        console.go("/nodes/n-ordered")
+        console.heading("Node n-ordered")
+        for action, shown in (("Drain", "Draining"), ("Resume", "Ready")):
+            console.page.get_by_role("button", name=action).click()
+            dialog = console.page.get_by_role("dialog", name=action)
+            dialog.get_by_role("button", name=action).click()
+            node.wait_for("node_control", command=action.lower())
+            beat_until(node, console, shown)
+        console.page.get_by_role("button", name="Shut down").click()
+        dialog = console.page.get_by_role("dialog", name="Shut down")
+        expect(dialog).to_contain_text("n-ordered")
+        dialog.get_by_role("button", name="Back").click()
+        expect(dialog).to_be_hidden()
+        console.page.get_by_role("button", name="Shut down").click()
+        dialog.get_by_role("button", name="Shut down").click()
+        node.wait_for("node_control", command="shutdown")
+
+
+def test_a_pair_shows_its_room_and_leads_to_its_nodes(
+    console: ConsolePage, open_server: ServerProcess, caller: Caller
+) -> None:
+    pair = new_pair()
+    with ManualNode(open_server, pair, slots=3, node_id="n-paired"):
+        assert caller.ask((pair[0], "xx-none")).status_code == 409
+        console.go("/pairs")
+        console.heading("Language pairs")
+        link = console.page.get_by_role("link", name=f"{pair[0]}:{pair[1]}: 3 / 3 slots free")
+        link.wait_for()
+        unserved = console.page.get_by_role("link", name=f"{pair[0]}:xx-none: 0 / 0 slots free")
+        unserved.wait_for()
+        link.click()
+        console.heading("Nodes")
+        console.page.get_by_role("link", name="n-paired").wait_for()
+
+
+def test_a_job_shows_its_attempts_in_time_and_why_its_nodes_were_chosen(
+    console: ConsolePage, open_server: ServerProcess, caller: Caller
+) -> None:
+    pair = new_pair()
+    with (
+        ManualNode(open_server, pair, node_id="n-first") as first,
+        ManualNode(open_server, pair, node_id="n-second") as second,
+    ):
+        asked = caller.ask(pair, preferred_node_id="n-first").json()
+        first.fail(first.take(), "NODE_OVERLOADED")
+        second.succeed(second.take(), text_translated=f"hola {MARKUP}")
+        console.go("/jobs")
+        console.page.get_by_role("link", name=asked["job_id"]).click()
+        console.heading(f"Job {asked['job_id']}")
+        console.shows("NODE_OVERLOADED")
+        console.shows(f"hola {MARKUP}")
+        console.shows("excluded by the caller or a failed attempt")
+        console.page.get_by_role("link", name="n-second").first.wait_for()
+        assert console.accessibility_violations() == []
+
+
+def test_an_operator_ends_a_session(console: ConsolePage, open_server: ServerProcess) -> None:
+    console.go("/sessions")
+    console.heading("Sessions")
+    console.shows("No session is open")
+    url = open_server.url.replace("http", "ws") + "/ws/session"
+    with connect(url) as socket:
+        init = {"type": "session_init", "src_lang": "en", "tgt_lang": "es"}
+        socket.send(json.dumps(init))
+        ack = json.loads(socket.recv(60))
+        console.shows(ack["session_id"])
+        console.page.get_by_role("button", name="End").click()
+        dialog = console.page.get_by_role("dialog", name="End")
+        dialog.get_by_role("button", name="End").click()
+        console.shows("No session is open")
+
+
+def test_markup_in_what_nodes_say_is_shown_as_text(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    name = f"n-{MARKUP}/1"
+    services = [
+        {
+            "service_id": MARKUP,
+            "type": "nmt",
+            "version": MARKUP,
+            "device": "cpu",
+            "status": "running",
+        }
+    ]
+    with ManualNode(open_server, new_pair(), node_id=name, services=services, features=[]) as node:
+        node.say(type="node_drain", reason=MARKUP)
+        console.go("/nodes")
+        console.page.get_by_role("link", name=name).click()
+        console.heading(f"Node {name}")
+        console.page.get_by_role("cell", name=MARKUP, exact=True).first.wait_for()
+        assert console.page.locator("img").count() == 0
+
+
+def test_the_console_goes_on_after_the_server_was_killed_and_started_again(
+    browser: Browser, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("again") / "data"
+    with ServerProcess(folder) as server, ConsolePage.opened(browser, server.url) as console:
+        port = server.url.rpartition(":")[2]
+        console.go("/nodes")
+        status = console.page.get_by_role("status").filter(has_text="Live")
+        status.wait_for()
+        server.process.kill()
+        server.wait()
+        console.page.get_by_text("Connection lost").wait_for()
+        with ServerProcess(folder, "--port", port) as again:
+            assert again.url == server.url
+            status.wait_for()
+            with ManualNode(again, new_pair(), node_id="n-after"):
+                console.page.get_by_role("link", name="n-after").wait_for()
+        console.complaints.clear()  # the browser told of the sockets that could not be opened

@@ -1,0 +1,77 @@
+"""Signing in with a browser, and what each role is shown."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.browser.pages import PATIENCE_MS, ConsolePage
+from tests.browser.signing_in import key_of, sign_in
+from tests.integration.live_api.manual_node import ManualNode, new_pair
+from tests.integration.serve.server_process import ServerProcess, environment, run
+
+expect.set_options(timeout=PATIENCE_MS)
+
+
+@pytest.fixture(scope="module")
+def keys_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    env = environment(DRAGOMAN_AUTH__MODE="keys")
+    with ServerProcess(tmp_path_factory.mktemp("keys") / "data", env=env) as server:
+        yield server
+
+
+def test_a_viewer_signs_in_sees_the_page_that_was_wanted_and_no_action(
+    browser: Browser, keys_server: ServerProcess
+) -> None:
+    node_key, _ = key_of(keys_server, "node")
+    with (
+        ManualNode(keys_server, new_pair(), node_id="n-seen", key=node_key),
+        ConsolePage.opened(browser, keys_server.url) as console,
+    ):
+        console.go("/nodes/n-seen")
+        sign_in(console, "dgm_wrong")
+        console.page.get_by_role("alert").wait_for()
+        assert console.accessibility_violations() == []
+        sign_in(console, key_of(keys_server, "viewer")[0])
+        console.heading("Node n-seen")
+        console.page.get_by_role("cell", name="Ready").wait_for()
+        assert console.page.get_by_role("button", name="Drain").count() == 0
+        stored = console.page.evaluate("JSON.stringify([{...localStorage}, {...sessionStorage}])")
+        assert "dgm_" not in stored
+        assert "dgs_" not in stored
+        assert console.page.evaluate("document.cookie") == ""
+        console.page.get_by_role("button", name="Sign out").click()
+        console.heading("Sign in")
+        console.go("/nodes")
+        console.heading("Sign in")
+        console.complaints.clear()  # the browser tells of each answer that is no success
+
+
+def test_an_operator_who_signed_in_acts_and_is_let_go_when_the_key_is_revoked(
+    browser: Browser, keys_server: ServerProcess
+) -> None:
+    key, key_id = key_of(keys_server, "operator")
+    node_key, _ = key_of(keys_server, "node")
+    with (
+        ManualNode(keys_server, new_pair(), node_id="n-led", key=node_key),
+        ConsolePage.opened(browser, keys_server.url) as console,
+    ):
+        console.go("/nodes/n-led")
+        sign_in(console, key)
+        console.page.get_by_role("button", name="Drain").click()
+        console.page.get_by_role("dialog").get_by_role("button", name="Drain").click()
+        expect(console.page.get_by_role("cell", name="Draining")).to_be_visible()
+        run("keys", "revoke", key_id, "--data-dir", keys_server.data_dir)
+        console.heading("Sign in")
+        console.complaints.clear()
+
+
+def test_a_client_is_led_to_what_it_may_see(browser: Browser, keys_server: ServerProcess) -> None:
+    with ConsolePage.opened(browser, keys_server.url) as console:
+        console.go("/sign-in?next=https://evil.example/")
+        sign_in(console, key_of(keys_server, "client")[0])
+        console.heading("Sessions")
+        expect(console.page).to_have_url(keys_server.url + "/sessions")
+        assert console.page.get_by_role("link", name="Nodes").count() == 0
+        console.complaints.clear()

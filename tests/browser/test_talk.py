@@ -1,0 +1,148 @@
+"""The page that talks: texts and speech in, captions, translations and sound out."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Playwright, expect
+from tests.browser.conftest import CHROMIUM_OPTIONS
+from tests.browser.pages import PATIENCE_MS, ConsolePage
+from tests.integration.serve.server_process import (
+    DRAGOMAN,
+    ServerProcess,
+    environment,
+    eventually,
+)
+from tests.servers.programs import require_program
+
+expect.set_options(timeout=PATIENCE_MS)
+
+# The longest window that an analyser has, so that a page that is late hears it all the same.
+WATCH_THE_SOUND = """
+const start = AudioBufferSourceNode.prototype.start;
+AudioBufferSourceNode.prototype.start = function (...when) {
+  const analyser = this.context.createAnalyser();
+  analyser.fftSize = 32768;
+  this.connect(analyser);
+  const samples = new Float32Array(analyser.fftSize);
+  const listen = () => {
+    analyser.getFloatTimeDomainData(samples);
+    if (samples.some((sample) => Math.abs(sample) > 0.001)) window.soundWasHeard = true;
+  };
+  setInterval(listen, 20);
+  this.addEventListener("ended", listen);
+  start.apply(this, when);
+};
+"""
+
+
+@contextmanager
+def simulated_node(server: ServerProcess) -> Iterator[None]:
+    languages = ("--asr", "en,es", "--nmt", "en,es,fr", "--tts", "en,es,fr")
+    url = server.url.replace("http", "ws")
+    command = [str(DRAGOMAN), "node", "--url", url, "--engine", "simulated", *languages]
+    node = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment()
+    )
+    try:
+        eventually(
+            lambda: (
+                "ready" in [view["status"] for view in server.get("/api/v1/nodes").json()["items"]]
+            ),
+            "the node is ready",
+        )
+        yield
+    finally:
+        node.kill()
+        node.wait()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with ServerProcess(tmp_path_factory.mktemp("talk") / "data") as server, simulated_node(server):
+        yield server
+
+
+def say(console: ConsolePage, text: str) -> None:
+    console.page.get_by_label("Write").fill(text)
+    console.page.get_by_role("button", name="Send").click()
+
+
+def test_a_text_is_translated_and_spoken(browser: Browser, server: ServerProcess) -> None:
+    with ConsolePage.opened(browser, server.url) as console:
+        console.page.add_init_script(WATCH_THE_SOUND)
+        console.go("/talk")
+        console.heading("Talk")
+        say(console, "good morning <b>all</b>")
+        console.shows("good morning <b>all</b>")
+        console.page.locator('[lang="es"]').first.wait_for()
+        eventually(
+            lambda: bool(console.page.evaluate("window.soundWasHeard === true")), "sound is heard"
+        )
+        with console.page.expect_download() as download:
+            console.page.get_by_role("button", name="Download as TXT").click()
+        saved = Path(download.value.path()).read_text(encoding="utf-8")
+        assert saved.startswith("good morning <b>all</b>\n")
+        assert console.accessibility_violations() == []
+
+
+def test_a_pair_that_no_node_serves_is_answered_with_what_is_wrong(
+    browser: Browser, server: ServerProcess
+) -> None:
+    with ConsolePage.opened(browser, server.url) as console:
+        console.go("/talk")
+        console.page.get_by_label("From").fill("xx")
+        say(console, "hello")
+        console.page.get_by_role("alert").wait_for()
+        console.shows("PAIR_UNSUPPORTED")
+
+
+def test_speech_into_a_microphone_is_captioned_and_translated(
+    playwright: Playwright, server: ServerProcess, tmp_path: Path
+) -> None:
+    spoken = tmp_path / "spoken.wav"
+    espeak = require_program("espeak-ng")
+    subprocess.run([espeak, "-w", spoken, "good morning, how are you today"], check=True)
+    microphone = [
+        "--use-fake-ui-for-media-stream",
+        "--use-fake-device-for-media-stream",
+        f"--use-file-for-fake-audio-capture={spoken}",
+    ]
+    browser = playwright.chromium.launch(
+        executable_path=require_program("chromium"), args=[*CHROMIUM_OPTIONS, *microphone]
+    )
+    with ConsolePage.opened(browser, server.url, permissions=["microphone"]) as console:
+        console.go("/talk")
+        console.page.get_by_role("button", name="Speak").click()
+        console.page.locator('[lang="es"]').first.wait_for(timeout=3 * PATIENCE_MS)
+        console.page.get_by_role("button", name="Stop").click()
+        console.page.get_by_role("button", name="Speak").wait_for()
+    browser.close()
+
+
+def test_a_conversation_goes_on_after_the_server_was_killed_and_started_again(
+    browser: Browser, tmp_path: Path
+) -> None:
+    folder = tmp_path / "data"
+    with ServerProcess(folder) as server, ConsolePage.opened(browser, server.url) as console:
+        console.go("/talk")
+        # What was said meanwhile may be sent before the node is back, and is then answered without.
+        answers = console.page.locator(".number", has_text=re.compile(r"^es\b"))
+        with simulated_node(server):
+            say(console, "before")
+            expect(answers).to_have_count(1)
+        server.process.kill()
+        server.wait()
+        console.page.get_by_text("The connection was lost").wait_for()
+        say(console, "meanwhile")
+        port = server.url.rpartition(":")[2]
+        with ServerProcess(folder, "--port", port) as again, simulated_node(again):
+            expect(answers).to_have_count(2)
+            say(console, "after")
+            expect(answers).to_have_count(3)
+        console.complaints.clear()  # the browser told of the sockets that could not be opened
