@@ -1,6 +1,6 @@
 """The SQL engine room: URLs, whole writes, consistent reads, migrations, backups."""
 
-from dragoman.store.interface import Connection, Notifications, ServerFacts, Store, Work
+from dragoman.store.interface import Notifications, Store, StoreConnection, StoreServerFacts, Work
 from dragoman.store.opening import (
     ask_server,
     backup,
@@ -12,12 +12,12 @@ from dragoman.store.schema import exact_collation, long_text, metadata, real, sh
 from dragoman.store.upgrades import SchemaState, SchemaStatus, check, upgrade
 
 __all__ = [
-    "Connection",
     "Notifications",
     "SchemaState",
     "SchemaStatus",
-    "ServerFacts",
     "Store",
+    "StoreConnection",
+    "StoreServerFacts",
     "Work",
     "ask_server",
     "backup",

@@ -18,7 +18,7 @@ Result = TypeVar("Result")
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
-class Connection:
+class StoreConnection:
     """What a submitted function may do with the database: run statements.
 
     It cannot commit or roll back, because its transaction may be shared with other submitters.
@@ -57,7 +57,7 @@ def _text_of(statement: sa.Insert, dialect: sa.Dialect) -> str:
     return str(compiled)
 
 
-Work = Callable[[Connection], Result]
+Work = Callable[[StoreConnection], Result]
 """A plain function that runs its statements and returns plain values, never an open cursor.
 
 It waits for nothing but its statements, and changes nothing outside the database: one that lost a
@@ -117,7 +117,7 @@ class Notifications(ABC):
         """Let go of the server."""
 
 
-class ServerFacts(msgspec.Struct, frozen=True):
+class StoreServerFacts(msgspec.Struct, frozen=True):
     """What a database server says of itself."""
 
     product: str
@@ -145,7 +145,7 @@ class Database(ABC):
         """What the database finds wrong with its own files."""
 
     @abstractmethod
-    def ask_server(self) -> ServerFacts | None:
+    def ask_server(self) -> StoreServerFacts | None:
         """What the server says of itself; None when the database is a file."""
 
     @abstractmethod

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 
 from dragoman.store.databases import database_at
-from dragoman.store.interface import Notifications, ServerFacts, Store
+from dragoman.store.interface import Notifications, Store, StoreServerFacts
 from dragoman.store.upgrades import require_up_to_date
 
 
@@ -40,6 +40,6 @@ def find_damage(database_url: str) -> list[str]:
     return database_at(database_url).find_damage()
 
 
-def ask_server(database_url: str) -> ServerFacts | None:
+def ask_server(database_url: str) -> StoreServerFacts | None:
     """What the database's server says of itself; None, when there is no server but a file."""
     return database_at(database_url).ask_server()

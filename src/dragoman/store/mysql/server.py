@@ -15,7 +15,7 @@ from sqlalchemy.exc import DBAPIError, InvalidatePoolError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
-from dragoman.store.interface import ServerFacts
+from dragoman.store.interface import StoreServerFacts
 from dragoman.store.schema import MARIADB_COLLATION, MYSQL_COLLATION
 from dragoman.store.server import ServerKind
 
@@ -102,11 +102,11 @@ class MysqlServer(ServerKind):
         name = sa.func.concat("dragoman/", sa.func.sha1(sa.func.database()))
         connection.execute(sa.select(sa.func.get_lock(name, _ALTERING_SECONDS)))
 
-    def facts(self, connection: sa.Connection) -> ServerFacts:
+    def facts(self, connection: sa.Connection) -> StoreServerFacts:
         now = sa.text("SELECT VERSION(), CAST(UNIX_TIMESTAMP(SYSDATE(3)) * 1000 AS SIGNED)")
         version, now_ms = connection.execute(now).one()
         product = "MariaDB" if "mariadb" in version.lower() else "MySQL"
-        return ServerFacts(product=product, version=version.partition("-")[0], now_ms=now_ms)
+        return StoreServerFacts(product=product, version=version.partition("-")[0], now_ms=now_ms)
 
     def _pooled(self, mode: str, connections: int) -> AsyncEngine:
         # Every transaction is ended where it is begun: the pool need not send another ROLLBACK.

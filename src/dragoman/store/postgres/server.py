@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from dragoman.errors import InvalidMessage
-from dragoman.store.interface import ServerFacts
+from dragoman.store.interface import StoreServerFacts
 from dragoman.store.postgres.notifications import PostgresNotifications
 from dragoman.store.server import ServerKind
 
@@ -70,11 +70,11 @@ class PostgresServer(ServerKind):
     def wait_to_alter(self, connection: sa.Connection) -> None:
         connection.execute(sa.select(sa.func.pg_advisory_xact_lock(ALTERING_LOCK)))
 
-    def facts(self, connection: sa.Connection) -> ServerFacts:
+    def facts(self, connection: sa.Connection) -> StoreServerFacts:
         now_ms = sa.cast(sa.extract("epoch", sa.func.clock_timestamp()) * 1000, sa.BigInteger)
         version = sa.func.current_setting("server_version")
         row = connection.execute(sa.select(version, now_ms)).one()
-        return ServerFacts(product=self.product, version=row[0], now_ms=row[1])
+        return StoreServerFacts(product=self.product, version=row[0], now_ms=row[1])
 
     def notifications(self) -> PostgresNotifications:
         return PostgresNotifications(self._url, APPLICATION)

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import Database, Notifications, Result, ServerFacts, Store
+from dragoman.store.interface import Database, Notifications, Result, Store, StoreServerFacts
 from dragoman.store.server.kind import ServerKind
 from dragoman.store.server.store import ServerStore
 
@@ -46,7 +46,7 @@ class ServerDatabase(Database):
         # The server looks after its files, and refuses to serve what it finds broken.
         return []
 
-    def ask_server(self) -> ServerFacts | None:
+    def ask_server(self) -> StoreServerFacts | None:
         return self._run(self._server.facts)
 
     def open(self, silence_seconds: float | None = None) -> Store:

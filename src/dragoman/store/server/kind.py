@@ -11,7 +11,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import Notifications, ServerFacts
+from dragoman.store.interface import Notifications, StoreServerFacts
 
 
 class ServerKind(ABC):
@@ -56,7 +56,7 @@ class ServerKind(ABC):
         """Wait until no other process alters the schema, and keep others out."""
 
     @abstractmethod
-    def facts(self, connection: sa.Connection) -> ServerFacts:
+    def facts(self, connection: sa.Connection) -> StoreServerFacts:
         """What the server says of itself."""
 
     def notifications(self) -> Notifications | None:

@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from dragoman.errors import StoreError
 from dragoman.store.interface import Result, Store, Work
 from dragoman.store.server.kind import ServerKind
-from dragoman.store.server.transaction import Outcome, run_whole
+from dragoman.store.server.transaction import TransactionOutcome, run_whole
 from dragoman.task_set import TaskSet
 
 WRITERS = 8
@@ -75,7 +75,7 @@ class ServerStore(Store):
 
     async def _carry_out(
         self, work: Work[Result], engine: AsyncEngine, places: asyncio.Semaphore
-    ) -> Outcome[Result]:
+    ) -> TransactionOutcome[Result]:
         """Run the work once there is room for it, again while it loses races."""
         async with places:
             for attempt in range(1, ATTEMPTS):
@@ -89,12 +89,12 @@ class ServerStore(Store):
                 await asyncio.sleep(RETRY_PAUSE_SECONDS * 2 ** (attempt - 1))
             return await self._attempt(work, engine)
 
-    async def _attempt(self, work: Work[Result], engine: AsyncEngine) -> Outcome[Result]:
+    async def _attempt(self, work: Work[Result], engine: AsyncEngine) -> TransactionOutcome[Result]:
         try:
             async with engine.connect() as connection:
                 return await connection.run_sync(run_whole, work)
         except (DBAPIError, OSError) as error:
-            outcome: Outcome[Result] = Outcome()
+            outcome: TransactionOutcome[Result] = TransactionOutcome()
             outcome.error = self._server.cannot_connect(error)
             outcome.error.__cause__ = error
             return outcome

@@ -6,10 +6,10 @@ from typing import Generic
 
 import sqlalchemy as sa
 
-from dragoman.store.interface import Connection, Result, Work
+from dragoman.store.interface import Result, StoreConnection, Work
 
 
-class Outcome(Generic[Result]):
+class TransactionOutcome(Generic[Result]):
     """The value that a committed transaction gave, or the error that undid it."""
 
     __slots__ = ("_value", "committing", "error", "lost")
@@ -30,12 +30,12 @@ class Outcome(Generic[Result]):
         return self._value[0]
 
 
-def run_whole(connection: sa.Connection, work: Work[Result]) -> Outcome[Result]:
+def run_whole(connection: sa.Connection, work: Work[Result]) -> TransactionOutcome[Result]:
     """Run the function and commit, or roll back; whatever goes wrong is in the outcome."""
-    outcome: Outcome[Result] = Outcome()
+    outcome: TransactionOutcome[Result] = TransactionOutcome()
     try:
         with connection.begin():
-            value = work(Connection(connection))
+            value = work(StoreConnection(connection))
             outcome.committing = True
         outcome.succeed(value)
     except BaseException as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
-from dragoman.store.interface import Database, Result, ServerFacts, Store
+from dragoman.store.interface import Database, Result, Store, StoreServerFacts
 from dragoman.store.sqlite.backup import copy_database, integrity_problems
 from dragoman.store.sqlite.connect import cannot_use, when_free, writer_engine
 from dragoman.store.sqlite.store import SqliteStore
@@ -46,7 +46,7 @@ class SqliteDatabase(Database):
     def find_damage(self) -> list[str]:
         return integrity_problems(self._path)
 
-    def ask_server(self) -> ServerFacts | None:
+    def ask_server(self) -> StoreServerFacts | None:
         return None
 
     def open(self, silence_seconds: float | None = None) -> Store:

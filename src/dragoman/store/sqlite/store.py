@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import Connection, Result, Store, Work
+from dragoman.store.interface import Result, Store, StoreConnection, Work
 from dragoman.store.sqlite.connect import reader_engine
 from dragoman.store.sqlite.writer import Writer
 
@@ -55,6 +55,6 @@ def _read(engine: sa.Engine, work: Work[Result]) -> Result:
     try:
         with engine.connect() as connection:
             connection.exec_driver_sql("BEGIN")
-            return work(Connection(connection))
+            return work(StoreConnection(connection))
     except DBAPIError as error:
         raise StoreError(f"The database refused a read ({error.orig}).") from error

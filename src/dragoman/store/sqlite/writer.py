@@ -20,7 +20,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import DBAPIError, IntegrityError
 
 from dragoman.errors import StoreError
-from dragoman.store.interface import Connection, Result, Work
+from dragoman.store.interface import Result, StoreConnection, Work
 from dragoman.store.sqlite.connect import when_free, writer_engine
 
 MAX_PENDING = 4096
@@ -145,7 +145,7 @@ class _Transactions:
             self._connection = self._engine.connect()
         driver = self._connection.connection.driver_connection
         assert isinstance(driver, sqlite3.Connection)
-        connection = Connection(self._connection)
+        connection = StoreConnection(self._connection)
         with self._connection.begin():
             when_free(lambda: driver.execute("BEGIN IMMEDIATE"), self._path)
             for submission in group:
@@ -153,7 +153,9 @@ class _Transactions:
             when_free(lambda: driver.execute("COMMIT"), self._path)
 
 
-def _run_alone(submission: Submission, connection: Connection, driver: sqlite3.Connection) -> None:
+def _run_alone(
+    submission: Submission, connection: StoreConnection, driver: sqlite3.Connection
+) -> None:
     driver.execute("SAVEPOINT submission")
     try:
         submission.value = submission.work(connection)
