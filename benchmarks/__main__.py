@@ -10,27 +10,47 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks import fleet, ledger, shared
+from benchmarks import fleet, ledger, listeners, shared, voice
 from benchmarks.cluster import run as cluster
 from benchmarks.full_job import run as full_job
 from benchmarks.lab import run as lab
 from benchmarks.mirror import run as mirror
 from benchmarks.profiling import run as profile
+from benchmarks.scale import run as scale
 from benchmarks.sight import run as sight
+from benchmarks.simulation import run as simulation
+from benchmarks.workers import run as workers
 
 BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "ledger": lambda chosen: ledger.run(chosen.quick),
     "shared": lambda chosen: shared.run(chosen.quick),
     "fleet": lambda chosen: fleet.run(chosen.quick),
+    "listeners": lambda chosen: listeners.run(chosen.quick),
     "sight": lambda chosen: sight.run(chosen.quick),
     "cluster": lambda chosen: cluster.run(chosen.quick, chosen.record),
     "full_job": lambda chosen: full_job.run(
         full_job.Options(chosen.quick, chosen.peers, chosen.ray, chosen.record)
     ),
+    "scale": lambda chosen: scale.run(
+        scale.Options(chosen.quick, chosen.record, chosen.instances, chosen.masters, chosen.nodes)
+    ),
+    "voice": lambda chosen: voice.run(chosen.quick),
     "profile": lambda chosen: profile.run(chosen.quick, chosen.svg, chosen.side or profile.SIDES),
-    "mirror": lambda chosen: mirror.run(chosen.quick, chosen.peers),
+    "mirror": lambda chosen: mirror.run(mirror.Options(chosen.quick, chosen.peers, chosen.record)),
+    "simulate": lambda chosen: simulation.run(chosen.quick),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
+    "workers": lambda chosen: workers.run(
+        workers.Options(chosen.quick, chosen.peers, chosen.record)
+    ),
 }
+
+
+def _numbers(written: str) -> tuple[int, ...]:
+    """Numbers above 0, with commas between them."""
+    found = tuple(int(number) for number in written.split(","))
+    if min(found) < 1:
+        raise ValueError(written)
+    return found
 
 
 def main() -> None:
@@ -43,14 +63,25 @@ def main() -> None:
         "--peers",
         action=argparse.BooleanOptionalAction,
         default=True,
-        help="full_job, lab, mirror: install peers under .bench and measure them (default: yes)",
+        help="full_job, lab, mirror, workers: install peers under .bench and measure them "
+        "(default: yes)",
     )
     parser.add_argument("--ray", action="store_true", help="full_job: and Ray, which is large")
     parser.add_argument(
         "--record",
         action="store_true",
-        help="cluster, full_job, lab: write the figures to docs/performance.md",
+        help="cluster, full_job, lab, mirror, scale, workers: write the figures to "
+        "docs/performance.md",
     )
+    for name, default in (("instances", (1, 2, 4)), ("masters", (1, 3)), ("nodes", (40, 400))):
+        shown = ",".join(map(str, default))
+        parser.add_argument(
+            f"--{name}",
+            type=_numbers,
+            default=default,
+            metavar="N,N",
+            help=f"scale: how many {name}, one after another (default: {shown})",
+        )
     parser.add_argument(
         "--svg", type=Path, metavar="FILE", help="profile: draw a flame graph there"
     )

@@ -18,7 +18,7 @@ from dragoman.clock import SystemClock
 from dragoman.ids import ConnectionId, InstanceId, NodeId, RequestId, TenantId
 from dragoman.live.dispatch import JobOrder
 from dragoman.live.dispatch.memory_ledger import MemoryLedger
-from dragoman.live.fleet import Applicant, Node
+from dragoman.live.fleet import Applicant, RegisteredNode
 from dragoman.live.gateway import Connections, LivePlane, rules
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
@@ -101,7 +101,7 @@ def registration(number: int) -> NodeRegister:
     )
 
 
-async def register_all(plane: LivePlane, count: int) -> tuple[list[Node], float]:
+async def register_all(plane: LivePlane, count: int) -> tuple[list[RegisteredNode], float]:
     """The nodes, and CPU microseconds for one registration."""
     applicant = Applicant(TENANT, None)
     nodes = []
@@ -114,7 +114,7 @@ async def register_all(plane: LivePlane, count: int) -> tuple[list[Node], float]
     return nodes, (time.process_time() - started) / count * 1e6
 
 
-async def beat_all(plane: LivePlane, nodes: list[Node]) -> float:
+async def beat_all(plane: LivePlane, nodes: list[RegisteredNode]) -> float:
     """CPU microseconds for one heartbeat that changes nothing."""
     started = time.process_time()
     for node in nodes:
@@ -143,7 +143,9 @@ async def allocate(plane: LivePlane, count: int) -> float:
     return (time.process_time() - started) / count * 1e6
 
 
-async def lag_under_heartbeats(plane: LivePlane, nodes: list[Node], seconds: float) -> list[float]:
+async def lag_under_heartbeats(
+    plane: LivePlane, nodes: list[RegisteredNode], seconds: float
+) -> list[float]:
     """How late a timer wakes, in milliseconds, while every node beats once per interval."""
     lags: list[float] = []
     done = asyncio.Event()

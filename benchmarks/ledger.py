@@ -43,7 +43,7 @@ from dragoman.live.ledger import (
     Strategy,
 )
 from dragoman.live.protocol import Outcome, Pipeline
-from dragoman.live.snapshot import PoolRule, Requirement
+from dragoman.live.snapshot import JobRequirement, PoolRule
 
 SLOTS_PER_NODE = 4
 CELL_SIZE = 100
@@ -52,7 +52,7 @@ HERE = InstanceId("i-bench")
 HOUR_MS = 3_600_000
 KEEP = Keep(lease_ms=1, retention_ms=1)
 PIPELINE = Pipeline(use_asr=True, use_nmt=True, use_tts=True)
-REQUIREMENT = Requirement(PoolRule.ASR_TTS, (("zh", "en"),), PIPELINE, ())
+REQUIREMENT = JobRequirement(PoolRule.ASR_TTS, (("zh", "en"),), PIPELINE, ())
 ENDING = Ending(Outcome.FAILED)
 """Failed jobs leave no result behind, so that the memory of a run stays flat."""
 

@@ -135,7 +135,7 @@ class Sessions:
         """Open the job and hold a slot for it, at the same time."""
         index = job.spec.utterance_index
         assert index is not None
-        opening = r.Opening((job,), HERE, 5_000, KEEP, held, index=index)
+        opening = r.UtteranceOpening((job,), HERE, 5_000, KEEP, held, index=index)
         ask = r.SlotAsk(
             cell=0,
             candidates=(1 << self._size.nodes) - 1,
@@ -176,7 +176,7 @@ class Sessions:
             self._ledger.finish(0, job.attempt_id, sender, r.Finish(Outcome.SUCCESS)),
             self._ledger.close(closing),
         )
-        assert isinstance(freed, r.Freed), freed
+        assert isinstance(freed, r.FreedSlot), freed
         assert isinstance(closed, r.Closed), closed
         assert closed.seq is not None
         return closed.seq

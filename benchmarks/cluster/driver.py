@@ -31,6 +31,9 @@ from benchmarks.full_job.tally import Tally
 from benchmarks.processes import cpu_seconds
 
 IDLE_SECONDS = 1.0
+CATCH_UP_SECONDS = 0.1
+"""A driver that was held up longer than this leaves out what it should have said meanwhile: said at
+once, it would be another load."""
 HEARD_SECONDS = 3.0
 """Until every instance has learned of the nodes of the others, and of sessions that went before."""
 
@@ -113,7 +116,7 @@ async def _talk(load: FullSpeed | Paced, sessions: Sequence[Session]) -> None:
     while True:
         for session in sessions:
             session.speak()
-            due += 1 / load.jobs_per_second
+            due = max(due + 1 / load.jobs_per_second, loop.time() - CATCH_UP_SECONDS)
             await asyncio.sleep(max(0.0, due - loop.time()))
 
 

@@ -33,7 +33,9 @@ async def drive_jobs(load: JobLoad, tally: Tally) -> Outcome:
 async def drive_speech(load: SpeechLoad, tally: Tally) -> Outcome:
     frames = DragomanFrames(binary=load.binary, audio_bytes=1)
     await open_nodes(load.server.port, frames, tally)
-    speakers = await open_speakers(load.server.port, load.speakers, load.chunk_ms, frames, tally)
+    speakers = await open_speakers(
+        load.server.port, load.speakers, load.chunk_ms, frames, tally, load.vad
+    )
     talking = asyncio.create_task(talk(speakers, load.chunk_ms))
     try:
         return await measure(load, tally)
@@ -45,6 +47,7 @@ async def measure(load: JobLoad | SpeechLoad, tally: Tally) -> Outcome:
     """What the server did and used in the seconds after the warm-up."""
     await asyncio.sleep(load.warm_up_seconds)
     jobs, chunks, started = tally.jobs, tally.chunks, time.monotonic()
+    tally.waits.clear()
     cpu_before = cpu_seconds(load.server.pid)
     await asyncio.sleep(load.seconds)
     cpu_used = cpu_seconds(load.server.pid) - cpu_before
@@ -54,6 +57,7 @@ async def measure(load: JobLoad | SpeechLoad, tally: Tally) -> Outcome:
         cpu_used,
         tally.sizes(),
         tally.chunks - chunks,
+        tuple(seconds * 1000 for seconds in tally.waits),
     )
 
 

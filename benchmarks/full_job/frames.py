@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+from array import array
 from collections.abc import Callable, Iterable
+from math import pi, sin
 from typing import Any, Protocol
 
 import msgspec
@@ -22,6 +24,8 @@ class Told(msgspec.Struct):
     job_id: str = ""
     attempt_id: str = ""
     delivery_seq: int = 0
+    session_id: str = ""
+    utterance_index: int | None = None
     status: str = ""
     code: str = ""
     message: str = ""
@@ -98,9 +102,10 @@ class DragomanFrames:
         said = {"text_asr": TEXT} if self._audio_bytes else {}
         return self._about("job_result", job, success=True, text_translated=ANSWER, **said)
 
-    def session_init(self) -> bytes:
+    def session_init(self, vad: str | None = None) -> bytes:
         source, target = LANGUAGES
-        return self._encode({"type": "session_init", "src_lang": source, "tgt_lang": target})
+        said = {"type": "session_init", "src_lang": source, "tgt_lang": target}
+        return self._encode(said if vad is None else {**said, "vad": vad})
 
     def utterance(self, session: int, index: int) -> bytes:
         said = {"text": TEXT} if self._speech is None else {"audio": self._speech}
@@ -114,6 +119,18 @@ class DragomanFrames:
     def audio(self, size_bytes: int) -> msgspec.Raw:
         """Silence, to be used in one frame after another."""
         return self._encoded_once(bytes(size_bytes))
+
+    def voice(self, speech_ms: int, whole_ms: int, chunk_ms: int) -> list[msgspec.Raw]:
+        """A sound that is heard as a voice, and then silence, in chunks."""
+        tone = [
+            sum(sin(2 * pi * 140 * part * at / 16_000) / part for part in range(1, 20))
+            * (1.2 + sin(2 * pi * 4 * at / 16_000))
+            for at in range(speech_ms * 16)
+        ]
+        samples = array("h", [int(3000 * value) for value in tone])
+        sound = samples.tobytes() + bytes((whole_ms - speech_ms) * 32)
+        size = chunk_ms * 32
+        return [self._encoded_once(sound[at : at + size]) for at in range(0, len(sound), size)]
 
     def client_heartbeat(self, last_delivery_seq: int) -> bytes:
         return self._encode({"type": "client_heartbeat", "last_delivery_seq": last_delivery_seq})

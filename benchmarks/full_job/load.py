@@ -61,6 +61,8 @@ class SpeechLoad(msgspec.Struct, frozen=True, tag=True):
     chunk_ms: int
     seconds: float
     warm_up_seconds: float
+    vad: str | None = None
+    """With it they speak and pause, instead of sending what is nothing."""
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -72,6 +74,8 @@ class Outcome(msgspec.Struct, frozen=True):
     sizes: FrameSizes | None = None
     chunks: int = 0
     """Of audio, that speakers sent."""
+    waits_ms: tuple[float, ...] = ()
+    """From the last chunk of each utterance to its job_assign."""
 
     @property
     def cpu_us_per_job(self) -> float:

@@ -38,6 +38,7 @@ class Node:
         told = self._frames.read(payload)
         if told.kind == "job_assign":
             self._tally.saw("job_assign", payload)
+            self._tally.assigned(told)
             self._jobs[told.attempt_id] = told
             self._say("job_ack", self._frames.job_ack(told))
             self._call_soon(self._start, told)

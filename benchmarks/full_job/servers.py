@@ -14,13 +14,13 @@ from benchmarks.processes import running
 
 
 @contextmanager
-def dragoman_server(**settings: str) -> Iterator[Address]:
+def dragoman_server(*, log_level: str = "warning", **settings: str) -> Iterator[Address]:
     """`dragoman serve` as it is out of the box: embedded, open, memory ledger.
 
     Settings are environment variables.
     """
     with tempfile.TemporaryDirectory() as data_dir:
-        flags = ["--port", "0", "--data-dir", data_dir, "--log-level", "warning"]
+        flags = ["--port", "0", "--data-dir", data_dir, "--log-level", log_level]
         command = [str(Path(sys.executable).with_name("dragoman")), "serve", *flags]
         with served(command, DRAGOMAN_SERVER__DRAIN_SECONDS="0", **settings) as address:
             yield address

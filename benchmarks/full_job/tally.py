@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 
 from benchmarks.full_job.frames import Told
@@ -17,6 +18,10 @@ class Tally:
         self.held = 0
         """Jobs that nodes began and do not mean to end."""
         self.chunks = 0
+        self.spoken_at: dict[tuple[str, int], float] = {}
+        """When the last chunk of an utterance was sent, until its node hears of it."""
+        self.waits: list[float] = []
+        """From there to the node's job_assign, in seconds."""
         self._problem: str | None = None
         self._frames: Counter[str] = Counter()
         self._bytes: Counter[str] = Counter()
@@ -26,6 +31,13 @@ class Tally:
         """A frame came or went."""
         self._frames[kind] += 1
         self._bytes[kind] += len(payload)
+
+    def assigned(self, told: Told) -> None:
+        """A node heard of a job."""
+        if self.spoken_at and told.utterance_index is not None:
+            spoken_at = self.spoken_at.pop((told.session_id, told.utterance_index), None)
+            if spoken_at is not None:
+                self.waits.append(time.monotonic() - spoken_at)
 
     def watch(self, socket: Socket) -> None:
         """A socket that ends is a failure."""

@@ -28,9 +28,10 @@ from dragoman.lab.feed import RunEnded
 from dragoman.lab.library import Library
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, ExperimentSpec, TargetSpec
 from dragoman.lab.plane import Lab
+from dragoman.lab.plugins import Context
+from dragoman.lab.roles import EMBEDDED
 from dragoman.lab.scheduler import driver, step
 from dragoman.lab.states import ENDED
-from dragoman.lab.targets import Context
 from dragoman.observability import Metrics, configure_logging
 from dragoman.randomness import Randomness
 from dragoman.settings import LabSettings
@@ -141,7 +142,7 @@ async def _measure(items: int, rows: Path, store: Store) -> Measured:
         concurrency=CONCURRENCY,
     )
     async with Lab(
-        store, settings, clock, randomness, metrics, context=context, embedded=True
+        store, settings, clock, randomness, metrics, context=context, role=EMBEDDED
     ) as lab:
         watch = Stopwatch()
         made, _ = await lab.experiments.submit(DEFAULT_TENANT, spec)

@@ -28,7 +28,7 @@ from dragoman.lab.model import (
 from dragoman.lab.repository import experiments
 from dragoman.lab.results import Results
 from dragoman.lab.states import RunStatus
-from dragoman.store import Connection, open_store, upgrade
+from dragoman.store import StoreConnection, open_store, upgrade
 
 TENANT = TenantId("bench")
 EXPERIMENT = ExperimentId("e-1")
@@ -74,7 +74,7 @@ async def _fill(url: str, rows: int) -> None:
     )
     made = Experiment(EXPERIMENT, TENANT, spec, RunStatus.SUCCESS, None, None, 0, None, None, None)
 
-    def insert(connection: Connection) -> None:
+    def insert(connection: StoreConnection) -> None:
         experiments.insert_experiment(connection, made)
         for table, values in _FILLED.items():
             statement = f"INSERT INTO {table} {_NUMBERED} SELECT {values} FROM numbered"

@@ -12,12 +12,16 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import duckdb
 from rich.table import Table
 
+from benchmarks.full_job.figures import Figures
+from benchmarks.full_job.page import record
 from benchmarks.full_job.peers.environments import NotInstalled, Peer, install
 from benchmarks.mirror import exporting, importing
 from dragoman.lab.datasets import Format
@@ -34,6 +38,11 @@ from dragoman.lab.mirror.batches import OUTCOME, PASSED, STATISTIC, Batch, Field
 from dragoman.lab.model import EvaluatorSpec, ExperimentId
 from dragoman.lab.results import Place, Sorting
 
+PAGE_MS = 50.0
+AGGREGATES_MS = 150.0
+"""What is held of a page and of all aggregates, of a million rows."""
+FLAT = 1.25
+"""Up to so much more memory for ten times the rows is flat."""
 ROWS = 1_000_000
 QUICK_ROWS = 20_000
 REPEATS = 5
@@ -69,17 +78,29 @@ _FIELDS: list[tuple[Field, str]] = [
 ]
 
 
-def run(quick: bool, peers: bool) -> list[Table]:
-    """The tables of this benchmark."""
-    rows = QUICK_ROWS if quick else ROWS
+@dataclass(frozen=True)
+class Options:
+    """What of it to run, and what to do with the figures."""
+
+    quick: bool = False
+    peers: bool = True
+    record: bool = False
+
+
+def run(options: Options) -> list[Table]:
+    """Everything in one run, so that the figures may be compared."""
+    rows = QUICK_ROWS if options.quick else ROWS
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with _filled(folder / "lab.duckdb", rows) as mirror:
-            tables = [_questions(mirror, rows)]
-        tables += [_exports(folder, rows), _imports(folder, rows)]
-        if peers:
-            tables.append(_beside_peers(folder, QUICK_PEER_ROWS if quick else PEER_ROWS))
-        return tables
+            figures = [_questions(mirror, rows)]
+        figures += [_exports(folder, rows), _imports(folder, rows)]
+        if options.peers:
+            few = QUICK_PEER_ROWS if options.quick else PEER_ROWS
+            figures.append(_beside_peers(folder, few))
+    if options.record:
+        record("mirror", figures, datetime.now(UTC).date())
+    return [table.drawn() for table in figures]
 
 
 @contextmanager
@@ -92,40 +113,57 @@ def _filled(path: Path, rows: int) -> Iterator[Mirror]:
         mirror.close()
 
 
-def _exports(folder: Path, rows: int) -> Table:
-    table = Table(
-        *("rows", "as", "seconds", "peak MB", "file MB"),
-        title="Exports from SQLite, each in a process of its own",
+def _exports(folder: Path, rows: int) -> Figures:
+    table = Figures(
+        f"Exports of {rows // 10:,} and {rows:,} rows from SQLite, each in a process of its own",
+        ("rows", "as", "seconds", "peak MB", "file MB"),
     )
+    peaks: dict[str, list[float]] = {}
     for number in (rows // 10, rows):
         path = folder / f"rows-{number}.db"
         exporting.fill(path, number)
         for wanted in FileFormat:
             seconds, peak_mb, size = exporting.export(path, wanted)
             cells = (f"{number:,}", wanted.value, f"{seconds:.1f}", f"{peak_mb:.0f}")
-            table.add_row(*cells, f"{size / 1e6:.0f}")
+            table.rows.append((*cells, f"{size / 1e6:.0f}"))
+            peaks.setdefault(wanted.value, []).append(peak_mb)
         path.unlink()
+    if rows >= ROWS:  # of few rows a process is mostly its libraries
+        table.notes.append(_flat(peaks))
     return table
 
 
-def _imports(folder: Path, rows: int) -> Table:
-    table = Table(
-        *("rows", "of", "seconds", "rows/s", "peak MB", "file MB"),
-        title="Imports into SQLite, each in a process of its own",
+def _flat(peaks: dict[str, list[float]]) -> str:
+    """Whether ten times the rows take about the same memory."""
+    grown = [name for name, (few, many) in peaks.items() if many > few * FLAT]
+    if grown:
+        return f"Memory GREW with the rows of {', '.join(grown)}: held is at most {FLAT:g} x."
+    return f"Memory is flat: ten times the rows take at most {FLAT:g} x of it."
+
+
+def _imports(folder: Path, rows: int) -> Figures:
+    table = Figures(
+        f"Imports of {rows // 10:,} and {rows:,} rows into SQLite, each in a process of its own",
+        ("rows", "of", "seconds", "rows/s", "peak MB", "file MB"),
     )
+    peaks: dict[str, list[float]] = {}
     for number in (rows // 10, rows):
         for wanted in (Format.JSONL, Format.CSV, Format.PARQUET):
             path = folder / f"rows.{wanted.value}"
             importing.write(path, wanted, number)
             seconds, peak_mb, items = importing.import_file(path, wanted)
             cells = (f"{items:,}", wanted.value, f"{seconds:.1f}", f"{items / seconds:,.0f}")
-            table.add_row(*cells, f"{peak_mb:.0f}", f"{path.stat().st_size / 1e6:.0f}")
+            size_mb = path.stat().st_size / 1e6
+            table.rows.append((*cells, f"{peak_mb:.0f}", f"{size_mb:.0f}"))
+            peaks.setdefault(wanted.value, []).append(peak_mb)
             for made in folder.glob("rows.*"):
                 made.unlink()
+    if rows >= ROWS:  # of few rows a process is mostly its libraries
+        table.notes.append(_flat(peaks))
     return table
 
 
-def _beside_peers(folder: Path, rows: int) -> Table:
+def _beside_peers(folder: Path, rows: int) -> Figures:
     """The same questions of as many rows, as far as the peers have them.
 
     A row is a run of MLflow with two metrics and two texts: its store has no smaller unit that can
@@ -133,25 +171,31 @@ def _beside_peers(folder: Path, rows: int) -> Table:
     is a span of Phoenix with two annotations, asked for over HTTP, as its pages do; its aggregates
     are means and percentiles of the latency.
     """
-    table = Table(
-        *("store", "page of 100 ms", "aggregates ms", "writing rows/s"),
-        title=f"{rows:,} rows: a score below, the slowest first; aggregates of a score",
+    table = Figures(
+        f"The same questions of {rows:,} rows, of peers' stores too",
+        ("store", "page of 100 ms", "aggregates ms", "writing rows/s"),
+        notes=[
+            "The page: a score below 30, the slowest first. A row is a run of MLflow with two "
+            "metrics and two texts, whose aggregates are every run read and added up; of Phoenix "
+            "a span with two annotations, asked for over HTTP, whose aggregates are means and "
+            "percentiles of the latency."
+        ],
     )
     with _filled(folder / "few.duckdb", rows) as mirror:
         low = parse_filter({"field": "score.chrf", "op": "<", "value": 30})
         slowest = [Sorting("latency_ms", descending=True)]
         page, _ = _timed(lambda: result_places(mirror, ASKED, low, slowest, None, 100))
         amount, _ = _timed(lambda: grouped_aggregates(mirror, ASKED, EVERYTHING, None))
-        table.add_row("Dragoman's mirror, DuckDB", f"{page:.1f}", f"{amount:.1f}", "")
+        table.rows.append(("Dragoman's mirror, DuckDB", f"{page:.1f}", f"{amount:.1f}", ""))
     for name, peer in PEERS.items():
         try:
             logged, page, amount = _asked(peer, folder / peer.name, rows)
         except (NotInstalled, subprocess.SubprocessError) as error:
             said = str(getattr(error, "stderr", None) or error).strip().splitlines()[-1]
-            table.add_row(name, f"not measured: {said}", "", "")
+            table.rows.append((name, f"not measured: {said}", "", ""))
         else:
             cells = (f"{page * 1000:.1f}", f"{amount * 1000:.1f}", f"{rows / logged:.0f}")
-            table.add_row(name, *cells)
+            table.rows.append((name, *cells))
     return table
 
 
@@ -206,9 +250,14 @@ def _fill(path: Path, rows: int) -> None:
         )
 
 
-def _questions(mirror: Mirror, rows: int) -> Table:
-    table = Table(
-        "question", "clock ms", "CPU ms", "hold", title=f"Mirror on DuckDB, {rows:,} rows of 1 kB"
+def _questions(mirror: Mirror, rows: int) -> Figures:
+    table = Figures(
+        f"Mirror on DuckDB, {rows:,} rows of 1 kB",
+        ("question", "clock ms", "CPU ms of all cores", "hold, ms", "held"),
+        notes=[
+            "The best of five after one warm-up. A machine with other work to do takes longer by "
+            "the clock; what the question costs is the CPU time, which two cores share."
+        ],
     )
     low = parse_filter({"field": "score.chrf", "op": "<", "value": 30})
     both = parse_filter(
@@ -231,17 +280,29 @@ def _questions(mirror: Mirror, rows: int) -> Table:
     def aggregates(wanted: Any) -> object:
         return grouped_aggregates(mirror, ASKED, wanted, None)
 
-    asked: list[tuple[str, Callable[[], object], str]] = [
-        ("page: a score below, the slowest first", lambda: page(low, slowest), "50"),
-        ("page: three conditions, two sorts", lambda: page(both, worst), "50"),
-        ("page: in the middle of an order", lambda: page(low, slowest, deep), "50"),
-        ("all aggregates, every row", lambda: aggregates(EVERYTHING), "150"),
-        ("all aggregates, a score below", lambda: aggregates(low), "150"),
+    def grouped_by(field: str) -> object:
+        return grouped_aggregates(mirror, ASKED, EVERYTHING, field)
+
+    asked: list[tuple[str, Callable[[], object], float]] = [
+        ("page: a score below, the slowest first", lambda: page(low, slowest), PAGE_MS),
+        ("page: three conditions, two sorts", lambda: page(both, worst), PAGE_MS),
+        ("page: in the middle of an order", lambda: page(low, slowest, deep), PAGE_MS),
+        ("all aggregates, every row", lambda: aggregates(EVERYTHING), AGGREGATES_MS),
+        ("all aggregates, a score below", lambda: aggregates(low), AGGREGATES_MS),
+        ("all aggregates by domain, four groups", lambda: grouped_by("input.domain"), 0),
     ]
     for name, ask, hold in asked:
         clock, cpu = _timed(ask)
-        table.add_row(name, f"{clock:.0f}", f"{cpu:.0f}", f"under {hold}")
+        held = ("", "") if not hold else (f"under {hold:g}", _held(clock, cpu, hold))
+        table.rows.append((name, f"{clock:.0f}", f"{cpu:.0f}", *held))
     return table
+
+
+def _held(clock: float, cpu: float, hold: float) -> str:
+    """Whether a hold was kept; where the clock says no and the CPU yes, others had the cores."""
+    if clock < hold:
+        return "yes"
+    return "by CPU time: the machine is busy" if cpu < hold else "NO"
 
 
 def _timed(ask: Callable[[], object]) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from benchmarks.sight.cpu_time import arrivals
 from dragoman.ids import RequestId
 from dragoman.live.dispatch import JobOrder
 from dragoman.live.dispatch.node_messages import NodeMessages
-from dragoman.live.fleet import Applicant, Node
+from dragoman.live.fleet import Applicant, RegisteredNode
 from dragoman.live.gateway import LivePlane
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import JobAssign, JobResult, Pipeline, SchedulerToNode
@@ -31,7 +31,7 @@ class AnsweringLink(CountingLink):
 
     def __init__(self, number: int, plane: LivePlane) -> None:
         super().__init__(number)
-        self.node: Node | None = None
+        self.node: RegisteredNode | None = None
         self._plane = plane
 
     def send(self, message: SchedulerToNode) -> bool:
@@ -40,7 +40,7 @@ class AnsweringLink(CountingLink):
             asyncio.get_running_loop().call_soon(self._answer, self.node, result)
         return super().send(message)
 
-    def _answer(self, node: Node, result: JobResult) -> None:
+    def _answer(self, node: RegisteredNode, result: JobResult) -> None:
         events = self._plane.dispatcher.events
         assert isinstance(events, NodeMessages), "one process keeps its ledger in memory"
         events.finished(node, result, monotonic())

@@ -14,7 +14,7 @@ from dragoman.ids import ConnectionId
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import SchedulerToClient, SessionInit
 from dragoman.live.stats import Stats, StatsCache, StatsSource
-from dragoman.observability import Metrics, Watch
+from dragoman.observability import LimitWatch, Metrics
 from dragoman.settings import load_settings
 
 REQUESTS = 20_000
@@ -77,7 +77,7 @@ def new_cache(
         top_k=20,
     )
     rules = load_settings(environ={}).settings.scheduler.stats
-    watch = Watch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10)
+    watch = LimitWatch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10)
     return source, StatsCache(take or source.take, rules, metrics, watch, clock)
 
 

@@ -155,13 +155,12 @@ def peer_figures(field: Field, dragoman_us: float) -> Figures:
                 f"{row.scheduling_us / dragoman_us:.1f}",
             )
         )
-    queues = [row for row in field.measured if row.name != RAY.name]
-    if queues:
-        best = min(queues, key=lambda row: row.scheduling_us)
+    if field.measured:
+        best = min(field.measured, key=lambda row: row.scheduling_us)
         factor = best.scheduling_us / dragoman_us
         verdict = "held" if factor >= HOLD_FACTOR else "not held"
         figures.notes.append(
-            f"To hold: the best task queue takes at least {HOLD_FACTOR} x as much. "
+            f"To hold: the best of them takes at least {HOLD_FACTOR} x as much. "
             f"{verdict.capitalize()} here ({best.name}, {factor:.1f} x)."
         )
     figures.notes += field.left_out

@@ -1,0 +1,1 @@
+"""How a cluster grows: what a job costs with more instances, more masters and more nodes."""
