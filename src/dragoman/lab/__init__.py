@@ -91,6 +91,7 @@ if TYPE_CHECKING:
         estimate,
         evaluator,
         exact,
+        fleet,
         http,
         json_match,
         latency,
@@ -103,6 +104,7 @@ if TYPE_CHECKING:
         regex,
         run,
         ter,
+        terms,
         wer,
     )
 
@@ -179,6 +181,7 @@ __all__ = [
     "estimate",
     "evaluator",
     "exact",
+    "fleet",
     "http",
     "json_match",
     "latency",
@@ -191,6 +194,7 @@ __all__ = [
     "regex",
     "run",
     "ter",
+    "terms",
     "wer",
 ]
 

@@ -9,13 +9,20 @@ from random import Random
 
 import msgspec
 
-from dragoman.lab.evaluators import Evaluator, ProcessPool, open_evaluator
+from dragoman.lab.evaluators import FunctionProcessPool, OpenedEvaluator, open_evaluator
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import Experiment, ExperimentSpec, Turn
+from dragoman.lab.plugins import Context
 from dragoman.lab.response_cache import TenantAnswers
-from dragoman.lab.states import Mode
-from dragoman.lab.targets import Context, Output, PastTurn, Target, WithAudio, open_target
-from dragoman.lab.worker import Bench, Limits
+from dragoman.lab.states import RunMode
+from dragoman.lab.targets import (
+    Output,
+    PastTurn,
+    Target,
+    WithAudio,
+    open_target,
+)
+from dragoman.lab.worker import Bench, WorkLimits
 from dragoman.settings import LabSettings
 from dragoman.store import Store
 
@@ -39,7 +46,11 @@ class LabBench:
     """The bench of one run, with its opened target and evaluators."""
 
     def __init__(
-        self, bench: Bench, target: Target, evaluators: Sequence[Evaluator], settings: LabSettings
+        self,
+        bench: Bench,
+        target: Target,
+        evaluators: Sequence[OpenedEvaluator],
+        settings: LabSettings,
     ) -> None:
         self.bench = bench
         self._target = target
@@ -65,7 +76,7 @@ class BenchMaker:
         store: Store,
         settings: LabSettings,
         context: Context,
-        processes: ProcessPool,
+        processes: FunctionProcessPool,
         random: Random,
         audio_columns: Callable[[ExperimentSpec], Awaitable[Sequence[str]]],
     ) -> None:
@@ -77,13 +88,13 @@ class BenchMaker:
         self._processes = processes
         self._random = random
 
-    async def open(self, experiment: Experiment, mode: Mode) -> LabBench:
+    async def open(self, experiment: Experiment, mode: RunMode) -> LabBench:
         """The bench of an experiment; raises what is wrong with its target or evaluators."""
         spec = experiment.spec
         answers = TenantAnswers(self._store, experiment.tenant, self._context.clock)
-        context = replace(self._context.at(spec.modules), answers=answers)
+        context = replace(self._context.at(spec.modules), answers=answers, tenant=experiment.tenant)
         target: Target = Uncalled()
-        if mode is not Mode.SCORE:
+        if mode is not RunMode.SCORE:
             target = self._open_target(spec, context, await self._audio_columns(spec))
         return self._bench(experiment, target, context, limits_of(experiment, self._settings))
 
@@ -92,7 +103,7 @@ class BenchMaker:
 
         The experiment and its dataset need not be stored.
         """
-        context = self._context.at(experiment.spec.modules)
+        context = replace(self._context.at(experiment.spec.modules), tenant=experiment.tenant)
         limits = limits_of(experiment, self._settings)
         seconds = limits.item_timeout_seconds or REHEARSAL_SECONDS
         limits = msgspec.structs.replace(
@@ -102,7 +113,7 @@ class BenchMaker:
         return self._bench(experiment, target, context, limits)
 
     def _bench(
-        self, experiment: Experiment, target: Target, context: Context, limits: Limits
+        self, experiment: Experiment, target: Target, context: Context, limits: WorkLimits
     ) -> LabBench:
         spec = experiment.spec
         evaluators = [open_evaluator(one, context, self._processes) for one in spec.evaluators]
@@ -126,11 +137,11 @@ class BenchMaker:
         return target
 
 
-def limits_of(experiment: Experiment, settings: LabSettings) -> Limits:
+def limits_of(experiment: Experiment, settings: LabSettings) -> WorkLimits:
     """The experiment's limits; those it does not set come from the settings."""
     spec = experiment.spec
     asked = spec.concurrency or settings.item_concurrency
-    return Limits(
+    return WorkLimits(
         concurrency=min(asked, settings.max_item_concurrency),
         retries=spec.retries,
         item_timeout_seconds=spec.item_timeout_seconds or settings.item_timeout_seconds,

@@ -17,7 +17,7 @@ from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
 from dragoman.lab.response_cache import trim_answers
 from dragoman.observability import get_logger
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 
 IMPORT_LEASE_MS = 600_000
 """How long an import may pause, as on a machine that sleeps, before another lab deletes it."""
@@ -32,7 +32,7 @@ TRIM_SECONDS = 3600.0
 async def discard_import(store: Store, held: Held, version_id: VersionId) -> None:
     """Remove what a failed import has stored."""
 
-    def some(connection: Connection) -> bool:
+    def some(connection: StoreConnection) -> bool:
         return removing.discard_some(connection, held, version_id, IMPORT_LEASE_MS)
 
     while await store.write(some):
@@ -154,5 +154,5 @@ class Cleaner:
         self._log.info("lab_import_cleared_away", version_id=version_id)
 
 
-def _imports(connection: Connection) -> list[tuple[Held, bool]]:
+def _imports(connection: StoreConnection) -> list[tuple[Held, bool]]:
     return leases.held_under(connection, removing.IMPORTS)

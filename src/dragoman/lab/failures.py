@@ -5,12 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from dragoman import errors
-from dragoman.outbound import RateLimited, TargetError, shortened
+from dragoman.outbound import CalledTooOften, TargetError, shortened
 
 __all__ = [
-    "EvaluatorError",
+    "CalledTooOften",
+    "EvaluatorFailure",
     "Failure",
-    "RateLimited",
     "Revoked",
     "TargetError",
     "failure_of",
@@ -29,7 +29,7 @@ class Failure(msgspec.Struct, frozen=True):
     cost: float | None = None
 
 
-class EvaluatorError(errors.EvaluatorError):
+class EvaluatorFailure(errors.EvaluatorError):
     """Raised when an evaluator failed; `retryable` tells whether another try may help.
 
     `tokens` and `cost` are what it used up before it failed: they are paid for all the same.
@@ -58,7 +58,7 @@ def failure_of(error: errors.DragomanError) -> Failure:
     return Failure(
         error.code,
         shortened(error.message),
-        retryable=isinstance(error, TargetError | EvaluatorError) and error.retryable,
-        tokens=error.tokens if isinstance(error, EvaluatorError) else None,
-        cost=error.cost if isinstance(error, EvaluatorError) else None,
+        retryable=isinstance(error, TargetError | EvaluatorFailure) and error.retryable,
+        tokens=error.tokens if isinstance(error, EvaluatorFailure) else None,
+        cost=error.cost if isinstance(error, EvaluatorFailure) else None,
     )

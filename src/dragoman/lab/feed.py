@@ -52,7 +52,7 @@ class Watcher:
         return await self._waiting.get()
 
 
-class Feed:
+class WatcherFeed:
     """Brings changes to watchers. Senders do not wait for them: the database has the truth."""
 
     def __init__(self) -> None:

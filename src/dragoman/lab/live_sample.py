@@ -19,7 +19,7 @@ from dragoman.errors import (
 from dragoman.ids import TenantId
 from dragoman.lab.evaluators import EVALUATORS, check_evaluators
 from dragoman.lab.experiments import Experiments, StartAsk
-from dragoman.lab.feed import Feed, ItemsArchived
+from dragoman.lab.feed import ItemsArchived, WatcherFeed
 from dragoman.lab.model import (
     EvaluatorSpec,
     Experiment,
@@ -31,9 +31,9 @@ from dragoman.lab.model import (
     TargetSpec,
     Turn,
 )
+from dragoman.lab.plugins import Context
 from dragoman.lab.results import Results
-from dragoman.lab.states import ACTIVE, ItemStatus, Mode
-from dragoman.lab.targets import Context
+from dragoman.lab.states import ACTIVE, ItemStatus, RunMode
 from dragoman.observability import Metrics
 from dragoman.task_set import TaskSet
 
@@ -114,7 +114,7 @@ class LiveSample:
         self,
         experiments: Experiments,
         results: Results,
-        feed: Feed,
+        feed: WatcherFeed,
         metrics: Metrics,
         evaluators: Sequence[EvaluatorSpec],
     ) -> None:
@@ -175,7 +175,7 @@ class LiveSample:
             name = NAME if number == 1 else f"{NAME} #{number}"
             try:
                 made, _ = await self._experiments.submit(
-                    tenant, self._spec(name), StartAsk(Mode.APPEND)
+                    tenant, self._spec(name), StartAsk(RunMode.APPEND)
                 )
             except NameTaken:
                 continue  # another process made it at the same moment

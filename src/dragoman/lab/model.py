@@ -11,7 +11,9 @@ import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.lab.cron import DEFAULT_TIMEZONE
-from dragoman.lab.states import WORKING, ItemStatus, Mode, RunStatus
+from dragoman.lab.states import WORKING, ItemStatus, RunMode, RunStatus
+from dragoman.observability import REDACTED, redact_text
+from dragoman.openai_client import KEY_IN_SETTINGS
 from dragoman.outbound import JsonValue as JsonValue
 
 DatasetId = NewType("DatasetId", str)
@@ -36,6 +38,9 @@ class ItemKey(NamedTuple):
 
 Turn = Mapping[str, JsonValue]
 """One exchange of an item: its columns by name."""
+
+_HEADERS, _URL = "headers", "url"
+"""Settings that may hold secrets."""
 
 _BATCH_BITS = 48
 _CONTENT_BYTES = 12
@@ -77,11 +82,29 @@ class Item(msgspec.Struct, frozen=True):
         return self.content_id or self.item_id
 
 
+def shown_settings(settings: Mapping[str, JsonValue]) -> dict[str, JsonValue]:
+    """The settings of a target or an evaluator without secrets, for others than its user."""
+    return {name: _shown(name, value) for name, value in settings.items()}
+
+
+def _shown(name: str, value: JsonValue) -> JsonValue:
+    if name == KEY_IN_SETTINGS:  # of an experiment that was stored when keys were not refused
+        return REDACTED
+    if name == _HEADERS and isinstance(value, dict):
+        return dict.fromkeys(value, REDACTED)
+    if name == _URL and isinstance(value, str):
+        return redact_text(value)
+    return value
+
+
 class TargetSpec(msgspec.Struct, frozen=True):
     """What is tried: a kind of target and its settings, as the user wrote them."""
 
     kind: str
     settings: dict[str, JsonValue] = {}
+
+    def __repr__(self) -> str:
+        return f"TargetSpec({self.kind!r}, {shown_settings(self.settings)!r})"
 
 
 class EvaluatorSpec(msgspec.Struct, frozen=True):
@@ -91,6 +114,10 @@ class EvaluatorSpec(msgspec.Struct, frozen=True):
     name: str
     weight: float = 1.0
     settings: dict[str, JsonValue] = {}
+
+    def __repr__(self) -> str:
+        told = (self.kind, self.name, self.weight, shown_settings(self.settings))
+        return f"EvaluatorSpec{told!r}"
 
 
 class Budget(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -168,7 +195,7 @@ class Run(msgspec.Struct, frozen=True):
     run_id: RunId
     experiment_id: ExperimentId
     tenant: TenantId
-    mode: Mode
+    mode: RunMode
     status: RunStatus
     reason: str | None
     item_ids: tuple[ItemId, ...]
@@ -220,6 +247,17 @@ class Stats(msgspec.Struct, frozen=True):
     def progress(self) -> float:
         """The share of the items that ended; 1 when there are none."""
         return self.ended / self.items if self.items else 1.0
+
+
+class ScoreSummary(msgspec.Struct, frozen=True):
+    """One score of an experiment as it was when a run ended."""
+
+    count: int
+    mean: float | None
+    ci95: tuple[float, float] | None = None
+    corpus: float | None = None
+    """The score of all texts together, of evaluators that have one."""
+    pass_rate: float | None = None
 
 
 class Dataset(msgspec.Struct, frozen=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 
 
-class Outcome(StrEnum):
+class TurnOutcomeKind(StrEnum):
     """Who is to thank or to blame for what a turn has, or lacks."""
 
     SCORED = "scored"
@@ -21,19 +21,19 @@ _OF_THE_TARGET = frozenset({"TARGET_ERROR", "ITEM_TIMEOUT", "RATE_LIMITED"})
 _OF_AN_EVALUATOR = frozenset({"EVALUATOR_ERROR"})
 
 
-def outcome_of(error_code: str | None, *, answered: bool) -> Outcome:
+def outcome_of(error_code: str | None, *, answered: bool) -> TurnOutcomeKind:
     """The outcome of an ended turn, or of one of its scores, by its error code.
 
     `answered` tells whether the target gave an output. The same code means something else then: an
     evaluator that is too slow, or is told to wait, leaves the turn unscored.
     """
     if error_code is None:
-        return Outcome.SCORED
+        return TurnOutcomeKind.SCORED
     if error_code in _OF_AN_EVALUATOR:
-        return Outcome.UNSCORED
+        return TurnOutcomeKind.UNSCORED
     if error_code in _OF_THE_TARGET:
-        return Outcome.UNSCORED if answered else Outcome.TARGET_FAILED
-    return Outcome.INFRASTRUCTURE
+        return TurnOutcomeKind.UNSCORED if answered else TurnOutcomeKind.TARGET_FAILED
+    return TurnOutcomeKind.INFRASTRUCTURE
 
 
 def outcome_of_score(
@@ -42,7 +42,7 @@ def outcome_of_score(
     answered: bool,
     judged: bool,
     score_error_code: str | None = None,
-) -> Outcome:
+) -> TurnOutcomeKind:
     """The outcome of one evaluator on an ended turn.
 
     `judged` tells whether the evaluator left a record. Without one, the turn's own error says why;
@@ -51,5 +51,5 @@ def outcome_of_score(
     if judged:
         return outcome_of(score_error_code, answered=answered)
     if turn_error_code is None:
-        return Outcome.UNSCORED
+        return TurnOutcomeKind.UNSCORED
     return outcome_of(turn_error_code, answered=answered)

@@ -10,9 +10,14 @@ import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import TargetSpec
+from dragoman.outbound import variables_in, variables_in_query
 
-_WHERE = ("base_url", "url", "model", "function", "key_env")
-"""Settings that say which server is called, as whom; others only say what it is asked."""
+_URL = "url"
+_WHERE = (_URL, "model", "function")
+_AS_WHOM = "api_key_env"
+_HEADERS = "headers"
+"""The settings of targets that say which server is called, and as whom: the key in a variable, or
+the variables that headers and the address send. Others only say what it is asked."""
 
 _KEY_CHARACTERS = 24
 
@@ -30,19 +35,30 @@ class Learned(msgspec.Struct, frozen=True):
 
 def target_key(tenant: TenantId, target: TargetSpec) -> str:
     """The same for all experiments of a tenant that call the same server as the same user."""
-    told = msgspec.json.encode([tenant, target.kind, _where(target)])
+    told = msgspec.json.encode([tenant, target.kind, _where(target), *_keys(target)])
     return f"t-{hashlib.sha256(told).hexdigest()[:_KEY_CHARACTERS]}"
 
 
 def target_title(target: TargetSpec) -> str:
     """The target as a person knows it, without keys."""
-    where = [value for name, value in _where(target).items() if name != "key_env"]
-    return " ".join([target.kind, *where])
+    return " ".join([target.kind, *_where(target).values()])
 
 
 def _where(target: TargetSpec) -> dict[str, str]:
     found = {name: target.settings.get(name) for name in _WHERE}
     return {name: _bare(value) for name, value in found.items() if isinstance(value, str)}
+
+
+def _keys(target: TargetSpec) -> list[str]:
+    """The environment variables whose values the server knows the caller by."""
+    found = set()
+    if isinstance(variable := target.settings.get(_AS_WHOM), str):
+        found.add(variable)
+    if isinstance(headers := target.settings.get(_HEADERS), dict):
+        found |= variables_in(value for value in headers.values() if isinstance(value, str))
+    if isinstance(url := target.settings.get(_URL), str):
+        found |= variables_in_query(url)
+    return sorted(found)
 
 
 def _bare(text: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from dragoman.lab.annotations import agreement_told, annotated_told, calibration_told
+from dragoman.lab.annotations import agreement_told, annotated_told, calibration_told, is_known
 from dragoman.lab.results import Aggregates
 
 
@@ -19,6 +19,8 @@ def people_lines(reached: Aggregates) -> list[str]:
     if isinstance(people, msgspec.UnsetType):
         return lines
     for name, said in people.items():
-        lines.append(f"annotations {name}: {annotated_told(said)}")
-        lines += [f"  {score}: {agreement_told(found)}" for score, found in said.evaluators.items()]
+        told = {score: found for score, found in said.evaluators.items() if is_known(found)}
+        few = "" if told else "; too few to tell how far evaluators agree"
+        lines.append(f"annotations {name}: {annotated_told(said)}{few}")
+        lines += [f"  {score}: {agreement_told(found)}" for score, found in told.items()]
     return lines

@@ -12,18 +12,19 @@ from dragoman.lab.audio import audio_columns
 from dragoman.lab.bench_opening import BenchMaker
 from dragoman.lab.cleaning import Cleaner
 from dragoman.lab.estimates import Estimates
-from dragoman.lab.evaluators import ProcessPool
+from dragoman.lab.evaluators import FunctionProcessPool
 from dragoman.lab.experiments import Experiments
-from dragoman.lab.feed import Feed
+from dragoman.lab.feed import WatcherFeed
 from dragoman.lab.model import ExperimentId, ExperimentSpec, RunId
 from dragoman.lab.owners import new_owner
 from dragoman.lab.pace import target_key, target_title
-from dragoman.lab.presence import Activity, Presence
+from dragoman.lab.plugins import Context
+from dragoman.lab.presence import Activity, LabPresence
 from dragoman.lab.queue import InProcessQueue, Queue
-from dragoman.lab.repository import Seen, TargetPace, datasets, pacing, workers
+from dragoman.lab.repository import SeenWorker, TargetPace, datasets, pacing, workers
 from dragoman.lab.response_cache import clear_answers
+from dragoman.lab.roles import SERVER, LabRole
 from dragoman.lab.scheduler import Scheduler
-from dragoman.lab.targets import Context
 from dragoman.lab.timetable import Timetable
 from dragoman.lab.worker import Terms, Worker
 from dragoman.observability import Metrics
@@ -49,14 +50,14 @@ class Lab:
         metrics: Metrics,
         *,
         context: Context | None = None,
-        embedded: bool = False,
+        role: LabRole = SERVER,
         schedules: bool = True,
         works: bool = True,
         queue: Queue | None = None,
         capacity: int | None = None,
         mirror: str = "",
     ) -> None:
-        """`embedded`: only runs started here are driven, since only here their functions exist.
+        """`role`: what it does for other processes on the database.
 
         A process may also only schedule, or only work, beside others on the same database; they
         hear of each other's work through `queue`, which the caller closes. `capacity`: items it
@@ -72,17 +73,17 @@ class Lab:
         random = randomness.stream("lab")
         owner = new_owner(random)
         self._queue = queue = queue or InProcessQueue()
-        self.feed = Feed()
+        self.feed = WatcherFeed()
         self._hearing: asyncio.Task[None] | None = None
         self._store = store
-        self._processes = ProcessPool(os.cpu_count() or 1)
+        self._processes = FunctionProcessPool(os.cpu_count() or 1)
         self.experiments = Experiments(
             store,
             settings,
             context,
             clock=clock,
             random=randomness.stream("experiments"),
-            embedded=embedded,
+            role=role,
             on_started=self.resume,
             on_news=queue.news.put,
         )
@@ -94,7 +95,7 @@ class Lab:
             owner=owner,
             clock=clock,
             metrics=metrics,
-            adopts=not embedded,
+            adopts=role.serves_others,
             cannot_open=self.experiments.cannot_open,
             end=self.experiments.end_run,
         )
@@ -115,14 +116,14 @@ class Lab:
                 capacity=capacity or settings.max_item_concurrency,
                 lease_ms=round(settings.lease_seconds * 1000),
                 tick_seconds=settings.safety_tick_ms / 1000,
-                any_run=not embedded,
+                any_run=role.serves_others,
                 tenant_weights=settings.tenant_weights,
             ),
             owner=owner,
             clock=clock,
             metrics=metrics,
         )
-        self.presence = Presence(
+        self.presence = LabPresence(
             store,
             clock,
             owner=owner,
@@ -131,8 +132,8 @@ class Lab:
             schedules=schedules,
             mirror=mirror,
         )
-        self._parts: list[Worker | Scheduler | Cleaner | Presence | Timetable] = []
-        if not embedded and (works or schedules):
+        self._parts: list[Worker | Scheduler | Cleaner | LabPresence | Timetable] = []
+        if role.is_listed and (works or schedules):
             self._parts.append(self.presence)
         if works:
             self._parts.append(self._worker)
@@ -140,7 +141,7 @@ class Lab:
             freed = context.audio_folder if context.frees_audio else None
             cleaner = Cleaner(store, clock, freed, settings=settings)
             self._parts += [self._scheduler, cleaner]
-            if not embedded:
+            if role.serves_others:
                 tick_seconds = settings.safety_tick_ms / 1000
                 self._parts.append(Timetable(self.experiments, clock, tick_seconds=tick_seconds))
 
@@ -159,7 +160,7 @@ class Lab:
             await part.stop()
         await self._processes.close()
 
-    async def workers(self) -> list[Seen]:
+    async def workers(self) -> list[SeenWorker]:
         """Every process on this database that reported lately, and what it works on."""
         return await self._store.read(workers.seen)
 

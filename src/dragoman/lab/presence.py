@@ -14,7 +14,7 @@ import msgspec
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
 from dragoman.lab.owners import is_gone
-from dragoman.lab.repository import RunAtWork, Seen, Working, workers
+from dragoman.lab.repository import RunAtWork, SeenWorker, Working, workers
 from dragoman.observability import get_logger
 from dragoman.store import Store
 from dragoman.version import __version__
@@ -42,7 +42,7 @@ class Activity(msgspec.Struct, frozen=True):
     is_draining: bool = False
 
 
-class Presence:
+class LabPresence:
     """Reports this process to the database until it stops."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Presence:
             await asyncio.gather(self._loop, return_exceptions=True)
         await self._try(self._store.write(lambda c: workers.forget(c, self._owner)))
 
-    async def others(self) -> list[Seen]:
+    async def others(self) -> list[SeenWorker]:
         """The other processes of the lab that live, as far as is known here."""
         return [
             one
@@ -141,12 +141,12 @@ class Presence:
         return None
 
 
-def is_alive(one: Seen) -> bool:
+def is_alive(one: SeenWorker) -> bool:
     """Whether a process reported lately, and is not known to have ended."""
     return one.silent_ms < SILENT_MS and not is_gone(one.working.owner)
 
 
-def notices(others: Sequence[Seen], *, mirror: str, queue_url: str) -> list[str]:
+def notices(others: Sequence[SeenWorker], *, mirror: str, queue_url: str) -> list[str]:
     """What an operator who starts this instance beside others has to know."""
     said = []
     drivers = [one.working for one in others if one.working.schedules]

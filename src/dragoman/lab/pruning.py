@@ -63,5 +63,5 @@ async def prune(store: Store, retention: Retention) -> AsyncIterator[EndedExperi
     """
     for one in [found async for found in surplus(store, retention)]:
         if await store.write(lambda c: pruning.delete_if_over(c, one)):  # noqa: B023
-            await finish_removal(store, removing.Kind.EXPERIMENT, one.experiment_id)
+            await finish_removal(store, removing.RemovedKind.EXPERIMENT, one.experiment_id)
             yield one

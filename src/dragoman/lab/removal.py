@@ -6,7 +6,7 @@ from dragoman.lab.repository import removing
 from dragoman.store import Store
 
 
-async def finish_removal(store: Store, kind: removing.Kind, removed_id: str) -> None:
+async def finish_removal(store: Store, kind: removing.RemovedKind, removed_id: str) -> None:
     """Remove the rest of something that users no longer see."""
     while await store.write(lambda c: removing.remove_some(c, kind, removed_id)):
         pass

@@ -26,7 +26,19 @@ def lines_of(reached: Aggregates, stats: Stats, duration_seconds: float | None) 
 
 def interval_of(score: Aggregate) -> str:
     """The 95 % interval of a mean; empty where it is not known."""
-    return "" if score.ci95 is None else f"{score.ci95[0]:.4g} to {score.ci95[1]:.4g}"
+    return _bounds(score.ci95)
+
+
+def corpus_of(score: Aggregate) -> str:
+    """The score of all texts together with its 95 % interval; empty where there is none."""
+    if not isinstance(score.corpus, float):
+        return ""
+    bounds = _bounds(score.corpus_ci95)
+    return f"{score.corpus:.4g} ({bounds})" if bounds else f"{score.corpus:.4g}"
+
+
+def _bounds(bounds: tuple[float, float] | None) -> str:
+    return "" if bounds is None else f"{bounds[0]:.4g} to {bounds[1]:.4g}"
 
 
 def shown_duration(seconds: float) -> str:

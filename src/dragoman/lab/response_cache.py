@@ -38,7 +38,7 @@ class TenantAnswers:
     async def keep(self, key: str, answer: bytes) -> None:
         if len(answer) > MAX_ANSWER_BYTES or b"\\u0000" in answer:
             return  # no database is sure to store a NUL character
-        kept = response_cache.Kept(self._tenant, key, answer.decode(), self._clock.now_ms())
+        kept = response_cache.CachedAnswer(self._tenant, key, answer.decode(), self._clock.now_ms())
         try:
             await self._store.write(lambda c: response_cache.keep_answer(c, kept))
         except StoreError as error:

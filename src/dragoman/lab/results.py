@@ -14,7 +14,7 @@ from dragoman.errors import InvalidFilter, InvalidMessage, NotFound
 from dragoman.ids import TenantId
 from dragoman.lab.annotations import (
     Calibrator,
-    Judged,
+    JudgedRow,
     agreement_of,
     calibrations_of,
     is_judge,
@@ -55,12 +55,13 @@ from dragoman.lab.repository import (
     is_answered_by_sql,
     ordering,
     repeating,
-    results,
+    result_rows,
     runs,
+    tries,
 )
 from dragoman.observability import get_logger
 from dragoman.spelling import nearest
-from dragoman.store import Connection, Store, Work
+from dragoman.store import Store, StoreConnection, Work
 
 Aggregate = aggregates.Aggregate
 Aggregates = aggregates.Aggregates
@@ -70,6 +71,7 @@ Failures = aggregates.Failures
 Group = aggregates.Group
 GroupedAggregates = aggregates.GroupedAggregates
 Outcomes = aggregates.Outcomes
+PERCENTILES = aggregates.PERCENTILES
 Repeated = repeating.Repeated
 Place = ordering.Place
 Sorting = ordering.Sorting
@@ -118,10 +120,10 @@ class Results:
         def ask(mirror: Mirror) -> Places | tuple[list[ResultRow], Place | None]:
             return result_places(mirror, asked.mirrored, wanted, sorting, after, most)
 
-        def read(connection: Connection) -> Places | tuple[list[ResultRow], Place | None]:
+        def read(connection: StoreConnection) -> Places | tuple[list[ResultRow], Place | None]:
             which = (connection, asked.experiment_id, asked.run_id, wanted, sorting, after, most)
             if can_be_asked_in_sql(wanted) and all(is_answered_by_sql(key.field) for key in keys):
-                return results.result_page(*which, asked.numbers)
+                return result_rows.result_page(*which, asked.numbers)
             return by_hand.result_page(*which, searcher(), asked.numbers)
 
         page = await self._answer(asked, ask, read)
@@ -130,7 +132,7 @@ class Results:
         # The mirror finds the rows; the database, which has each in one place, shows them.
         places = page.places
         shown = await self._store.read(
-            lambda c: results.rows_at(c, asked.experiment_id, places, numbers=asked.numbers)
+            lambda c: result_rows.rows_at(c, asked.experiment_id, places, numbers=asked.numbers)
         )
         return shown, page.after
 
@@ -139,12 +141,29 @@ class Results:
     ) -> list[ResultRow]:
         """Every turn of these repetitions of items, as they stand."""
 
-        def read(connection: Connection) -> list[ResultRow]:
+        def read(connection: StoreConnection) -> list[ResultRow]:
             found = experiments.find_experiment(connection, experiment_id)
             if found is None:
                 return []
             numbers = _numbers(found, None)
-            return results.rows_of_items(connection, experiment_id, keys, numbers)
+            return result_rows.rows_of_items(connection, experiment_id, keys, numbers)
+
+        return await self._store.read(read)
+
+    async def tries(
+        self, tenant: TenantId, experiment_id: str, item_id: str, repetition: int = 1
+    ) -> list[tries.Try]:
+        """Every try of one repetition of an item, in every run, the latest first."""
+
+        def read(connection: StoreConnection) -> list[tries.Try]:
+            experiment = _found(connection, tenant, experiment_id, None).experiment
+            key = tries.find_key(connection, experiment, item_id, repetition)
+            if key is None:
+                raise NotFound(
+                    f"Experiment {experiment_id} has no row for repetition {repetition} of the "
+                    f"item {item_id[:80]!r}; POST /experiments/{{id}}/results shows its rows."
+                )
+            return tries.tries_of(connection, experiment, key)
 
         return await self._store.read(read)
 
@@ -182,7 +201,7 @@ class Results:
                 mirror, asked.mirrored, wanted, field, asked.repetitions, unit
             )
 
-        def read(connection: Connection) -> Aggregates:
+        def read(connection: StoreConnection) -> Aggregates:
             return _aggregates_from_tables(connection, asked, wanted, field, unit)
 
         question = repr((asked.mirrored, asked.repetitions, wanted, field, unit))
@@ -198,7 +217,7 @@ class Results:
         People judge few rows, so the database tells these, also where the mirror tells the rest.
         """
 
-        def judged(connection: Connection) -> tuple[list[Judged], list[Judged]]:
+        def judged(connection: StoreConnection) -> tuple[list[JudgedRow], list[JudgedRow]]:
             rows = judged_rows(connection, asked.experiment_id, asked.numbers, asked.run_id)
             search = searcher()
             passing = [one for turn, one in rows if by_hand.turn_passes(turn, wanted, search)]
@@ -355,7 +374,11 @@ class _Asked(msgspec.Struct, frozen=True):
 
 
 def _aggregates_from_tables(
-    connection: Connection, asked: _Asked, wanted: Filter, field: str | None, cluster: str | None
+    connection: StoreConnection,
+    asked: _Asked,
+    wanted: Filter,
+    field: str | None,
+    cluster: str | None,
 ) -> Aggregates:
     which = (asked.evaluators, asked.repetitions)
     turns = adding_up.Passing(
@@ -397,7 +420,7 @@ def _check_scores(asked: _Asked, fields: set[str]) -> None:
 
 
 def _found(
-    connection: Connection, tenant: TenantId, experiment_id: str, run_id: str | None
+    connection: StoreConnection, tenant: TenantId, experiment_id: str, run_id: str | None
 ) -> _Asked:
     """The experiment, and the run of it that is asked for, if one is."""
     found = experiments.find_experiment(connection, experiment_id, tenant=tenant)

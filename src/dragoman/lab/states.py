@@ -35,7 +35,7 @@ class ResultState(StrEnum):
     RESULTED = "resulted"
 
 
-class Mode(StrEnum):
+class RunMode(StrEnum):
     """Which items a run takes, and what it takes over from earlier runs."""
 
     SUBMIT = "submit"

@@ -28,7 +28,7 @@ from dragoman.lab.model import (
     item_id,
 )
 from dragoman.lab.repository import (
-    Entry,
+    JournalEntry,
     Lease,
     OutputEntry,
     ScoreEntry,
@@ -41,13 +41,13 @@ from dragoman.lab.repository import (
     evaluator_record_id,
     experiments,
     items,
-    journal,
+    journaling,
     runs,
     starting,
     target_record_id,
 )
-from dragoman.lab.states import ItemStatus, Mode, RunStatus
-from dragoman.store import Connection, Store
+from dragoman.lab.states import ItemStatus, RunMode, RunStatus
+from dragoman.store import Store, StoreConnection
 
 Result = TypeVar("Result")
 
@@ -69,10 +69,10 @@ class Bench:
     def run(self, coroutine: Coroutine[Any, Any, Result]) -> Result:
         return self._runner.run(coroutine)
 
-    def write(self, work: Callable[[Connection], Result]) -> Result:
+    def write(self, work: Callable[[StoreConnection], Result]) -> Result:
         return self._runner.run(self.store.write(work))
 
-    def read(self, work: Callable[[Connection], Result]) -> Result:
+    def read(self, work: Callable[[StoreConnection], Result]) -> Result:
         return self._runner.run(self.store.read(work))
 
     def rows(self, sql: str, **values: Any) -> list[Any]:
@@ -91,7 +91,7 @@ class Bench:
             "one", VERSION, TargetSpec("python"), (EvaluatorSpec("exact", "exact"),)
         )
 
-        def insert(connection: Connection) -> None:
+        def insert(connection: StoreConnection) -> None:
             datasets.insert_items(connection, TENANT, VERSION, made)
             datasets.insert_dataset(connection, TENANT, version.dataset_id, "data", 0)
             datasets.insert_version(connection, TENANT, version)
@@ -105,7 +105,7 @@ class Bench:
         self.write(insert)
         return [item.item_id for item in made]
 
-    def new_run(self, mode: Mode = Mode.SUBMIT, named: tuple[ItemId, ...] = ()) -> Run:
+    def new_run(self, mode: RunMode = RunMode.SUBMIT, named: tuple[ItemId, ...] = ()) -> Run:
         """Store a run that is being worked on."""
         run = Run(
             run_id=RunId(new_id(self.random, "r")),
@@ -142,7 +142,7 @@ class Bench:
         return items_of(self.write(lambda c: dispatching.dispatch(c, run, concurrency)))
 
     def archive(self, run: Run) -> list[ItemId]:
-        def move(connection: Connection) -> list[ItemId]:
+        def move(connection: StoreConnection) -> list[ItemId]:
             logged = archiving.logged_items(connection, run, 100)
             archiving.archive(connection, run, logged)
             return [one.item_id for one in logged]
@@ -160,8 +160,8 @@ class Bench:
     def enter(
         self, lease: Lease, *what: OutputEntry | ScoreEntry | TryEntry, owner: str = OWNER
     ) -> list[bool]:
-        entries = [Entry(TENANT, lease, one) for one in what]
-        return self.write(lambda c: journal.write_entries(c, owner, entries, 5))
+        entries = [JournalEntry(TENANT, lease, one) for one in what]
+        return self.write(lambda c: journaling.write_entries(c, owner, entries, 5))
 
     def finish(self, lease: Lease, status: ItemStatus = ItemStatus.SUCCESS) -> list[bool]:
         """Do and log everything of a one-turn item, in one go."""

@@ -10,7 +10,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from dragoman.lab.repository import tables
-from dragoman.store import Connection, metadata
+from dragoman.store import StoreConnection, metadata
 
 SMALL = {"lease", "quota", "pending_removal", "mirror_state", "api_key", "worker"}
 """Tables with a row for each thing that is going on now; to read them whole costs nothing."""
@@ -27,7 +27,7 @@ _WHOLE = {"ALL", "index"}
 """MariaDB's words for reading every row, and every entry of an index."""
 
 
-def plan_of(connection: Connection, statement: Any, parameters: Any = None) -> list[Any]:
+def plan_of(connection: StoreConnection, statement: Any, parameters: Any = None) -> list[Any]:
     """The rows of the database's plan for a statement, which is not run."""
     inner = connection._connection
     compiled = statement.compile(dialect=inner.dialect)
@@ -36,12 +36,12 @@ def plan_of(connection: Connection, statement: Any, parameters: Any = None) -> l
     return list(inner.exec_driver_sql(asked, tuple(expanded.positional_parameters)).all())
 
 
-class Explaining(Connection):
+class Explaining(StoreConnection):
     """A connection that asks for the plan of every statement before it runs it."""
 
     __slots__ = ("read_whole",)
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: StoreConnection) -> None:
         super().__init__(connection._connection)
         self.read_whole: list[str] = []
         """What would read a whole table, however large it is."""
@@ -87,7 +87,7 @@ def _nodes(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(below)
 
 
-def fill(connection: Connection, rows: int) -> None:
+def fill(connection: StoreConnection, rows: int) -> None:
     """Put rows into every large table that belong to other tenants, experiments and runs."""
     for name in sorted(BIG):
         table = metadata.tables[name]
@@ -98,7 +98,7 @@ def fill(connection: Connection, rows: int) -> None:
     analyze(connection, *sorted(metadata.tables))
 
 
-def analyze(connection: Connection, *names: str) -> None:
+def analyze(connection: StoreConnection, *names: str) -> None:
     """Have the server look at how many rows there are, as servers do by themselves.
 
     SQLite does it only when it is asked to, which Dragoman never does.
@@ -122,7 +122,8 @@ def value_of(column: sa.Column[Any], number: int) -> Any:
     # Ten rows share what they belong to, as the items of a run do.
     belongs = column.name in ("tenant", "experiment_id", "run_id", "version_id", "dataset_id")
     shared = belongs and len(column.table.primary_key) != int(column.primary_key)
-    return f"other-{number // 10 if shared else number:06}"
+    value = f"other-{number // 10 if shared else number:06}"
+    return value[-(getattr(column.type, "length", None) or len(value)) :]
 
 
 assert tables.item_run_log.name in BIG

@@ -23,7 +23,7 @@ from dragoman.lab.model import (
     TargetSpec,
 )
 from dragoman.lab.repository import annotating, experiments
-from dragoman.lab.states import Mode, RunStatus
+from dragoman.lab.states import RunMode, RunStatus
 
 JUDGES = (EvaluatorSpec("llm_judge", "good"), EvaluatorSpec("llm_judge", "fluent"))
 PRINTS = {
@@ -39,7 +39,7 @@ def an_experiment(bench: Bench) -> Experiment:
     spec = ExperimentSpec("one", VERSION, TargetSpec("recorded"), JUDGES)
     made = Experiment(EXPERIMENT, TENANT, spec, RunStatus.PENDING, None, None, 0, None, None, None)
     bench.write(lambda c: experiments.insert_experiment(c, made))
-    run = bench.new_run(Mode.SUBMIT)
+    run = bench.new_run(RunMode.SUBMIT)
     kept = msgspec.json.encode(PRINTS).decode()
     told = sa.text("UPDATE run_log SET fingerprints_json = :kept").bindparams(kept=kept)
     bench.write(lambda c: c.execute(told).close())

@@ -32,8 +32,8 @@ from dragoman.lab.repository import (
     runs,
     showing,
 )
-from dragoman.lab.states import ItemStatus, Mode, RunStatus
-from dragoman.store import Connection
+from dragoman.lab.states import ItemStatus, RunMode, RunStatus
+from dragoman.store import StoreConnection
 
 
 def test_a_start_makes_its_rows_in_pages_and_goes_on_where_it_stopped(bench: Bench) -> None:
@@ -263,11 +263,11 @@ def test_what_is_used_up_is_counted_once(bench: Bench) -> None:
     assert (stats.tokens, stats.cost) == (7, 0.5)
 
 
-@pytest.mark.parametrize("again", [Mode.RETRY_ALL, Mode.FAIL_RETRY, Mode.RETRY_ITEMS])
-def test_an_experiment_that_is_over_stands_as_its_items_do(bench: Bench, again: Mode) -> None:
+@pytest.mark.parametrize("again", [RunMode.RETRY_ALL, RunMode.FAIL_RETRY, RunMode.RETRY_ITEMS])
+def test_an_experiment_that_is_over_stands_as_its_items_do(bench: Bench, again: RunMode) -> None:
     ids = bench.with_items(3)
 
-    def carry_out(mode: Mode, item_ids: list[ItemId], **selection: Any) -> None:
+    def carry_out(mode: RunMode, item_ids: list[ItemId], **selection: Any) -> None:
         run = bench.new_run(mode)
         bench.start(run, **selection)
         bench.dispatch(run)
@@ -281,10 +281,10 @@ def test_an_experiment_that_is_over_stands_as_its_items_do(bench: Bench, again: 
         assert kept == bench.read(lambda c: ending.experiment_totals(c, EXPERIMENT))
         assert (kept.success, kept.fail) == (2, 1)
 
-    carry_out(Mode.SUBMIT, ids)
-    if again is Mode.RETRY_ALL:
+    carry_out(RunMode.SUBMIT, ids)
+    if again is RunMode.RETRY_ALL:
         carry_out(again, ids)
-    elif again is Mode.FAIL_RETRY:
+    elif again is RunMode.FAIL_RETRY:
         carry_out(again, ids[:1], unfinished_only=True)
     else:
         carry_out(again, ids[:1], named=tuple(ids[:1]))
@@ -293,7 +293,7 @@ def test_an_experiment_that_is_over_stands_as_its_items_do(bench: Bench, again: 
 def test_an_experiment_is_deleted_with_everything_that_its_runs_left(bench: Bench) -> None:
     ids = bench.with_items(2)
     for _ in range(2):
-        run = bench.new_run(Mode.RETRY_ALL)
+        run = bench.new_run(RunMode.RETRY_ALL)
         bench.start(run)
         bench.dispatch(run)
         for lease in bench.take(run, ids):
@@ -308,7 +308,9 @@ def test_an_experiment_is_deleted_with_everything_that_its_runs_left(bench: Benc
         bench.write(lambda c: c.execute(belong_to_another).close())  # noqa: B023
 
     bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
-    while bench.write(lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)):
+    while bench.write(
+        lambda c: removing.remove_some(c, removing.RemovedKind.EXPERIMENT, EXPERIMENT)
+    ):
         pass
 
     for table in (
@@ -373,9 +375,9 @@ def test_a_removal_takes_only_some_rows_in_each_transaction_and_can_be_gone_on_w
     assert left() == 20 * len(tables), "only what users see is gone at once"
     before = left()
     while True:
-        assert bench.read(removing.pending) == [(removing.Kind.EXPERIMENT, EXPERIMENT)]
+        assert bench.read(removing.pending) == [(removing.RemovedKind.EXPERIMENT, EXPERIMENT)]
         goes_on = bench.write(
-            lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)
+            lambda c: removing.remove_some(c, removing.RemovedKind.EXPERIMENT, EXPERIMENT)
         )
         now = left()
         assert before - now <= 3
@@ -431,7 +433,7 @@ def test_an_experiment_is_judged_by_all_its_items(bench: Bench) -> None:
     bench.archive(run)
     bench.write(lambda c: ending.end(c, run.run_id, 9))
 
-    again = bench.new_run(Mode.FAIL_RETRY)
+    again = bench.new_run(RunMode.FAIL_RETRY)
     bench.start(again, unfinished_only=True)
     assert bench.dispatch(again) == ids[1:]
     bench.finish(bench.take(again, ids[1:])[0], ItemStatus.FAIL)
@@ -453,7 +455,7 @@ def test_an_item_joins_a_run_or_finds_it_ended(bench: Bench) -> None:
     bench.finish(first)
     version = bench.rows("SELECT id FROM dataset_version")[0][0]
 
-    def join(connection: Connection) -> bool:
+    def join(connection: StoreConnection) -> bool:
         return ending.join(connection, run.run_id, Selection(version, named=tuple(ids)))
 
     # The first is logged and not yet archived: its try is moved, then it is tried again.
@@ -493,7 +495,7 @@ def test_repetitions_of_an_item_are_leased_fenced_and_archived_apart(bench: Benc
     assert [repetition for repetition, _ in records] == [0, 1]
     assert len({record for _, record in records}) == 2
 
-    again = bench.new_run(Mode.FAIL_RETRY)
+    again = bench.new_run(RunMode.FAIL_RETRY)
     bench.start(again, unfinished_only=True, repetitions=3)
     rows = bench.rows(
         "SELECT repetition, lineage FROM item_run_log WHERE run_id = :run ORDER BY repetition",

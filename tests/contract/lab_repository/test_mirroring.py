@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from tests.contract.lab_repository.bench import EXPERIMENT, Bench
 
 from dragoman.lab.repository import Held, leases, mirroring
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 LONG_MS = 60_000
 
@@ -60,7 +60,7 @@ def test_following_begins_after_the_transactions_that_note_nothing_yet(bench: Be
         loop = asyncio.get_running_loop()
         changed, go_on = asyncio.Event(), asyncio.Event()
 
-        def change(connection: Connection) -> None:
+        def change(connection: StoreConnection) -> None:
             connection.execute(sa.text("UPDATE turn_result SET try_no = 5"))
             loop.call_soon(changed.set)
             sleep = "pg_sleep" if connection.dialect == "postgresql" else "sleep"

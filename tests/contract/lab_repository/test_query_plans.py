@@ -36,7 +36,7 @@ from dragoman.lab.repository import (
     pruning,
     removing,
     response_cache,
-    results,
+    result_rows,
     runs,
     showing,
     spending,
@@ -52,12 +52,12 @@ from dragoman.lab.repository.tables import (
     turn_run_log,
 )
 from dragoman.lab.states import ItemStatus
-from dragoman.store import Connection, metadata
+from dragoman.store import StoreConnection, metadata
 
 OTHERS = 3_000
 ITEMS = 30
 
-Call = Callable[[Connection, Run, list[ItemId]], Any]
+Call = Callable[[StoreConnection, Run, list[ItemId]], Any]
 
 REPORTED = Working("w-2", "host", 1, "0", False, "", False, 1, 0, 0.0, (), 1)
 
@@ -139,11 +139,13 @@ BY_A_USER: dict[str, Call] = {
     "spent on an experiment": lambda c, run, ids: spending.spent_by_experiment(c, EXPERIMENT),
     "stats": lambda c, run, ids: ending.run_stats(c, run),
     "totals": lambda c, run, ids: ending.experiment_totals(c, EXPERIMENT),
-    "rows": lambda c, run, ids: results.result_page(c, EXPERIMENT, None, EVERYTHING, [], None, 10),
-    "rows of a run": lambda c, run, ids: results.result_page(
+    "rows": lambda c, run, ids: result_rows.result_page(
+        c, EXPERIMENT, None, EVERYTHING, [], None, 10
+    ),
+    "rows of a run": lambda c, run, ids: result_rows.result_page(
         c, EXPERIMENT, run.run_id, EVERYTHING, [], None, 10
     ),
-    "rows by score": lambda c, run, ids: results.result_page(
+    "rows by score": lambda c, run, ids: result_rows.result_page(
         c,
         EXPERIMENT,
         None,
@@ -152,8 +154,10 @@ BY_A_USER: dict[str, Call] = {
         None,
         10,
     ),
-    "rows of items": lambda c, run, ids: results.rows_of_items(c, EXPERIMENT, first_of(ids[:3])),
-    "every turn": lambda c, run, ids: list(results.every_turn(c, EXPERIMENT, None)),
+    "rows of items": lambda c, run, ids: result_rows.rows_of_items(
+        c, EXPERIMENT, first_of(ids[:3])
+    ),
+    "every turn": lambda c, run, ids: list(result_rows.every_turn(c, EXPERIMENT, None)),
     "aggregates": lambda c, run, ids: aggregates.aggregates_of(
         c, EXPERIMENT, [EvaluatorSpec("exact", "exact")]
     ),
@@ -185,7 +189,7 @@ def _prepared(bench: Bench) -> tuple[Run, list[ItemId]]:
 def test_no_query_of_a_timer_or_a_user_reads_a_whole_table(bench: Bench) -> None:
     run, ids = _prepared(bench)
 
-    def explained(connection: Connection) -> dict[str, list[str]]:
+    def explained(connection: StoreConnection) -> dict[str, list[str]]:
         found = {}
         for name, call in (ON_A_TIMER | BY_A_USER).items():
             explaining = Explaining(connection)
@@ -202,11 +206,11 @@ def test_no_query_of_a_timer_or_a_user_reads_a_whole_table(bench: Bench) -> None
 def test_deleting_an_experiment_reads_nothing_of_others(bench: Bench) -> None:
     run, _ = _prepared(bench)
 
-    def delete(connection: Connection) -> tuple[int, list[str]]:
+    def delete(connection: StoreConnection) -> tuple[int, list[str]]:
         explaining = Explaining(connection)
         experiments.delete_experiment(explaining, EXPERIMENT)
         steps = 0
-        while removing.remove_some(explaining, removing.Kind.EXPERIMENT, EXPERIMENT):
+        while removing.remove_some(explaining, removing.RemovedKind.EXPERIMENT, EXPERIMENT):
             steps += 1
         return steps, explaining.read_whole
 
@@ -235,7 +239,7 @@ def test_a_scan_of_a_run_leaves_out_what_is_archived(bench: Bench, scan: str) ->
     bench.write(lambda c: _add_archived(c, run))
     plans: list[str] = []
 
-    class Noting(Connection):
+    class Noting(StoreConnection):
         def execute(self, statement: Any, parameters: Any = None) -> Any:
             sql = str(statement.compile(dialect=self._connection.dialect))
             keyed = "JSON" in sql.upper()  # these are found one by one
@@ -277,7 +281,7 @@ def test_rows_that_are_named_are_found_one_by_one(bench: Bench, name: str) -> No
     }
     given = values.get(name, {})
 
-    def look(connection: Connection) -> list[Any]:
+    def look(connection: StoreConnection) -> list[Any]:
         if connection.dialect == "postgresql":
             connection.execute(sa.text("SET LOCAL enable_seqscan = off")).close()
         return plan_of(connection, NAMED[name], asked | given)
@@ -295,7 +299,7 @@ def test_rows_that_are_named_are_found_one_by_one(bench: Bench, name: str) -> No
         assert "item_id" in told, told
 
 
-def _add_archived(connection: Connection, run: Run) -> None:
+def _add_archived(connection: StoreConnection, run: Run) -> None:
     """Many rows that no scan has any business with."""
     for table in (item_run_log, item_result, turn_run_log, turn_result):
         known = {"run_id": run.run_id, "experiment_id": EXPERIMENT, "tenant": TENANT}

@@ -8,18 +8,20 @@ from tests.contract.lab_repository.bench import EXPERIMENT, TENANT, VERSION, Ben
 from dragoman.lab.budgets import Spent
 from dragoman.lab.model import Experiment, ExperimentSpec, TargetSpec
 from dragoman.lab.repository import experiments, removing, spending
-from dragoman.lab.states import Mode, RunStatus
+from dragoman.lab.states import RunMode, RunStatus
 
 
 def run_and_delete(bench: Bench, tokens: int, cost: float) -> None:
     spec = ExperimentSpec("one", VERSION, TargetSpec("python"), ())
     made = Experiment(EXPERIMENT, TENANT, spec, RunStatus.PENDING, None, None, 0, None, None, None)
     bench.write(lambda c: experiments.insert_experiment(c, made))
-    bench.new_run(Mode.RETRY_ALL)
+    bench.new_run(RunMode.RETRY_ALL)
     used = sa.text(f"UPDATE experiment_stats SET tokens = {tokens}, cost = {cost} WHERE tokens = 0")
     bench.write(lambda c: c.execute(used).close())
     bench.write(lambda c: experiments.delete_experiment(c, EXPERIMENT))
-    while bench.write(lambda c: removing.remove_some(c, removing.Kind.EXPERIMENT, EXPERIMENT)):
+    while bench.write(
+        lambda c: removing.remove_some(c, removing.RemovedKind.EXPERIMENT, EXPERIMENT)
+    ):
         pass
 
 

@@ -17,7 +17,8 @@ from tests.servers import TWO_DATABASES, fresh_database
 from dragoman.api import PRINCIPAL_HEADER, as_header, create_lab_app, opened_desk
 from dragoman.auth import Principal, Role
 from dragoman.ids import KeyId, TenantId
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
+from dragoman.lab.roles import SERVER
 from dragoman.observability import Metrics
 from dragoman.settings import load_settings
 
@@ -104,7 +105,15 @@ def order_of(version_id: str, **order: Any) -> dict[str, Any]:
 OpenLab = Callable[[], AbstractAsyncContextManager[Asker]]
 
 
-@pytest.fixture(params=TWO_DATABASES)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A module that asks what others ask on both databases names fewer in DATABASE_KINDS."""
+    chosen = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    if "lab_url" in metafunc.fixturenames and "lab_url" not in chosen:
+        kinds = getattr(metafunc.module, "DATABASE_KINDS", TWO_DATABASES)
+        metafunc.parametrize("lab_url", kinds, indirect=True)
+
+
+@pytest.fixture
 def lab_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return fresh_database(request.param, request, tmp_path)
 
@@ -120,7 +129,7 @@ def open_lab(lab_url: str, tmp_path: Path) -> OpenLab:
         metrics = Metrics()
         context = Context(python_allow=("tests.integration.lab_api.*",), http_allow=())
         async with (
-            opened_desk(settings, context, metrics, embedded=False) as desk,
+            opened_desk(settings, context, metrics, SERVER) as desk,
             httpx.AsyncClient(
                 transport=httpx.ASGITransport(create_lab_app(desk, metrics)),
                 base_url="http://lab",

@@ -338,3 +338,25 @@ def test_an_item_that_failed_can_be_annotated_too(open_lab: OpenLab) -> None:
             assert row["annotations"][0]["correction"] == "a"
 
     asyncio.run(scenario())
+
+
+def test_an_item_that_was_invoked_can_be_judged(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            order = {"name": "online", "target": {"kind": "recorded", "output": "said"}}
+            made = await lab.post("/experiments/submit", order)
+            path = f"/experiments/{made.json()['experiment_id']}"
+            items = {"items": [{"turns": [{"said": "a"}]}]}
+            [item_id] = (await lab.post(f"{path}/invoke", items)).json()["item_ids"]
+            await lab.post(f"{path}/finish")
+            await lab.until_ended(made.json()["experiment_id"])
+            said = {"item_id": item_id, "name": "quality", "label": "pass"}
+            answer = await lab.post(f"{path}/annotations", said)
+            assert answer.status_code == 201, answer.text
+            [row] = await rows_of(lab, made.json()["experiment_id"])
+            assert [one["label"] for one in row["annotations"]] == ["pass"]
+            elsewhere, _ = await scored(lab)
+            refused = await lab.post(f"/experiments/{elsewhere}/annotations", said)
+            assert refused.status_code == 404
+
+    asyncio.run(scenario())

@@ -28,8 +28,9 @@ from dragoman.lab.cleaning import Cleaner, free_audio
 from dragoman.lab.datasets import Format
 from dragoman.lab.library import AudioSource, Library
 from dragoman.lab.model import VersionId
+from dragoman.lab.plugins import Context
 from dragoman.lab.repository import datasets
-from dragoman.lab.targets import Context
+from dragoman.lab.roles import SERVER
 from dragoman.observability import Metrics
 from dragoman.settings import LabSettings, load_settings
 from dragoman.store import open_store
@@ -69,7 +70,7 @@ async def opened_lab(url: str, data_dir: Path) -> AsyncIterator[Asker]:
     metrics = Metrics()
     context = Context(python_allow=("tests.integration.lab_api.*",), http_allow=())
     async with (
-        opened_desk(settings, context, metrics, embedded=False) as desk,
+        opened_desk(settings, context, metrics, SERVER) as desk,
         httpx.AsyncClient(
             transport=httpx.ASGITransport(create_lab_app(desk, metrics)),
             base_url="http://lab",

@@ -13,12 +13,18 @@ import pytest
 import sacrebleu
 from scipy import stats
 from tests.integration.lab_api.conftest import Asker, OpenLab
+from tests.servers import TWO_DATABASES
 
 HERE = "tests.integration.lab_api.targets"
+DATABASE_KINDS = ("sqlite",)
+"""Comparing computes with rows that test_results.py reads on both, and two tests here."""
+
 SEED = 20_261_116
 WORDS = ["the", "small", "dog", "sees", "red", "house", "near", "river", "runs", "every", "day"]
 
 Row = Mapping[str, Any]
+
+on_both = pytest.mark.parametrize("lab_url", TWO_DATABASES, indirect=True)
 
 
 def sentences(count: int, seed: int = SEED) -> list[dict[str, Any]]:
@@ -73,6 +79,7 @@ def scores_in(rows: Sequence[Row], name: str) -> dict[str, float]:
     return {row["item_id"]: row["scores"][name]["score"] for row in rows}
 
 
+@on_both
 def test_a_comparison_says_what_the_rows_say(open_lab: OpenLab) -> None:
     given = sentences(12)
 
@@ -309,6 +316,7 @@ def test_rows_stand_side_by_side_with_the_biggest_losses_first(open_lab: OpenLab
     asyncio.run(scenario())
 
 
+@on_both
 def test_a_filter_chooses_turns_by_the_baseline_and_a_column_names_clusters(
     open_lab: OpenLab,
 ) -> None:
@@ -441,3 +449,22 @@ def _line(row: Row) -> bytes:
 def _missing(**counts: int) -> dict[str, int]:
     names = ("target_failed", "unscored", "infrastructure", "unfinished")
     return {name: counts.get(name, 0) for name in names}
+
+
+def test_a_comparison_can_be_had_as_a_report(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            version = await lab.import_rows(sentences(20))
+            bad = await run_of(lab, version, "bad <b>", "bad")
+            good = await run_of(lab, version, "good", "good")
+            asked = {"baseline": bad, "others": [good]}
+            report = await lab.post("/experiments/compare/report", asked)
+            assert report.status_code == 200, report.text
+            assert report.headers["content-type"].startswith("text/markdown")
+            assert "attachment" in report.headers["content-disposition"]
+            assert report.text.startswith("# good against bad \\<b\\>")
+            assert "| chrf |" in report.text
+            refused = await lab.as_tenant("globex").post("/experiments/compare/report", asked)
+            assert refused.status_code == 404
+
+    asyncio.run(scenario())

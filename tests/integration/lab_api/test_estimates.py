@@ -10,7 +10,7 @@ import pytest
 import sqlalchemy as sa
 from tests.integration.lab_api.conftest import Asker, OpenLab, order_of
 
-from dragoman.store import Connection, open_store
+from dragoman.store import StoreConnection, open_store
 
 ROWS = [{"said": str(n), "meant": str(n % 4)} for n in range(8)]
 SAMPLE = {"items": [[{"said": "a", "meant": "a"}]], "total_items": 100, "total_turns": 250}
@@ -23,7 +23,7 @@ def given(**sample: Any) -> dict[str, Any]:
     return {**order, "sample": {**SAMPLE, **sample}}
 
 
-def rows_of(connection: Connection, *, table: str) -> list[Any]:
+def rows_of(connection: StoreConnection, *, table: str) -> list[Any]:
     return list(connection.execute(sa.text(f"SELECT * FROM {table}")))
 
 

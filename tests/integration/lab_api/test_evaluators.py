@@ -15,7 +15,7 @@ from tests.integration.lab_api.conftest import Asker, OpenLab
 
 from dragoman.lab.evaluators import EVALUATORS, Fingerprint, corpus_score
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, ItemKey, RunId
-from dragoman.lab.repository import results, runs
+from dragoman.lab.repository import result_rows, runs
 from dragoman.store import open_store
 
 HERE = "tests.integration.lab_api.targets"
@@ -79,6 +79,18 @@ def test_every_kind_can_be_tried(open_lab: OpenLab) -> None:
         ({"kind": "ter", "reference": "r"}, text, 0),
         ({"kind": "latency"}, {"output": "a", "latency_ms": 12.5}, 12.5),
         ({"kind": "length_ratio", "reference": "r"}, text, 1),
+        (
+            {
+                "kind": "terms",
+                "reference": "r",
+                "glossary": [
+                    {"term": "cat", "translation": "gato"},
+                    {"term": "dog", "translation": "perro"},
+                ],
+            },
+            {"turn": {"r": "the cat and the dog"}, "output": "el gato y el can"},
+            0.5,
+        ),
         ({"kind": "composite", "weights": {"a": 1, "b": 3}}, {"scores": {"a": 1, "b": 0}}, 0.25),
         ({"kind": "python", "function": f"{HERE}:shortness"}, {"output": "four"}, 0.25),
         ({"kind": "code", "code": "len(output)"}, {"output": "four"}, 4),
@@ -226,7 +238,7 @@ def test_a_run_keeps_what_corpus_scores_and_comparisons_need(
                 ]
             )
             rows = await store.read(
-                lambda c: results.rows_of_items(c, experiment_id, ids, statistics=True)
+                lambda c: result_rows.rows_of_items(c, experiment_id, ids, statistics=True)
             )
         found = msgspec.json.decode(kept or "", type=dict[str, Fingerprint])
         assert set(found) == {"both", "chrf", "wer"}

@@ -424,7 +424,7 @@ def test_headers_and_addresses_are_not_shown(open_lab: OpenLab) -> None:
             headers = {"X-Team": "secret of mine", "X-Other": "secret too"}
             target = {
                 "kind": "http",
-                "url": "https://models.example/v1?token=secret",
+                "url": "https://models.example/v1?team=blue&token={{said}}",
                 "headers": headers,
                 "body": {"said": "{{said}}"},
                 "output": "$.text",
@@ -435,6 +435,11 @@ def test_headers_and_addresses_are_not_shown(open_lab: OpenLab) -> None:
                 target=target,
                 evaluators=[judge | {"url": "https://models.example/v1"}],
             )
+            told = target | {"url": "https://models.example/v1?token=secret"}
+            refused = await lab.post("/experiments", order | {"target": told})
+            assert refused.status_code == 422, refused.text
+            assert "token=env:NAME" in refused.text
+            assert "secret" not in refused.text
             made = await lab.post("/experiments", order)
             assert made.status_code == 201, made.text
             experiment_id = made.json()["experiment_id"]

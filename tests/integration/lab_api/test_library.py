@@ -25,7 +25,7 @@ from dragoman.lab.datasets import Format
 from dragoman.lab.library import Imported, Library, difference
 from dragoman.lab.library.library import CONTENTS_AT_ONCE
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, Store, open_store
+from dragoman.store import Store, StoreConnection, open_store
 
 TENANT = TenantId("acme")
 ROWS = [{"n": n} for n in range(2500)]
@@ -193,7 +193,7 @@ def test_a_version_from_before_contents_were_known_is_compared_by_reading(lab_ur
             old = await library.add(TENANT, "cases", io.BytesIO(jsonl(ROWS[:5])), Format.JSONL)
             dataset_id = old.version.dataset_id
 
-            def as_it_was(connection: Connection) -> None:
+            def as_it_was(connection: StoreConnection) -> None:
                 for statement in (
                     "UPDATE dataset_item SET content_id = NULL",
                     "UPDATE dataset_version SET content = NULL",

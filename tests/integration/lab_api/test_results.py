@@ -453,3 +453,79 @@ def test_what_an_earlier_run_left_can_still_be_seen(open_lab: OpenLab) -> None:
             assert refused.status_code == 404
 
     asyncio.run(scenario())
+
+
+def test_every_try_of_an_item_is_told_with_what_went_wrong(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await lab.submit(
+                await lab.import_rows([{"said": "x1", "meant": "x1"}, {"said": "a", "meant": "a"}]),
+                target={"kind": "python", "function": f"{HERE}:picky"},
+                retries=1,
+            )
+            await lab.until_ended(experiment_id)
+            path = f"/experiments/{experiment_id}"
+            rows = await rows_of(lab, experiment_id)
+            failed, good = rows
+            tries = (await lab.get(f"{path}/items/{failed['item_id']}/tries")).json()["items"]
+            assert [one["number"] for one in tries] == [2, 1]
+            assert {one["error_code"] for one in tries} == {"TARGET_ERROR"}
+            assert all("no x, please" in one["error_message"] for one in tries)
+            (once,) = (await lab.get(f"{path}/items/{good['item_id']}/tries")).json()["items"]
+            assert (once["status"], once["error_code"], once["turn"]) == ("success", None, 0)
+            assert once["latency_ms"] >= 0
+            retry = await lab.post(f"{path}/runs", {"mode": "fail_retry"})
+            await lab.until_ended(experiment_id)
+            again = (await lab.get(f"{path}/items/{failed['item_id']}/tries")).json()["items"]
+            assert len(again) == 4
+            assert again[0]["run_id"] == retry.json()["run_id"]
+            assert (again[0]["mode"], again[-1]["mode"]) == ("fail_retry", "submit")
+            elsewhere = lab.as_tenant("globex")
+            for asker, item_id in ((lab, "i-none"), (elsewhere, good["item_id"])):
+                answer = await asker.get(f"{path}/items/{item_id}/tries")
+                assert answer.status_code == 404, answer.text
+            unrepeated = await lab.get(f"{path}/items/{good['item_id']}/tries", repetition=2)
+            assert unrepeated.status_code == 404
+
+    asyncio.run(scenario())
+
+
+def test_tries_of_an_item_that_was_invoked_are_told_too(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            made = await lab.post(
+                "/experiments/submit",
+                {"name": "online", "target": {"kind": "recorded", "output": "said"}},
+            )
+            experiment_id = made.json()["experiment_id"]
+            items = {"items": [{"turns": [{"said": "a"}]}]}
+            taken = await lab.post(f"/experiments/{experiment_id}/invoke", items)
+            (item_id,) = taken.json()["item_ids"]
+            await lab.post(f"/experiments/{experiment_id}/finish")
+            await lab.until_ended(experiment_id)
+            answer = await lab.get(f"/experiments/{experiment_id}/items/{item_id}/tries")
+            assert [one["status"] for one in answer.json()["items"]] == ["success"]
+
+    asyncio.run(scenario())
+
+
+def test_an_ended_experiment_and_each_of_its_runs_tell_their_scores(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+
+            def has_scores(found: dict[str, Any]) -> bool:
+                return bool(found["scores"])
+
+            found = await lab.until(experiment_id, has_scores)
+            assert found["scores"]["exact"]["count"] == 7
+            assert found["scores"]["exact"]["mean"] == pytest.approx(6 / 7)
+            assert found["scores"]["exact"]["ci95"][0] < 6 / 7
+            dataset = (await lab.get("/datasets")).json()["items"][0]
+            assert found["dataset_id"] == dataset["dataset_id"]
+            (listed,) = (await lab.get("/experiments")).json()["items"]
+            assert listed["scores"] == found["scores"]
+            (run,) = (await lab.get(f"/experiments/{experiment_id}/runs")).json()["items"]
+            assert run["scores"] == found["scores"]
+
+    asyncio.run(scenario())

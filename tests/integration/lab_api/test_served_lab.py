@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import json
 import os
 import signal
@@ -31,14 +32,18 @@ ENDED = ("success", "failed", "terminated")
 
 @pytest.fixture(params=DATABASES)
 def settings(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
-    """The environment of a server on each kind of database."""
+    return settings_on(request.param, request, tmp_path)
+
+
+def settings_on(kind: str, request: pytest.FixtureRequest, folder: Path) -> dict[str, str]:
+    """The environment of a server on a kind of database."""
     chosen = {
         "DRAGOMAN_LAB__PYTHON_ALLOW": '["tests.integration.lab_api.*"]',
         "DRAGOMAN_LAB__LEASE_SECONDS": "2",
         "PYTHONPATH": str(ROOT),
     }
-    if request.param != "sqlite":
-        chosen["DRAGOMAN_STORE__DATABASE_URL"] = fresh_database(request.param, request, tmp_path)
+    if kind != "sqlite":
+        chosen["DRAGOMAN_STORE__DATABASE_URL"] = fresh_database(kind, request, folder)
     return environment(**chosen)
 
 
@@ -48,6 +53,20 @@ def server(tmp_path: Path, settings: dict[str, str]) -> Iterator[ServerProcess]:
         yield started
 
 
+@pytest.fixture(scope="module", params=DATABASES)
+def standing(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[ServerProcess]:
+    """A server that several tests share: leave it and its lab alive."""
+    folder = tmp_path_factory.mktemp("standing")
+    settings = settings_on(request.param, request, folder)
+    with ServerProcess(folder / "data", env=settings, lab=True) as started:
+        yield started
+
+
+on_sqlite_alone = pytest.mark.parametrize("standing", ["sqlite"], indirect=True)
+
+
 def post(server: ServerProcess, path: str, body: object = None, **request: Any) -> Any:
     url = f"{server.url}/api/v1{path}"
     answer = httpx.post(url, json=body, timeout=PATIENCE_SECONDS, **request)
@@ -55,10 +74,10 @@ def post(server: ServerProcess, path: str, body: object = None, **request: Any) 
     return answer.json()
 
 
-def import_rows(server: ServerProcess) -> str:
+def import_rows(server: ServerProcess, name: str = "cases") -> str:
     answer = httpx.post(
         f"{server.url}/api/v1/datasets",
-        data={"name": "cases"},
+        data={"name": name},
         files={"file": ("d.jsonl", jsonl(ROWS))},
         timeout=PATIENCE_SECONDS,
     )
@@ -77,8 +96,15 @@ def is_running(pid: int) -> bool:
     return state != "Z"
 
 
-def test_watchers_hear_every_row_and_the_end(server: ServerProcess) -> None:
-    order = order_of(import_rows(server), concurrency=2)
+def remove_all_experiments(server: ServerProcess) -> None:
+    for found in server.get("/api/v1/experiments").json()["items"]:
+        url = f"{server.url}/api/v1/experiments/{found['experiment_id']}"
+        assert httpx.delete(url, timeout=PATIENCE_SECONDS).is_success
+
+
+def test_watchers_hear_every_row_and_the_end(standing: ServerProcess) -> None:
+    server = standing
+    order = order_of(import_rows(server, "watched"), name="watched", concurrency=2)
     experiment_id = post(server, "/experiments", order)["experiment_id"]
 
     async def scenario() -> list[dict[str, Any]]:
@@ -100,6 +126,44 @@ def test_watchers_hear_every_row_and_the_end(server: ServerProcess) -> None:
     assert all(row["scores"]["exact"]["score"] == 1.0 for row in rows)
     assert (heard[-1]["type"], heard[-1]["status"]) == ("end", "success")
     assert heard[-2]["stats"]["success"] == 20
+
+
+def test_watchers_of_the_list_hear_of_new_changed_and_deleted_experiments(
+    standing: ServerProcess,
+) -> None:
+    server = standing
+    remove_all_experiments(server)
+    version_id = import_rows(server, "listed")
+    before = post(server, "/experiments", order_of(version_id, name="before"))["experiment_id"]
+
+    async def scenario() -> None:
+        url = f"{server.url.replace('http', 'ws', 1)}/ws/experiments"
+        async with connect(url) as socket:
+
+            async def heard() -> dict[str, Any]:
+                async with asyncio.timeout(PATIENCE_SECONDS):
+                    message: dict[str, Any] = json.loads(await socket.recv())
+                return message
+
+            first = await heard()
+            assert (first["type"], first["reset"]) == ("experiments", True)
+            assert [one["name"] for one in first["changed"]] == ["before"]
+            order = order_of(version_id, name="after")
+            submitted = await asyncio.to_thread(post, server, "/experiments/submit", order)
+            scores: dict[str, Any] = {}
+            while not scores:
+                message = await heard()
+                assert not message["reset"]
+                # What has not changed is not told again.
+                (changed,) = message["changed"]
+                assert changed["experiment_id"] == submitted["experiment_id"]
+                scores = changed["scores"]
+            assert (changed["status"], scores["exact"]["mean"]) == ("success", 1.0)
+            gone = f"{server.url}/api/v1/experiments/{before}"
+            await asyncio.to_thread(httpx.delete, gone, timeout=PATIENCE_SECONDS)
+            assert (await heard())["gone"] == [before]
+
+    asyncio.run(scenario())
 
 
 def test_when_the_server_is_killed_its_lab_ends_and_the_next_one_goes_on(
@@ -151,6 +215,32 @@ def test_the_lab_leaves_with_its_server(server: ServerProcess) -> None:
     assert not is_running(lab)
 
 
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_the_threads_of_the_lab_share_few_heaps(tmp_path: Path) -> None:
+    """What one has freed is of use to the others; else the lab would grow for days."""
+    with ServerProcess(tmp_path / "data", env=environment(), lab=True) as server:
+        (lab,) = children_of(server.process.pid)
+        import_rows(server)
+        most = max(2, os.cpu_count() or 1)
+        assert len(list(Path(f"/proc/{lab}/task").iterdir())) > most
+        assert heaps_of(lab) <= most
+
+
+def heaps_of(pid: int) -> int:
+    """The heaps of glibc: the main one, and those that begin at a multiple of 64 MB.
+
+    Each of those is as large, and its rest, which is not used yet, cannot be read.
+    """
+    size, count, last = 64 * 2**20, 1, (0, 0)
+    for line in Path(f"/proc/{pid}/maps").read_text().splitlines():
+        place, rights = line.split()[:2]
+        begin, end = (int(word, 16) for word in place.split("-"))
+        if rights == "---p" and begin == last[1] and last[0] % size == 0 and end == last[0] + size:
+            count += 1
+        last = (begin, end)
+    return count
+
+
 def test_without_a_lab_there_is_no_process_and_no_route(tmp_path: Path) -> None:
     with ServerProcess(tmp_path / "data", env=environment(DRAGOMAN_LAB__ENABLED="false")) as server:
         assert children_of(server.process.pid) == []
@@ -174,8 +264,9 @@ def test_keys_decide_who_may_use_the_lab_and_stay_out_of_the_log(tmp_path: Path)
             assert key not in server.log
 
 
-def test_the_document_tells_of_every_route_of_the_lab(server: ServerProcess) -> None:
-    document = server.get("/openapi.json").json()
+@on_sqlite_alone
+def test_the_document_tells_of_every_route_of_the_lab(standing: ServerProcess) -> None:
+    document = standing.get("/openapi.json").json()
     wanted = {
         "/datasets": {"get", "post"},
         "/datasets/{dataset_id}": {"get"},
@@ -205,11 +296,13 @@ def test_the_document_tells_of_every_route_of_the_lab(server: ServerProcess) -> 
                 assert "requestBody" in found[method], path
 
 
+@on_sqlite_alone
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
 @pytest.mark.parametrize("pieces", [1, 2])
-def test_a_body_where_none_belongs_means_nothing(tmp_path: Path, method: str, pieces: int) -> None:
+def test_a_body_where_none_belongs_means_nothing(
+    standing: ServerProcess, method: str, pieces: int
+) -> None:
     content = b'{"a": 1}' if pieces == 1 else iter([b'{"a":', b" 1}"])
-    with ServerProcess(tmp_path / "data", env=environment(), lab=True) as server:
-        url = f"{server.url}/api/v1/experiments/e-nothing"
-        answer = httpx.request(method, url, content=content, timeout=PATIENCE_SECONDS)
-        assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")
+    url = f"{standing.url}/api/v1/experiments/e-nothing"
+    answer = httpx.request(method, url, content=content, timeout=PATIENCE_SECONDS)
+    assert (answer.status_code, answer.json()["error"]["code"]) == (404, "NOT_FOUND")

@@ -65,6 +65,12 @@ def test_a_person_annotates_a_row_changes_it_and_takes_it_back(
     assert "bob" in shown
     summary = told(capsys, "show", "words")
     assert "annotations right: 2 people on 1 row" in summary
+    assert "not known" not in summary
+    stars = ["annotate", "words", said[2], "--name", "stars", "--score", "4"]
+    told(capsys, *stars)
+    summary = told(capsys, "show", "words")
+    assert "stars: 1 person on 1 row; too few to tell how far evaluators agree" in summary
+    assert told(capsys, *stars[:5], "--remove") == "removed\n"
     assert told(capsys, *said, "--remove") == "removed\n"
     assert "said nothing under 'right'" in told(capsys, *said, "--remove", code=1)
     assert len(json.loads(told(capsys, "annotations", "words", "--json"))) == 1

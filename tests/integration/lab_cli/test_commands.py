@@ -355,7 +355,10 @@ def test_datasets_are_imported_listed_shown_and_exported(
     assert "cases" in capsys.readouterr().out
     assert main(["dataset", "show", "cases"]) == 0
     assert "said: string" in capsys.readouterr().out
-    assert main(["dataset", "export", "cases", "--out", "out.csv", "--format", "csv"]) == 0
+    # The name of the file tells its format.
+    assert main(["dataset", "export", "cases", "--out", "out.csv"]) == 0
+    assert main(["dataset", "export", "cases", "--out", "lines.csv", "--format", "jsonl"]) == 0
+    assert (folder / "lines.csv").read_text().startswith('{"said":')
     assert (folder / "out.csv").read_text().splitlines() == [
         "said,meant",
         "a,A",
@@ -366,6 +369,19 @@ def test_datasets_are_imported_listed_shown_and_exported(
     assert main(["dataset", "export", "cases", "--out", "out.csv"]) == 2
     assert main(["dataset", "show", "nothing"]) == 1
     assert "dragoman dataset list" in capsys.readouterr().err
+
+
+def test_the_mirror_is_made_anew_and_answers_as_before(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["experiment", "run", "exp.toml"]) == 0
+    capsys.readouterr()
+    for _ in range(2):  # of nothing, and of one that is there
+        assert main(["lab", "rebuild-mirror"]) == 0
+        assert capsys.readouterr().out == "The mirror has been made anew, and is up to date.\n"
+        assert (folder / ".dragoman" / "lab.duckdb").is_file()
+    assert main(["experiment", "results", "shouting", "--json"]) == 0
+    assert len(json.loads(capsys.readouterr().out)) == 3
 
 
 def test_an_import_is_told_as_json(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

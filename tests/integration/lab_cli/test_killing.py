@@ -13,6 +13,7 @@ from dragoman.cli import main
 from dragoman.clock import SystemClock
 from dragoman.lab.model import ExperimentSpec, TargetSpec
 from dragoman.lab.plane import Lab
+from dragoman.lab.roles import EMBEDDED
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness
 from dragoman.settings import load_settings
@@ -32,7 +33,7 @@ def test_the_run_of_a_program_that_died_is_ended_by_the_command_itself(
         async with await open_store(settings.store.database_url) as store:
             lab = Lab(
                 *(store, settings.lab, SystemClock(), Randomness(), Metrics()),
-                embedded=True,
+                role=EMBEDDED,
                 schedules=False,
                 works=False,
             )

@@ -116,6 +116,9 @@ def test_an_append_experiment_is_opened_fed_and_finished(
             return bool(found["status"] == "success" and found["stats"]["success"] == 6)
 
         eventually(ended, "the experiment ends")
+        # The server owns the mirror: the command asks it to make it anew.
+        assert main(["lab", "rebuild-mirror", *where]) == 0
+        assert "made anew" in capsys.readouterr().out
         assert main(["experiment", "invoke", "online", cases, *where]) == 1
         assert "does not wait for items" in capsys.readouterr().err
 

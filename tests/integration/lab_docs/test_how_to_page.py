@@ -15,7 +15,8 @@ from tests.documents.blocks import blocks_of, file_of
 from tests.integration.lab_api.conftest import Asker
 
 from dragoman.api import create_lab_app, opened_desk
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
+from dragoman.lab.roles import SERVER
 from dragoman.observability import Metrics
 from dragoman.settings import load_settings
 from dragoman.store import upgrade
@@ -35,7 +36,7 @@ def test_the_experiment_that_the_page_submits_over_http_succeeds(tmp_path: Path)
         settings = load_settings(None, {"store": {"database_url": url}}).settings
         metrics = Metrics()
         async with (
-            opened_desk(settings, Context(), metrics, embedded=False) as desk,
+            opened_desk(settings, Context(), metrics, SERVER) as desk,
             httpx.AsyncClient(
                 transport=httpx.ASGITransport(create_lab_app(desk, metrics)), base_url="http://lab"
             ) as http,

@@ -29,13 +29,13 @@ from dragoman.lab.model import (
     new_item_batch,
 )
 from dragoman.lab.plane import Lab
+from dragoman.lab.plugins import Context
 from dragoman.lab.repository import datasets, runs
 from dragoman.lab.states import ENDED, RunStatus
-from dragoman.lab.targets import Context
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, Store, open_store
+from dragoman.store import Store, StoreConnection, open_store
 
 TENANT = TenantId("acme")
 QUICK = LabSettings(lease_seconds=1.2, safety_tick_ms=50, item_concurrency=4)
@@ -84,15 +84,17 @@ class Laboratory:
         return await read(self.store, sql, **values)
 
 
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
+async def until(
+    condition: Callable[[], Awaitable[bool]], patience_seconds: float = PATIENCE_SECONDS
+) -> None:
     """Wait until a condition holds."""
-    async with asyncio.timeout(PATIENCE_SECONDS):
+    async with asyncio.timeout(patience_seconds):
         while not await condition():  # noqa: ASYNC110 - what is waited for may be in a process
             await asyncio.sleep(0.01)
 
 
 async def read(store: Store, sql: str, **values: Any) -> list[Any]:
-    def select(connection: Connection) -> list[Any]:
+    def select(connection: StoreConnection) -> list[Any]:
         return [tuple(row) for row in connection.execute(sa.text(sql), values).all()]
 
     return await store.read(select)
@@ -130,7 +132,7 @@ async def add_items(store: Store, items: Sequence[Turns]) -> tuple[VersionId, li
         created_at_ms=0,
     )
 
-    def insert(connection: Connection) -> None:
+    def insert(connection: StoreConnection) -> None:
         if made:
             datasets.insert_items(connection, TENANT, version_id, made)
         datasets.insert_dataset(connection, TENANT, dataset_id, dataset_id, 0)

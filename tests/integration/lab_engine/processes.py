@@ -18,7 +18,7 @@ from tests.integration.lab_engine.laboratory import QUICK, laboratory
 from dragoman.clock import SystemClock
 from dragoman.errors import StoreError
 from dragoman.lab.queue import open_queue
-from dragoman.lab.repository import Entry, Lease, items, journal, leases
+from dragoman.lab.repository import JournalEntry, Lease, items, journaling, leases
 from dragoman.observability import Metrics
 from dragoman.settings import LabSettings
 
@@ -116,13 +116,13 @@ async def _work(role: Role) -> None:
 def _switch_fencing_off() -> None:
     """Accept every write, under whichever token, and revoke nothing."""
 
-    def tokens_held(connection: object, owner: str, entries: Sequence[Entry]) -> object:
+    def tokens_held(connection: object, owner: str, entries: Sequence[JournalEntry]) -> object:
         return {(one.lease.run_id, one.lease.key): one.lease.token for one in entries}
 
     def renew(connection: object, owner: str, leases: Sequence[Lease], lease_ms: int) -> object:
         return set(leases)
 
-    journal._tokens_held = tokens_held  # type: ignore[assignment]
+    journaling._tokens_held = tokens_held  # type: ignore[assignment]
     items.renew = renew  # type: ignore[assignment]
     leases.require = lambda connection, held: None
 

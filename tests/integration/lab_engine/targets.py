@@ -7,7 +7,7 @@ import os
 import time
 from typing import Any
 
-from dragoman.lab.failures import EvaluatorError, TargetError
+from dragoman.lab.failures import EvaluatorFailure, TargetError
 
 
 def note(calls: str, line: str) -> None:
@@ -59,7 +59,7 @@ async def hang(key: str, calls: str) -> str:
 def judge(output: str, fate: str) -> float:
     """How long the answer is; some answers it cannot judge."""
     if fate == "evaluator_fails":
-        raise EvaluatorError("cannot judge this", retryable=False)
+        raise EvaluatorFailure("cannot judge this", retryable=False)
     return float(len(output))
 
 
@@ -73,7 +73,7 @@ def judge_unless_broken(output: str, key: str, calls: str, fixed: str) -> float:
     """Judges only once a file exists."""
     note(calls, f"broken/{key}")
     if not os.path.exists(fixed):
-        raise EvaluatorError("not yet", retryable=False)
+        raise EvaluatorFailure("not yet", retryable=False)
     return 1.0
 
 

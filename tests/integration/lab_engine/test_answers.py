@@ -30,9 +30,10 @@ from dragoman.lab.model import (
     TargetSpec,
     VersionId,
 )
+from dragoman.lab.plugins import Context
 from dragoman.lab.response_cache import MAX_ANSWER_BYTES, TenantAnswers
 from dragoman.lab.results import Results
-from dragoman.lab.targets import Context
+from dragoman.lab.roles import EMBEDDED
 
 DATABASE_KINDS = TWO_DATABASES
 
@@ -228,7 +229,7 @@ def test_functions_are_cached_by_their_text_and_closures_are_refused(sqlite_url:
 
     async def story() -> None:
         context = Context(functions={"mine": count_calls, "closure": closure})
-        async with laboratory(sqlite_url, context=context, embedded=True) as at:
+        async with laboratory(sqlite_url, context=context, role=EMBEDDED) as at:
             version, _ = await add_items(at.store, [[{"text": "a"}]])
             _calls.clear()
             for name in ("one", "two"):

@@ -35,10 +35,10 @@ from dragoman.lab.model import (
     TargetSpec,
     VersionId,
 )
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
+from dragoman.lab.states import RunMode, RunStatus
 
-APPEND = StartAsk(Mode.APPEND)
+APPEND = StartAsk(RunMode.APPEND)
 SEED = 20_261_116
 
 
@@ -128,7 +128,7 @@ def test_a_dataset_comes_first_and_items_are_added_to_it(database_url: str) -> N
             await at.lab.experiments.finish(TENANT, made.experiment_id)
             assert await at.ended(started.run_id) is RunStatus.SUCCESS
             # Both are the experiment's items from now on.
-            again = StartAsk(Mode.RETRY_ALL)
+            again = StartAsk(RunMode.RETRY_ALL)
             retried = await at.lab.experiments.start(TENANT, made.experiment_id, again)
             assert await at.ended(retried.run_id) is RunStatus.SUCCESS
             [row] = await at.rows(
@@ -145,7 +145,7 @@ def test_an_item_that_was_added_can_be_tried_again(sqlite_url: str) -> None:
             made, started = await at.lab.experiments.submit(TENANT, spec(), APPEND)
             good, bad = await at.lab.experiments.invoke(TENANT, made.experiment_id, turns(1, -1))
             await until(_failed(at, made, 1))
-            ask = StartAsk(Mode.RETRY_ITEMS, (bad,))
+            ask = StartAsk(RunMode.RETRY_ITEMS, (bad,))
             joined = await at.lab.experiments.start(TENANT, made.experiment_id, ask)
             assert (joined.run_id, joined.joined) == (started.run_id, True)
             await at.lab.experiments.finish(TENANT, made.experiment_id)
@@ -155,7 +155,7 @@ def test_an_item_that_was_added_can_be_tried_again(sqlite_url: str) -> None:
             )
             assert dict(tries) == {good: 1, bad: 2}
             retried = await at.lab.experiments.start(
-                TENANT, made.experiment_id, StartAsk(Mode.FAIL_RETRY)
+                TENANT, made.experiment_id, StartAsk(RunMode.FAIL_RETRY)
             )
             assert await at.ended(retried.run_id) is RunStatus.FAILED
 

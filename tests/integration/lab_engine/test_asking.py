@@ -31,7 +31,7 @@ from dragoman.errors import (
 from dragoman.ids import TenantId
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.model import Budget, EvaluatorSpec, ItemId, TargetSpec, VersionId
-from dragoman.lab.states import Mode
+from dragoman.lab.states import RunMode
 
 DATABASE_KINDS = TWO_DATABASES
 
@@ -203,11 +203,11 @@ def test_other_tenants_do_not_see_it(sqlite_url: str) -> None:
 @pytest.mark.parametrize(
     ("ask", "named"),
     [
-        (StartAsk(Mode.RETRY_ITEMS), "item_ids"),
-        (StartAsk(Mode.SUBMIT, item_ids=(ItemId("i"),)), "item_ids"),
-        (StartAsk(Mode.TRIAL), "trial_items"),
-        (StartAsk(Mode.TRIAL, trial_items=0), "from 1"),
-        (StartAsk(Mode.TRIAL, trial_items=10**30), "from 1"),
+        (StartAsk(RunMode.RETRY_ITEMS), "item_ids"),
+        (StartAsk(RunMode.SUBMIT, item_ids=(ItemId("i"),)), "item_ids"),
+        (StartAsk(RunMode.TRIAL), "trial_items"),
+        (StartAsk(RunMode.TRIAL, trial_items=0), "from 1"),
+        (StartAsk(RunMode.TRIAL, trial_items=10**30), "from 1"),
     ],
 )
 def test_a_start_that_says_too_little_or_too_much_is_refused(
@@ -228,7 +228,7 @@ def test_items_that_the_dataset_does_not_have_are_named(sqlite_url: str) -> None
         async with laboratory(sqlite_url) as at:
             version, _ = await add_items(at.store, [[{"key": "k", "calls": ""}]])
             made = await at.lab.experiments.create(TENANT, experiment(version, "hang"))
-            ask = StartAsk(Mode.RETRY_ITEMS, item_ids=(ItemId("i-nowhere"),))
+            ask = StartAsk(RunMode.RETRY_ITEMS, item_ids=(ItemId("i-nowhere"),))
             with pytest.raises(NotFound, match="i-nowhere"):
                 await at.lab.experiments.start(TENANT, made.experiment_id, ask)
 

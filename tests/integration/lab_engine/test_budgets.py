@@ -35,16 +35,16 @@ from dragoman.lab.model import (
     TargetSpec,
     VersionId,
 )
+from dragoman.lab.plugins import Context
 from dragoman.lab.repository import quotas, spending
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.lab.targets import Context
+from dragoman.lab.states import RunMode, RunStatus
 
 SEED = 20_261_117
 CONCURRENCY = 32
 ITEMS = 300
 TOKENS = 10
 COST = 0.25
-RETRY = StartAsk(Mode.FAIL_RETRY)
+RETRY = StartAsk(RunMode.FAIL_RETRY)
 
 
 class Model:
@@ -261,7 +261,7 @@ def test_limits_of_one_tenant_come_before_those_of_the_settings(database_url: st
                 await submit()
 
             await limit(tokens=0, running_experiments=2)
-            open_runs = [await submit(ask=StartAsk(Mode.APPEND)) for _ in range(2)]
+            open_runs = [await submit(ask=StartAsk(RunMode.APPEND)) for _ in range(2)]
             with pytest.raises(QuotaExceeded, match=r"2 experiments .* and 2 may"):
                 await submit()
             await limit(running_experiments=0, tokens=0)

@@ -24,11 +24,11 @@ from dragoman.errors import ExperimentNotRunning, InvalidMessage
 from dragoman.ids import new_id
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.model import Experiment, ExperimentSpec, TargetSpec, VersionId
-from dragoman.lab.states import ENDED, Mode, RunStatus
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
+from dragoman.lab.states import ENDED, RunMode, RunStatus
 from dragoman.lab.timetable import Timetable
 
-APPEND = StartAsk(Mode.APPEND)
+APPEND = StartAsk(RunMode.APPEND)
 FUNCTIONS: dict[str, Callable[..., Any]] = {"answer": lambda n: str(n)}
 LOOKS_AT_ONCE = 5
 """How often each lab looks at the same moment."""
@@ -164,7 +164,7 @@ def test_each_time_has_one_start_across_instances_restarts_jumps_and_daylight_sa
             assert await labs.at("2026-10-26T02:30:00+01:00", made) == 1
             runs = await labs.first.lab.experiments.runs(TENANT, made.experiment_id)
             assert [(one.run.mode, one.run.status, one.stats.success) for one in runs] == [
-                (Mode.APPEND, RunStatus.SUCCESS, 3)
+                (RunMode.APPEND, RunStatus.SUCCESS, 3)
             ] * 9
 
     asyncio.run(story())
@@ -267,7 +267,7 @@ def test_an_experiment_with_cron_starts_in_no_other_mode(sqlite_url: str) -> Non
             version, _ = await add_items(labs.first.store, [[{"n": 1}]])
             experiments = labs.first.lab.experiments
             made = await experiments.create(TENANT, nightly(version))
-            for mode in (Mode.SUBMIT, Mode.RETRY_ALL, Mode.FAIL_RETRY):
+            for mode in (RunMode.SUBMIT, RunMode.RETRY_ALL, RunMode.FAIL_RETRY):
                 with pytest.raises(InvalidMessage, match="can only be started in mode append"):
                     await experiments.start(TENANT, made.experiment_id, StartAsk(mode))
             with pytest.raises(InvalidMessage, match="bad minute"):

@@ -15,8 +15,9 @@ from tests.integration.lab_engine.targets import noted, touch
 from tests.servers import TWO_DATABASES
 
 from dragoman.lab.model import ExperimentSpec, JsonValue, TargetSpec, VersionId
+from dragoman.lab.plugins import Context
+from dragoman.lab.roles import EMBEDDED
 from dragoman.lab.states import RunStatus
-from dragoman.lab.targets import Context
 
 DATABASE_KINDS = TWO_DATABASES
 
@@ -32,7 +33,7 @@ async def mine(text: str) -> str:
 def test_a_program_runs_its_own_functions(sqlite_url: str) -> None:
     async def story() -> None:
         context = Context(functions={"mine": mine})
-        async with laboratory(sqlite_url, context=context, embedded=True) as at:
+        async with laboratory(sqlite_url, context=context, role=EMBEDDED) as at:
             version, _ = await add_items(at.store, [[{"text": "a"}], [{"text": "b"}]])
             await at.run(spec_of(version))
             outputs = await at.rows("SELECT output_json FROM target_record ORDER BY id")
@@ -47,7 +48,7 @@ def test_a_server_leaves_the_run_of_a_program_alone_and_the_program_resumes_it(
     async def story() -> None:
         context = Context(functions={"mine": mine})
         async with laboratory(
-            database_url, context=context, embedded=True, works=False, schedules=False
+            database_url, context=context, role=EMBEDDED, works=False, schedules=False
         ) as stopped:
             version, _ = await add_items(stopped.store, [[{"text": "a"}]])
             _, started = await stopped.lab.experiments.submit(TENANT, spec_of(version))
@@ -57,7 +58,7 @@ def test_a_server_leaves_the_run_of_a_program_alone_and_the_program_resumes_it(
             await server.run(experiment(other, "answer_anything"))
             run = "SELECT status FROM run_log WHERE id = :r"
             assert await server.rows(run, r=started.run_id) == [("pending",)]
-        async with laboratory(database_url, context=context, embedded=True) as at:
+        async with laboratory(database_url, context=context, role=EMBEDDED) as at:
             at.lab.resume(started.run_id)
             assert await at.ended(started.run_id) is RunStatus.SUCCESS
 
@@ -69,7 +70,7 @@ def test_what_was_handed_out_before_the_program_died_is_carried_out_by_the_next(
 ) -> None:
     async def story() -> None:
         context = Context(functions={"mine": mine})
-        async with laboratory(database_url, context=context, embedded=True, works=False) as idle:
+        async with laboratory(database_url, context=context, role=EMBEDDED, works=False) as idle:
             version, _ = await add_items(idle.store, [[{"text": "a"}]])
             _, started = await idle.lab.experiments.submit(TENANT, spec_of(version))
 
@@ -77,7 +78,7 @@ def test_what_was_handed_out_before_the_program_died_is_carried_out_by_the_next(
                 return await idle.rows("SELECT status FROM item_run_log") == [("processing",)]
 
             await until(handed_out)
-        async with laboratory(database_url, context=context, embedded=True) as at:
+        async with laboratory(database_url, context=context, role=EMBEDDED) as at:
             at.lab.resume(started.run_id)
             assert await at.ended(started.run_id) is RunStatus.SUCCESS
 
@@ -88,7 +89,7 @@ def test_a_program_that_is_gone_can_have_its_run_killed_by_the_server(
     database_url: str,
 ) -> None:
     async def story() -> None:
-        async with laboratory(database_url, embedded=True, works=False, schedules=False) as gone:
+        async with laboratory(database_url, role=EMBEDDED, works=False, schedules=False) as gone:
             version, _ = await add_items(gone.store, [[{"text": "a"}]])
             spec = experiment(version, "answer_anything")
             made, started = await gone.lab.experiments.submit(TENANT, spec)

@@ -17,8 +17,8 @@ from tests.integration.lab_engine.laboratory import (
 
 from dragoman.ids import new_id
 from dragoman.lab.model import ExperimentSpec, TargetSpec, VersionId
+from dragoman.lab.plugins import Context
 from dragoman.lab.states import ENDED
-from dragoman.lab.targets import Context
 from dragoman.store import open_store
 
 LARGE, MIDDLE, SMALL = 100_000, 1_000, 100

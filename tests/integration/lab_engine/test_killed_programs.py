@@ -23,8 +23,9 @@ from tests.integration.lab_engine.targets import noted, touch
 from dragoman.errors import QuotaExceeded
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.model import ExperimentSpec, JsonValue, RunId, TargetSpec
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
+from dragoman.lab.roles import EMBEDDED
+from dragoman.lab.states import RunMode, RunStatus
 
 _CONTEXT = multiprocessing.get_context("forkserver")
 
@@ -53,7 +54,7 @@ def _program(url: str, calls: str, own: bool) -> None:
 
     async def main() -> None:
         context = Context(functions={"mine": mine})
-        async with laboratory(url, LONG, context=context, embedded=True) as at:
+        async with laboratory(url, LONG, context=context, role=EMBEDDED) as at:
             case: dict[str, JsonValue] = {"key": "k", "calls": calls, "hold": True}
             version, _ = await add_items(at.store, [[case]] * 6)
             spec = of_the_program(version) if own else of_a_module(version)
@@ -103,7 +104,7 @@ def test_another_program_goes_on_at_once_when_it_is_asked_to(database_url: str, 
     async def story() -> None:
         await killed_program(database_url, calls, own=False)
         touch(f"{calls}.released")
-        async with laboratory(database_url, LONG, embedded=True) as at:
+        async with laboratory(database_url, LONG, role=EMBEDDED) as at:
             run_id, _ = await only_run(at)
             assert await at.lab.experiments.holder(run_id) is None
             at.lab.resume(run_id)
@@ -118,7 +119,7 @@ def test_a_program_with_a_run_of_its_own_goes_on_with_what_another_left(
     async def story() -> None:
         await killed_program(database_url, calls, own=False)
         touch(f"{calls}.released")
-        async with laboratory(database_url, LONG, embedded=True) as at:
+        async with laboratory(database_url, LONG, role=EMBEDDED) as at:
             run_id, _ = await only_run(at)
             case: dict[str, JsonValue] = {"key": "k", "calls": f"{calls}.other", "hold": True}
             version, _ = await add_items(at.store, [[case]])
@@ -150,7 +151,7 @@ def test_a_killed_program_takes_up_no_place_of_its_tenant(database_url: str, cal
 
     async def story() -> None:
         await killed_program(database_url, calls, own=True)
-        async with laboratory(database_url, one, embedded=True) as at:
+        async with laboratory(database_url, one, role=EMBEDDED) as at:
             version, _ = await add_items(at.store, [[{"key": "k", "calls": calls}]])
             spec = experiment(version, "hang", name="first")
             await at.lab.experiments.submit(TENANT, spec)
@@ -169,7 +170,7 @@ def test_no_start_changes_a_row_when_the_target_cannot_be_opened(
             made = await at.run(experiment(version, "answer_unless_held"))
         elsewhere = Context(python_allow=())
         async with laboratory(database_url, context=elsewhere) as at:
-            for ask in (StartAsk(Mode.RETRY_ALL), StartAsk(Mode.FAIL_RETRY), StartAsk()):
+            for ask in (StartAsk(RunMode.RETRY_ALL), StartAsk(RunMode.FAIL_RETRY), StartAsk()):
                 with pytest.raises(Exception, match=HERE):
                     await at.lab.experiments.start(TENANT, made.experiment_id, ask)
             assert len(await at.rows("SELECT id FROM run_log")) == 1

@@ -19,8 +19,8 @@ from tests.integration.lab_engine.targets import exists, note, noted, touch
 
 from dragoman.lab.experiments import StartAsk
 from dragoman.lab.model import JsonValue, TargetSpec
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
+from dragoman.lab.states import RunMode, RunStatus
 
 
 def cases(calls: str, count: int) -> list[list[dict[str, JsonValue]]]:
@@ -149,7 +149,7 @@ def test_what_a_killed_run_had_done_is_kept_and_not_done_again(
 
             touch(f"{calls}.released")
             again = await at.lab.experiments.start(
-                TENANT, made.experiment_id, StartAsk(Mode.FAIL_RETRY)
+                TENANT, made.experiment_id, StartAsk(RunMode.FAIL_RETRY)
             )
             assert await at.ended(again.run_id) is RunStatus.SUCCESS
             # Its answer had been written down before the kill; only the judge was interrupted.

@@ -16,12 +16,12 @@ from tests.integration.lab_engine.laboratory import (
     until,
 )
 
-from dragoman.lab.failures import RateLimited
+from dragoman.lab.failures import CalledTooOften
 from dragoman.lab.model import ExperimentId, ExperimentSpec, TargetSpec, VersionId
+from dragoman.lab.plugins import Context
 from dragoman.lab.repository import Claim, pacing
 from dragoman.lab.states import RunStatus
-from dragoman.lab.targets import Context
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 
 class Gauge:
@@ -112,7 +112,7 @@ def test_what_one_worker_learned_of_a_limit_is_known_to_the_next(database_url: s
 
         async def measure(key: str) -> str:
             if not free.is_set():
-                raise RateLimited("later", retry_after_seconds=0.05)
+                raise CalledTooOften("later", retry_after_seconds=0.05)
             return key
 
         context = Context(functions={"measure": measure})
@@ -150,7 +150,7 @@ def test_shares_never_add_up_to_more_than_the_budget(database_url: str) -> None:
     async def story() -> None:
         async with laboratory(database_url, works=False, schedules=False) as at:
 
-            def work(connection: Connection) -> None:
+            def work(connection: StoreConnection) -> None:
                 def settle(name: str, wanted: int, running: int = 0) -> dict[str, int]:
                     claim = Claim(name, wanted, running)
                     shares, _ = pacing.settle(connection, "t", [claim], 60_000)

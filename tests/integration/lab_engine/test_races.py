@@ -18,16 +18,19 @@ from tests.integration.lab_engine.laboratory import (
 from dragoman.clock import SystemClock
 from dragoman.errors import BudgetExceeded, ExperimentRunning, NotFound
 from dragoman.lab.experiments import StartAsk, Started
-from dragoman.lab.feed import Feed, RunEnded
-from dragoman.lab.model import ExperimentSpec, ItemId, TargetSpec
+from dragoman.lab.feed import RunEnded, WatcherFeed
+from dragoman.lab.model import ExperimentSpec, ItemId, RunId, TargetSpec
+from dragoman.lab.plugins import Context
 from dragoman.lab.queue import InProcessQueue
 from dragoman.lab.repository import Selection, leases, runs, starting
 from dragoman.lab.scheduler.driver import STRIKES, Drive, Driver
 from dragoman.lab.scheduler.step import TERMINATE_BATCH
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.states import RunMode, RunStatus
+from dragoman.lab.targets import Output
+from dragoman.lab.worker.pacing import Pacer
+from dragoman.lab.worker.workplace import Workplace
 from dragoman.observability import Metrics
-from dragoman.store import Connection, Store, Work
+from dragoman.store import Store, StoreConnection, Work
 
 Result = TypeVar("Result")
 
@@ -40,7 +43,7 @@ def driver_of(store: Store) -> Driver:
         store,
         InProcessQueue(),
         STEADY,
-        Feed(),
+        WatcherFeed(),
         owner="another",
         clock=SystemClock(),
         metrics=Metrics(),
@@ -52,7 +55,7 @@ def test_items_retried_by_many_at_once_all_get_into_one_run(database_url: str) -
         async with laboratory(database_url, schedules=False, works=False) as at:
             version, ids = await add_items(at.store, ONE_ITEM)
             made = await at.lab.experiments.create(TENANT, experiment(version, "hang"))
-            ask = StartAsk(Mode.RETRY_ITEMS, item_ids=(ids[0],))
+            ask = StartAsk(RunMode.RETRY_ITEMS, item_ids=(ids[0],))
             starts = [at.lab.experiments.start(TENANT, made.experiment_id, ask) for _ in range(6)]
 
             started = await asyncio.gather(*starts)
@@ -147,7 +150,7 @@ def test_an_item_named_twice_is_one_item(sqlite_url: str) -> None:
             version, ids = await add_items(at.store, [[{}]])
             made = await at.run(experiment(version, "answer_anything"))
             twice: tuple[ItemId, ...] = (ids[0], ids[0])
-            ask = StartAsk(Mode.RETRY_ITEMS, item_ids=twice)
+            ask = StartAsk(RunMode.RETRY_ITEMS, item_ids=twice)
             again = await at.lab.experiments.start(TENANT, made.experiment_id, ask)
             await at.ended(again.run_id)
 
@@ -213,7 +216,7 @@ class Counting(Store):
     async def write(self, work: Work[Result], *, urgent: bool = False) -> Result:
         count = sa.text("SELECT count(*) FROM item_run_log WHERE result_state = 'init'")
 
-        def counted(connection: Connection) -> tuple[Result, int]:
+        def counted(connection: StoreConnection) -> tuple[Result, int]:
             before = connection.execute(count).scalar_one()
             done = work(connection)
             return done, before - connection.execute(count).scalar_one()
@@ -292,3 +295,30 @@ def test_a_run_that_gets_somewhere_between_its_troubles_is_not_given_up(sqlite_u
             assert shaky.broken > STRIKES
 
     asyncio.run(story())
+
+
+def test_a_run_that_ends_while_its_pace_is_asked_for_is_left_without_an_error(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, database_url: str
+) -> None:
+    settle = Pacer.settle
+    lost: list[RunId] = []
+
+    async def settle_and_lose(self: Pacer, places: dict[RunId, Workplace]) -> None:
+        await settle(self, places)
+        if places and not lost:
+            lost.extend(places)
+            places.clear()
+
+    monkeypatch.setattr(Pacer, "settle", settle_and_lose)
+
+    async def story() -> None:
+        async with laboratory(database_url) as at:
+            version, _ = await add_items(at.store, ONE_ITEM)
+            _, started = await at.lab.experiments.submit(
+                TENANT, experiment(version, "answer_unless_held")
+            )
+            assert await at.ended(started.run_id) is RunStatus.SUCCESS
+            assert lost == [started.run_id]
+
+    asyncio.run(story())
+    assert "lab_take_failed" not in caplog.text

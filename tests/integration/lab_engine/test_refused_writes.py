@@ -11,8 +11,8 @@ from tests.integration.lab_engine.laboratory import add_items, laboratory
 from dragoman.lab.evaluators import Score
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import EvaluatorSpec, ExperimentSpec, TargetSpec
-from dragoman.lab.targets import Context
-from dragoman.store import Connection
+from dragoman.lab.plugins import Context
+from dragoman.store import StoreConnection
 
 TRIGGERS = {
     "sqlite": (
@@ -56,7 +56,7 @@ def test_what_the_database_refuses_fails_its_item_with_the_reason(
     def judge(output: str) -> Score:
         return Score(1.0, output)
 
-    def refuse(connection: Connection) -> None:
+    def refuse(connection: StoreConnection) -> None:
         for statement in TRIGGERS[connection.dialect]:
             connection.execute(sa.text(statement.format(table=table, column=column)))
 

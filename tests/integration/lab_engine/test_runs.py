@@ -26,8 +26,8 @@ from dragoman.lab.feed import RunEnded
 from dragoman.lab.model import ExperimentId, ItemId, JsonValue, RunId
 from dragoman.lab.repository import runs
 from dragoman.lab.scheduler.modes import STRATEGIES
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.store import Connection
+from dragoman.lab.states import RunMode, RunStatus
+from dragoman.store import StoreConnection
 
 CURSES = {
     "sqlite": (
@@ -135,7 +135,7 @@ def test_fail_retry_calls_only_what_failed(database_url: str, calls: str) -> Non
             before = Counter(noted(calls))
 
             touch(f"{calls}.fixed")
-            ask = StartAsk(Mode.FAIL_RETRY)
+            ask = StartAsk(RunMode.FAIL_RETRY)
             again = await at.lab.experiments.start(TENANT, made.experiment_id, ask)
             assert await at.ended(again.run_id) is RunStatus.SUCCESS
 
@@ -159,7 +159,7 @@ def test_retry_all_calls_everything_again(database_url: str, calls: str) -> None
             made = await at.run(experiment(version, "answer", {"good": "judge_noting"}))
 
             again = await at.lab.experiments.start(
-                TENANT, made.experiment_id, StartAsk(Mode.RETRY_ALL)
+                TENANT, made.experiment_id, StartAsk(RunMode.RETRY_ALL)
             )
             await at.ended(again.run_id)
 
@@ -174,7 +174,7 @@ def test_a_trial_takes_the_first_items_only(database_url: str, calls: str) -> No
             version, _ = await add_items(at.store, [[turn(calls, f"k{n}")] for n in range(9)])
             spec = experiment(version, "answer")
             _, started = await at.lab.experiments.submit(
-                TENANT, spec, StartAsk(Mode.TRIAL, trial_items=4)
+                TENANT, spec, StartAsk(RunMode.TRIAL, trial_items=4)
             )
             await at.ended(started.run_id)
 
@@ -189,7 +189,7 @@ def test_retry_items_calls_the_named_items_again(database_url: str, calls: str) 
             version, ids = await add_items(at.store, [[turn(calls, f"k{n}")] for n in range(5)])
             made = await at.run(experiment(version, "answer"))
 
-            ask = StartAsk(Mode.RETRY_ITEMS, item_ids=(ids[1], ids[3]))
+            ask = StartAsk(RunMode.RETRY_ITEMS, item_ids=(ids[1], ids[3]))
             again = await at.lab.experiments.start(TENANT, made.experiment_id, ask)
             await at.ended(again.run_id)
 
@@ -213,7 +213,7 @@ def test_retry_items_joins_a_running_run(database_url: str, calls: str) -> None:
                 return is_judged and "success" in await statuses(at, made.experiment_id)
 
             await until(first_is_done)
-            ask = StartAsk(Mode.RETRY_ITEMS, item_ids=tuple(ids))
+            ask = StartAsk(RunMode.RETRY_ITEMS, item_ids=tuple(ids))
             joined = await at.lab.experiments.start(TENANT, made.experiment_id, ask)
             touch(f"{calls}.released")
             assert await at.ended(started.run_id) is RunStatus.SUCCESS
@@ -243,7 +243,7 @@ def test_retry_items_in_the_last_moment_joins_or_starts_and_is_never_lost(
             for round_no in range(30):
                 await asyncio.sleep(0.002 * (round_no % 10))
                 again = await at.lab.experiments.start(
-                    TENANT, made.experiment_id, StartAsk(Mode.RETRY_ITEMS, item_ids=(ids[0],))
+                    TENANT, made.experiment_id, StartAsk(RunMode.RETRY_ITEMS, item_ids=(ids[0],))
                 )
                 joined += again.joined
                 started = again
@@ -320,10 +320,12 @@ def test_concurrency_is_changed_while_the_run_goes_on(database_url: str, calls: 
 
 
 def test_an_item_of_many_leases_long_is_not_taken_from_its_worker(
-    database_url: str, calls: str
+    sqlite_url: str, calls: str
 ) -> None:
+    """On the other databases test_slow_reads.py waits as long, and longer for each statement."""
+
     async def story() -> None:
-        async with laboratory(database_url, HELD) as at:
+        async with laboratory(sqlite_url, HELD) as at:
             slow = HELD.lease_seconds * 1000 * 2
             version, _ = await add_items(at.store, [[turn(calls, "k", delay_ms=slow)]])
             await at.run(experiment(version, "answer"))
@@ -335,7 +337,7 @@ def test_an_item_of_many_leases_long_is_not_taken_from_its_worker(
 
 
 def test_one_item_that_cannot_be_archived_fails_alone(database_url: str, calls: str) -> None:
-    def curse(connection: Connection, item_id: ItemId) -> None:
+    def curse(connection: StoreConnection, item_id: ItemId) -> None:
         for statement in CURSES[connection.dialect]:
             connection.execute(sa.text(statement.replace("ITEM", item_id))).close()
 
@@ -394,13 +396,13 @@ def test_a_run_that_breaks_again_and_again_fails_and_says_why(
     sqlite_url: str, calls: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A mode that this program does not know, as a newer one may have left it."""
-    monkeypatch.delitem(STRATEGIES, Mode.SCORE)
+    monkeypatch.delitem(STRATEGIES, RunMode.SCORE)
 
     async def story() -> None:
         async with laboratory(sqlite_url) as at:
             version, _ = await add_items(at.store, [[turn(calls, "k")]])
             made = await at.lab.experiments.create(TENANT, experiment(version, "answer"))
-            ask = StartAsk(Mode.SCORE)
+            ask = StartAsk(RunMode.SCORE)
             run = new_run(RunId("r-1"), made, ask, at_ms=0, embedded=False)
             await at.store.write(lambda c: runs.insert_run(c, run))
 

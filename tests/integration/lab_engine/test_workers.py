@@ -25,7 +25,7 @@ from tests.integration.lab_engine.targets import note, noted
 from dragoman.clock import SystemClock
 from dragoman.errors import StoreError
 from dragoman.lab.evaluators import Score
-from dragoman.lab.failures import RateLimited
+from dragoman.lab.failures import CalledTooOften
 from dragoman.lab.model import (
     EvaluatorSpec,
     Experiment,
@@ -37,14 +37,15 @@ from dragoman.lab.model import (
     Turn,
     VersionId,
 )
-from dragoman.lab.queue import InProcessQueue, Offer
+from dragoman.lab.plugins import Context
+from dragoman.lab.queue import InProcessQueue, ItemOffer
 from dragoman.lab.repository import dispatching, items, runs
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.lab.targets import Context, Output, PastTurn
+from dragoman.lab.states import RunMode, RunStatus
+from dragoman.lab.targets import Output, PastTurn
 from dragoman.lab.worker import OpenBench, Terms, Worker
 from dragoman.lab.worker.combiner import Combiner
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome
-from dragoman.lab.worker.journal import LeaseJournal
+from dragoman.lab.worker.lease_journal import LeaseJournal
 from dragoman.observability import Metrics
 from dragoman.store import Store, Work
 
@@ -120,7 +121,7 @@ def test_rate_limits_and_errors_that_pass_fail_no_item(database_url: str, calls:
     async def busy(key: str, calls: str) -> str:
         seen[key] += 1
         if seen[key] <= 4:
-            raise RateLimited("later", retry_after_seconds=0.01)
+            raise CalledTooOften("later", retry_after_seconds=0.01)
         return key
 
     async def moody(output: str, key: str) -> float:
@@ -186,7 +187,7 @@ def test_a_database_that_is_away_while_a_target_is_opened_fails_no_item(sqlite_u
         async with laboratory(sqlite_url) as at:
             open_bench, opened = at.lab._worker._open_bench, 0
 
-            async def open_later(experiment: Experiment, mode: Mode) -> OpenBench:
+            async def open_later(experiment: Experiment, mode: RunMode) -> OpenBench:
                 nonlocal opened
                 opened += 1
                 if opened == 1:
@@ -240,7 +241,7 @@ def test_a_call_that_does_not_end_when_told_to_holds_up_nobody(sqlite_url: str, 
         ) as at:
             open_bench = at.lab._worker._open_bench
 
-            async def open_deaf(experiment: Experiment, mode: Mode) -> OpenBench:
+            async def open_deaf(experiment: Experiment, mode: RunMode) -> OpenBench:
                 opened = await open_bench(experiment, mode)
                 if experiment.spec.name == "deaf":
                     opened.bench.target = deaf
@@ -281,7 +282,7 @@ def test_an_item_taken_again_by_the_same_worker_has_both_calls_stopped_by_a_kill
                 assert dispatching.dispatch(connection, run, 1) == [ItemKey(one) for one in ids]
 
             await at.store.write(slept)
-            at.lab._worker._queue.offers.put(Offer(started.run_id, (ItemKey(ids[0]),)))
+            at.lab._worker._queue.offers.put(ItemOffer(started.run_id, (ItemKey(ids[0]),)))
             await until(lambda: _count(calls, "begun", 2))
 
             await at.lab.experiments.kill(TENANT, made.experiment_id)
@@ -330,7 +331,7 @@ def test_a_worker_stopped_while_it_takes_items_hands_them_back(
                 metrics=Metrics(),
             )
             await worker.start()
-            queue.offers.put(Offer(started.run_id, tuple(ItemKey(one) for one in ids)))
+            queue.offers.put(ItemOffer(started.run_id, tuple(ItemKey(one) for one in ids)))
             await store.written.wait()
             stopping = asyncio.create_task(worker.stop())
             await asyncio.sleep(0)

@@ -22,17 +22,20 @@ from dragoman.lab.states import RunStatus
 from dragoman.store import open_store
 
 STEPS = [pytest.param(26.0, id="forwards"), pytest.param(-26.0, id="back")]
-SKEWS = [pytest.param(28.0, id="ahead"), pytest.param(-28.0, id="behind")]
+SKEW_SECONDS = 28.0
+CAPACITY = 3
+"""How many items a worker has at once."""
 
 LONGER_THAN_A_LEASE_MS = 6_000
 
 
-@pytest.mark.parametrize("ahead_seconds", SKEWS)
-def test_a_worker_with_the_wrong_time_keeps_what_it_works_on(
-    database_url: str, calls: str, ahead_seconds: float
-) -> None:
+def test_workers_with_the_wrong_time_keep_what_they_work_on(database_url: str, calls: str) -> None:
+    """One worker's clock is ahead, the other's is behind; each has as many items as it may."""
+
     async def story() -> None:
-        wrong = WrongClock(SystemClock(), ahead_seconds)
+        ahead = WrongClock(SystemClock(), SKEW_SECONDS)
+        behind = WrongClock(SystemClock(), -SKEW_SECONDS)
+        items = 2 * CAPACITY
         async with await open_store(database_url) as store:
             turn: dict[str, JsonValue] = {
                 "turn": 0,
@@ -40,13 +43,25 @@ def test_a_worker_with_the_wrong_time_keeps_what_it_works_on(
                 "delay_ms": LONGER_THAN_A_LEASE_MS,
                 "fate": "well",
             }
-            version, _ = await add_items(store, [[{"key": f"k{n}", **turn}] for n in range(3)])
+            version, _ = await add_items(store, [[{"key": f"k{n}", **turn}] for n in range(items)])
+
+            async def each_is_asked() -> bool:
+                return len(noted(calls)) >= items
+
             async with (
                 laboratory(database_url, HELD, works=False) as right,
-                laboratory(database_url, HELD, schedules=False, clock=wrong),
+                laboratory(database_url, HELD, schedules=False, clock=ahead, capacity=CAPACITY),
+                laboratory(database_url, HELD, schedules=False, clock=behind, capacity=CAPACITY),
             ):
-                await right.run(experiment(version, "answer"))
-                assert sorted(noted(calls)) == ["k0/0", "k1/0", "k2/0"], "each was asked once"
+                spec = experiment(version, "answer", concurrency=items)
+                _, started = await right.lab.experiments.submit(TENANT, spec)
+                await until(each_is_asked)
+                [(workers,)] = await right.rows(
+                    "SELECT COUNT(DISTINCT lease_owner) FROM item_run_log"
+                )
+                assert workers == 2
+                assert await right.ended(started.run_id) is RunStatus.SUCCESS
+                assert sorted(noted(calls)) == [f"k{n}/0" for n in range(items)], "each once"
 
     asyncio.run(story())
 

@@ -15,11 +15,12 @@ from typing import Any
 import pytest
 
 from dragoman.errors import Forbidden, InvalidMessage
-from dragoman.lab.evaluators import ProcessPool, Score, check_evaluator, open_evaluator
+from dragoman.lab.evaluators import FunctionProcessPool, Score, check_evaluator, open_evaluator
 from dragoman.lab.evaluators.code import child, sandbox
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output
 
 PATIENCE_SECONDS = 60.0
 
@@ -50,14 +51,14 @@ def spec_of(code: str, **settings: Any) -> EvaluatorSpec:
     return EvaluatorSpec("code", "code", settings={"code": textwrap.dedent(code), **settings})
 
 
-async def scored(code: str, values: dict[str, Any], **settings: Any) -> Score | EvaluatorError:
-    pool = ProcessPool(2)
+async def scored(code: str, values: dict[str, Any], **settings: Any) -> Score | EvaluatorFailure:
+    pool = FunctionProcessPool(2)
     spec = spec_of(code, **settings)
     check_evaluator(spec, list(values), Context(python_allow=(), http_allow=()))
     evaluator = open_evaluator(spec, Context(), pool)
     try:
         return await evaluator.score(values, Output({"output": values.get("output")}))
-    except EvaluatorError as error:
+    except EvaluatorFailure as error:
         return error
     finally:
         await evaluator.close()
@@ -73,7 +74,7 @@ def score(code: str, **values: Any) -> Score:
 def failure(code: str, **settings: Any) -> str:
     """What is wrong with a snippet; nothing of it may be left."""
     said = asyncio.run(scored(code, {"output": "x"}, **settings))
-    assert isinstance(said, EvaluatorError), said
+    assert isinstance(said, EvaluatorFailure), said
     assert not said.retryable
     assert not processes()
     return said.message
@@ -422,7 +423,7 @@ def test_a_cancelled_snippet_is_gone_when_the_cancelling_is_over() -> None:
 
 
 def test_hostile_snippets_do_not_disturb_others() -> None:
-    async def story() -> list[Score | EvaluatorError]:
+    async def story() -> list[Score | EvaluatorFailure]:
         hostile = [
             scored("def score(output):\n    while True: print('x' * 9999)", {}),
             scored("__import__('os').kill(-1, 9)", {}),
@@ -433,7 +434,7 @@ def test_hostile_snippets_do_not_disturb_others() -> None:
         return await asyncio.gather(*hostile, *good)
 
     said = asyncio.run(story())
-    assert all(isinstance(one, EvaluatorError) for one in said[:4])
+    assert all(isinstance(one, EvaluatorFailure) for one in said[:4])
     assert [one.score for one in said[4:] if isinstance(one, Score)] == list(range(8))
     assert not processes()
 
@@ -442,10 +443,10 @@ def test_the_snippet_ends_with_a_lab_that_is_killed() -> None:
     program = textwrap.dedent(
         """
         import asyncio
-        from dragoman.lab.evaluators.code.sandbox import Limits, run_snippet
+        from dragoman.lab.evaluators.code.sandbox import SandboxLimits, run_snippet
         print("ready", flush=True)
         code = "__import__('time').sleep(1000)"
-        asyncio.run(run_snippet(code, {}, Limits(600, 256 << 20)))
+        asyncio.run(run_snippet(code, {}, SandboxLimits(600, 256 << 20)))
         """
     )
     lab = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE)

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from tests.integration.lab_targets.answering_server import AnsweringServer
 
-from dragoman.lab.failures import RateLimited, TargetError
-from dragoman.lab.targets import Context, Output, PastTurn
-from dragoman.lab.targets.http import HttpTarget, Settings
+from dragoman.lab.failures import CalledTooOften, TargetError
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output, PastTurn
+from dragoman.lab.targets.http import HttpTarget, HttpTargetSettings
 from dragoman.outbound import look_up
 
 AS_USER = Context()
@@ -35,7 +36,9 @@ def ask(
     **settings: Any,
 ) -> Output:
     async def main() -> Output:
-        form = Settings(url=url, **{"output": "$.echo", "body": {"q": "{{text}}"}, **settings})
+        form = HttpTargetSettings(
+            url=url, **{"output": "$.echo", "body": {"q": "{{text}}"}, **settings}
+        )
         target = HttpTarget(form, context, lookup)
         try:
             return await target.call(turn or {"text": "hello"}, history)
@@ -90,6 +93,36 @@ def test_a_header_takes_its_secret_from_the_environment_and_no_message_tells_it(
     assert "***" in raised.value.message
 
 
+def test_an_address_takes_its_secret_from_the_environment_and_no_message_tells_it(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_KEY", "very secret&{{text}}")
+    url = server.url("echo?q={{text}}&key=env:MODEL_KEY;again=env:MODEL_KEY")
+    ask(url, {"text": "hi"}, body="{{text}}")
+    (request,) = server.requests
+    sent = "very%20secret%26%7B%7Btext%7D%7D"
+    assert request.path == f"/echo?q=hi&key={sent};again={sent}"
+
+    for repeated in ("very secret&{{text}}", sent):
+        with pytest.raises(TargetError) as raised:  # a server that repeats what it was sent
+            ask(url, {"text": repeated}, body="{{text}}", output="$.no")
+        assert "secret" not in raised.value.message
+        assert "***" in raised.value.message
+
+
+def test_a_key_in_an_address_that_was_renewed_asks_the_same_question(
+    server: AnsweringServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+    for key in ("old", "new"):
+        monkeypatch.setenv("MODEL_KEY", key)
+        settings = HttpTargetSettings(server.url("echo?key=env:MODEL_KEY"), "$.text")
+        target = HttpTarget(settings, Context())
+        asked.append(asyncio.run(target.asked({"text": "hi"}, ())))
+    assert asked[0] == asked[1]
+    assert "env:MODEL_KEY" in str(asked[0])
+
+
 def test_the_turns_before_can_be_sent_along(server: AnsweringServer) -> None:
     past = PastTurn({"text": "a"}, Output({"output": "b"}))
     output = ask(server.url("echo"), {"text": "c"}, (past,), body="{{history}}")
@@ -111,7 +144,9 @@ def test_a_connection_is_used_again(server: AnsweringServer) -> None:
         return ["127.0.0.1"]
 
     async def main() -> None:
-        form = Settings(url=server.url("echo", "models.invalid"), output="$.echo", body="{{text}}")
+        form = HttpTargetSettings(
+            url=server.url("echo", "models.invalid"), output="$.echo", body="{{text}}"
+        )
         target = HttpTarget(form, AS_USER, lookup)
         for number in range(20):
             assert (await target.call({"text": number}, ())).answer == number
@@ -132,7 +167,7 @@ def test_a_turn_without_a_column_is_not_asked_about(server: AnsweringServer) -> 
 
 
 def test_a_server_that_asks_for_a_pause_is_given_one(server: AnsweringServer) -> None:
-    with pytest.raises(RateLimited, match="slow down") as refused:
+    with pytest.raises(CalledTooOften, match="slow down") as refused:
         ask(server.url("busy"))
     assert refused.value.retry_after_seconds == 3
 
@@ -173,7 +208,7 @@ def test_a_server_that_is_not_there_may_come_back() -> None:
 
 def test_a_call_is_given_up_at_once(server: AnsweringServer) -> None:
     async def main() -> None:
-        target = HttpTarget(Settings(url=server.url("hang"), output="$"), AS_USER)
+        target = HttpTarget(HttpTargetSettings(url=server.url("hang"), output="$"), AS_USER)
         work = asyncio.create_task(target.call({}, ()))
         await asyncio.to_thread(server.connected.wait, 30)
         work.cancel()

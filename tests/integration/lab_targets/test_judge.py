@@ -12,14 +12,15 @@ from tests.servers.openai_server import OpenAiServer
 from dragoman.errors import Forbidden, InvalidMessage, SchemaMismatch
 from dragoman.lab.evaluators import (
     EVALUATORS,
-    ProcessPool,
+    FunctionProcessPool,
     Score,
     check_evaluator,
     open_evaluator,
 )
-from dragoman.lab.failures import EvaluatorError, RateLimited
+from dragoman.lab.failures import CalledTooOften, EvaluatorFailure
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output
 
 PRICE = {"input": 1_000_000.0, "output": 0.0}
 """A call costs 10: the server reports 10 tokens that went in."""
@@ -53,23 +54,23 @@ def judge(
     context: Context | None = None,
     times: int = 1,
     **settings: Any,
-) -> list[Score | EvaluatorError | RateLimited]:
+) -> list[Score | EvaluatorFailure | CalledTooOften]:
     """What one judge says of an output, each time it is asked."""
     given = {"url": server.url, "model": model, "rubric": "Say good.", "price": PRICE, **settings}
     spec = EvaluatorSpec("llm_judge", "judge", settings=given)
 
-    async def main() -> list[Score | EvaluatorError | RateLimited]:
+    async def main() -> list[Score | EvaluatorFailure | CalledTooOften]:
         at = context or Context()
         columns = turn or {}
         check_evaluator(spec, list(columns), at)
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         evaluator = open_evaluator(spec, at, processes)
-        said: list[Score | EvaluatorError | RateLimited] = []
+        said: list[Score | EvaluatorFailure | CalledTooOften] = []
         try:
             for _ in range(times):
                 try:
                     said.append(await evaluator.score(columns, Output({"output": output})))
-                except (EvaluatorError, RateLimited) as error:
+                except (EvaluatorFailure, CalledTooOften) as error:
                     said.append(error)
         finally:
             await evaluator.close()
@@ -79,7 +80,7 @@ def judge(
     return asyncio.run(main())
 
 
-def one(said: list[Score | EvaluatorError | RateLimited]) -> Score:
+def one(said: list[Score | EvaluatorFailure | CalledTooOften]) -> Score:
     [score] = said
     assert isinstance(score, Score), score
     return score
@@ -154,12 +155,12 @@ def test_a_judge_that_does_not_answer_as_asked_is_an_error_of_the_item(
 ) -> None:
     [error] = judge(server, model, "x")
 
-    assert isinstance(error, EvaluatorError)
+    assert isinstance(error, EvaluatorFailure)
     assert not error.retryable
     assert len(server.asked) == 2, "once, and one repair"
     assert (error.tokens, error.cost) == (30, 20.0), "what it used up is counted all the same"
     assert len(error.message) < 2000
-    with pytest.raises(EvaluatorError, match=problem):
+    with pytest.raises(EvaluatorFailure, match=problem):
         raise error
 
 
@@ -176,7 +177,7 @@ def test_a_judge_that_fails_says_why(
 ) -> None:
     [error] = judge(server, model, "x")
 
-    assert isinstance(error, EvaluatorError)
+    assert isinstance(error, EvaluatorFailure)
     assert error.retryable is retryable
     assert problem in error.message
 
@@ -261,7 +262,7 @@ def test_each_vote_has_an_answer_of_its_own_in_the_cache(server: OpenAiServer) -
 def test_votes_before_a_rate_limit_are_kept_and_counted_once(server: OpenAiServer) -> None:
     refused, score = judge(server, "busy-second", "good", votes=3, times=2)
 
-    assert isinstance(refused, RateLimited)
+    assert isinstance(refused, CalledTooOften)
     assert refused.retry_after_seconds == 0.02
     assert isinstance(score, Score)
     assert score.tokens == 3 * 15
@@ -283,6 +284,7 @@ def test_votes_before_a_rate_limit_are_kept_and_counted_once(server: OpenAiServe
         ({"extra": {"messages": []}}, "evaluator.extra.messages"),
         ({"api_key_env": "not a name"}, "evaluator.api_key_env"),
         ({"headers": {"x-api-key": "abc"}}, "evaluator.headers.x-api-key"),
+        ({"url": "https://example.com/v1?key=abc"}, "evaluator.url"),
         ({"url": "nowhere"}, "evaluator.url"),
     ],
 )

@@ -13,9 +13,16 @@ import pytest
 from tests.servers.openai_server import OpenAiServer
 
 from dragoman.errors import Forbidden, InvalidMessage, SchemaMismatch
-from dragoman.lab.failures import RateLimited, TargetError
+from dragoman.lab.failures import CalledTooOften, TargetError
 from dragoman.lab.model import TargetSpec
-from dragoman.lab.targets import TARGETS, Context, Output, PastTurn, check_target, open_target
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import (
+    TARGETS,
+    Output,
+    PastTurn,
+    check_target,
+    open_target,
+)
 
 AS_USER = Context()
 ON_A_SERVER = Context(http_allow=(), open_mode=True)
@@ -262,7 +269,7 @@ def test_a_text_is_spoken(server: OpenAiServer) -> None:
 
 
 def test_a_rate_limit_tells_how_long_to_wait(server: OpenAiServer) -> None:
-    with pytest.raises(RateLimited, match="429: Rate limit reached") as raised:
+    with pytest.raises(CalledTooOften, match="429: Rate limit reached") as raised:
         ask(server, "busy")
     assert raised.value.retry_after_seconds == 7
 
@@ -334,6 +341,18 @@ def test_a_key_in_a_header_of_another_name_is_sent_and_never_told(
         ask(server, "echo", context=ON_A_SERVER, headers={"api-key": "env:MODEL_KEY"})
 
 
+def test_a_query_of_the_servers_address_goes_with_every_request(
+    server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MODEL_KEY", "sk-very-secret")
+    url = f"{server.url}?api-version=1&key=env:MODEL_KEY"
+    assert ask(server, "echo", url=url).answer
+    assert server.asked[-1].query == "api-version=1&key=sk-very-secret"
+    with pytest.raises(TargetError) as raised:
+        ask(server, "wrong-key", url=url, headers={"Authorization": "Bearer env:MODEL_KEY"})
+    assert "sk-very-secret" not in raised.value.message
+
+
 def test_a_server_sends_its_variables_only_where_the_settings_say(
     server: OpenAiServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,6 +386,7 @@ def test_a_server_sends_its_variables_only_where_the_settings_say(
         ({"headers": {"bad name": "x"}}, "target.headers.bad name"),
         ({"headers": {"Authorization": "Bearer sk-1"}}, "target.headers.Authorization"),
         ({"headers": {"api-key": "abc"}}, "target.headers.api-key"),
+        ({"url": "https://example.com/v1?api-key=abc"}, "target.url"),
         ({"url": "ftp://host"}, "target.url"),
         ({"price": {"input": -1}}, "target.price.input"),
         ({"temprature": 1}, "target.temprature"),

@@ -16,8 +16,9 @@ from dragoman.clock import SystemClock
 from dragoman.lab.evaluators import Score
 from dragoman.lab.failures import Failure
 from dragoman.lab.model import Item, ItemId, JsonValue, TargetSpec
-from dragoman.lab.targets import Context, Output, open_target
-from dragoman.lab.worker.execution import Bench, ItemOutcome, Limits, Reusable, carry_out
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output, open_target
+from dragoman.lab.worker.execution import Bench, ItemOutcome, Reusable, WorkLimits, carry_out
 
 QUOTA = 10
 WINDOW_SECONDS = 1.0
@@ -131,7 +132,7 @@ def carried_out(url: str) -> list[ItemOutcome]:
         }
         target = open_target(TargetSpec("http", settings), Context())
         bench = Bench(
-            target, (), Limits(CONCURRENCY, retries=0), clock=SystemClock(), random=Random(1)
+            target, (), WorkLimits(CONCURRENCY, retries=0), clock=SystemClock(), random=Random(1)
         )
         items = [Item(ItemId(f"i-{n}"), ({"text": f"text {n}"},)) for n in range(ITEMS)]
         try:

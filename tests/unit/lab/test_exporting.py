@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import csv
+import gc
 import io
+import tracemalloc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -80,3 +82,33 @@ def test_a_file_without_rows_is_a_file(wanted: FileFormat) -> None:
 
     found = asyncio.run(collect())
     assert (found == b"") is (wanted is FileFormat.JSONL)
+
+
+def peak_of(wanted: FileFormat, pages: int) -> int:
+    """The most bytes that an export held at a time, of so many pages of 100 rows of 1 kB."""
+
+    async def many() -> AsyncIterator[list[ResultRow]]:
+        for page in range(pages):
+            yield [row_of(number, f"{page} {number} " * 100) for number in range(100)]
+
+    async def consume() -> int:
+        columns = {"input.mixed": False, "input.n": True}
+        size = 0
+        async for piece in written(many(), columns, ["a.b"], wanted):
+            size += len(piece)
+        return size
+
+    gc.collect()
+    tracemalloc.start()
+    try:
+        assert asyncio.run(consume()) > 0
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("wanted", [FileFormat.CSV, FileFormat.JSONL])
+def test_memory_does_not_grow_with_the_rows(wanted: FileFormat) -> None:
+    # The first export imports what it needs.
+    peak_of(wanted, 1)
+    assert peak_of(wanted, 12) < peak_of(wanted, 3) * 1.2

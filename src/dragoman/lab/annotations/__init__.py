@@ -1,6 +1,6 @@
 """What people say of rows, and how far evaluators agree with them."""
 
-from dragoman.lab.annotations.agreement import Judged, agreement_of
+from dragoman.lab.annotations.agreement import JudgedRow, agreement_of
 from dragoman.lab.annotations.annotations import (
     MAX_AT_ONCE,
     Annotations,
@@ -17,7 +17,12 @@ from dragoman.lab.annotations.calibration import (
     is_judge,
     judged_rows,
 )
-from dragoman.lab.annotations.words import agreement_told, annotated_told, calibration_told
+from dragoman.lab.annotations.words import (
+    agreement_told,
+    annotated_told,
+    calibration_told,
+    is_known,
+)
 
 __all__ = [
     "JUDGE_KIND",
@@ -25,7 +30,7 @@ __all__ = [
     "MAX_AT_ONCE",
     "Annotations",
     "Calibrator",
-    "Judged",
+    "JudgedRow",
     "NewAnnotation",
     "Put",
     "agreement_of",
@@ -35,6 +40,7 @@ __all__ = [
     "calibrations_of",
     "is_calibrated",
     "is_judge",
+    "is_known",
     "judged_rows",
     "this_user",
 ]

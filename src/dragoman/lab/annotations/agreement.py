@@ -17,14 +17,14 @@ _EVALUATOR = "\0evaluator"
 """What the evaluator is called among the judges of a row; no annotator can be called so."""
 
 
-class Judged(msgspec.Struct, frozen=True):
+class JudgedRow(msgspec.Struct, frozen=True):
     """A row that people judged, and what evaluators said of it."""
 
     annotations: Sequence[Annotation]
     scores: Mapping[str, ScoreCell]
 
 
-def agreement_of(rows: Sequence[Judged], evaluators: Sequence[str]) -> dict[str, AnnotatedName]:
+def agreement_of(rows: Sequence[JudgedRow], evaluators: Sequence[str]) -> dict[str, AnnotatedName]:
     """What people said under each name, with the agreement of each evaluator of these scores.
 
     Empty without the extra `lab`, which computes agreement.
@@ -37,7 +37,7 @@ def agreement_of(rows: Sequence[Judged], evaluators: Sequence[str]) -> dict[str,
 
 
 def _of_name(
-    name: str, rows: Sequence[Judged], evaluators: Sequence[str], statistics: Any
+    name: str, rows: Sequence[JudgedRow], evaluators: Sequence[str], statistics: Any
 ) -> AnnotatedName:
     said = [
         ([one for one in row.annotations if one.name == name], row.scores)

@@ -13,10 +13,10 @@ from dragoman.clock import Clock
 from dragoman.errors import InvalidMessage, NotFound
 from dragoman.ids import TenantId, new_id
 from dragoman.lab.annotations.calibration import Calibrator
-from dragoman.lab.model import Annotation, Experiment, ItemKey
+from dragoman.lab.model import Annotation, Experiment, ItemId, ItemKey
 from dragoman.lab.names import check_name
 from dragoman.lab.repository import annotating, datasets, experiments
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 
 MAX_AT_ONCE = 10_000
 MAX_LABEL_CHARACTERS = 200
@@ -76,7 +76,7 @@ class Annotations:
         ids = [new_id(self._random, "a") for _ in given]
         at_ms = self._clock.now_ms()
 
-        def put(connection: Connection) -> list[tuple[str, bool]]:
+        def put(connection: StoreConnection) -> list[tuple[str, bool]]:
             found = _found(connection, tenant, experiment_id, lock=True)
             rows = _rows(connection, found, given, ids)
             return annotating.put(connection, tenant, found.experiment_id, rows, at_ms)
@@ -88,7 +88,7 @@ class Annotations:
     async def remove(self, tenant: TenantId, experiment_id: str, annotation_id: str) -> None:
         """Remove an annotation."""
 
-        def remove(connection: Connection) -> None:
+        def remove(connection: StoreConnection) -> None:
             found = _found(connection, tenant, experiment_id)
             if not annotating.remove(connection, found.experiment_id, annotation_id):
                 raise NotFound(
@@ -109,7 +109,7 @@ class Annotations:
     ) -> list[annotating.StoredAnnotation]:
         """Annotations in the order in which they were given, those after `after`."""
 
-        def read(connection: Connection) -> list[annotating.StoredAnnotation]:
+        def read(connection: StoreConnection) -> list[annotating.StoredAnnotation]:
             found = _found(connection, tenant, experiment_id)
             return annotating.every(connection, found.experiment_id, after=after, most=most)
 
@@ -118,7 +118,7 @@ class Annotations:
     async def names(self, tenant: TenantId, experiment_id: str) -> list[str]:
         """The names under which people judged rows."""
 
-        def read(connection: Connection) -> list[str]:
+        def read(connection: StoreConnection) -> list[str]:
             found = _found(connection, tenant, experiment_id)
             return annotating.names_of(connection, found.experiment_id)
 
@@ -126,7 +126,7 @@ class Annotations:
 
 
 def _found(
-    connection: Connection, tenant: TenantId, experiment_id: str, *, lock: bool = False
+    connection: StoreConnection, tenant: TenantId, experiment_id: str, *, lock: bool = False
 ) -> Experiment:
     # Locked where rows are added: an experiment that is being deleted gets none.
     found = experiments.find_experiment(connection, experiment_id, tenant=tenant, lock=lock)
@@ -138,7 +138,7 @@ def _found(
 
 
 def _rows(
-    connection: Connection,
+    connection: StoreConnection,
     experiment: Experiment,
     given: Sequence[NewAnnotation],
     ids: Sequence[str],
@@ -147,15 +147,15 @@ def _rows(
     version_id = experiment.spec.dataset_version_id
     names = list(dict.fromkeys(one.item_id for one in given))
     items = {} if version_id is None else datasets.known_items(connection, version_id, names)
-    keys = {
-        ItemKey(items[one.item_id], one.repetition - 1) for one in given if one.item_id in items
-    }
+    # An item that was invoked is in no version, and goes by its own id.
+    items = {name: items.get(name, ItemId(name)) for name in names}
+    keys = {ItemKey(items[one.item_id], one.repetition - 1) for one in given}
     turns = annotating.turns_of_items(connection, experiment.experiment_id, keys)
     rows = []
     for one, annotation_id in zip(given, ids, strict=True):
-        item_id = items.get(one.item_id)
-        place = None if item_id is None else (item_id, one.repetition - 1, one.turn)
-        if item_id is None or place not in turns:
+        item_id = items[one.item_id]
+        place = (item_id, one.repetition - 1, one.turn)
+        if place not in turns:
             what = f"repetition {one.repetition}, turn {one.turn} of the item {one.item_id[:80]!r}"
             raise NotFound(
                 f"Experiment {experiment.experiment_id} has no row for {what}; POST "

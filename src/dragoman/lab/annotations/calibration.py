@@ -12,7 +12,7 @@ import msgspec
 
 from dragoman.clock import Clock
 from dragoman.ids import TenantId
-from dragoman.lab.annotations.agreement import Judged, agreement_of
+from dragoman.lab.annotations.agreement import JudgedRow, agreement_of
 from dragoman.lab.evaluators import Fingerprint
 from dragoman.lab.model import (
     AnnotatedName,
@@ -22,8 +22,8 @@ from dragoman.lab.model import (
     ExperimentId,
     RunId,
 )
-from dragoman.lab.repository import Numbers, annotating, experiments, results, runs
-from dragoman.store import Connection, Store
+from dragoman.lab.repository import Numbers, annotating, experiments, result_rows, runs
+from dragoman.store import Store, StoreConnection
 
 JUDGE_KIND = "llm_judge"
 
@@ -53,20 +53,20 @@ def is_calibrated(found: Calibration | None, least: float | None = None) -> bool
 
 
 def judged_rows(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     numbers: Numbers,
     run_id: RunId | None = None,
-) -> list[tuple[results.WholeTurn, Judged]]:
+) -> list[tuple[result_rows.WholeTurn, JudgedRow]]:
     """Every row, as it stands or as a run left it, whose output people judged."""
-    found: list[tuple[results.WholeTurn, Judged]] = []
+    found: list[tuple[result_rows.WholeTurn, JudgedRow]] = []
     after = ""
     while item_ids := annotating.annotated_items(
         connection, experiment_id, after=after, most=_ITEMS_AT_ONCE
     ):
-        turns = results.whole_turns(connection, experiment_id, item_ids, run_id, numbers)
+        turns = result_rows.whole_turns(connection, experiment_id, item_ids, run_id, numbers)
         found += [
-            (turn, Judged(turn.row.annotations, turn.row.scores))
+            (turn, JudgedRow(turn.row.annotations, turn.row.scores))
             for turn in turns
             if turn.row.annotations
         ]
@@ -84,7 +84,9 @@ class Calibrator:
     async def calibrate(self, tenant: TenantId, experiment_id: str) -> None:
         """Measure the judges of an experiment, after people said more of its rows."""
 
-        def measure(connection: Connection) -> tuple[Experiment, dict[str, AnnotatedName]] | None:
+        def measure(
+            connection: StoreConnection,
+        ) -> tuple[Experiment, dict[str, AnnotatedName]] | None:
             found = experiments.find_experiment(connection, experiment_id, tenant=tenant)
             if found is None or not any(map(is_judge, found.spec.evaluators)):
                 return None
@@ -105,7 +107,7 @@ class Calibrator:
         """Keep the agreement of an experiment's judges, unless it is known already."""
         at_ms = self._clock.now_ms()
 
-        def compare(connection: Connection) -> tuple[list[str], list[Calibration]] | None:
+        def compare(connection: StoreConnection) -> tuple[list[str], list[Calibration]] | None:
             judges = judges_of(connection, experiment.run_id, experiment.spec.evaluators)
             hashes = [one.hash for one in judges.values()]
             new = _calibrations(judges, measured, experiment.experiment_id, at_ms)
@@ -124,7 +126,7 @@ class Calibrator:
 
 
 def _store(
-    connection: Connection,
+    connection: StoreConnection,
     tenant: TenantId,
     experiment_id: ExperimentId,
     fingerprints: Sequence[str],
@@ -137,7 +139,7 @@ def _store(
 
 
 def calibrations_of(
-    connection: Connection,
+    connection: StoreConnection,
     tenant: TenantId,
     run_id: RunId | None,
     evaluators: Sequence[EvaluatorSpec],
@@ -157,7 +159,7 @@ def calibrations_of(
 
 
 def judges_of(
-    connection: Connection, run_id: RunId | None, evaluators: Sequence[EvaluatorSpec]
+    connection: StoreConnection, run_id: RunId | None, evaluators: Sequence[EvaluatorSpec]
 ) -> dict[str, Fingerprint]:
     """The judges among the evaluators, by their scores, as they were when the run started."""
     kept = None if run_id is None else runs.fingerprints_of(connection, run_id)

@@ -21,15 +21,23 @@ def calibration_told(found: Calibration | None) -> str:
 
 def agreement_told(found: Agreement | Calibration) -> str:
     """How far an evaluator and people agree."""
-    figures = (
+    told = [f"{word} {value:.3g}" for word, value in _figures(found) if value is not None]
+    return f"{', '.join(told) or 'not known'} over {_rows(found.rows)}"
+
+
+def is_known(found: Agreement | Calibration) -> bool:
+    """Whether there is any figure of how far an evaluator and people agree."""
+    return any(value is not None for _, value in _figures(found))
+
+
+def _figures(found: Agreement | Calibration) -> tuple[tuple[str, float | None], ...]:
+    return (
         ("kappa", found.kappa),
         ("same label", found.same_label),
         ("Pearson", found.pearson),
         ("Spearman", found.spearman),
         ("alpha", found.alpha),
     )
-    told = [f"{word} {value:.3g}" for word, value in figures if value is not None]
-    return f"{', '.join(told) or 'not known'} over {_rows(found.rows)}"
 
 
 def annotated_told(said: AnnotatedName) -> str:

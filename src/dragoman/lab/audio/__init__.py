@@ -11,7 +11,7 @@ from dragoman.lab.audio.facts import (
     with_audio,
 )
 from dragoman.lab.audio.folder import AudioChanged, AudioFolder, audio_folder_of
-from dragoman.lab.audio.intake import AudioIntake, Files, FolderFiles, Taken
+from dragoman.lab.audio.intake import AudioIntake, Files, FolderFiles, TakenFile
 
 __all__ = [
     "AUDIO",
@@ -24,7 +24,7 @@ __all__ = [
     "BadAudio",
     "Files",
     "FolderFiles",
-    "Taken",
+    "TakenFile",
     "as_stored",
     "audio_columns",
     "audio_folder_of",

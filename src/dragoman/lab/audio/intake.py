@@ -57,7 +57,7 @@ class FolderFiles:
         return self._folder / name
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenFile(msgspec.Struct, frozen=True):
     """A file that was read: what it is, and where it waits."""
 
     sha256: str
@@ -86,14 +86,14 @@ class AudioIntake:
         self._links = folder is not None and not copy
         self._remembered: dict[str, dict[str, JsonValue]] = {}
         self._known: set[str] = set()
-        self._fresh: list[Taken] = []
+        self._fresh: list[TakenFile] = []
 
     @property
     def checksums(self) -> set[str]:
         """Every file so far."""
         return self._known
 
-    def fresh(self) -> list[Taken]:
+    def fresh(self) -> list[TakenFile]:
         """The files that came since this was last asked."""
         fresh, self._fresh = self._fresh, []
         return fresh
@@ -131,7 +131,7 @@ class AudioIntake:
         else:
             self._known.add(sha256)
             path = self._files.path(name) if self._links else None
-            self._fresh.append(Taken(sha256, media_type, size_bytes, staged, path))
+            self._fresh.append(TakenFile(sha256, media_type, size_bytes, staged, path))
         facts: dict[str, JsonValue] = {
             "file": name,
             "sha256": sha256,

@@ -11,11 +11,11 @@ from dragoman.ids import TenantId
 from dragoman.lab.comparison.compared import RunLabel
 from dragoman.lab.model import EvaluatorSpec, Experiment, Run, RunId
 from dragoman.lab.repository import experiments, pairing, runs
-from dragoman.lab.states import Mode, RunStatus
-from dragoman.store import Connection
+from dragoman.lab.states import RunMode, RunStatus
+from dragoman.store import StoreConnection
 
 _NUMBERED = re.compile(r"(.+) #\d+")
-_WHOLE = (Mode.SUBMIT, Mode.RETRY_ALL)
+_WHOLE = (RunMode.SUBMIT, RunMode.RETRY_ALL)
 """Modes of runs that call the target for every item."""
 
 
@@ -50,7 +50,7 @@ class Contestant(msgspec.Struct, frozen=True):
         )
 
 
-def find_contestant(connection: Connection, tenant: TenantId, named: str) -> Contestant:
+def find_contestant(connection: StoreConnection, tenant: TenantId, named: str) -> Contestant:
     """What a user names: an experiment by name or id, or a run by its id."""
     found = experiments.find_by_name(connection, tenant, named)
     found = found or experiments.find_experiment(connection, named, tenant=tenant)
@@ -71,7 +71,9 @@ def find_contestant(connection: Connection, tenant: TenantId, named: str) -> Con
     )
 
 
-def find_last(connection: Connection, tenant: TenantId, other: Contestant) -> Contestant | None:
+def find_last(
+    connection: StoreConnection, tenant: TenantId, other: Contestant
+) -> Contestant | None:
     """The last finished run of the same experiment before this one; None when it is the first.
 
     That is an earlier run of the whole experiment, or an earlier experiment of the same name

@@ -13,8 +13,15 @@ from dragoman.lab.comparison.compared import Change, Compared, Finding, LeftOut,
 from dragoman.lab.comparison.numbers import rounded
 from dragoman.lab.comparison.reading import Seen, Series, Unit
 from dragoman.lab.comparison.verdicts import ALPHA
-from dragoman.lab.outcomes import Outcome
-from dragoman.lab.statistics import Difference, Floats, compare_corpora, compare_means, holm
+from dragoman.lab.outcomes import TurnOutcomeKind
+from dragoman.lab.statistics import (
+    Difference,
+    Floats,
+    compare_corpora,
+    compare_means,
+    holm,
+    of_each,
+)
 
 SEED = 20_260_401
 """The same rows give the same interval and the same p, whenever they are compared."""
@@ -160,7 +167,7 @@ def _corpus(
     found = compare_corpora(
         first,
         second,
-        _many(score),
+        of_each(score),
         np.random.default_rng(SEED),
         item_scores=item_scores,
         clusters=clusters,
@@ -169,18 +176,6 @@ def _corpus(
     totals = (score(sums.sum(axis=0).tolist()) for sums in (first, second))
     before, after = totals
     return _change(found, before, after)
-
-
-def _many(score: CorpusFunction) -> Callable[[Floats], Floats]:
-    """A corpus score of many sums at once: the last axis holds those of one corpus."""
-
-    def scores(sums: Floats) -> Floats:
-        rows = sums.reshape(-1, sums.shape[-1])
-        found = [score(row) for row in rows.tolist()]
-        values = np.array([math.nan if one is None else one for one in found], dtype=np.float64)
-        return values.reshape(sums.shape[:-1])
-
-    return scores
 
 
 def _clusters(
@@ -213,7 +208,7 @@ def _missing(question: Question, seen: Seen, values: Series, shared: Sequence[Un
     counts = dict.fromkeys(Missing.__struct_fields__, 0)
     for unit in shared:
         if unit not in values.counts:
-            counts[reasons.get(unit, Outcome.UNSCORED)] += 1
+            counts[reasons.get(unit, TurnOutcomeKind.UNSCORED)] += 1
     return Missing(**counts)
 
 

@@ -17,10 +17,10 @@ from dragoman.lab.evaluators import Fingerprint
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.mirror import searcher
 from dragoman.lab.model import JsonValue, RunId
-from dragoman.lab.outcomes import Outcome, outcome_of, outcome_of_score
+from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of, outcome_of_score
 from dragoman.lab.repository import pairing, runs
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 
 Unit = pairing.Unit
 
@@ -85,7 +85,7 @@ class Seen:
         return any(turn for _, turn in self.item_ids)
 
 
-class Reader:
+class RunReader:
     """Adds up a run that is read page by page."""
 
     def __init__(self, contestant: Contestant, passing: Collection[Unit] | None) -> None:
@@ -124,7 +124,7 @@ async def read_run(
     wanted: Filter = EVERYTHING,
     only: Collection[Unit] | None = None,
     cluster: str | None = None,
-) -> Reader:
+) -> RunReader:
     """Read one run: `only` some turns, or with a filter those that pass it in this run.
 
     It is read and added up page by page, so that no one waits for a whole run; more than `most`
@@ -137,7 +137,7 @@ async def read_run(
         passing = await store.read(
             lambda c: pairing.units_that_pass(c, *which, wanted, numbers, searcher())
         )
-    reader = Reader(contestant, passing)
+    reader = RunReader(contestant, passing)
     after: str | None = ""
     while after is not None:
         page = await store.read(
@@ -181,7 +181,7 @@ def _add_turn(seen: Seen, turn: pairing.TurnTaken) -> None:
     outcome = outcome_of(turn.error_code, answered=turn.answered)
     if turn.answered:
         seen.measures[FAILURES].add(unit, 0.0)
-    elif outcome is Outcome.TARGET_FAILED:
+    elif outcome is TurnOutcomeKind.TARGET_FAILED:
         seen.measures[FAILURES].add(unit, 1.0)
 
 
@@ -202,11 +202,11 @@ def _why_not_judged(turn: pairing.TurnTaken) -> str:
     if turn.status not in _ENDED:
         return UNFINISHED
     if turn.status == ItemStatus.TERMINATED.value:
-        return Outcome.INFRASTRUCTURE
+        return TurnOutcomeKind.INFRASTRUCTURE
     return outcome_of_score(turn.error_code, answered=turn.answered, judged=False)
 
 
-def fingerprints_in(connection: Connection, run_id: str) -> dict[str, Fingerprint] | None:
+def fingerprints_in(connection: StoreConnection, run_id: str) -> dict[str, Fingerprint] | None:
     """What the scores of a run depend on; None of a run from before that was kept."""
     text = runs.fingerprints_of(connection, RunId(run_id))
     return None if text is None else msgspec.json.decode(text, type=dict[str, Fingerprint])

@@ -34,7 +34,7 @@ from dragoman.lab.filters import EVERYTHING, LABEL, SCORE, Filter, fields_of
 from dragoman.lab.mirror import check_patterns
 from dragoman.lab.model import Calibration, EvaluatorSpec
 from dragoman.spelling import nearest
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 
 MAX_OTHERS = 20
 MAX_ROWS = 1_000
@@ -96,7 +96,7 @@ class Comparisons:
     ) -> Comparison:
         """The comparison with how far the judges of each run agree with people."""
 
-        def read(connection: Connection) -> list[dict[str, Calibration | None]]:
+        def read(connection: StoreConnection) -> list[dict[str, Calibration | None]]:
             return [
                 calibrations_of(
                     connection,
@@ -131,7 +131,7 @@ Prints = dict[str, dict[str, Fingerprint] | None]
 """The fingerprints of each run that gave scores."""
 
 
-def _find(connection: Connection, tenant: TenantId, ask: CompareAsk) -> list[Contestant]:
+def _find(connection: StoreConnection, tenant: TenantId, ask: CompareAsk) -> list[Contestant]:
     """The baseline, and the others."""
     others = [find_contestant(connection, tenant, named) for named in ask.others]
     if ask.baseline is not None:
@@ -188,7 +188,7 @@ async def _read(store: Store, contestants: Sequence[Contestant], ask: CompareAsk
     return seen
 
 
-def _prints(connection: Connection, seen: Sequence[Seen]) -> Prints:
+def _prints(connection: StoreConnection, seen: Sequence[Seen]) -> Prints:
     runs = {run_id for one in seen for of_score in one.scored_in.values() for run_id in of_score}
     return {run_id: fingerprints_in(connection, run_id) for run_id in sorted(runs)}
 

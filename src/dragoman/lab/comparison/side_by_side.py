@@ -8,9 +8,9 @@ from dragoman.lab.comparison.compared import ComparedAnswer, ComparedRow, Compar
 from dragoman.lab.comparison.diffs import Differ, Piece
 from dragoman.lab.comparison.reading import Seen, Unit
 from dragoman.lab.repository import pairing
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
-Spoken = dict[tuple[str, int], pairing.Said]
+Spoken = dict[tuple[str, int], pairing.TurnTexts]
 """Inputs and outputs of one run, by the item's row and the turn."""
 
 
@@ -30,7 +30,9 @@ def worst_first(
     return page, skip + len(page) < len(placed)
 
 
-def said_of(connection: Connection, seen: Sequence[Seen], units: Sequence[Unit]) -> list[Spoken]:
+def said_of(
+    connection: StoreConnection, seen: Sequence[Seen], units: Sequence[Unit]
+) -> list[Spoken]:
     """What went in and came out at these turns, in each run."""
     return [
         pairing.said_in(
@@ -104,7 +106,7 @@ def _value(seen: Seen, name: str, unit: Unit) -> float | None:
 def _answer(
     seen: Seen,
     unit: Unit,
-    said: pairing.Said | None,
+    said: pairing.TurnTexts | None,
     gain: float | None = None,
     diff: tuple[Piece, ...] | None = None,
 ) -> ComparedAnswer:
@@ -121,13 +123,13 @@ def _answer(
 
 
 def _diff(
-    differ: Differ, before: pairing.Said | None, after: pairing.Said | None
+    differ: Differ, before: pairing.TurnTexts | None, after: pairing.TurnTexts | None
 ) -> tuple[Piece, ...] | None:
     one, other = _text(before), _text(after)
     return None if one is None or other is None else differ.diff(one, other)
 
 
-def _text(said: pairing.Said | None) -> str | None:
+def _text(said: pairing.TurnTexts | None) -> str | None:
     """The main output, if it is a text."""
     main = None if said is None or said.main is None else said.output.get(said.main)
     return main if isinstance(main, str) else None

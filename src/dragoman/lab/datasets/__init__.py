@@ -2,7 +2,7 @@
 
 from dragoman.lab.datasets.formats import Format, format_of
 from dragoman.lab.datasets.parquet_file import ParquetMark
-from dragoman.lab.datasets.problems import MOST_PROBLEMS, Problem
+from dragoman.lab.datasets.problems import MOST_PROBLEMS, LineProblem
 from dragoman.lab.datasets.reading import TURNS, DatasetReader, Turns
 from dragoman.lab.datasets.schema import MAX_COLUMNS, RowSchema, columns_of
 
@@ -12,8 +12,8 @@ __all__ = [
     "TURNS",
     "DatasetReader",
     "Format",
+    "LineProblem",
     "ParquetMark",
-    "Problem",
     "RowSchema",
     "Turns",
     "columns_of",

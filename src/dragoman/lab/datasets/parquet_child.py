@@ -58,7 +58,7 @@ _DAY_SECONDS = 86_400
 _FIRST_DAY = date(1970, 1, 1)
 
 
-class Limits(NamedTuple):
+class ReadLimits(NamedTuple):
     """What the caller allows."""
 
     max_items: int
@@ -67,7 +67,7 @@ class Limits(NamedTuple):
     memory_bytes: int
 
 
-class Unreadable(Exception):
+class ParquetUnreadable(Exception):
     """Raised when the file cannot be read further."""
 
 
@@ -97,7 +97,7 @@ def form_of(kind: Any, depth: int = 0) -> tuple[Any, Convert | None]:
 
     types = pa.types
     if depth > MAX_DEPTH:
-        raise Unreadable(f"it is nested more than {MAX_DEPTH} levels deep")
+        raise ParquetUnreadable(f"it is nested more than {MAX_DEPTH} levels deep")
     if isinstance(kind, pa.BaseExtensionType):
         return _form_of_extension(kind, depth)
     if types.is_dictionary(kind):
@@ -113,7 +113,7 @@ def form_of(kind: Any, depth: int = 0) -> tuple[Any, Convert | None]:
         inner, convert = form_of(kind.value_type, depth + 1)
         form = pa.large_list(inner) if types.is_large_list(kind) else pa.list_(inner)
         return form, None if convert is None else _each(convert)
-    raise Unreadable(f"its type {kind} has no JSON form")
+    raise ParquetUnreadable(f"its type {kind} has no JSON form")
 
 
 def _form_of_extension(kind: Any, depth: int) -> tuple[Any, Convert | None]:
@@ -127,7 +127,7 @@ def _form_of_extension(kind: Any, depth: int) -> tuple[Any, Convert | None]:
 
 def _form_of_map(pa: Any, kind: Any, depth: int) -> tuple[Any, Convert | None]:
     if not _is_text(pa, kind.key_type):
-        raise Unreadable(f"the keys of its type {kind} are not text")
+        raise ParquetUnreadable(f"the keys of its type {kind} are not text")
     inner, convert = form_of(kind.item_type, depth + 1)
 
     def as_object(pairs: Any) -> Any:
@@ -143,7 +143,7 @@ def _form_of_struct(pa: Any, kind: Any, depth: int) -> tuple[Any, Convert | None
     fields = [kind.field(number) for number in range(kind.num_fields)]
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
-        raise Unreadable("an object in it has two fields of one name")
+        raise ParquetUnreadable("an object in it has two fields of one name")
     forms = [form_of(field.type, depth + 1) for field in fields]
     form = pa.struct([pa.field(name, inner) for name, (inner, _) in zip(names, forms, strict=True)])
     converts = {n: convert for n, (_, convert) in zip(names, forms, strict=True) if convert}
@@ -302,14 +302,14 @@ def columns_of(schema: Any, max_columns: int) -> list[Column]:
     """The columns of a file; refused when a dataset cannot have them."""
     names = schema.names
     if not names:
-        raise Unreadable("the file has no columns")
+        raise ParquetUnreadable("the file has no columns")
     if len(names) > max_columns:
-        raise Unreadable(f"the file has {len(names):,} columns; at most {max_columns:,}")
+        raise ParquetUnreadable(f"the file has {len(names):,} columns; at most {max_columns:,}")
     if "" in names:
-        raise Unreadable(f"column {names.index('') + 1} has no name")
+        raise ParquetUnreadable(f"column {names.index('') + 1} has no name")
     repeated = sorted(name for name, times in Counter(names).items() if times > 1)
     if repeated:
-        raise Unreadable(f"the file has {', '.join(repeated[:_NAMES_SHOWN])} more than once")
+        raise ParquetUnreadable(f"the file has {', '.join(repeated[:_NAMES_SHOWN])} more than once")
     return [_column(schema.field(number)) for number in range(len(names))]
 
 
@@ -317,8 +317,8 @@ def _column(field: Any) -> Column:
     marks = frozenset((field.metadata or {}).get(MARK, b"").decode(errors="replace").split())
     try:
         cast_to, convert = form_of(field.type)
-    except Unreadable as error:
-        raise Unreadable(f"the column {field.name}: {error}") from None
+    except ParquetUnreadable as error:
+        raise ParquetUnreadable(f"the column {field.name}: {error}") from None
     if JSON_TEXT in marks:
         convert = _from_json_or_null if ABSENT in marks else from_json
     elif WHOLE in marks and convert is finite:
@@ -382,10 +382,10 @@ def _values(column: Column, array: Any) -> list[Any]:
 # --- the file ------------------------------------------------------------------------------------
 
 
-class Reading:
+class ParquetReading:
     """One file, read once."""
 
-    def __init__(self, path: str, limits: Limits, out: BinaryIO) -> None:
+    def __init__(self, path: str, limits: ReadLimits, out: BinaryIO) -> None:
         self._path = path
         self._limits = limits
         self._out = out
@@ -399,7 +399,7 @@ class Reading:
 
         try:
             self._read()
-        except Unreadable as error:
+        except ParquetUnreadable as error:
             self._end(str(error))
         except MemoryError:
             self._end(
@@ -430,12 +430,12 @@ class Reading:
         ) as file:
             metadata = file.metadata
             if metadata.num_rows > self._limits.max_items:
-                raise Unreadable(
+                raise ParquetUnreadable(
                     f"the file has {metadata.num_rows:,} rows, more than the "
                     f"{self._limits.max_items:,} items allowed"
                 )
             if metadata.num_columns > MAX_LEAVES:
-                raise Unreadable(
+                raise ParquetUnreadable(
                     f"the file has {metadata.num_columns:,} columns, counting those inside "
                     f"others; at most {MAX_LEAVES:,}"
                 )
@@ -450,9 +450,9 @@ class Reading:
         file.seek(max(0, self._file_bytes - _FOOTER_END_BYTES))
         length = int.from_bytes(file.read(4), "little")
         if file.read(4) == b"PARE":
-            raise Unreadable("the file is encrypted")
+            raise ParquetUnreadable("the file is encrypted")
         if length > MAX_FOOTER_BYTES and length < self._file_bytes:
-            raise Unreadable(
+            raise ParquetUnreadable(
                 f"the description of the file takes {length:,} bytes; at most {MAX_FOOTER_BYTES:,}"
             )
 
@@ -499,11 +499,11 @@ class Reading:
     def _check_expansion(self) -> None:
         written = self._written_bytes
         if written > MAX_JSON_BYTES:
-            raise Unreadable(
+            raise ParquetUnreadable(
                 f"the rows take more than {MAX_JSON_BYTES:,} bytes as JSON; split the file"
             )
         if written > FREE_EXPANSION_BYTES and written > MAX_EXPANSION * self._file_bytes:
-            raise Unreadable(
+            raise ParquetUnreadable(
                 f"the rows take more than {MAX_EXPANSION:,} times as much as the file; "
                 "it is damaged, or made to fill the disk"
             )
@@ -521,14 +521,14 @@ def _first_line(error: BaseException) -> str:
 
 
 def main() -> None:
-    descriptor, limits, path = sys.argv[1], Limits(*json.loads(sys.argv[2])), sys.argv[3]
+    descriptor, limits, path = sys.argv[1], ReadLimits(*json.loads(sys.argv[2])), sys.argv[3]
     sys.path[:] = json.loads(path)
     resource.setrlimit(resource.RLIMIT_DATA, (limits.memory_bytes, limits.memory_bytes))
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with open(sys.stdout.fileno(), "wb", closefd=False) as out:
         # Opened again, with a position of its own.
-        Reading(f"/dev/fd/{descriptor}", limits, out).run()
+        ParquetReading(f"/dev/fd/{descriptor}", limits, out).run()
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ MOST_PROBLEMS = 100
 _PROBLEMS_IN_MESSAGE = 5
 
 
-class Problem(msgspec.Struct, frozen=True):
+class LineProblem(msgspec.Struct, frozen=True):
     """Something wrong at a line; ``column`` names the field when it is known.
 
     Files without lines count rows. 0 stands for the file as a whole.
@@ -35,7 +35,7 @@ class Unreadable(Exception):
 
     def __init__(self, line: int, message: str) -> None:
         super().__init__(message)
-        self.problem = Problem(line, message)
+        self.problem = LineProblem(line, message)
 
 
 class Problems:
@@ -44,10 +44,10 @@ class Problems:
     def __init__(self, most: int = MOST_PROBLEMS, *, counted: str = "line") -> None:
         self._most = most
         self._counted = counted
-        self._found: list[Problem] = []
+        self._found: list[LineProblem] = []
         self._complete = True
 
-    def add(self, problem: Problem) -> None:
+    def add(self, problem: LineProblem) -> None:
         if self.enough():
             self._complete = False
         else:

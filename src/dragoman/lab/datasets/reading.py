@@ -9,7 +9,7 @@ from typing import BinaryIO
 from dragoman.errors import DatasetInvalid
 from dragoman.lab.audio import AudioIntake, BadAudio, audio_columns
 from dragoman.lab.datasets.formats import Format, records_of
-from dragoman.lab.datasets.problems import MOST_PROBLEMS, Problem, Problems, Unreadable
+from dragoman.lab.datasets.problems import MOST_PROBLEMS, LineProblem, Problems, Unreadable
 from dragoman.lab.datasets.records import BadRecord, Record
 from dragoman.lab.datasets.schema import ColumnsSeen, RowSchema
 from dragoman.lab.model import JsonValue, Turn
@@ -103,12 +103,12 @@ class DatasetReader:
     def _turns(self, record: Record | BadRecord) -> Turns | None:
         """The record's turns, or None when it has a problem, which is noted."""
         if isinstance(record, BadRecord):
-            self._problems.add(Problem(record.line, record.message))
+            self._problems.add(LineProblem(record.line, record.message))
             return None
         if self.items >= self._max_items:
             raise Unreadable(record.line, f"more than the {self._max_items:,} items allowed")
         turns = _split(record)
-        if isinstance(turns, Problem):
+        if isinstance(turns, LineProblem):
             self._problems.add(turns)
             return None
         if self._given_schema is not None and self._values_are_text:
@@ -131,7 +131,7 @@ class DatasetReader:
                 try:
                     known[column] = self._audio.take(known[column])
                 except BadAudio as error:
-                    self._problems.add(Problem(line, str(error), column))
+                    self._problems.add(LineProblem(line, str(error), column))
                     return None
             found.append(known)
         return tuple(found)
@@ -147,21 +147,21 @@ class DatasetReader:
             for column, message in self._given_schema.problems(turn):
                 fits = False
                 named = ".".join(part for part in (place, column) if part)
-                self._problems.add(Problem(line, message, named or None))
+                self._problems.add(LineProblem(line, message, named or None))
         return fits
 
 
-def _split(record: Record) -> Turns | Problem:
+def _split(record: Record) -> Turns | LineProblem:
     values = record.values
     if TURNS not in values:
-        return (values,) if values else Problem(record.line, "the record has no columns")
+        return (values,) if values else LineProblem(record.line, "the record has no columns")
     turns = values[TURNS]
     if not isinstance(turns, list) or not turns:
-        return Problem(record.line, "expected a list of at least one turn", TURNS)
+        return LineProblem(record.line, "expected a list of at least one turn", TURNS)
     if len(values) > 1:
         others = ", ".join(islice((name for name in values if name != TURNS), _NAMES_SHOWN))
-        return Problem(record.line, f"{others} beside `turns`; put columns into the turns")
+        return LineProblem(record.line, f"{others} beside `turns`; put columns into the turns")
     for number, turn in enumerate(turns):
         if not isinstance(turn, Mapping) or not turn:
-            return Problem(record.line, "expected an object with columns", f"turns[{number}]")
+            return LineProblem(record.line, "expected an object with columns", f"turns[{number}]")
     return tuple(turn for turn in turns if isinstance(turn, Mapping))

@@ -6,7 +6,7 @@ from dragoman.lab.estimates.figures import (
     Estimate,
     EstimatedPart,
     EstimatedRange,
-    Measured,
+    MeasuredItem,
     Used,
     estimate_of,
 )
@@ -20,7 +20,7 @@ __all__ = [
     "EstimatedPart",
     "EstimatedRange",
     "Estimates",
-    "Measured",
+    "MeasuredItem",
     "Rehearsal",
     "Sample",
     "Used",

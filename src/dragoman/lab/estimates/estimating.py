@@ -23,7 +23,7 @@ from dragoman.lab.model import (
     content_id,
 )
 from dragoman.lab.repository import datasets
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 
 _NOT_STORED = VersionId("v-not-stored")
 
@@ -68,7 +68,7 @@ class Estimates:
         )
 
 
-def _drawn(connection: Connection, version: DatasetVersion) -> tuple[list[Item], int]:
+def _drawn(connection: StoreConnection, version: DatasetVersion) -> tuple[list[Item], int]:
     """The items of a stored version that are tried, and the turns of all of its items."""
     found = [
         datasets.item_at(connection, version.version_id, place)

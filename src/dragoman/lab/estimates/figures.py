@@ -41,7 +41,7 @@ class Used(msgspec.Struct, frozen=True):
     cost: float | None = None
 
 
-class Measured(msgspec.Struct, frozen=True):
+class MeasuredItem(msgspec.Struct, frozen=True):
     """One sampled item: how long it took, and what each part used, by the part's name."""
 
     seconds: float
@@ -87,7 +87,7 @@ class Estimate(msgspec.Struct, frozen=True):
 
 
 def estimate_of(
-    measured: Sequence[Measured],
+    measured: Sequence[MeasuredItem],
     *,
     items: int,
     turns: int,
@@ -140,7 +140,7 @@ def whole(sampled: Sequence[float], runs: int) -> EstimatedRange:
     return EstimatedRange(likely, min(likely, max(least, likely - half)), likely + half)
 
 
-def _summed(measured: Sequence[Measured], what: str, runs: int) -> EstimatedRange | None:
+def _summed(measured: Sequence[MeasuredItem], what: str, runs: int) -> EstimatedRange | None:
     """The sum of what the parts tell; None when none of them tells anything."""
     told = [_told(getattr(part, what) for part in one.parts.values()) for one in measured]
     if all(one is None for one in told):
@@ -153,7 +153,9 @@ def _told(values: Iterable[float | None]) -> float | None:
     return math.fsum(known) if known else None
 
 
-def _seconds(measured: Sequence[Measured], runs: int, concurrency: int) -> EstimatedRange | None:
+def _seconds(
+    measured: Sequence[MeasuredItem], runs: int, concurrency: int
+) -> EstimatedRange | None:
     """How long the run takes when so many items are worked on at once.
 
     An item that failed took as long as its failure, so only those that went well count. What the
@@ -179,7 +181,7 @@ def _seconds(measured: Sequence[Measured], runs: int, concurrency: int) -> Estim
     )
 
 
-def _part(measured: Sequence[Measured], name: str, runs: int) -> EstimatedPart:
+def _part(measured: Sequence[MeasuredItem], name: str, runs: int) -> EstimatedPart:
     used = _having(measured, name)
     share = runs / len(measured)
     tokens = _told(one.parts[name].tokens for one in used)
@@ -192,9 +194,9 @@ def _part(measured: Sequence[Measured], name: str, runs: int) -> EstimatedPart:
     )
 
 
-def _having(measured: Sequence[Measured], name: str) -> list[Measured]:
+def _having(measured: Sequence[MeasuredItem], name: str) -> list[MeasuredItem]:
     return [one for one in measured if name in one.parts]
 
 
-def _tells(measured: Sequence[Measured], name: str, what: str) -> bool:
+def _tells(measured: Sequence[MeasuredItem], name: str, what: str) -> bool:
     return any(getattr(one.parts[name], what) is not None for one in _having(measured, name))

@@ -13,7 +13,7 @@ from dragoman.clock import Clock
 from dragoman.lab.estimates.figures import (
     TARGET,
     Estimate,
-    Measured,
+    MeasuredItem,
     Used,
     estimate_of,
     part_of,
@@ -97,7 +97,7 @@ async def rehearse(
         most = 1 if computes else min(limits.concurrency, limits.evaluator_concurrency or 10**9)
         at_once = asyncio.Semaphore(most)
 
-        async def tried(item: Item, bench: Bench) -> tuple[Measured, tuple[ResultRow, ...]]:
+        async def tried(item: Item, bench: Bench) -> tuple[MeasuredItem, tuple[ResultRow, ...]]:
             async with at_once:
                 return await _try(item, bench, clock)
 
@@ -122,7 +122,9 @@ async def rehearse(
     )
 
 
-async def _try(item: Item, bench: Bench, clock: Clock) -> tuple[Measured, tuple[ResultRow, ...]]:
+async def _try(
+    item: Item, bench: Bench, clock: Clock
+) -> tuple[MeasuredItem, tuple[ResultRow, ...]]:
     notes = _Notes()
     began = clock.monotonic()
     outcome = await carry_out(item, Reusable(), notes, bench)
@@ -130,7 +132,7 @@ async def _try(item: Item, bench: Bench, clock: Clock) -> tuple[Measured, tuple[
     for evaluator in bench.evaluators:
         if isinstance(evaluator, CallsModels):
             notes.calls[part_of(evaluator.name)] += evaluator.calls
-    measured = Measured(seconds, notes.used(), failed=outcome.error is not None)
+    measured = MeasuredItem(seconds, notes.used(), failed=outcome.error is not None)
     rows = [_row(item, number, turn) for number, turn in enumerate(outcome.turns)]
     return measured, tuple(rows)
 

@@ -1,7 +1,7 @@
 """Evaluators: each gives a turn and its output a score."""
 
 from dragoman.lab.evaluators.composite import CompositeEvaluator
-from dragoman.lab.evaluators.evaluator import CallsModels, Evaluator, Score
+from dragoman.lab.evaluators.evaluator import CallsModels, OpenedEvaluator, Score
 from dragoman.lab.evaluators.fingerprints import Fingerprint, differences
 from dragoman.lab.evaluators.kinds import (
     EVALUATORS,
@@ -16,16 +16,16 @@ from dragoman.lab.evaluators.kinds import (
     resolved_evaluators,
     unpriced_evaluator,
 )
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.processes import FunctionProcessPool
 
 __all__ = [
     "EVALUATORS",
     "CallsModels",
     "CompositeEvaluator",
-    "Evaluator",
     "EvaluatorKind",
     "Fingerprint",
-    "ProcessPool",
+    "FunctionProcessPool",
+    "OpenedEvaluator",
     "Score",
     "check_evaluator",
     "check_evaluators",

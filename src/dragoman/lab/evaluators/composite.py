@@ -9,15 +9,16 @@ import msgspec
 
 from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators.evaluator import Score, judged
-from dragoman.lab.evaluators.processes import ProcessPool
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.evaluators.processes import FunctionProcessPool
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output
 
 KIND = "composite"
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CompositeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is combined, and how much each counts."""
 
     weights: dict[str, float] | None = None
@@ -30,7 +31,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Label a turn `pass` when its score reaches this."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: CompositeSettings, columns: Collection[str], context: Context) -> None:
     if not settings.weights:
         raise _refusal("weights", "has no scores to combine; name some, or add evaluators")
     for name, weight in settings.weights.items():
@@ -49,7 +50,11 @@ class CompositeEvaluator:
     cpu_bound = False
 
     def __init__(
-        self, name: str, settings: Settings, context: Context, processes: ProcessPool
+        self,
+        name: str,
+        settings: CompositeSettings,
+        context: Context,
+        processes: FunctionProcessPool,
     ) -> None:
         self.name = name
         self._settings = settings
@@ -61,18 +66,18 @@ class CompositeEvaluator:
         return tuple(self._weights)
 
     async def score(self, turn: Turn, output: Output) -> Score:
-        raise EvaluatorError(
+        raise EvaluatorFailure(
             f"A composite has no score without those of {', '.join(self.needs)}.", retryable=False
         )
 
     def combine(self, scores: Mapping[str, Score]) -> Score:
-        """The weighted mean; `EvaluatorError` when a score is missing."""
+        """The weighted mean; `EvaluatorFailure` when a score is missing."""
         total = 0.0
         for name, weight in self._weights.items():
             found = scores.get(name)
             if found is None or found.score is None:
                 said = "is missing" if found is None else "is a label without a number"
-                raise EvaluatorError(
+                raise EvaluatorFailure(
                     f"The score {name!r} {said}, and there is no mean without it.", retryable=False
                 )
             total += weight * self._scaled(name, found.score)

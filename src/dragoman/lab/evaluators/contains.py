@@ -8,11 +8,11 @@ from dragoman.lab.evaluators.values import as_text, shown
 from dragoman.lab.model import JsonValue
 
 
-class Settings(TextSettings, frozen=True):
+class ContainsSettings(TextSettings, frozen=True):
     """What to look for, and where: a reference is a text, or a list that must all occur."""
 
 
-class ContainsEvaluator(TextEvaluator[Settings]):
+class ContainsEvaluator(TextEvaluator[ContainsSettings]):
     """1 when everything looked for occurs, 0 when something is missing."""
 
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:

@@ -36,7 +36,7 @@ class Score(msgspec.Struct, frozen=True):
     cost: float | None = None
 
 
-class Evaluator(Protocol):
+class OpenedEvaluator(Protocol):
     """Judges outputs, many at once."""
 
     @property

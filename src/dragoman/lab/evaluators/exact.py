@@ -8,14 +8,14 @@ from dragoman.lab.evaluators.values import as_text, same_json, shown
 from dragoman.lab.model import JsonValue
 
 
-class Settings(TextSettings, frozen=True):
+class ExactSettings(TextSettings, frozen=True):
     """What is compared, and how closely."""
 
     ignore_space: bool = False
     """Treat any run of white space as one space, and strip both ends."""
 
 
-class ExactEvaluator(TextEvaluator[Settings]):
+class ExactEvaluator(TextEvaluator[ExactSettings]):
     """1 when both are the same, 0 when they are not."""
 
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:

@@ -11,14 +11,14 @@ from dragoman.lab.evaluators import text
 from dragoman.lab.evaluators.evaluator import FAIL, PASS, Score, verdict
 from dragoman.lab.evaluators.text import TextEvaluator, TextSettings
 from dragoman.lab.evaluators.values import same_json, shown
-from dragoman.lab.failures import EvaluatorError, shortened
+from dragoman.lab.failures import EvaluatorFailure, shortened
 from dragoman.lab.model import JsonValue
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
 
 _SHOWN_DIFFERENCES = 3
 
 
-class Settings(TextSettings, frozen=True):
+class JsonMatchSettings(TextSettings, frozen=True):
     """What is compared, and what may differ."""
 
     allow_extra: bool = False
@@ -29,7 +29,7 @@ class Settings(TextSettings, frozen=True):
     """Score the share of the reference's values that the output has, not only 1 or 0."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: JsonMatchSettings, columns: Collection[str], context: Context) -> None:
     if settings.ignore_order and (settings.allow_extra or settings.partial):
         raise InvalidMessage(
             "`evaluator.ignore_order` cannot be combined with `allow_extra` or `partial`: without "
@@ -39,14 +39,14 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
     text.check(settings, columns, context)
 
 
-class JsonMatchEvaluator(TextEvaluator[Settings]):
+class JsonMatchEvaluator(TextEvaluator[JsonMatchSettings]):
     """Compares two JSON values; text is read as JSON first."""
 
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:
         try:
             expected = _read(reference)
         except ValueError as error:
-            raise EvaluatorError(f"The reference is no JSON: {error}.", retryable=False) from None
+            raise EvaluatorFailure(f"The reference is no JSON: {error}.", retryable=False) from None
         try:
             answered = _read(found)
         except ValueError as error:
@@ -54,7 +54,7 @@ class JsonMatchEvaluator(TextEvaluator[Settings]):
         try:
             return self._compare(self._plain(expected), self._plain(answered))
         except RecursionError:
-            raise EvaluatorError("A value is nested too deeply.", retryable=False) from None
+            raise EvaluatorFailure("A value is nested too deeply.", retryable=False) from None
 
     def _plain(self, value: JsonValue) -> JsonValue:
         """The value without the differences to ignore."""

@@ -24,15 +24,16 @@ from dragoman.lab.evaluators import (
     numeric,
     python,
     regex,
+    terms,
     text,
     transcription,
     translation,
 )
-from dragoman.lab.evaluators.evaluator import Evaluator
+from dragoman.lab.evaluators.evaluator import OpenedEvaluator
 from dragoman.lab.evaluators.fingerprints import Fingerprint, fingerprint_of, library_version
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.model import EvaluatorSpec, JsonValue, TargetSpec
-from dragoman.lab.targets import Context, Registry, settings_of
+from dragoman.lab.plugins import Context, PluginRegistry, settings_of
 
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
@@ -55,7 +56,7 @@ class EvaluatorKind(Generic[SettingsT]):
 
     settings: type[SettingsT]
     """What may be set, as a struct; its JSON-schema is shown to users."""
-    open: Callable[[str, SettingsT, Context, ProcessPool], Evaluator]
+    open: Callable[[str, SettingsT, Context, FunctionProcessPool], OpenedEvaluator]
     check: Callable[[SettingsT, Collection[str], Context], None]
     """Refuses settings that cannot work with these columns, before anything is stored."""
     corpus: Callable[[SettingsT, Sequence[float]], float | None] | None = None
@@ -101,17 +102,19 @@ def _measured_parts(
     return parts
 
 
-EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
+EVALUATORS: PluginRegistry[EvaluatorKind[Any]] = PluginRegistry(
     "evaluator",
     "dragoman.evaluators",
     {
-        "exact": EvaluatorKind(exact.Settings, exact.ExactEvaluator, text.check),
-        "contains": EvaluatorKind(contains.Settings, contains.ContainsEvaluator, text.check),
-        "regex": EvaluatorKind(regex.Settings, regex.RegexEvaluator, regex.check),
-        "json_match": EvaluatorKind(
-            json_match.Settings, json_match.JsonMatchEvaluator, json_match.check
+        "exact": EvaluatorKind(exact.ExactSettings, exact.ExactEvaluator, text.check),
+        "contains": EvaluatorKind(
+            contains.ContainsSettings, contains.ContainsEvaluator, text.check
         ),
-        "numeric": EvaluatorKind(numeric.Settings, numeric.NumericEvaluator, numeric.check),
+        "regex": EvaluatorKind(regex.RegexSettings, regex.RegexEvaluator, regex.check),
+        "json_match": EvaluatorKind(
+            json_match.JsonMatchSettings, json_match.JsonMatchEvaluator, json_match.check
+        ),
+        "numeric": EvaluatorKind(numeric.NumericSettings, numeric.NumericEvaluator, numeric.check),
         "wer": EvaluatorKind(
             transcription.WerSettings,
             transcription.wer,
@@ -156,28 +159,31 @@ EVALUATORS: Registry[EvaluatorKind[Any]] = Registry(
             parts=_measured_parts(translation.ter_options),
         ),
         "latency": EvaluatorKind(
-            latency.Settings, latency.LatencyEvaluator, latency.check, higher_is_better=False
+            latency.LatencySettings, latency.LatencyEvaluator, latency.check, higher_is_better=False
         ),
         "length_ratio": EvaluatorKind(
-            length_ratio.Settings,
+            length_ratio.LengthRatioSettings,
             length_ratio.LengthRatioEvaluator,
             length_ratio.check,
             corpus=length_ratio.of_corpus,
             higher_is_better=None,
         ),
+        "terms": EvaluatorKind(
+            terms.TermsSettings, terms.TermsEvaluator, terms.check, corpus=terms.of_corpus
+        ),
         "llm_judge": EvaluatorKind(
-            judge.Settings,
+            judge.JudgeSettings,
             judge.JudgeEvaluator,
             judge.check,
             parts=judge.parts,
             unpriced=judge.unpriced,
         ),
-        "code": EvaluatorKind(code.Settings, code.CodeEvaluator, code.check, parts=code.parts),
+        "code": EvaluatorKind(code.CodeSettings, code.CodeEvaluator, code.check, parts=code.parts),
         "composite": EvaluatorKind(
-            composite.Settings, composite.CompositeEvaluator, composite.check
+            composite.CompositeSettings, composite.CompositeEvaluator, composite.check
         ),
         "python": EvaluatorKind(
-            python.Settings, python.PythonEvaluator, python.check, parts=python.parts
+            python.PythonEvaluatorSettings, python.PythonEvaluator, python.check, parts=python.parts
         ),
     },
 )
@@ -237,7 +243,9 @@ def _check_weights(evaluators: Sequence[EvaluatorSpec]) -> None:
     others = {one.name for one in evaluators} - {one.name for one in combining}
     used: set[str] = set()
     for one in combining:
-        named = set(settings_of(composite.Settings, one.settings, "evaluator").weights or {})
+        named = set(
+            settings_of(composite.CompositeSettings, one.settings, "evaluator").weights or {}
+        )
         if unknown := sorted(named - others):
             raise InvalidMessage(
                 f"{one.name!r} combines {unknown[0]!r}, which is no score of another evaluator "
@@ -274,7 +282,9 @@ def unpriced_evaluator(spec: EvaluatorSpec) -> str | None:
 # --- while a run lasts, and after it --------------------------------------------------------------
 
 
-def open_evaluator(spec: EvaluatorSpec, context: Context, processes: ProcessPool) -> Evaluator:
+def open_evaluator(
+    spec: EvaluatorSpec, context: Context, processes: FunctionProcessPool
+) -> OpenedEvaluator:
     """The evaluator that a spec describes; the caller closes it.
 
     Evaluators that compute much use `processes`, which belong to the lab and stay open.
@@ -346,5 +356,5 @@ def _parts(spec: EvaluatorSpec, context: Context) -> dict[str, JsonValue]:
 
 
 def _hashes(spec: EvaluatorSpec, others: Mapping[str, Fingerprint]) -> dict[str, JsonValue]:
-    weights = settings_of(composite.Settings, spec.settings, "evaluator").weights or {}
+    weights = settings_of(composite.CompositeSettings, spec.settings, "evaluator").weights or {}
     return {name: others[name].hash for name in weights if name in others}

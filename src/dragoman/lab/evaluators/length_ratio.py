@@ -9,13 +9,13 @@ from dragoman.lab.evaluators import text
 from dragoman.lab.evaluators.evaluator import FAIL, PASS, Score
 from dragoman.lab.evaluators.text import ComparedSettings, ComparingEvaluator
 from dragoman.lab.evaluators.values import as_text
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import JsonValue
+from dragoman.lab.plugins import Context
 from dragoman.lab.scoring import Unit, is_written_without_spaces
-from dragoman.lab.targets import Context
 
 
-class Settings(ComparedSettings, frozen=True):
+class LengthRatioSettings(ComparedSettings, frozen=True):
     """What is counted, and how much is right."""
 
     unit: Unit | None = None
@@ -27,7 +27,7 @@ class Settings(ComparedSettings, frozen=True):
     """With one of the two a turn is labelled: `pass` when the ratio lies between them."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: LengthRatioSettings, columns: Collection[str], context: Context) -> None:
     low, high = settings.min_ratio, settings.max_ratio
     if low is not None and high is not None and low > high:
         raise InvalidMessage(
@@ -37,19 +37,19 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
     text.check(settings, columns, context)
 
 
-def of_corpus(settings: Settings, sums: Sequence[float]) -> float | None:
+def of_corpus(settings: LengthRatioSettings, sums: Sequence[float]) -> float | None:
     """All outputs together, over all references together."""
     output, reference = sums
     return output / reference if reference else None
 
 
-class LengthRatioEvaluator(ComparingEvaluator[Settings]):
+class LengthRatioEvaluator(ComparingEvaluator[LengthRatioSettings]):
     """The output's length over the reference's: 1 when they are of equal length."""
 
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:
         expected, length = self._length(reference), self._length(found)
         if expected == 0:
-            raise EvaluatorError(
+            raise EvaluatorFailure(
                 "The reference is empty, and no length can be compared with it.", retryable=False
             )
         ratio = length / expected

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from dragoman.lab.evaluators.evaluator import Score, judged
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.evaluators.text import TextSettings
 from dragoman.lab.evaluators.values import output_of, reference_of, whole_text
-from dragoman.lab.failures import EvaluatorError, shortened
+from dragoman.lab.failures import EvaluatorFailure, shortened
 from dragoman.lab.model import JsonValue, Turn
 from dragoman.lab.scoring import Measure, UnicodeForm
 from dragoman.lab.targets import Output
@@ -39,7 +39,7 @@ class MeasuredSettings(TextSettings, frozen=True):
 
 
 async def measured(
-    processes: ProcessPool,
+    processes: FunctionProcessPool,
     kind: str,
     output: str,
     references: list[str],
@@ -48,7 +48,7 @@ async def measured(
     seconds: float = PROCESSOR_SECONDS,
     unicode_form: str | None = None,
 ) -> Measure:
-    """The measure of a text, computed in a process; `EvaluatorError` when it has none."""
+    """The measure of a text, computed in a process; `EvaluatorFailure` when it has none."""
     asked = {
         "kind": kind,
         "output": output,
@@ -59,7 +59,7 @@ async def measured(
     }
     found = Measure(*await processes.call(FUNCTION, asked))
     if found.problem is not None:
-        raise EvaluatorError(
+        raise EvaluatorFailure(
             shortened(f"The output has no score: {found.problem}."), retryable=False
         )
     return found
@@ -76,7 +76,7 @@ class MeasuredEvaluator:
         kind: str,
         settings: MeasuredSettings,
         options: Mapping[str, Any],
-        processes: ProcessPool,
+        processes: FunctionProcessPool,
         *,
         higher_is_better: bool,
     ) -> None:
@@ -113,7 +113,7 @@ def references_of(value: JsonValue) -> list[str]:
     """The references: a list of texts has several, anything else is one."""
     several = value if isinstance(value, list) and _are_texts(value) else [value]
     if len(several) > MAX_REFERENCES:
-        raise EvaluatorError(
+        raise EvaluatorFailure(
             f"There are {len(several):,} references; at most {MAX_REFERENCES} are compared.",
             retryable=False,
         )

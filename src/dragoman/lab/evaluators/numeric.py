@@ -12,9 +12,9 @@ from dragoman.lab.evaluators import text
 from dragoman.lab.evaluators.evaluator import Score, verdict
 from dragoman.lab.evaluators.text import ComparedSettings, ComparingEvaluator
 from dragoman.lab.evaluators.values import shown, whole_text
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import JsonValue
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
 
 MAX_CHARACTERS = 1_000_000
 
@@ -23,7 +23,7 @@ _NUMBER = re.compile(r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?", re.ASCII)
 _GROUPS = re.compile(r"(?<=\d),(?=\d\d\d(?!\d))", re.ASCII)
 
 
-class Settings(ComparedSettings, frozen=True):
+class NumericSettings(ComparedSettings, frozen=True):
     """Which numbers are compared, and how far apart they may be."""
 
     absolute: float = 0.0
@@ -34,7 +34,7 @@ class Settings(ComparedSettings, frozen=True):
     """Whether the output is nothing but a number, or a text whose first or last number counts."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: NumericSettings, columns: Collection[str], context: Context) -> None:
     for name in ("absolute", "relative"):
         value = getattr(settings, name)
         if not 0 <= value < math.inf:
@@ -45,7 +45,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
     text.check(settings, columns, context)
 
 
-class NumericEvaluator(ComparingEvaluator[Settings]):
+class NumericEvaluator(ComparingEvaluator[NumericSettings]):
     """1 when the numbers are close enough, 0 when they are not, or when the output has none."""
 
     def compare(self, reference: JsonValue, found: JsonValue) -> Score:
@@ -54,7 +54,7 @@ class NumericEvaluator(ComparingEvaluator[Settings]):
                 whole_text(value, holder, MAX_CHARACTERS)
         expected = _number(reference, "only")
         if expected is None:
-            raise EvaluatorError(
+            raise EvaluatorFailure(
                 f"The reference is no number: {shown(reference)}.", retryable=False
             )
         number = _number(found, self.settings.find)

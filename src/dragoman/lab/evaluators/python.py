@@ -10,22 +10,16 @@ import msgspec
 from dragoman.errors import DragomanError, InvalidMessage
 from dragoman.lab.evaluators.evaluator import Score, as_score
 from dragoman.lab.evaluators.fingerprints import source_of
-from dragoman.lab.evaluators.processes import ProcessPool, importable_name
-from dragoman.lab.failures import EvaluatorError, RateLimited
+from dragoman.lab.evaluators.processes import FunctionProcessPool, importable_name
+from dragoman.lab.failures import CalledTooOften, EvaluatorFailure
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.targets import (
-    MAIN_COLUMN,
-    Context,
-    Output,
-    Threads,
-    find_function,
-    refusal_in,
-)
+from dragoman.lab.plugins import Context, Threads, find_function
+from dragoman.lab.targets import MAIN_COLUMN, Output, refusal_in
 
 WHERE = "evaluator.function"
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PythonEvaluatorSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which function, and where it runs."""
 
     function: str
@@ -37,13 +31,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """False for a score of which less is better, as of errors; gates and comparisons go by it."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: PythonEvaluatorSettings, columns: Collection[str], context: Context) -> None:
     function = find_function(settings.function, context, WHERE)
     if settings.cpu_bound:
         importable_name(function.function)
 
 
-def parts(settings: Settings, context: Context) -> Mapping[str, JsonValue]:
+def parts(settings: PythonEvaluatorSettings, context: Context) -> Mapping[str, JsonValue]:
     """The function's source: a score depends on it, and not on where the function runs."""
     function = find_function(settings.function, context, WHERE).function
     return {"settings": {"function": settings.function}, **source_of(function)}
@@ -53,7 +47,11 @@ class PythonEvaluator:
     """Calls the function with the columns of the turn and the output that it asks for."""
 
     def __init__(
-        self, name: str, settings: Settings, context: Context, processes: ProcessPool
+        self,
+        name: str,
+        settings: PythonEvaluatorSettings,
+        context: Context,
+        processes: FunctionProcessPool,
     ) -> None:
         self.name = name
         self.cpu_bound = settings.cpu_bound
@@ -69,7 +67,7 @@ class PythonEvaluator:
         try:
             return as_score(said)
         except ValueError as error:
-            raise EvaluatorError(f"`{self._function.name}` returned no score: {error}.") from None
+            raise EvaluatorFailure(f"`{self._function.name}` returned no score: {error}.") from None
 
     async def close(self) -> None:
         self._threads.close()
@@ -79,16 +77,16 @@ class PythonEvaluator:
         try:
             arguments = self._function.arguments(values)
         except InvalidMessage as error:
-            raise EvaluatorError(error.message, retryable=False) from None
+            raise EvaluatorFailure(error.message, retryable=False) from None
         try:
             if self.cpu_bound:
                 return await self._processes.call(self._importable, arguments)
             return await self._function.call(arguments, self._threads)
-        except (EvaluatorError, RateLimited):
+        except (EvaluatorFailure, CalledTooOften):
             raise
         except DragomanError as error:
-            raise EvaluatorError(f"`{name}`: {error.message}") from error
+            raise EvaluatorFailure(f"`{name}`: {error.message}") from error
         except Exception as error:  # a user's function may raise anything
             if (refusal := refusal_in(error, self._clock.now_ms())) is not None:
                 raise refusal from error
-            raise EvaluatorError(f"`{name}` raised {type(error).__name__}: {error}") from error
+            raise EvaluatorFailure(f"`{name}` raised {type(error).__name__}: {error}") from error

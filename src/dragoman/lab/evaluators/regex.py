@@ -9,17 +9,18 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators.evaluator import Score, verdict
 from dragoman.lab.evaluators.measured import measured, range_problem
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.evaluators.values import as_text, output_of, reference_of, whole_text
 from dragoman.lab.model import Turn
+from dragoman.lab.plugins import Context, require_column
 from dragoman.lab.scoring import pattern_problem
-from dragoman.lab.targets import Context, Output, require_column
+from dragoman.lab.targets import Output
 
 MAX_CHARACTERS = 10_000_000
 MAX_SECONDS = 60
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RegexSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The pattern, and where to look for it."""
 
     pattern: str | None = None
@@ -37,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """How much of the processor's time one search may take."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: RegexSettings, columns: Collection[str], context: Context) -> None:
     if (settings.pattern is None) == (settings.reference is None):
         raise InvalidMessage(
             "A regex evaluator takes either a `pattern` or a column `reference` that holds it.",
@@ -64,7 +65,7 @@ class RegexEvaluator:
     cpu_bound = True
 
     def __init__(
-        self, name: str, settings: Settings, context: Context, processes: ProcessPool
+        self, name: str, settings: RegexSettings, context: Context, processes: FunctionProcessPool
     ) -> None:
         self.name = name
         self._settings = settings

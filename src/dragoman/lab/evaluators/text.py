@@ -9,10 +9,11 @@ from typing import Generic, TypeVar
 import msgspec
 
 from dragoman.lab.evaluators.evaluator import Score
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.evaluators.values import output_of, reference_of
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.targets import Context, Output, require_column
+from dragoman.lab.plugins import Context, require_column
+from dragoman.lab.targets import Output
 
 
 class ComparedSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -44,7 +45,7 @@ class ComparingEvaluator(ABC, Generic[ComparedT]):
     cpu_bound = False
 
     def __init__(
-        self, name: str, settings: ComparedT, context: Context, processes: ProcessPool
+        self, name: str, settings: ComparedT, context: Context, processes: FunctionProcessPool
     ) -> None:
         self.name = name
         self.settings = settings

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from dragoman.lab.evaluators.evaluator import Evaluator
+from dragoman.lab.evaluators.evaluator import OpenedEvaluator
 from dragoman.lab.evaluators.measured import MeasuredEvaluator, MeasuredSettings
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.processes import FunctionProcessPool
+from dragoman.lab.plugins import Context
 from dragoman.lab.scoring import Unit, corpus_error_rate, is_written_without_spaces
-from dragoman.lab.targets import Context
 
 LIBRARIES = ("jiwer", "rapidfuzz")
 
@@ -52,12 +52,16 @@ def cer_options(settings: CerSettings) -> dict[str, Any]:
     }
 
 
-def wer(name: str, settings: WerSettings, context: Context, processes: ProcessPool) -> Evaluator:
+def wer(
+    name: str, settings: WerSettings, context: Context, processes: FunctionProcessPool
+) -> OpenedEvaluator:
     options = wer_options(settings)
     return MeasuredEvaluator(name, "wer", settings, options, processes, higher_is_better=False)
 
 
-def cer(name: str, settings: CerSettings, context: Context, processes: ProcessPool) -> Evaluator:
+def cer(
+    name: str, settings: CerSettings, context: Context, processes: FunctionProcessPool
+) -> OpenedEvaluator:
     options = cer_options(settings)
     return MeasuredEvaluator(name, "cer", settings, options, processes, higher_is_better=False)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators import text
-from dragoman.lab.evaluators.evaluator import Evaluator
+from dragoman.lab.evaluators.evaluator import OpenedEvaluator
 from dragoman.lab.evaluators.measured import MeasuredEvaluator, MeasuredSettings, range_problem
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.processes import FunctionProcessPool
+from dragoman.lab.plugins import Context
 from dragoman.lab.scoring import (
     Smoothing,
     Tokenizer,
@@ -18,7 +19,6 @@ from dragoman.lab.scoring import (
     corpus_ter,
     tokenizer_of,
 )
-from dragoman.lab.targets import Context
 
 # --- BLEU -----------------------------------------------------------------------------------------
 
@@ -44,7 +44,9 @@ def bleu_options(settings: BleuSettings) -> dict[str, Any]:
     }
 
 
-def bleu(name: str, settings: BleuSettings, context: Context, processes: ProcessPool) -> Evaluator:
+def bleu(
+    name: str, settings: BleuSettings, context: Context, processes: FunctionProcessPool
+) -> OpenedEvaluator:
     options = bleu_options(settings)
     return MeasuredEvaluator(name, "bleu", settings, options, processes, higher_is_better=True)
 
@@ -89,7 +91,9 @@ def chrf_options(settings: ChrfSettings) -> dict[str, Any]:
     }
 
 
-def chrf(name: str, settings: ChrfSettings, context: Context, processes: ProcessPool) -> Evaluator:
+def chrf(
+    name: str, settings: ChrfSettings, context: Context, processes: FunctionProcessPool
+) -> OpenedEvaluator:
     options = chrf_options(settings)
     return MeasuredEvaluator(name, "chrf", settings, options, processes, higher_is_better=True)
 
@@ -136,7 +140,9 @@ def ter_options(settings: TerSettings) -> dict[str, Any]:
     }
 
 
-def ter(name: str, settings: TerSettings, context: Context, processes: ProcessPool) -> Evaluator:
+def ter(
+    name: str, settings: TerSettings, context: Context, processes: FunctionProcessPool
+) -> OpenedEvaluator:
     options = ter_options(settings)
     return MeasuredEvaluator(name, "ter", settings, options, processes, higher_is_better=False)
 

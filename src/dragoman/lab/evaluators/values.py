@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dragoman.lab.failures import EvaluatorError, shortened
+from dragoman.lab.failures import EvaluatorFailure, shortened
 from dragoman.lab.model import JsonValue, Turn
 from dragoman.lab.targets import Output
 
@@ -35,7 +35,7 @@ def whole_text(value: JsonValue, holder: str, most_characters: int) -> str:
     """The text to measure; one with half a character in it, or too long a one, is refused."""
     text = as_text(value)
     if len(text) > most_characters:
-        raise EvaluatorError(
+        raise EvaluatorFailure(
             f"{holder} has {len(text):,} characters; this evaluator compares up to "
             f"{most_characters:,}.",
             retryable=False,
@@ -44,7 +44,7 @@ def whole_text(value: JsonValue, holder: str, most_characters: int) -> str:
         try:
             text.encode()
         except UnicodeEncodeError:
-            raise EvaluatorError(
+            raise EvaluatorFailure(
                 f"{holder} holds half a character (a lone surrogate).", retryable=False
             ) from None
     return text
@@ -76,8 +76,8 @@ def _json(value: JsonValue) -> str:
 def _column(columns: Mapping[str, JsonValue], name: str, holder: str) -> JsonValue:
     if name not in columns:
         there = ", ".join(columns) or "nothing"
-        raise EvaluatorError(f"{holder} has no `{name}`; it has {there}.", retryable=False)
+        raise EvaluatorFailure(f"{holder} has no `{name}`; it has {there}.", retryable=False)
     value = columns[name]
     if value is None:
-        raise EvaluatorError(f"{holder} has no value in `{name}`: it is null.", retryable=False)
+        raise EvaluatorFailure(f"{holder} has no value in `{name}`: it is null.", retryable=False)
     return value

@@ -22,10 +22,10 @@ from dragoman.lab.model import (
     Turn,
     item_id,
 )
+from dragoman.lab.plugins import Context
 from dragoman.lab.repository import Selection, appending, experiments, runs
-from dragoman.lab.states import ACTIVE, WORKING, Mode, RunStatus
-from dragoman.lab.targets import Context
-from dragoman.store import Connection
+from dragoman.lab.states import ACTIVE, WORKING, RunMode, RunStatus
+from dragoman.store import StoreConnection
 
 MAX_INVOKED_ITEMS = 1_000
 MAX_INVOKED_TURNS = 1_000
@@ -101,7 +101,7 @@ def new_items(items: Sequence[Turns], random: Random, now_ms: int) -> list[Item]
 
 
 def add_items(
-    connection: Connection, tenant: TenantId, experiment_id: str, items: Sequence[Item]
+    connection: StoreConnection, tenant: TenantId, experiment_id: str, items: Sequence[Item]
 ) -> RunId | None:
     """Store items of an experiment and queue them in its append run; that run.
 
@@ -109,11 +109,11 @@ def add_items(
     """
     known, run = latest_run(connection, tenant, experiment_id)
     if run is not None and run.status in ACTIVE:
-        if run.mode is not Mode.APPEND or run.status in (
+        if run.mode is not RunMode.APPEND or run.status in (
             RunStatus.DRAINING,
             RunStatus.TERMINATING,
         ):
-            what = "" if run.mode is Mode.APPEND else f" in mode {run.mode}"
+            what = "" if run.mode is RunMode.APPEND else f" in mode {run.mode}"
             raise ExperimentNotRunning(
                 f"Experiment {experiment_id} is {run.status}{what}, so it takes no more items; "
                 "start it in mode append when it has ended."
@@ -131,10 +131,10 @@ def add_items(
     return run.run_id
 
 
-def finish(connection: Connection, tenant: TenantId, experiment_id: str, at_ms: int) -> RunId:
+def finish(connection: StoreConnection, tenant: TenantId, experiment_id: str, at_ms: int) -> RunId:
     """Take no more items and start no more by itself; the run ends when its items are done."""
     known, run = latest_run(connection, tenant, experiment_id)
-    is_open = run is not None and run.mode is Mode.APPEND and run.status in ACTIVE
+    is_open = run is not None and run.mode is RunMode.APPEND and run.status in ACTIVE
     if run is None or not (is_open or known.next_run_at_ms is not None):
         raise ExperimentNotRunning(
             f"Experiment {experiment_id} waits for no items; there is nothing to finish."
@@ -150,7 +150,7 @@ def finish(connection: Connection, tenant: TenantId, experiment_id: str, at_ms: 
 
 
 def latest_run(
-    connection: Connection, tenant: TenantId, experiment_id: str
+    connection: StoreConnection, tenant: TenantId, experiment_id: str
 ) -> tuple[Experiment, Run | None]:
     """The experiment with its latest run; neither changes until this is over.
 

@@ -23,10 +23,11 @@ from dragoman.lab.datasets import MAX_COLUMNS, columns_of
 from dragoman.lab.evaluators import check_evaluators, unpriced_evaluator
 from dragoman.lab.model import Budget, DatasetVersion, EvaluatorSpec, ExperimentSpec
 from dragoman.lab.names import check_name
+from dragoman.lab.plugins import Context
 from dragoman.lab.repository import quotas, spending
-from dragoman.lab.targets import Context, check_target, unpriced_target
+from dragoman.lab.targets import check_target, unpriced_target
 from dragoman.settings import LabSettings
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 MAX_RETRIES = 100
 MAX_REPETITIONS = 1_000
@@ -189,7 +190,7 @@ def quota_of(settings: LabSettings) -> Quota:
     return Quota(settings.running_experiments, settings.tenant_tokens, settings.tenant_cost)
 
 
-def balance_of(connection: Connection, tenant: TenantId, settings: LabSettings) -> Balance:
+def balance_of(connection: StoreConnection, tenant: TenantId, settings: LabSettings) -> Balance:
     """The tenant's balance, added up from the rows of its runs."""
     limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
     return Balance(limits.balance, spending.spent_by_tenant(connection, tenant))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from random import Random
 from typing import TypeVar
@@ -43,7 +44,7 @@ from dragoman.lab.experiments.asking import (
     no_version,
     with_evaluators,
 )
-from dragoman.lab.experiments.reading import Reading
+from dragoman.lab.experiments.reading import ExperimentReading
 from dragoman.lab.experiments.starting import (
     APPEND,
     SUBMIT,
@@ -67,7 +68,9 @@ from dragoman.lab.model import (
     ItemId,
     Run,
     RunId,
+    Turn,
 )
+from dragoman.lab.plugins import Context
 from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import (
     DueStart,
@@ -79,10 +82,11 @@ from dragoman.lab.repository import (
     runs,
     spending,
 )
-from dragoman.lab.states import ACTIVE, KILLABLE, Mode, RunStatus
-from dragoman.lab.targets import Context
+from dragoman.lab.roles import SERVER, LabRole
+from dragoman.lab.states import ACTIVE, KILLABLE, RunMode, RunStatus
+from dragoman.lab.targets import probe_target
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, Store, Work
+from dragoman.store import Store, StoreConnection, Work
 
 Result = TypeVar("Result")
 
@@ -92,7 +96,7 @@ CHANGEABLE = frozenset({"name", "description", "budget", "concurrency", "retries
 """The fields of an experiment that may change after it was made, even while it runs."""
 
 
-class Experiments(Reading):
+class Experiments(ExperimentReading):
     """The lab's experiments, each belonging to a tenant."""
 
     def __init__(
@@ -103,7 +107,7 @@ class Experiments(Reading):
         *,
         clock: Clock,
         random: Random,
-        embedded: bool = False,
+        role: LabRole = SERVER,
         on_started: Callable[[RunId], None] = lambda run_id: None,
         on_news: Callable[[RunId], None] = lambda run_id: None,
     ) -> None:
@@ -111,7 +115,7 @@ class Experiments(Reading):
         self._settings = settings
         self._context = context
         self._random = random
-        self._embedded = embedded
+        self._role = role
         self._on_started = on_started
         self._on_news = on_news
 
@@ -127,6 +131,7 @@ class Experiments(Reading):
         """Create an experiment and start it: both, or neither."""
         check_ask(ask)
         made = await self._checked(tenant, spec)
+        await self._probe(made)
         started = await self._insert(made, self._starting(made, ask))
         self._on_started(started.run_id)
         return made, started
@@ -144,7 +149,7 @@ class Experiments(Reading):
         check_form(spec, self._settings)
         spec = self.resolved(spec)
 
-        def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
+        def look(connection: StoreConnection) -> tuple[Balance, DatasetVersion | None]:
             balance = balance_of(connection, tenant, self._settings)
             version_id = spec.dataset_version_id or ""
             return balance, given or datasets.find_version(connection, tenant, version_id)
@@ -161,6 +166,7 @@ class Experiments(Reading):
         """Start a run; retry_items joins a run that is under way."""
         check_ask(ask)
         found = await self.check(tenant, experiment_id)
+        await self._probe(found)
         started = await self._unless_overtaken(self._starting(found, ask))
         if started.joined:
             self._on_news(started.run_id)
@@ -175,7 +181,7 @@ class Experiments(Reading):
 
         They become evaluators of the experiment; one of the same name replaces the former one.
         """
-        check_ask(StartAsk(Mode.SCORE, evaluators=tuple(evaluators)))
+        check_ask(StartAsk(RunMode.SCORE, evaluators=tuple(evaluators)))
         names = Counter(evaluator.name for evaluator in evaluators)
         if twice := next((name for name in names if names[name] > 1), None):
             raise InvalidMessage(f"Two evaluators are called {twice!r}; give one another name.")
@@ -184,7 +190,7 @@ class Experiments(Reading):
         changed = msgspec.structs.replace(found, spec=with_evaluators(found.spec, resolved))
         check_form(changed.spec, self._settings)
         await self._check_spec(changed, calls_target=False)
-        ask = StartAsk(Mode.SCORE, evaluators=resolved)
+        ask = StartAsk(RunMode.SCORE, evaluators=resolved)
         started = await self._unless_overtaken(self._starting(changed, ask))
         self._on_started(started.run_id)
         return started
@@ -251,6 +257,7 @@ class Experiments(Reading):
             return None
         try:
             await self._check_spec(found)
+            await self._probe(found)
             started = await self._unless_overtaken(self._starting(found, APPEND, due))
         except NotDue:
             return None
@@ -278,7 +285,7 @@ class Experiments(Reading):
     async def cannot_open(self, run_id: RunId) -> str | None:
         """Why a run cannot be carried out in this process; None if it can."""
 
-        def read(connection: Connection) -> tuple[Run, Experiment] | None:
+        def read(connection: StoreConnection) -> tuple[Run, Experiment] | None:
             run = runs.find_run(connection, run_id)
             if run is None:
                 return None
@@ -290,7 +297,7 @@ class Experiments(Reading):
             return "It has been deleted."
         run, experiment = found
         try:
-            await self._check_spec(experiment, calls_target=run.mode is not Mode.SCORE)
+            await self._check_spec(experiment, calls_target=run.mode is not RunMode.SCORE)
         except DragomanError as error:
             return error.message
         return None
@@ -299,7 +306,7 @@ class Experiments(Reading):
         """End a run that cannot go on."""
         at_ms = self._clock.now_ms()
 
-        def end(connection: Connection) -> None:
+        def end(connection: StoreConnection) -> None:
             run = runs.find_run(connection, run_id, lock=True)
             if run is not None and run.status in KILLABLE:
                 runs.change_status(
@@ -327,7 +334,7 @@ class Experiments(Reading):
         """
         at_ms = self._clock.now_ms()
 
-        def kill(connection: Connection) -> RunId | None:
+        def kill(connection: StoreConnection) -> RunId | None:
             known, run = latest_run(connection, tenant, experiment_id)
             if run is None or run.status not in ACTIVE:
                 return None
@@ -358,7 +365,7 @@ class Experiments(Reading):
                 f"{min(unknown)} cannot be changed; these can: {', '.join(sorted(CHANGEABLE))}."
             )
 
-        def change(connection: Connection) -> Experiment:
+        def change(connection: StoreConnection) -> Experiment:
             found = experiments.find_experiment(connection, experiment_id, tenant=tenant, lock=True)
             if found is None:
                 raise no_experiment(experiment_id)
@@ -390,7 +397,7 @@ class Experiments(Reading):
     async def delete(self, tenant: TenantId, experiment_id: str) -> None:
         """Remove an experiment with all its results; not while it runs."""
 
-        def delete(connection: Connection) -> None:
+        def delete(connection: StoreConnection) -> None:
             _, run = latest_run(connection, tenant, experiment_id)
             if run is not None and run.status in ACTIVE:
                 raise ExperimentRunning(
@@ -399,7 +406,7 @@ class Experiments(Reading):
             experiments.delete_experiment(connection, ExperimentId(experiment_id))
 
         await self._unless_overtaken(delete)
-        await finish_removal(self._store, removing.Kind.EXPERIMENT, experiment_id)
+        await finish_removal(self._store, removing.RemovedKind.EXPERIMENT, experiment_id)
 
     # --- inside ---------------------------------------------------------------------------------
 
@@ -416,7 +423,7 @@ class Experiments(Reading):
         spec = self.resolved(spec)
         version_id = spec.dataset_version_id or ""
 
-        def look(connection: Connection) -> tuple[Balance, DatasetVersion | None]:
+        def look(connection: StoreConnection) -> tuple[Balance, DatasetVersion | None]:
             if experiments.find_by_name(connection, tenant, spec.name) is not None:
                 raise _name_taken(spec.name)
             balance = balance_of(connection, tenant, self._settings)
@@ -455,6 +462,22 @@ class Experiments(Reading):
         spec, version = experiment.spec, await self._version_of(experiment)
         check_columns(spec, version, self._context, calls_target=calls_target)
 
+    async def _probe(self, experiment: Experiment) -> None:
+        """Ask the target whether it would take the dataset's turns, before a run is made."""
+        spec = experiment.spec
+        version_id = spec.dataset_version_id
+        sample: Turn | None = None
+        if version_id is not None:
+            first = await self._store.read(lambda c: datasets.item_at(c, version_id, 0))
+            if first is not None and first.turns:
+                own = first.turns[0]
+                named = {
+                    name: own[column] for name, column in spec.mapping.items() if column in own
+                }
+                sample = {**own, **named}
+        context = replace(self._context.at(spec.modules), tenant=experiment.tenant)
+        await probe_target(spec.target, context, sample)
+
     async def _version_of(self, experiment: Experiment) -> DatasetVersion | None:
         version_id = experiment.spec.dataset_version_id or ""
         return await self._store.read(
@@ -464,7 +487,7 @@ class Experiments(Reading):
     async def _insert(self, made: Experiment, then: Work[Result]) -> Result:
         version_id = made.spec.dataset_version_id
 
-        def insert(connection: Connection) -> Result:
+        def insert(connection: StoreConnection) -> Result:
             if version_id is not None and not datasets.lock_version(connection, version_id):
                 raise no_version(version_id)  # it was deleted since it was looked for
             experiments.insert_experiment(connection, made)
@@ -480,7 +503,8 @@ class Experiments(Reading):
         self, experiment: Experiment, ask: StartAsk, due: DueStart | None = None
     ) -> Work[Started]:
         run_id = RunId(new_id(self._random, "r"))
-        new = new_run(run_id, experiment, ask, at_ms=self._clock.now_ms(), embedded=self._embedded)
+        embedded = not self._role.serves_others
+        new = new_run(run_id, experiment, ask, at_ms=self._clock.now_ms(), embedded=embedded)
         spec = experiment.spec
         kept = fingerprints(spec.evaluators, self._context.at(spec.modules))
         return lambda connection: start(
@@ -507,7 +531,7 @@ class Experiments(Reading):
         return next_time_ms(spec.cron, spec.cron_timezone, after_ms)
 
 
-def _skip(connection: Connection, due: DueStart, next_ms: int | None, reason: str) -> None:
+def _skip(connection: StoreConnection, due: DueStart, next_ms: int | None, reason: str) -> None:
     """Pass a time without a start."""
     if next_ms is not None and appending.pass_time(connection, due, next_ms):
         appending.set_reason(connection, due.experiment_id, reason)

@@ -34,9 +34,9 @@ from dragoman.lab.repository import (
     runs,
     spending,
 )
-from dragoman.lab.states import ACTIVE, Mode, RunStatus
+from dragoman.lab.states import ACTIVE, RunMode, RunStatus
 from dragoman.settings import LabSettings
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 UNKNOWN_SHOWN = 5
 MAX_TRIAL_ITEMS = 2**31 - 1
@@ -45,7 +45,7 @@ MAX_TRIAL_ITEMS = 2**31 - 1
 class StartAsk(msgspec.Struct, frozen=True):
     """How an experiment is to be run."""
 
-    mode: Mode = Mode.SUBMIT
+    mode: RunMode = RunMode.SUBMIT
     item_ids: tuple[str, ...] = ()
     """The items of retry_items, by the ids that users know."""
     trial_items: int | None = None
@@ -54,7 +54,7 @@ class StartAsk(msgspec.Struct, frozen=True):
 
 
 SUBMIT = StartAsk()
-APPEND = StartAsk(Mode.APPEND)
+APPEND = StartAsk(RunMode.APPEND)
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -84,11 +84,11 @@ class Started(msgspec.Struct, frozen=True):
 
 def check_ask(ask: StartAsk) -> None:
     """Refuse a start with missing or superfluous options."""
-    if (ask.mode is Mode.RETRY_ITEMS) != bool(ask.item_ids):
+    if (ask.mode is RunMode.RETRY_ITEMS) != bool(ask.item_ids):
         raise InvalidMessage("item_ids belong to mode retry_items, which needs at least one.")
-    if (ask.mode is Mode.TRIAL) != (ask.trial_items is not None):
+    if (ask.mode is RunMode.TRIAL) != (ask.trial_items is not None):
         raise InvalidMessage("trial_items belongs to mode trial, which needs it.")
-    if (ask.mode is Mode.SCORE) != bool(ask.evaluators):
+    if (ask.mode is RunMode.SCORE) != bool(ask.evaluators):
         raise InvalidMessage(
             "evaluators belong to mode score, which needs at least one; POST "
             "/experiments/{id}/score takes them."
@@ -100,7 +100,7 @@ def check_ask(ask: StartAsk) -> None:
 
 
 def start(
-    connection: Connection,
+    connection: StoreConnection,
     tenant: TenantId,
     experiment_id: ExperimentId,
     ask: StartAsk,
@@ -133,12 +133,12 @@ def start(
         appending.set_next_run(connection, experiment_id, timing.next_ms)
     elif timing.next_ms is None or not appending.pass_time(connection, timing.due, timing.next_ms):
         raise NotDue
-    if ask.mode is not Mode.APPEND:
+    if ask.mode is not RunMode.APPEND:
         _check_dataset(connection, locked)
     _check_quota(connection, tenant, settings)
     _check_left(connection, locked, settings)
     spec = locked.spec
-    if ask.mode is Mode.SCORE:
+    if ask.mode is RunMode.SCORE:
         if locked.run_id is None:
             raise InvalidMessage(
                 f"Experiment {experiment_id} has not been run, so there is no output to score; "
@@ -182,7 +182,7 @@ def no_experiment(experiment_id: str) -> NotFound:
 
 
 def _join(
-    connection: Connection,
+    connection: StoreConnection,
     experiment: Experiment,
     run: Run,
     ask: StartAsk,
@@ -191,7 +191,7 @@ def _join(
     spec = experiment.spec
     wanted = Selection(spec.dataset_version_id, named=tuple(named), repetitions=spec.repetitions)
     # A run that only scores calls no target, so nothing can be tried again in it.
-    can_join = ask.mode is Mode.RETRY_ITEMS and run.mode is not Mode.SCORE
+    can_join = ask.mode is RunMode.RETRY_ITEMS and run.mode is not RunMode.SCORE
     if can_join and ending.join(connection, run.run_id, wanted):
         return Started(run.run_id, joined=True)
     raise ExperimentRunning(
@@ -200,7 +200,7 @@ def _join(
 
 
 def _named_items(
-    connection: Connection, experiment: Experiment, shown_ids: Sequence[str]
+    connection: StoreConnection, experiment: Experiment, shown_ids: Sequence[str]
 ) -> tuple[ItemId, ...]:
     """The rows of the named items; an unknown item is refused."""
     version_id = experiment.spec.dataset_version_id
@@ -219,7 +219,7 @@ def _named_items(
     return tuple(known[one] for one in dict.fromkeys(shown_ids))
 
 
-def _check_dataset(connection: Connection, experiment: Experiment) -> None:
+def _check_dataset(connection: StoreConnection, experiment: Experiment) -> None:
     version_id = experiment.spec.dataset_version_id
     version = version_id and datasets.find_version(connection, experiment.tenant, version_id)
     if version and version.items:
@@ -236,8 +236,8 @@ def _check_dataset(connection: Connection, experiment: Experiment) -> None:
     )
 
 
-def _check_mode(experiment: Experiment, mode: Mode) -> None:
-    if experiment.spec.cron is not None and mode is not Mode.APPEND:
+def _check_mode(experiment: Experiment, mode: RunMode) -> None:
+    if experiment.spec.cron is not None and mode is not RunMode.APPEND:
         raise InvalidMessage(
             f"Experiment {experiment.experiment_id} has cron, so it can only be started in mode "
             f"append, not {mode}.",
@@ -245,7 +245,7 @@ def _check_mode(experiment: Experiment, mode: Mode) -> None:
         )
 
 
-def _check_left(connection: Connection, experiment: Experiment, settings: LabSettings) -> None:
+def _check_left(connection: StoreConnection, experiment: Experiment, settings: LabSettings) -> None:
     """Refuse a run of which nothing could be paid for."""
     check_balance(balance_of(connection, experiment.tenant, settings))
     spent = spending.spent_by_experiment(connection, experiment.experiment_id)
@@ -257,7 +257,7 @@ def _check_left(connection: Connection, experiment: Experiment, settings: LabSet
         )
 
 
-def _check_quota(connection: Connection, tenant: TenantId, settings: LabSettings) -> None:
+def _check_quota(connection: StoreConnection, tenant: TenantId, settings: LabSettings) -> None:
     running = runs.active_runs(connection, tenant)
     limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
     running_max = limits.running_experiments

@@ -2,7 +2,7 @@
 
 from dragoman.lab.library.bundle import bundled
 from dragoman.lab.library.dataset_file import DatasetFile, OpenedTable, opened_table
-from dragoman.lab.library.difference import Difference, difference
+from dragoman.lab.library.difference import DatasetDifference, difference
 from dragoman.lab.library.export import exported
 from dragoman.lab.library.library import (
     AudioSource,
@@ -15,8 +15,8 @@ from dragoman.lab.library.sampling import sample_of
 
 __all__ = [
     "AudioSource",
+    "DatasetDifference",
     "DatasetFile",
-    "Difference",
     "ImportProgress",
     "Imported",
     "Library",

@@ -16,7 +16,7 @@ MOST_NAMED = 100
 """How many added and removed items are shown; all are counted."""
 
 
-class Difference(msgspec.Struct, frozen=True):
+class DatasetDifference(msgspec.Struct, frozen=True):
     """The difference by content: the position of an item does not matter."""
 
     unchanged: int
@@ -26,7 +26,9 @@ class Difference(msgspec.Struct, frozen=True):
     removed_items: tuple[Item, ...]
 
 
-async def difference(library: Library, before: DatasetVersion, after: DatasetVersion) -> Difference:
+async def difference(
+    library: Library, before: DatasetVersion, after: DatasetVersion
+) -> DatasetDifference:
     """The items that the later version added and removed.
 
     The versions are compared some items at a time, by their content ids.
@@ -35,7 +37,7 @@ async def difference(library: Library, before: DatasetVersion, after: DatasetVer
         return await _difference_by_reading(library, before, after)
     removed, gone = await _only_in(library, before, after)
     added, come = await _only_in(library, after, before)
-    return Difference(before.items - removed, added, removed, come, gone)
+    return DatasetDifference(before.items - removed, added, removed, come, gone)
 
 
 async def _only_in(
@@ -61,7 +63,7 @@ async def _contents(library: Library, version_id: VersionId) -> AsyncIterator[Se
 
 async def _difference_by_reading(
     library: Library, before: DatasetVersion, after: DatasetVersion
-) -> Difference:
+) -> DatasetDifference:
     """The difference where a version was stored before the contents of items were known."""
     left: Counter[ContentId] = Counter()
     async for items in pages(library, before):
@@ -86,7 +88,7 @@ async def _difference_by_reading(
             if left[content] and len(removed_items) < MOST_NAMED:
                 left[content] -= 1
                 removed_items.append(item)
-    return Difference(unchanged, added, removed, tuple(added_items), tuple(removed_items))
+    return DatasetDifference(unchanged, added, removed, tuple(added_items), tuple(removed_items))
 
 
 def _contents_of(items: Sequence[Item]) -> list[ContentId]:

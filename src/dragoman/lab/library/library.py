@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError
 from dragoman.clock import Clock
 from dragoman.errors import DatasetInUse, NameTaken, NotFound, StoreError
 from dragoman.ids import TenantId, new_id
-from dragoman.lab.audio import AudioChanged, AudioFolder, AudioIntake, Files, Taken
+from dragoman.lab.audio import AudioChanged, AudioFolder, AudioIntake, Files, TakenFile
 from dragoman.lab.cleaning import IMPORT_LEASE_MS, discard_import, free_audio
 from dragoman.lab.datasets import DatasetReader, Format, RowSchema, Turns
 from dragoman.lab.library.contents import SortedContents
@@ -38,7 +38,7 @@ from dragoman.lab.owners import this_process
 from dragoman.lab.removal import finish_removal
 from dragoman.lab.repository import Held, Ousted, datasets, leases, removing
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, Store, Work
+from dragoman.store import Store, StoreConnection, Work
 
 CONTENTS_AT_ONCE = 5_000
 Schema = Mapping[str, JsonValue]
@@ -133,7 +133,7 @@ class Library:
         await self._refuse_taken(tenant, checked)
         dataset_id = DatasetId(new_id(self._random, "d"))
 
-        def number_it(connection: Connection) -> int:
+        def number_it(connection: StoreConnection) -> int:
             made_at_ms = self._clock.now_ms()
             datasets.insert_dataset(connection, tenant, dataset_id, checked, made_at_ms)
             return 1
@@ -166,7 +166,7 @@ class Library:
             return Imported(known, is_new=False)
         file.seek(begin)
 
-        def number_it(connection: Connection) -> int:
+        def number_it(connection: StoreConnection) -> int:
             if not datasets.lock_dataset(connection, found.dataset_id):
                 raise _no_dataset(dataset_id)
             return datasets.next_version(connection, found.dataset_id)
@@ -177,7 +177,7 @@ class Library:
         """Remove a dataset with all its versions; not while an experiment uses one of them."""
         found = await self.find(tenant, dataset_id)
 
-        def delete(connection: Connection) -> tuple[Sequence[VersionId], Sequence[str]]:
+        def delete(connection: StoreConnection) -> tuple[Sequence[VersionId], Sequence[str]]:
             if not datasets.lock_dataset(connection, found.dataset_id):
                 raise _no_dataset(dataset_id)
             version_ids = datasets.lock_versions(connection, found.dataset_id)
@@ -189,12 +189,12 @@ class Library:
                 )
             datasets.delete_dataset(connection, found.dataset_id)
             for version_id in version_ids:
-                removing.begin(connection, removing.Kind.VERSION, version_id)
+                removing.begin(connection, removing.RemovedKind.VERSION, version_id)
             return version_ids, datasets.audio_of_versions(connection, version_ids)
 
         version_ids, checksums = await self._store.write(delete)
         for version_id in version_ids:
-            await finish_removal(self._store, removing.Kind.VERSION, version_id)
+            await finish_removal(self._store, removing.RemovedKind.VERSION, version_id)
         if self._audio_folder is not None:
             await free_audio(self._store, self._audio_folder, checksums)
 
@@ -320,7 +320,7 @@ class Library:
         tenant: TenantId,
         dataset_id: DatasetId,
         table: _Table,
-        number_it: Callable[[Connection], int],
+        number_it: Callable[[StoreConnection], int],
     ) -> Imported:
         """Store the items, and last the version, which makes them visible.
 
@@ -346,7 +346,7 @@ class Library:
                 raise _stood_still() from error
             raise
 
-        def show(connection: Connection) -> Imported:
+        def show(connection: StoreConnection) -> Imported:
             leases.require(connection, held)
             version = DatasetVersion(
                 version_id=version_id,
@@ -414,7 +414,7 @@ class Library:
                 await self._write(held, _inserting_contents(version_id, few))
         return content
 
-    async def _keep(self, held: Held, version_id: VersionId, files: Sequence[Taken]) -> None:
+    async def _keep(self, held: Held, version_id: VersionId, files: Sequence[TakenFile]) -> None:
         """Keep audio files, once the database knows of them: what it knows is not freed."""
         assert self._audio_folder is not None
         noted = [(file.sha256, file.media_type) for file in files]
@@ -426,7 +426,7 @@ class Library:
     async def _write(self, held: Held, work: Work[None]) -> None:
         """Write under the lease of an import, and keep it."""
 
-        def leased(connection: Connection) -> None:
+        def leased(connection: StoreConnection) -> None:
             leases.renew(connection, held, IMPORT_LEASE_MS)
             work(connection)
 
@@ -454,7 +454,7 @@ class _Table(msgspec.Struct, frozen=True):
     progress: ImportProgress
 
 
-def _place(folder: AudioFolder, files: Sequence[Taken]) -> None:
+def _place(folder: AudioFolder, files: Sequence[TakenFile]) -> None:
     for file in files:
         if file.staged is not None:
             folder.keep(file.sha256, file.staged)

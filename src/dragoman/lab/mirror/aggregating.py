@@ -13,12 +13,13 @@ from typing import Any
 import msgspec
 
 from dragoman.lab.filters import EVERYTHING, MEASURES, SCORE, Filter
-from dragoman.lab.mirror.batches import OUTCOME, OUTCOMES, PASSED, STATISTIC
-from dragoman.lab.mirror.grouping import WHOLE, Asker, By, Key, Row, found_of, select
-from dragoman.lab.mirror.interface import Mirror, Reader
-from dragoman.lab.mirror.queries import Mirrored, Questions
-from dragoman.lab.mirror.spreading import Series, Spreads
-from dragoman.lab.outcomes import Outcome
+from dragoman.lab.mirror.batches import OUTCOME, OUTCOMES, PASSED
+from dragoman.lab.mirror.corpora import Corpora, CorpusSum, statistics_of
+from dragoman.lab.mirror.grouping import WHOLE, By, Key, MirrorAsker, QueryColumns, found_of, select
+from dragoman.lab.mirror.interface import Mirror, MirrorReader
+from dragoman.lab.mirror.queries import ITEM, Mirrored
+from dragoman.lab.mirror.spreading import FieldValues, Spreads
+from dragoman.lab.outcomes import TurnOutcomeKind
 from dragoman.lab.repository import (
     FEW_VALUES,
     MAX_GROUPS,
@@ -42,7 +43,7 @@ from dragoman.lab.states import ItemStatus
 _ENDED = "outcome IS NOT NULL"
 _FAILED = f"{_ENDED} AND status <> '{ItemStatus.SUCCESS.value}'"
 _ITEMS = "count(DISTINCT (item_id, repetition))"
-_NOT_SCORED = [outcome for outcome in Outcome if outcome is not Outcome.SCORED]
+_NOT_SCORED = [outcome for outcome in TurnOutcomeKind if outcome is not TurnOutcomeKind.SCORED]
 
 
 def grouped_aggregates(
@@ -75,13 +76,13 @@ def grouped_aggregates(
 class _Asking:
     def __init__(
         self,
-        reader: Reader,
+        reader: MirrorReader,
         asked: Mirrored,
         repetitions: int,
         cluster: str | None,
         has_snapshots: bool,
     ) -> None:
-        self._asker = Asker(reader, asked)
+        self._asker = MirrorAsker(reader, asked)
         self._numbers = asked.numbers
         self._evaluators = asked.evaluators
         self._repetitions = repetitions
@@ -109,13 +110,29 @@ class _Asking:
 
     def aggregates(self, by: By, wanted: Filter) -> dict[Key, Aggregates]:
         first = self._first(by, wanted)
+        several = self._repetitions > 1 or any(of.several for of in first.values())
+        unit = None
+        if several or self._cluster is not None:
+            unit = self._cluster or ITEM
+        together = {} if unit is None else self._together(by, unit, wanted)
         spreads = Spreads(self._asker, self._fields).of(
             by,
             {key: of.rows for key, of in first.items()},
             {key: of.series for key, of in first.items()},
+            together,
             wanted,
         )
-        together = self._together(by, first, wanted)
+        corpora = Corpora(self._asker, self._numbers)
+        statistics = {
+            one.name: corpora.of(
+                one,
+                by,
+                {key: of.statistics[one.name] for key, of in first.items()},
+                unit,
+                wanted,
+            )
+            for one in self._evaluators
+        }
         failures = self._failures(by, first, wanted)
         repeated = {
             one.name: self._repeated(by, one.name, wanted) if self._repetitions > 1 else {}
@@ -138,7 +155,7 @@ class _Asking:
                         ),
                         one,
                         of.outcomes[one.name],
-                        of.sums[one.name],
+                        statistics[one.name].get(key),
                         repeated[one.name].get(key),
                     )
                     for one in self._evaluators
@@ -155,7 +172,7 @@ class _Asking:
 
     def _first(self, by: By, wanted: Filter) -> dict[Key, _First]:
         """How many values there are, their sums and bounds."""
-        ask, row = self._asker.questions(), Row()
+        ask, row = self._asker.questions(), QueryColumns()
         rows = row.take("count(*)", int)
         ended = row.take("count(outcome)", int)
         count_if = self._asker.dialect.count_if
@@ -187,11 +204,11 @@ class _Asking:
                 for outcome in _NOT_SCORED
             ]
             outcomes[one.name] = counts
-        sums = {}
+        statistics = {}
         for one in self._evaluators:
-            columns = self._statistics(ask, one.name)
+            columns = statistics_of(self._asker, ask, self._numbers[one.name])
             kept = row.take(f"count({columns[0]})", int) if columns else None
-            sums[one.name] = kept, [row.take(f"sum({column})", float) for column in columns]
+            statistics[one.name] = kept, [row.take(f"sum({column})", float) for column in columns]
 
         def read(found: Callable[[int], Any]) -> _First:
             return _First(
@@ -200,7 +217,7 @@ class _Asking:
                 failing=found(failing),
                 several=bool(found(several)),
                 series={
-                    field: Series(
+                    field: FieldValues(
                         *(found(place) for place in places), *(bounds[field] if bounds else ())
                     )
                     for field, places in series.items()
@@ -219,11 +236,11 @@ class _Asking:
                     )
                     for name, (total, *others) in outcomes.items()
                 },
-                sums={
-                    name: None
-                    if kept is None or not found(kept)
-                    else [found(place) for place in places]
-                    for name, (kept, places) in sums.items()
+                statistics={
+                    name: CorpusSum(0, ())
+                    if kept is None
+                    else CorpusSum(found(kept), tuple(found(place) for place in places))
+                    for name, (kept, places) in statistics.items()
                 },
             )
 
@@ -232,7 +249,7 @@ class _Asking:
 
     def _bounds(self) -> dict[str, tuple[float, float]]:
         """The least and the greatest value of each field, of all rows."""
-        ask, row = self._asker.questions(), Row()
+        ask, row = self._asker.questions(), QueryColumns()
         taken = {}
         for field in self._fields:
             column = ask.column(field, is_text=False)
@@ -241,29 +258,20 @@ class _Asking:
         found = row.filled(answer)
         return {field: (found(least), found(most)) for field, (least, most) in taken.items()}
 
-    def _statistics(self, ask: Questions, name: str) -> list[str]:
-        number = self._numbers[name]
-        columns: list[str] = []
-        while (
-            self._asker.slots.find(f"{STATISTIC}{len(columns)}.{number}", is_text=False) is not None
-        ):
-            columns.append(ask.numbered(f"{STATISTIC}{len(columns)}.{number}", is_text=False))
-        return columns
-
     # --- rows that belong together ----------------------------------------------------------------
 
-    def _together(
-        self, by: By, first: Mapping[Key, _First], wanted: Filter
-    ) -> dict[Key, dict[str, Together]]:
+    def _together(self, by: By, unit: str, wanted: Filter) -> dict[Key, dict[str, Together]]:
         """What is known of rows that are no observations of their own.
 
         They are the turns and repetitions of an item, or what a column says belongs together.
         """
-        several = self._repetitions > 1 or any(of.several for of in first.values())
-        if self._cluster is None and not several:
-            return {}
-        ask, units, means, row = self._asker.questions(), Row("u"), Row("m"), Row()
-        taken: dict[str, tuple[int, int, int, int]] = {}
+        ask, units, means, row = (
+            self._asker.questions(),
+            QueryColumns("u"),
+            QueryColumns("m"),
+            QueryColumns(),
+        )
+        taken: dict[str, tuple[int, int, int, int, int]] = {}
         few_of = self._asker.dialect.few_of
         for field in (*self._fields, *self._verdicts):
             column = ask.column(field, is_text=False)
@@ -276,10 +284,14 @@ class _Asking:
                 row.take(f"sum({distance} * {distance})", float),
                 row.take(few_of.format(value=total, where=f"{size} > 0", most=FEW_VALUES), list),
                 row.take(few_of.format(value=size, where=f"{size} > 0", most=FEW_VALUES), list),
+                row.take(f"sum({size} * {size})", float),
             )
-        unit = "item_id" if self._cluster is None else ask.cluster(self._cluster)
         keyed = select(
-            ask, by, [f"{unit} AS unit", *units.columns], [ask.condition(wanted)], by.rest("unit")
+            ask,
+            by,
+            [f"{ask.unit(unit)} AS unit", *units.columns],
+            [ask.condition(wanted)],
+            by.rest("unit"),
         )
         keys = [*by.names, ""]
         query = msgspec.structs.replace(
@@ -299,8 +311,9 @@ class _Asking:
                     sums=list(zip(map(float, found(sums)), map(int, found(sizes)), strict=True))
                     if 0 < found(number) <= FEW_VALUES
                     else None,
+                    size_squares=found(size_squares),
                 )
-                for field, (number, squares, sums, sizes) in taken.items()
+                for field, (number, squares, sums, sizes, size_squares) in taken.items()
             }
         return together
 
@@ -402,8 +415,8 @@ class _First(msgspec.Struct, frozen=True):
     failing: int
     several: bool
     """Whether a repetition of an item may have several rows."""
-    series: dict[str, Series]
+    series: dict[str, FieldValues]
     verdicts: dict[str, tuple[int, int]]
     """Of each score: how many turns are decided, and how many of them pass."""
     outcomes: dict[str, Outcomes]
-    sums: dict[str, list[float] | None]
+    statistics: dict[str, CorpusSum]

@@ -15,14 +15,14 @@ import msgspec
 
 from dragoman.lab.filters import ANNOTATION, INPUT, LABEL, OUTPUT, SCORE
 from dragoman.lab.model import ExperimentId, ItemId
-from dragoman.lab.outcomes import Outcome, outcome_of_score
+from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.lab.repository import Copied, WholeTurn, typed, verdict_of
 from dragoman.lab.states import ITEM_ENDED
 
 PASSED, OUTCOME, STATISTIC = "passed.", "outcome.", "statistic."
 """Fields that only aggregates ask for; the number of the evaluator follows."""
 
-OUTCOMES = tuple(Outcome)
+OUTCOMES = tuple(TurnOutcomeKind)
 """Outcomes are kept as their places here: numbers are counted faster than words."""
 
 Field = tuple[str, bool]

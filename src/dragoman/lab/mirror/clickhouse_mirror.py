@@ -14,14 +14,14 @@ import httpx
 import msgspec
 
 from dragoman.lab.mirror.batches import Batch, Slots, column_of
-from dragoman.lab.mirror.dialects import CLICKHOUSE, Kind
+from dragoman.lab.mirror.dialects import CLICKHOUSE, ValueKind
 from dragoman.lab.mirror.interface import (
     ANSWER_SECONDS,
     BadPattern,
-    Identity,
     Mirror,
     MirrorAway,
-    Reader,
+    MirrorIdentity,
+    MirrorReader,
     TooSlow,
     too_slow,
 )
@@ -95,10 +95,10 @@ class ClickHouseMirror(Mirror):
         self._columns: set[str] | None = None
 
     @contextmanager
-    def reading(self) -> Iterator[Reader]:
+    def reading(self) -> Iterator[MirrorReader]:
         yield self
 
-    def identity(self) -> Identity | None:
+    def identity(self) -> MirrorIdentity | None:
         if not self._rows("EXISTS TABLE lab_mirror")[0][0]:
             return None
         rows = self._rows(
@@ -108,14 +108,14 @@ class ClickHouseMirror(Mirror):
         if not rows or rows[0][0] != FORMAT:
             return None
         _, mirror_id, flush_no, complete = rows[0]
-        return Identity(mirror_id, flush_no, bool(complete))
+        return MirrorIdentity(mirror_id, flush_no, bool(complete))
 
     def begin(self, mirror_id: str) -> None:
         for table, (columns, engine) in _TABLES.items():
             self._do(f"DROP TABLE IF EXISTS {table} SYNC")
             self._do(f"CREATE TABLE {table} ({columns}) ENGINE = {engine}")
         self._columns = None
-        self._identify(Identity(mirror_id, 0, complete=False))
+        self._identify(MirrorIdentity(mirror_id, 0, complete=False))
 
     def apply(self, batch: Batch) -> None:
         known = self._identity_now()
@@ -136,7 +136,7 @@ class ClickHouseMirror(Mirror):
             for table in ("lab_turn", "lab_score", "lab_slot"):
                 self._do(
                     f"ALTER TABLE {table} DELETE WHERE experiment_id = {{p1:String}}",
-                    [Value(Kind.TEXT, experiment_id)],
+                    [Value(ValueKind.TEXT, experiment_id)],
                 )
         self._identify(msgspec.structs.replace(known, flush_no=batch.flush_no))
 
@@ -147,7 +147,7 @@ class ClickHouseMirror(Mirror):
         rows = self._rows(
             "SELECT field, is_text, slot FROM lab_slot FINAL WHERE experiment_id = {p1:String} "
             "ORDER BY slot",
-            [Value(Kind.TEXT, experiment_id)],
+            [Value(ValueKind.TEXT, experiment_id)],
         )
         return Slots({(field, bool(is_text)): slot for field, is_text, slot in rows})
 
@@ -160,13 +160,13 @@ class ClickHouseMirror(Mirror):
     def close(self) -> None:
         self._http.close()
 
-    def _identity_now(self) -> Identity:
+    def _identity_now(self) -> MirrorIdentity:
         found = self.identity()
         if found is None:
             raise MirrorAway(f"The mirror on {self._where} has lost its tables.")
         return found
 
-    def _identify(self, identity: Identity) -> None:
+    def _identify(self, identity: MirrorIdentity) -> None:
         row = {
             "format": FORMAT,
             "mirror_id": identity.mirror_id,
@@ -240,12 +240,12 @@ def _form(text: str, values: Sequence[Value]) -> dict[str, tuple[None, str]]:
 
 def _written(value: Value) -> str:
     """A value as the server reads it."""
-    if value.kind is Kind.TEXT:
+    if value.kind is ValueKind.TEXT:
         return _escaped(value.value)
-    if value.kind is Kind.TEXTS:
+    if value.kind is ValueKind.TEXTS:
         listed = ",".join("'" + _escaped(one).replace("'", "\\'") + "'" for one in value.value)
         return f"[{listed}]"
-    if value.kind is Kind.NUMBERS:
+    if value.kind is ValueKind.NUMBERS:
         return f"[{','.join(repr(one) for one in value.value)}]"
     return repr(value.value)
 

@@ -6,12 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from dragoman.lab.repository import PERCENTILES
 
-_SHARES = tuple(PERCENTILES.values())
-
-
-class Kind(StrEnum):
+class ValueKind(StrEnum):
     """The type of a bound value."""
 
     TEXT = "text"
@@ -25,7 +21,7 @@ class Dialect(msgspec.Struct, frozen=True):
     """How a database writes what differs. Fields with braces are patterns for `str.format`."""
 
     name: str
-    parameter: dict[Kind, str]
+    parameter: dict[ValueKind, str]
     """`number` is the place of the value, from 1."""
     is_in: str
     """`value` in the bound `list`; missing stays missing."""
@@ -37,8 +33,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """Every `value` that is not missing."""
     few_of: str
     """At most so many (`most`) of every `value` of the rows `where`; two have the same order."""
-    percentiles: str
-    """The values at the ranks of the percentiles that are shown, of every `value`."""
+    in_order: str
+    """Every `value` that is not missing, the smallest first."""
     number_of: str
     """A `value` with a fraction, also where it has none."""
     text_of: str
@@ -53,11 +49,11 @@ class Dialect(msgspec.Struct, frozen=True):
 DUCKDB = Dialect(
     name="duckdb",
     parameter={
-        Kind.TEXT: "${number}::VARCHAR",
-        Kind.NUMBER: "${number}::DOUBLE",
-        Kind.INTEGER: "${number}::BIGINT",
-        Kind.TEXTS: "${number}::VARCHAR[]",
-        Kind.NUMBERS: "${number}::DOUBLE[]",
+        ValueKind.TEXT: "${number}::VARCHAR",
+        ValueKind.NUMBER: "${number}::DOUBLE",
+        ValueKind.INTEGER: "${number}::BIGINT",
+        ValueKind.TEXTS: "${number}::VARCHAR[]",
+        ValueKind.NUMBERS: "${number}::DOUBLE[]",
     },
     is_in="({value} IN (SELECT unnest({list})))",
     contains="contains({value}, {part})",
@@ -65,7 +61,7 @@ DUCKDB = Dialect(
     count_if="count_if({condition})",
     list_of="list({value})",
     few_of="(list({value}) FILTER (WHERE {where}))[1:{most}]",
-    percentiles=f"quantile_disc({{value}}, [{', '.join(map(str, _SHARES))}])",
+    in_order="list_sort(list({value}) FILTER (WHERE {value} IS NOT NULL))",
     number_of="CAST({value} AS DOUBLE)",
     text_of="CAST({value} AS VARCHAR)",
     whole="CAST(floor({value}) AS SMALLINT)",
@@ -77,11 +73,11 @@ DUCKDB = Dialect(
 CLICKHOUSE = Dialect(
     name="clickhouse",
     parameter={
-        Kind.TEXT: "{{p{number}:String}}",
-        Kind.NUMBER: "{{p{number}:Float64}}",
-        Kind.INTEGER: "{{p{number}:Int64}}",
-        Kind.TEXTS: "{{p{number}:Array(String)}}",
-        Kind.NUMBERS: "{{p{number}:Array(Float64)}}",
+        ValueKind.TEXT: "{{p{number}:String}}",
+        ValueKind.NUMBER: "{{p{number}:Float64}}",
+        ValueKind.INTEGER: "{{p{number}:Int64}}",
+        ValueKind.TEXTS: "{{p{number}:Array(String)}}",
+        ValueKind.NUMBERS: "{{p{number}:Array(Float64)}}",
     },
     # Its IN takes a missing value for one that is not in the list.
     is_in="if(isNull({value}), NULL, has({list}, assumeNotNull({value})))",
@@ -92,12 +88,7 @@ CLICKHOUSE = Dialect(
     count_if="countIf(coalesce({condition}, 0))",
     list_of="groupArray({value})",
     few_of="groupArray({most})({value}) FILTER (WHERE {where})",
-    percentiles="["
-    + ", ".join(
-        f"arraySort(groupArray({{value}}))[toUInt64(ceil({share} * count({{value}})))]"
-        for share in _SHARES
-    )
-    + "]",
+    in_order="arraySort(groupArray({value}))",
     number_of="toFloat64({value})",
     text_of="toString({value})",
     whole="floor({value})",

@@ -16,10 +16,10 @@ from dragoman.lab.mirror.batches import Batch, ScoreRow, Slots, TurnRow, as_colu
 from dragoman.lab.mirror.dialects import DUCKDB
 from dragoman.lab.mirror.interface import (
     ANSWER_SECONDS,
-    Identity,
     Mirror,
     MirrorAway,
-    Reader,
+    MirrorIdentity,
+    MirrorReader,
     too_slow,
 )
 from dragoman.lab.mirror.queries import Query
@@ -132,7 +132,7 @@ class DuckDbMirror(Mirror):
         self._columns = {name for (name,) in rows}
 
     @contextmanager
-    def reading(self) -> Iterator[Reader]:
+    def reading(self) -> Iterator[MirrorReader]:
         with _answering(), self._cursor() as cursor:
             cursor.begin()
             try:
@@ -140,13 +140,13 @@ class DuckDbMirror(Mirror):
             finally:
                 cursor.rollback()
 
-    def identity(self) -> Identity | None:
+    def identity(self) -> MirrorIdentity | None:
         if not self._found("SELECT 1 FROM duckdb_tables() WHERE table_name = 'lab_mirror'"):
             return None
         rows = self._found("SELECT format, mirror_id, flush_no, complete FROM lab_mirror")
         if not rows or rows[0][0] != FORMAT:
             return None
-        return Identity(*rows[0][1:])
+        return MirrorIdentity(*rows[0][1:])
 
     def begin(self, mirror_id: str) -> None:
         with self._writing() as cursor:

@@ -23,7 +23,7 @@ from dragoman.lab.mirror.opening import open_mirror
 from dragoman.lab.model import ExperimentId, ItemId
 from dragoman.lab.repository import Held, Ousted, leases, mirroring
 from dragoman.observability import Metrics, get_logger
-from dragoman.store import Connection, Store, Work
+from dragoman.store import Store, StoreConnection, Work
 
 FLUSH_SECONDS = 1.0
 FRESH_SECONDS = 5.0
@@ -147,7 +147,7 @@ class Following:
     async def lag_rows(self) -> int:
         """Items whose last change the mirror does not have yet."""
 
-        def count(connection: Connection) -> int:
+        def count(connection: StoreConnection) -> int:
             if self._left_to_copy is not None:
                 return self._left_to_copy
             if mirroring.state(connection) is None:  # no change is noted: there is no copy yet
@@ -271,7 +271,9 @@ class Following:
         self._left_to_copy = None
         self._log.info("lab_mirror_copied", batches=flush_no)
 
-    async def _flush(self, mirror: Mirror, held: Held, changes: Sequence[mirroring.Change]) -> None:
+    async def _flush(
+        self, mirror: Mirror, held: Held, changes: Sequence[mirroring.MirrorChange]
+    ) -> None:
         """Write some changes to the mirror, then cross them out."""
         noted = await self._store.read(mirroring.state)
         if noted is None:
@@ -293,7 +295,7 @@ class Following:
         return held.token * ROWS_OF_A_HOLDER + self._rows_numbered
 
     async def _write(
-        self, mirror: Mirror, held: Held, batch: Batch, changes: Sequence[mirroring.Change]
+        self, mirror: Mirror, held: Held, batch: Batch, changes: Sequence[mirroring.MirrorChange]
     ) -> None:
         self._rows_numbered += len(batch.turns)
         written = {*batch.items, *batch.deleted}
@@ -304,7 +306,7 @@ class Following:
         for experiment_id in batch.slots:
             self._slots[experiment_id].settled()
 
-        def cross_out(connection: Connection) -> None:
+        def cross_out(connection: StoreConnection) -> None:
             leases.renew(connection, held, LEASE_MS)
             mirroring.cross_out(connection, held, changes, batch.flush_no)
 
@@ -382,7 +384,7 @@ class Following:
 async def forget_mirror(store: Store, owner: str) -> None:
     """A lab without a mirror: the database need note no changes, unless another lab has one."""
 
-    def forget(connection: Connection) -> None:
+    def forget(connection: StoreConnection) -> None:
         if mirroring.state(connection) is None:
             return
         held = leases.take(connection, LEASE_NAME, owner, LEASE_MS)

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from dragoman.lab.mirror.batches import Slots
-from dragoman.lab.mirror.interface import MirrorAway, Reader
+from dragoman.lab.mirror.interface import MirrorAway, MirrorReader
 from dragoman.lab.mirror.queries import Mirrored, Query, Questions
 
 Key = tuple[float | None, str | None]
@@ -37,7 +37,7 @@ class By(msgspec.Struct, frozen=True):
     def columns(self, ask: Questions) -> list[str]:
         if self.field is None:
             return []
-        number, text = (ask.column(self.field, is_text=is_text) for is_text in (False, True))
+        number, text = ask.fraction(self.field), ask.column(self.field, is_text=True)
         # None of them is ever missing, so that rows of two tables can be joined by them.
         keys = [f"coalesce({number}, 0)", f"coalesce({text}, '')"]
         keys += [f"({number} IS NULL)", f"({text} IS NULL)"]
@@ -66,10 +66,10 @@ class By(msgspec.Struct, frozen=True):
         return key, tuple(rest)
 
 
-class Asker:
+class MirrorAsker:
     """Asks a mirror about one experiment."""
 
-    def __init__(self, reader: Reader, asked: Mirrored) -> None:
+    def __init__(self, reader: MirrorReader, asked: Mirrored) -> None:
         self._reader = reader
         self._asked = asked
         self.dialect = reader.dialect
@@ -93,7 +93,18 @@ def select(
     return ask.select([*by.columns(ask), *columns], [*where, *by.where(ask)], rest)
 
 
-class Row:
+def given(ask: Questions, of_groups: Mapping[Key, Sequence[float]]) -> str:
+    """A table of groups, each with a list of numbers of ours; it can be joined with their rows."""
+    rows = []
+    for (number, text), numbers in of_groups.items():
+        keys = [ask.number(number or 0.0), ask.text(text or "")]
+        keys += [f"({int(one is None)} = 1)" for one in (number, text)]
+        named = [f"{key} AS k{place}" for place, key in enumerate(keys)]
+        rows.append(f"SELECT {', '.join(named)}, {ask.numbers(numbers)} AS given")
+    return " UNION ALL ".join(rows)
+
+
+class QueryColumns:
     """The columns of a query, asked for one by one; their names begin with `prefix`."""
 
     def __init__(self, prefix: str = "c") -> None:
@@ -106,6 +117,11 @@ class Row:
         self.columns.append(f"{expression} AS {self._prefix}{len(self.columns)}")
         self._kinds.append(kind)
         return len(self.columns) - 1
+
+    @property
+    def names(self) -> list[str]:
+        """What the columns are called."""
+        return [f"{self._prefix}{number}" for number in range(len(self.columns))]
 
     def filled(self, row: tuple[Any, ...]) -> Callable[[int], Any]:
         """What a row has, by the place of the column; a sum of nothing is 0."""

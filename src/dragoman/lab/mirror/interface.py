@@ -46,7 +46,7 @@ def too_slow() -> TooSlow:
     )
 
 
-class Identity(msgspec.Struct, frozen=True):
+class MirrorIdentity(msgspec.Struct, frozen=True):
     """Which copy this is, and how far it got."""
 
     mirror_id: str
@@ -55,7 +55,7 @@ class Identity(msgspec.Struct, frozen=True):
     """False while the first copy of everything is being made."""
 
 
-class Reader(Protocol):
+class MirrorReader(Protocol):
     """Answers questions."""
 
     @property
@@ -76,11 +76,11 @@ class Mirror(ABC):
     """Whether several questions can be asked of the same state, whatever is written meanwhile."""
 
     @abstractmethod
-    def reading(self) -> AbstractContextManager[Reader]:
+    def reading(self) -> AbstractContextManager[MirrorReader]:
         """A reader for several questions; of one state, where the mirror has snapshots."""
 
     @abstractmethod
-    def identity(self) -> Identity | None:
+    def identity(self) -> MirrorIdentity | None:
         """Which copy this is; None when there is nothing here yet."""
 
     @abstractmethod

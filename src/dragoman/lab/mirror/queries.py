@@ -24,9 +24,12 @@ from dragoman.lab.filters import (
     looks_at_numbers,
 )
 from dragoman.lab.mirror.batches import OUTCOME, PASSED, Slots, column_of
-from dragoman.lab.mirror.dialects import Dialect, Kind
+from dragoman.lab.mirror.dialects import Dialect, ValueKind
 from dragoman.lab.model import EvaluatorSpec, ExperimentId
-from dragoman.lab.repository import Key, Place
+from dragoman.lab.repository import Place, SortValue
+
+ITEM = ""
+"""In the place of a field: the turns and repetitions of an item belong together."""
 
 _OF_EVALUATORS = (SCORE, LABEL, PASSED, OUTCOME)
 _OWN = {"status": "status", "item_id": "shown_id", "error_code": "error_code"}
@@ -43,7 +46,7 @@ _COMPARISONS = {
 class Value(msgspec.Struct, frozen=True):
     """A bound value with its type."""
 
-    kind: Kind
+    kind: ValueKind
     value: Any
 
 
@@ -70,7 +73,7 @@ class Questions:
         self._numbers = asked.numbers
         self._slots = slots
         self._values: list[Value] = []
-        self._of_experiment = f"experiment_id = {self._bind(Kind.TEXT, asked.experiment_id)}"
+        self._of_experiment = f"experiment_id = {self._bind(ValueKind.TEXT, asked.experiment_id)}"
 
     def select(self, columns: Sequence[str], where: Sequence[str] = (), rest: str = "") -> Query:
         """A query over the turns of the experiment that meet every condition."""
@@ -78,7 +81,9 @@ class Questions:
         text = f"SELECT {', '.join(columns)} FROM {self._dialect.turns} WHERE {conditions} {rest}"
         return Query(text, tuple(self._values))
 
-    def page(self, wanted: Filter, keys: Sequence[Key], after: Place | None, most: int) -> Query:
+    def page(
+        self, wanted: Filter, keys: Sequence[SortValue], after: Place | None, most: int
+    ) -> Query:
         """The places of rows in an order: item, repetition, turn, what they are sorted by."""
         values = [self.column(key.field, is_text=key.is_text) for key in keys]
         where = [self.condition(wanted)]
@@ -91,7 +96,7 @@ class Questions:
         columns = ["item_id", "repetition", "turn_no", *values]
         named = [f"{column} AS c{number}" for number, column in enumerate(columns)]
         return self.select(
-            named, where, f"ORDER BY {', '.join(order)} LIMIT {self._bind(Kind.INTEGER, most)}"
+            named, where, f"ORDER BY {', '.join(order)} LIMIT {self._bind(ValueKind.INTEGER, most)}"
         )
 
     def column(self, field: str, *, is_text: bool) -> str:
@@ -106,6 +111,10 @@ class Questions:
         if prefix is not None:
             field = f"{prefix}{self._numbers.get(field.removeprefix(prefix))}"
         return self.numbered(field, is_text=is_text)
+
+    def fraction(self, field: str) -> str:
+        """The number that a field has, with a fraction also where it is a whole one."""
+        return self._dialect.number_of.format(value=self.column(field, is_text=False))
 
     def numbered(self, field: str, *, is_text: bool) -> str:
         """The column of a field as the mirror calls it: evaluators by their numbers."""
@@ -154,10 +163,10 @@ class Questions:
         if op in (Op.IN, Op.NOT_IN):
             if not value:
                 return f"({column} {'<>' if op is Op.IN else '='} {column})"
-            listed = self._bind(Kind.NUMBERS if is_number else Kind.TEXTS, value)
+            listed = self._bind(ValueKind.NUMBERS if is_number else ValueKind.TEXTS, value)
             found = self._dialect.is_in.format(value=column, list=listed)
             return found if op is Op.IN else f"(NOT {found})"
-        bound = self._bind(Kind.NUMBER if is_number else Kind.TEXT, value)
+        bound = self._bind(ValueKind.NUMBER if is_number else ValueKind.TEXT, value)
         if op is Op.MATCHES:
             return self._dialect.matches.format(value=column, pattern=bound)
         if op in (Op.CONTAINS, Op.NOT_CONTAINS):
@@ -185,10 +194,10 @@ class Questions:
         found = f"({' OR '.join(f'coalesce({one}, 1 = 0)' for one in each)})"
         return f"(CASE WHEN {missing} THEN NULL ELSE {f'(NOT {found})' if negated else found} END)"
 
-    def _is_behind(self, keys: Sequence[Key], columns: Sequence[str], place: Place) -> str:
-        item = self._bind(Kind.TEXT, place.item_id)
-        repetition = self._bind(Kind.INTEGER, place.repetition)
-        turn = self._bind(Kind.INTEGER, place.turn_no)
+    def _is_behind(self, keys: Sequence[SortValue], columns: Sequence[str], place: Place) -> str:
+        item = self._bind(ValueKind.TEXT, place.item_id)
+        repetition = self._bind(ValueKind.INTEGER, place.repetition)
+        turn = self._bind(ValueKind.INTEGER, place.turn_no)
         condition = (
             f"(item_id > {item} OR (item_id = {item} AND (repetition > {repetition} OR "
             f"(repetition = {repetition} AND turn_no > {turn}))))"
@@ -197,7 +206,7 @@ class Questions:
             if reached is None:  # the last ones: only rows without a value are left
                 condition = f"({column} IS NULL AND {condition})"
                 continue
-            bound = self._bind(Kind.TEXT if key.is_text else Kind.NUMBER, reached)
+            bound = self._bind(ValueKind.TEXT if key.is_text else ValueKind.NUMBER, reached)
             further = f"{column} {'<' if key.descending else '>'} {bound}"
             condition = (
                 f"(coalesce({further}, 1 = 0) OR {column} IS NULL OR "
@@ -205,7 +214,7 @@ class Questions:
             )
         return condition
 
-    def _bind(self, kind: Kind, value: Any) -> str:
+    def _bind(self, kind: ValueKind, value: Any) -> str:
         self._values.append(Value(kind, value))
         return self._dialect.parameter[kind].format(number=len(self._values))
 
@@ -224,12 +233,25 @@ class Questions:
             parts.append(f"({number} IS NULL AND {text} IS NULL)")
         return f"({' OR '.join(parts) or '1 = 0'})"
 
-    def cluster(self, field: str) -> str:
-        """What names the cluster of a row; a row without a value is one with its item alone."""
+    def unit(self, field: str) -> str:
+        """What names the unit of a row: its item, or what it has in a field.
+
+        A row without a value there is one with its item alone.
+        """
+        if field == ITEM:
+            return "item_id"
         number, text = (self.column(field, is_text=is_text) for is_text in (False, True))
         written = self._dialect.text_of.format(value=number)
         return f"coalesce('t' || {text}, 'n' || {written}, 'i' || item_id)"
 
     def number(self, value: float) -> str:
         """A number of ours, bound."""
-        return self._bind(Kind.NUMBER, value)
+        return self._bind(ValueKind.NUMBER, value)
+
+    def numbers(self, values: Sequence[float]) -> str:
+        """Numbers of ours, bound as one list."""
+        return self._bind(ValueKind.NUMBERS, list(values))
+
+    def text(self, value: str) -> str:
+        """A text, bound."""
+        return self._bind(ValueKind.TEXT, value)

@@ -15,7 +15,7 @@ from dragoman.lab.filters import INPUT, OUTPUT, Filter
 from dragoman.lab.mirror.interface import Mirror
 from dragoman.lab.mirror.queries import Mirrored, Questions
 from dragoman.lab.model import ExperimentId
-from dragoman.lab.repository import Key, Place, Sorting, check_place, keys_of
+from dragoman.lab.repository import Place, Sorting, SortValue, check_place, keys_of
 
 
 def result_places(
@@ -41,7 +41,7 @@ class Places(msgspec.Struct, frozen=True):
     after: Place | None
 
 
-def _keys(sorting: Sequence[Sorting], after: Place | None) -> list[Key]:
+def _keys(sorting: Sequence[Sorting], after: Place | None) -> list[SortValue]:
     keys = keys_of(sorting)
     if after is not None:
         check_place(after, keys)

@@ -1,8 +1,9 @@
 """How values are spread between their bounds: squares, histograms, percentiles.
 
 Few values are read. Of many, one pass counts the values of a field in fine bins, from which the
-histogram and the squares follow; exact percentiles are then among the few values of a few bins,
-which are cheaper to find than to sort a column. Of groups, the database computes all that itself.
+histogram and the squares follow; exact percentiles, and the values that bound them, are then among
+the few values of a few bins, which are cheaper to find than to sort a column. Of groups, the
+database computes all that itself.
 """
 
 from __future__ import annotations
@@ -18,20 +19,23 @@ import msgspec
 from dragoman.lab.filters import Filter
 from dragoman.lab.mirror.grouping import (
     WHOLE,
-    Asker,
     By,
     Key,
-    Row,
+    MirrorAsker,
+    QueryColumns,
     check_same,
     found_of,
+    given,
     select,
 )
 from dragoman.lab.repository import (
     BINS,
     FEW_VALUES,
+    PERCENTILES,
+    Ranks,
     Spread,
+    Together,
     edges_of,
-    ranks_of,
     spread_of,
 )
 
@@ -39,11 +43,15 @@ FINE_BINS = 2_000
 """So many that, of a million values, the bins of four percentiles hold about as many."""
 MOST_HELD = 20_000
 """A bin of more values, as one far value makes of all others, is cut into finer ones."""
+_MOST_BETWEEN = 5_000
+"""Bins with so many values between them are read with these: one look for all is quicker."""
 
-OfFields = Mapping[str, "Series"]
+OfFields = Mapping[str, "FieldValues"]
+Units = Mapping[Key, Mapping[str, Together]]
+"""What is known of the values of fields that come in units, by group."""
 
 
-class Series(msgspec.Struct, frozen=True):
+class FieldValues(msgspec.Struct, frozen=True):
     """The values of one field."""
 
     count: int
@@ -71,14 +79,23 @@ class Series(msgspec.Struct, frozen=True):
 class Spreads:
     """Asks how the values of fields are spread, where their sums and bounds are known."""
 
-    def __init__(self, asker: Asker, fields: Sequence[str]) -> None:
+    def __init__(self, asker: MirrorAsker, fields: Sequence[str]) -> None:
         self._asker = asker
         self._fields = fields
 
     def of(
-        self, by: By, rows: Mapping[Key, int], series: Mapping[Key, OfFields], wanted: Filter
+        self,
+        by: By,
+        rows: Mapping[Key, int],
+        series: Mapping[Key, OfFields],
+        together: Units,
+        wanted: Filter,
     ) -> dict[Key, dict[str, Spread]]:
         """How the values of each field are spread between their bounds."""
+
+        def units(key: Key, field: str) -> Together | None:
+            return together.get(key, {}).get(field)
+
         spreads: dict[Key, dict[str, Spread]] = {
             key: dict.fromkeys(self._fields, Spread()) for key in series
         }
@@ -87,7 +104,7 @@ class Spreads:
             values = self._values(by, small, self._fields, wanted)
             for key in small:
                 for field, listed in values.get(key, {}).items():
-                    spreads[key][field] = spread_of(listed)
+                    spreads[key][field] = spread_of(listed, units(key, field))
         many: set[str] = set()
         for field in self._fields:
             counts = {
@@ -97,16 +114,17 @@ class Spreads:
             if few:
                 values = self._values(by, few, [field], wanted)
                 for key in few:
-                    spreads[key][field] = spread_of(values[key][field])
+                    spreads[key][field] = spread_of(values[key][field], units(key, field))
             if any(count > FEW_VALUES for count in counts.values()):
                 many.add(field)
         if not many:
             return spreads
         if by.field is None:
             whole = {field: series[WHOLE][field] for field in self._fields if field in many}
-            spreads[WHOLE] |= self._by_bins(whole, wanted)
+            found = self._by_bins(whole, together.get(WHOLE, {}), wanted)
+            spreads[WHOLE] |= found
             return spreads
-        for key, of_group in self._by_edges(by, sorted(many), series, wanted).items():
+        for key, of_group in self._by_edges(by, sorted(many), series, together, wanted).items():
             spreads[key] |= of_group
         return spreads
 
@@ -135,16 +153,31 @@ class Spreads:
         return found
 
     def _by_edges(
-        self, by: By, fields: Sequence[str], series: Mapping[Key, OfFields], wanted: Filter
+        self,
+        by: By,
+        fields: Sequence[str],
+        series: Mapping[Key, OfFields],
+        together: Units,
+        wanted: Filter,
     ) -> dict[Key, dict[str, Spread]]:
         """The spreads of fields that have many values in a group, all groups in one question."""
-        ask, bounds, row = self._asker.questions(), Row("b"), Row()
+        ask, bounds, row = self._asker.questions(), QueryColumns("b"), QueryColumns()
         dialect = self._asker.dialect
+        ranks = {
+            key: {
+                field: Ranks.of(of_group[field].count, together.get(key, {}).get(field))
+                for field in fields
+                if of_group[field].count > FEW_VALUES
+            }
+            for key, of_group in series.items()
+        }
+        ranks = {key: of_group for key, of_group in ranks.items() if of_group}
         columns = [
             f"{dialect.number_of.format(value=ask.column(field, is_text=False))} AS x{number}"
             for number, field in enumerate(fields)
         ]
-        taken: dict[str, tuple[int, int, int, list[int], int]] = {}
+        taken: dict[str, tuple[int, int, int, int, list[int]]] = {}
+        ordered = []
         for number, field in enumerate(fields):
             x = f"x{number}"
             least, most, mean = (
@@ -153,71 +186,89 @@ class Spreads:
             # As Python computes the same edges.
             edges = [f"({least} + ({most} - {least}) * {part} / {BINS})" for part in range(1, BINS)]
             taken[field] = (
+                row.take(f"count({x})", int),
                 row.take(f"sum(({x} - {mean}) * ({x} - {mean}))", float),
                 row.take(f"count(CASE WHEN {x} = 1 THEN 1 END)", int),
                 row.take(f"count(CASE WHEN {x} = 0 THEN 1 END)", int),
                 [row.take(f"count(CASE WHEN {x} < {edge} THEN 1 END)", int) for edge in edges],
-                row.take(dialect.percentiles.format(value=x), list),
             )
-        picked = select(ask, by, columns, [ask.condition(wanted)])
+            ordered.append(f"{dialect.in_order.format(value=x)} AS o{number}")
+        looked_for = given(
+            ask,
+            {
+                key: [rank for field in fields for rank in _padded(of_group.get(field))]
+                for key, of_group in ranks.items()
+            },
+        )
+        lists = [_at_given(f"o{number}", number) for number in range(len(fields))]
+        among = msgspec.structs.replace(by, only=tuple(ranks))
+        picked = select(ask, among, columns, [ask.condition(wanted)])
         keys = ", ".join(by.names)
         query = msgspec.structs.replace(
             picked,
             text=f"WITH picked AS ({picked.text}), bounds AS (SELECT {keys}, "
-            f"{', '.join(bounds.columns)} FROM picked {by.rest()}) "
-            f"SELECT {keys}, {', '.join(row.columns)} FROM {by.joined('picked', 'bounds')} "
-            f"{by.rest()}",
+            f"{', '.join(bounds.columns)} FROM picked {by.rest()}), "
+            f"found AS (SELECT {keys}, {', '.join([*row.columns, *ordered])} "
+            f"FROM {by.joined('picked', 'bounds')} {by.rest()}), ranks AS ({looked_for}) "
+            f"SELECT {keys}, {', '.join([*row.names, *lists])} FROM {by.joined('found', 'ranks')}",
         )
         spreads: dict[Key, dict[str, Spread]] = {}
         for key, rest in self._asker.answers(by, query):
-            found = row.filled(rest)
+            found = row.filled(rest[: len(row.columns)])
             spreads[key] = {}
-            for field, (squares, ones, zeros, edges_taken, percentiles) in taken.items():
-                of_field = found_of(series, key)[field]
-                if of_field.count <= FEW_VALUES:
+            for number, (field, places) in enumerate(taken.items()):
+                of_field, wanted_ranks = found_of(series, key)[field], ranks[key].get(field)
+                if wanted_ranks is None:
                     continue
-                names = list(ranks_of(of_field.count))
+                count, squares, ones, zeros, edges_taken = places
+                check_same(found(count), of_field.count)
                 inner = len(edges_of(of_field.least, of_field.most)) - 2
-                check_same(len(found(percentiles)), len(names))
+                listed = rest[len(row.columns) + number]
+                at_rank = dict(zip(wanted_ranks.all(), map(float, listed), strict=False))
                 spreads[key][field] = of_field.spread(
                     squares=found(squares),
                     ones=found(ones),
                     zeros=found(zeros),
-                    percentiles={
-                        name: float(value)
-                        for name, value in zip(names, found(percentiles), strict=True)
-                    },
                     below=tuple(found(place) for place in edges_taken[:inner]),
+                    **wanted_ranks.found(at_rank.__getitem__),
                 )
         return spreads
 
-    def _by_bins(self, many: Mapping[str, Series], wanted: Filter) -> dict[str, Spread]:
+    def _by_bins(
+        self, many: Mapping[str, FieldValues], together: Mapping[str, Together], wanted: Filter
+    ) -> dict[str, Spread]:
         """The spreads of fields that have many values, of all rows."""
+        ranks = {
+            field: Ranks.of(series.count, together.get(field)) for field, series in many.items()
+        }
         bins = self._plain_bins(many, wanted)
         for field, series in many.items():
             if field not in bins:
                 bins[field] = self._bins(field, series.least, series.most, series, wanted)
+        runs: dict[str, list[_Run]] = {}
         for field, series in many.items():
             check_same(sum(one.count for one in bins[field]), series.count)
-            while large := [one for one in _cut(bins[field], series) if one.count > MOST_HELD]:
-                finer = {
-                    one: self._bins(field, one.least, one.most, series, wanted) for one in large
-                }
-                for one, parts in finer.items():
+            cut = _cut(bins[field], series, ranks[field])
+            while large := [place for place in cut if bins[field][place].count > MOST_HELD]:
+                for place in reversed(large):
+                    one = bins[field][place]
+                    parts = self._bins(field, one.least, one.most, series, wanted)
                     check_same(sum(part.count for part in parts), one.count)
-                bins[field] = [part for one in bins[field] for part in finer.get(one, [one])]
-        held = self._held_by(
-            {field: _cut(bins[field], series) for field, series in many.items()}, wanted
-        )
+                    bins[field][place : place + 1] = parts
+                cut = _cut(bins[field], series, ranks[field])
+            runs[field] = _runs(bins[field], cut)
+        self._read(runs, wanted)
         return {
-            field: _spread(series, bins[field], held.get(field, {}))
+            field: _spread(series, bins[field], runs[field], ranks[field])
             for field, series in many.items()
         }
 
-    def _plain_bins(self, many: Mapping[str, Series], wanted: Filter) -> dict[str, list[_FineBin]]:
+    def _plain_bins(
+        self, many: Mapping[str, FieldValues], wanted: Filter
+    ) -> dict[str, list[_FineBin]]:
         """The bins of fields whose values are all the same, or nothing but zeros and ones."""
         bins: dict[str, list[_FineBin]] = {}
-        ask, row, taken = self._asker.questions(), Row(), {}
+        ask, row, taken = self._asker.questions(), QueryColumns(), {}
         for field, series in many.items():
             if series.least == series.most:
                 bins[field] = [series.bin_of(series.count, series.least)]
@@ -241,7 +292,7 @@ class Spreads:
         return bins
 
     def _bins(
-        self, field: str, least: float, most: float, series: Series, wanted: Filter
+        self, field: str, least: float, most: float, series: FieldValues, wanted: Filter
     ) -> list[_FineBin]:
         """The values between two bounds in fine bins, in order."""
         ask = self._asker.questions()
@@ -267,13 +318,11 @@ class Spreads:
         ]
         return sorted(found, key=lambda one: one.least)
 
-    def _held_by(
-        self, bins: Mapping[str, Sequence[_FineBin]], wanted: Filter
-    ) -> dict[str, dict[_FineBin, list[float]]]:
-        """The values of these bins of each field, in order."""
-        ask, row = self._asker.questions(), Row()
+    def _read(self, runs: Mapping[str, Sequence[_Run]], wanted: Filter) -> None:
+        """Fill the runs of each field with their values, in order."""
+        ask, row = self._asker.questions(), QueryColumns()
         lists: dict[str, int] = {}
-        for field, of_field in bins.items():
+        for field, of_field in runs.items():
             if of_field:
                 column = ask.column(field, is_text=False)
                 inside = " OR ".join(
@@ -283,19 +332,14 @@ class Spreads:
                 values = self._asker.dialect.list_of.format(value=column)
                 lists[field] = row.take(f"{values} FILTER (WHERE {inside})", list)
         if not lists:
-            return {}
+            return
         (answer,) = self._asker.rows(ask.select(row.columns, [ask.condition(wanted)]))
         found = row.filled(answer)
-        held: dict[str, dict[_FineBin, list[float]]] = {}
         for field, place in lists.items():
             listed = sorted(map(float, found(place) or ()))
-            held[field] = {
-                one: listed[bisect_left(listed, one.least) : bisect_right(listed, one.most)]
-                for one in bins[field]
-            }
-            for one, inside_it in held[field].items():
-                check_same(len(inside_it), one.count)
-        return held
+            for one in runs[field]:
+                one.values = listed[bisect_left(listed, one.least) : bisect_right(listed, one.most)]
+                check_same(len(one.values), one.count)
 
 
 class _FineBin(msgspec.Struct, frozen=True):
@@ -311,56 +355,101 @@ class _FineBin(msgspec.Struct, frozen=True):
         return self.least == self.most == value
 
 
+class _Run(msgspec.Struct):
+    """Bins that lie side by side, whose values are read."""
+
+    before: int
+    """How many values lie before it."""
+    count: int
+    least: float
+    most: float
+    values: Sequence[float] = ()
+
+
+_MOST_RANKS = 3 * len(PERCENTILES)
+"""A group is given as many ranks of each field, so that all groups are asked in one question."""
+
+
+def _padded(ranks: Ranks | None) -> list[int]:
+    known = [1] if ranks is None else ranks.all()
+    return [*known, *[known[0]] * (_MOST_RANKS - len(known))]
+
+
+def _at_given(ordered: str, number: int) -> str:
+    """The values of an ordered list at the ranks that its group was given for a field."""
+    places = range(number * _MOST_RANKS + 1, (number + 1) * _MOST_RANKS + 1)
+    return f"[{', '.join(f'{ordered}[CAST(given[{place}] AS BIGINT)]' for place in places)}]"
+
+
 class _Ordered:
     """Bins in their order, none of which overlaps another, and where a value or a rank is."""
 
     def __init__(self, bins: Sequence[_FineBin]) -> None:
         self._bins = bins
         self._ends = [one.most for one in bins]
-        self._reached = list(accumulate((one.count for one in bins), initial=0))
+        self.reached = list(accumulate((one.count for one in bins), initial=0))
+        """How many values lie before each bin."""
 
-    def at_edge(self, edge: float) -> tuple[_FineBin, int]:
-        """The first bin that is not wholly below the edge, and how many values are before it."""
-        place = bisect_left(self._ends, edge)
-        return self._bins[place], self._reached[place]
+    def at_edge(self, edge: float) -> int:
+        """The place of the first bin that is not wholly below the edge."""
+        return bisect_left(self._ends, edge)
 
-    def of_rank(self, rank: int) -> tuple[_FineBin, int]:
-        """The bin of the value of a rank, and the rank of the value in it, from 1."""
-        place = bisect_left(self._reached, rank) - 1
-        return self._bins[place], rank - self._reached[place]
+    def of_rank(self, rank: int) -> int:
+        """The place of the bin that has the value of a rank."""
+        return bisect_left(self.reached, rank) - 1
 
 
 def _spread(
-    series: Series, bins: Sequence[_FineBin], held: Mapping[_FineBin, Sequence[float]]
+    series: FieldValues, bins: Sequence[_FineBin], runs: Sequence[_Run], ranks: Ranks
 ) -> Spread:
     """What follows from fine bins, and from the values of those that an answer lies in."""
-    ranks, edges = ranks_of(series.count), edges_of(series.least, series.most)[1:-1]
+    edges = edges_of(series.least, series.most)[1:-1]
     ordered = _Ordered(bins)
+    starts = [one.before for one in runs]
+
+    def at_rank(rank: int) -> float:
+        place = bisect_left(starts, rank) - 1
+        if place >= 0 and rank <= runs[place].before + runs[place].count:
+            return runs[place].values[rank - runs[place].before - 1]
+        return bins[ordered.of_rank(rank)].least
+
+    def below(edge: float) -> int:
+        place = ordered.at_edge(edge)
+        before = ordered.reached[place]
+        if bins[place].least >= edge:
+            return before
+        run = runs[bisect_right(starts, before) - 1]
+        return run.before + bisect_left(run.values, edge)
+
     return series.spread(
         squares=math.fsum(one.squares for one in bins),
         ones=sum(one.count for one in bins if one.is_all(1.0)),
         zeros=sum(one.count for one in bins if one.is_all(0.0)),
-        percentiles={name: _at_rank(ordered, held, rank) for name, rank in ranks.items()},
-        below=tuple(_below(ordered, held, edge) for edge in edges),
+        below=tuple(map(below, edges)),
+        **ranks.found(at_rank),
     )
 
 
-def _cut(bins: Sequence[_FineBin], series: Series) -> list[_FineBin]:
-    """The bins of several values that an edge of the histogram cuts or a percentile lies in."""
+def _cut(bins: Sequence[_FineBin], series: FieldValues, ranks: Ranks) -> list[int]:
+    """The places of bins of several values that an edge cuts or a rank lies in, in order."""
     ordered = _Ordered(bins)
     edges = edges_of(series.least, series.most)[1:-1]
-    at_edges = {(ordered.at_edge(edge)[0], edge) for edge in edges}
-    cut = {one for one, edge in at_edges if one.least < edge}
-    cut |= {ordered.of_rank(rank)[0] for rank in ranks_of(series.count).values()}
-    return [one for one in cut if one.least < one.most]
+    at_edges = {(ordered.at_edge(edge), edge) for edge in edges}
+    cut = {place for place, edge in at_edges if bins[place].least < edge}
+    cut |= {ordered.of_rank(rank) for rank in ranks.all()}
+    return [place for place in sorted(cut) if bins[place].least < bins[place].most]
 
 
-def _at_rank(bins: _Ordered, held: Mapping[_FineBin, Sequence[float]], rank: int) -> float:
-    one, inside = bins.of_rank(rank)
-    return held[one][inside - 1] if one in held else one.least
-
-
-def _below(bins: _Ordered, held: Mapping[_FineBin, Sequence[float]], edge: float) -> int:
-    """How many values lie below an edge."""
-    one, before = bins.at_edge(edge)
-    return before + (bisect_left(held[one], edge) if one.least < edge else 0)
+def _runs(bins: Sequence[_FineBin], cut: Sequence[int]) -> list[_Run]:
+    """The bins whose values are read; those that lie close together are read as one."""
+    runs: list[_Run] = []
+    reached = _Ordered(bins).reached
+    for place in cut:
+        one, before = bins[place], reached[place]
+        end = runs[-1].before + runs[-1].count if runs else 0
+        if runs and before - end <= _MOST_BETWEEN:
+            runs[-1].count = before + one.count - runs[-1].before
+            runs[-1].most = one.most
+        else:
+            runs.append(_Run(before, one.count, one.least, one.most))
+    return runs

@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from dragoman.lab.feed import Change
 from dragoman.lab.model import RunId
-from dragoman.lab.queue.interface import Offer
+from dragoman.lab.queue.interface import ItemOffer
 
 Hint = TypeVar("Hint", bound=Hashable)
 
@@ -53,7 +53,7 @@ class InProcessQueue:
     gives_offers_once = False
 
     def __init__(self) -> None:
-        self.offers: InProcessTopic[Offer] = InProcessTopic()
+        self.offers: InProcessTopic[ItemOffer] = InProcessTopic()
         self.stops: InProcessTopic[RunId] = InProcessTopic()
         self.news: InProcessTopic[RunId] = InProcessTopic()
         self.changes: UnheardTopic[Change] = UnheardTopic()

@@ -13,7 +13,7 @@ from dragoman.lab.model import ItemKey, RunId
 Hint = TypeVar("Hint", bound=Hashable)
 
 
-class Offer(msgspec.Struct, frozen=True):
+class ItemOffer(msgspec.Struct, frozen=True):
     """Items of a run that were handed out, for any worker to take."""
 
     run_id: RunId
@@ -21,7 +21,7 @@ class Offer(msgspec.Struct, frozen=True):
     """None named: the worker asks the database which there are."""
 
 
-class Topic(Protocol[Hint]):
+class HintTopic(Protocol[Hint]):
     """Hints of one kind. The same hint given several times may arrive once."""
 
     def put(self, hint: Hint) -> None:
@@ -37,7 +37,7 @@ class Queue(Protocol):
     """The hints between schedulers and workers."""
 
     @property
-    def offers(self) -> Topic[Offer]:
+    def offers(self) -> HintTopic[ItemOffer]:
         """For workers: items can be taken. A hint may reach one worker only, or all of them."""
         ...
 
@@ -47,17 +47,17 @@ class Queue(Protocol):
         ...
 
     @property
-    def stops(self) -> Topic[RunId]:
+    def stops(self) -> HintTopic[RunId]:
         """For all workers: stop working on this run."""
         ...
 
     @property
-    def news(self) -> Topic[RunId]:
+    def news(self) -> HintTopic[RunId]:
         """For all schedulers: look at this run again."""
         ...
 
     @property
-    def changes(self) -> Topic[Change]:
+    def changes(self) -> HintTopic[Change]:
         """For the other instances, whose watchers want to know; never for the sender itself."""
         ...
 

@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 from dragoman.errors import StoreError
-from dragoman.lab.queue.remote import LinkDown, Message, TopicName
+from dragoman.lab.queue.remote import CarriedHint, LinkDown, TopicName
 from dragoman.store import Notifications
 
 _PREFIX = "dragoman_lab_"
@@ -23,19 +23,19 @@ class PostgresLink:
     def __init__(self, notifications: Notifications) -> None:
         self._notifications = notifications
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[CarriedHint]) -> None:
         told = [(_PREFIX + message.topic, message.payload.decode()) for message in messages]
         try:
             await self._notifications.tell(told)
         except StoreError as error:
             raise LinkDown(error.message) from error
 
-    async def hear(self) -> AsyncGenerator[Message]:
+    async def hear(self) -> AsyncGenerator[CarriedHint]:
         channels = [_PREFIX + topic for topic in TopicName]
         try:
             async with aclosing(self._notifications.listen(channels)) as told:
                 async for channel, payload in told:
-                    yield Message(TopicName(channel.removeprefix(_PREFIX)), payload.encode())
+                    yield CarriedHint(TopicName(channel.removeprefix(_PREFIX)), payload.encode())
         except StoreError as error:
             raise LinkDown(error.message) from error
 

@@ -12,7 +12,7 @@ from typing import Any
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
-from dragoman.lab.queue.remote import LinkDown, Message, TopicName
+from dragoman.lab.queue.remote import CarriedHint, LinkDown, TopicName
 
 STREAM_LENGTH = 1_000
 """Messages that Redis keeps of a topic, about; a reader that falls behind misses the oldest."""
@@ -48,7 +48,7 @@ class RedisLink:
         )
         self._asking: set[asyncio.Future[Any]] = set()
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[CarriedHint]) -> None:
         pipeline = self._redis.pipeline(transaction=False)
         for message in messages:
             pipeline.xadd(
@@ -59,7 +59,7 @@ class RedisLink:
             )
         await self._answered(pipeline.execute())
 
-    async def hear(self) -> AsyncGenerator[Message]:
+    async def hear(self) -> AsyncGenerator[CarriedHint]:
         since: dict[Any, Any] = {}
         for topic in _TOLD:
             newest = await self._answered(self._redis.xrevrange(_key(topic), count=1))
@@ -73,7 +73,7 @@ class RedisLink:
                 for entry_id, fields in entries:
                     since[key.decode()] = entry_id
                     if _FIELD in fields:
-                        yield Message(topics[key], fields[_FIELD])
+                        yield CarriedHint(topics[key], fields[_FIELD])
 
     async def next_offer(self) -> bytes | None:
         stream: dict[Any, Any] = {_key(TopicName.OFFERS): ">"}

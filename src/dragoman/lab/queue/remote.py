@@ -18,7 +18,7 @@ from dragoman.clock import Clock
 from dragoman.lab.feed import Change, ItemsArchived
 from dragoman.lab.model import ItemKey, RunId
 from dragoman.lab.queue.in_process import UNREAD_HINTS_MAX, InProcessTopic
-from dragoman.lab.queue.interface import Offer
+from dragoman.lab.queue.interface import ItemOffer
 from dragoman.observability import get_logger
 
 Hint = TypeVar("Hint", bound=Hashable)
@@ -42,7 +42,7 @@ class TopicName(StrEnum):
     CHANGES = "changes"
 
 
-class Message(msgspec.Struct, frozen=True):
+class CarriedHint(msgspec.Struct, frozen=True):
     """A hint as the server carries it."""
 
     topic: TopicName
@@ -53,17 +53,17 @@ class LinkDown(Exception):
     """Raised when the server that carries the hints cannot be reached."""
 
 
-class Link(Protocol):
+class QueueLink(Protocol):
     """The way through a server."""
 
     keys_in_an_offer: int
     """How many items one offer names at most; 0: none, workers ask the database."""
 
-    async def send(self, messages: Sequence[Message]) -> None:
+    async def send(self, messages: Sequence[CarriedHint]) -> None:
         """Send hints to the other processes; raises `LinkDown`."""
         ...
 
-    def hear(self) -> AsyncGenerator[Message]:
+    def hear(self) -> AsyncGenerator[CarriedHint]:
         """What all processes are told, from now on; raises `LinkDown`."""
         ...
 
@@ -125,13 +125,13 @@ class SharedOffers:
     def __init__(self, queue: RemoteQueue, source: OfferSource) -> None:
         self._queue = queue
         self._source = source
-        self._decoder = msgspec.json.Decoder(Offer)
-        self._unsent: dict[Offer, None] = {}
+        self._decoder = msgspec.json.Decoder(ItemOffer)
+        self._unsent: dict[ItemOffer, None] = {}
 
-    def put(self, hint: Offer) -> None:
+    def put(self, hint: ItemOffer) -> None:
         self._queue.send(TopicName.OFFERS, hint)
 
-    async def take(self) -> Sequence[Offer]:
+    async def take(self) -> Sequence[ItemOffer]:
         while not self._unsent:
             try:
                 payload = await self._source.next_offer()
@@ -156,7 +156,7 @@ class RemoteQueue:
     """Schedulers and workers in several processes, on one machine or many."""
 
     def __init__(
-        self, link: Link, origin: str, clock: Clock, source: OfferSource | None = None
+        self, link: QueueLink, origin: str, clock: Clock, source: OfferSource | None = None
     ) -> None:
         """`origin` is the name of this process, by which it knows its own messages.
 
@@ -165,7 +165,7 @@ class RemoteQueue:
         self._link = link
         self._origin = origin
         self._log = get_logger(__name__, clock)
-        self._outbox: dict[Message, None] = {}
+        self._outbox: dict[CarriedHint, None] = {}
         self._something_to_send = asyncio.Event()
         self._sending: asyncio.Task[None] | None = None
         self._hearing: asyncio.Task[None] | None = None
@@ -173,7 +173,7 @@ class RemoteQueue:
         self.news: RemoteTopic[RunId] = RemoteTopic(self, TopicName.NEWS, str, heard_here=True)
         self.changes: RemoteTopic[Change] = RemoteTopic(self, TopicName.CHANGES, Change)
         self._shared = None if source is None else SharedOffers(self, source)
-        self._told: RemoteTopic[Offer] = RemoteTopic(self, TopicName.OFFERS, Offer)
+        self._told: RemoteTopic[ItemOffer] = RemoteTopic(self, TopicName.OFFERS, ItemOffer)
         self._topics: dict[TopicName, RemoteTopic[Any]] = {
             TopicName.STOPS: self.stops,
             TopicName.NEWS: self.news,
@@ -186,7 +186,7 @@ class RemoteQueue:
         return self._shared is not None
 
     @property
-    def offers(self) -> RemoteTopic[Offer] | SharedOffers:
+    def offers(self) -> RemoteTopic[ItemOffer] | SharedOffers:
         return self._shared or self._told
 
     async def close(self) -> None:
@@ -208,7 +208,7 @@ class RemoteQueue:
         """Have a hint sent, soon; never waits, never fails."""
         for piece in _pieces(hint, self._link.keys_in_an_offer):
             envelope = _Envelope(self._origin, msgspec.Raw(msgspec.json.encode(piece)))
-            self._outbox[Message(name, msgspec.json.encode(envelope))] = None
+            self._outbox[CarriedHint(name, msgspec.json.encode(envelope))] = None
         while len(self._outbox) > UNREAD_HINTS_MAX:
             del self._outbox[next(iter(self._outbox))]
         self._something_to_send.set()
@@ -248,7 +248,7 @@ class RemoteQueue:
             self._keep(messages)
             raise
 
-    def _keep(self, messages: Sequence[Message]) -> None:
+    def _keep(self, messages: Sequence[CarriedHint]) -> None:
         for message in messages:
             if message.topic is TopicName.OFFERS and self._shared is not None:
                 self._shared.not_sent(message.payload)
@@ -269,7 +269,7 @@ class RemoteQueue:
                 self._log.exception("lab_queue_failed")
                 await asyncio.sleep(AWAY_PAUSE_SECONDS)
 
-    def _arrived(self, message: Message) -> None:
+    def _arrived(self, message: CarriedHint) -> None:
         try:
             envelope = _envelopes.decode(message.payload)
         except msgspec.MsgspecError:  # of another version
@@ -281,11 +281,11 @@ class RemoteQueue:
 
 def _pieces(hint: Hashable, keys_in_an_offer: int) -> Iterator[object]:
     """The hint in messages of a length that servers carry."""
-    if isinstance(hint, Offer):
+    if isinstance(hint, ItemOffer):
         if not keys_in_an_offer:
-            yield Offer(hint.run_id, ())
+            yield ItemOffer(hint.run_id, ())
         for keys in _batches(hint.keys, keys_in_an_offer):
-            yield Offer(hint.run_id, keys)
+            yield ItemOffer(hint.run_id, keys)
     elif isinstance(hint, ItemsArchived):
         for keys in _batches(hint.keys, KEYS_IN_A_MESSAGE):
             yield msgspec.structs.replace(hint, keys=keys)

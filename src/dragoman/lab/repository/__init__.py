@@ -13,7 +13,7 @@ from dragoman.lab.repository import (
     experiments,
     giving_up,
     items,
-    journal,
+    journaling,
     leases,
     mirroring,
     ordering,
@@ -24,12 +24,13 @@ from dragoman.lab.repository import (
     removing,
     repeating,
     response_cache,
-    results,
+    result_rows,
     reusing,
     runs,
     showing,
     spending,
     starting,
+    tries,
     workers,
 )
 from dragoman.lab.repository.adding_up import MAX_GROUPS, field_to_group_by
@@ -43,11 +44,11 @@ from dragoman.lab.repository.aggregates import (
     Failures,
     Group,
     Outcomes,
+    Ranks,
     Spread,
     aggregate_of,
     edges_of,
     grouped,
-    ranks_of,
     score_aggregate,
     spread_of,
     verdict_of,
@@ -55,12 +56,12 @@ from dragoman.lab.repository.aggregates import (
 from dragoman.lab.repository.appending import DueStart
 from dragoman.lab.repository.archiving import Logged
 from dragoman.lab.repository.by_hand import typed
-from dragoman.lab.repository.certainty import Together
+from dragoman.lab.repository.certainty import Statistics, Together, slopes_of
 from dragoman.lab.repository.dispatching import TakenBack
 from dragoman.lab.repository.fields import Numbers, can_be_asked_in_sql, is_answered_by_sql
 from dragoman.lab.repository.items import Lease
-from dragoman.lab.repository.journal import (
-    Entry,
+from dragoman.lab.repository.journaling import (
+    JournalEntry,
     OutputEntry,
     ScoreEntry,
     TryEntry,
@@ -68,7 +69,7 @@ from dragoman.lab.repository.journal import (
 )
 from dragoman.lab.repository.leases import Held, Ousted
 from dragoman.lab.repository.mirroring import Copied
-from dragoman.lab.repository.ordering import Key, Place, Sorting, check_place, keys_of
+from dragoman.lab.repository.ordering import Place, Sorting, SortValue, check_place, keys_of
 from dragoman.lab.repository.pacing import Claim, TargetPace
 from dragoman.lab.repository.pruning import EndedExperiment
 from dragoman.lab.repository.records import (
@@ -77,11 +78,11 @@ from dragoman.lab.repository.records import (
     target_record_id,
 )
 from dragoman.lab.repository.repeating import Repeated, Tried, told_by
-from dragoman.lab.repository.results import Judged, WholeTurn
+from dragoman.lab.repository.result_rows import Judged, WholeTurn
 from dragoman.lab.repository.reusing import Leftovers
 from dragoman.lab.repository.starting import Selection
 from dragoman.lab.repository.statements import read_now_ms, storable
-from dragoman.lab.repository.workers import RunAtWork, Seen, Working
+from dragoman.lab.repository.workers import RunAtWork, SeenWorker, Working
 
 __all__ = [
     "BINS",
@@ -95,12 +96,11 @@ __all__ = [
     "Copied",
     "DueStart",
     "EndedExperiment",
-    "Entry",
     "Failures",
     "Group",
     "Held",
+    "JournalEntry",
     "Judged",
-    "Key",
     "Lease",
     "Leftovers",
     "Logged",
@@ -109,13 +109,16 @@ __all__ = [
     "Outcomes",
     "OutputEntry",
     "Place",
+    "Ranks",
     "Repeated",
     "RunAtWork",
     "ScoreEntry",
-    "Seen",
+    "SeenWorker",
     "Selection",
+    "SortValue",
     "Sorting",
     "Spread",
+    "Statistics",
     "TakenBack",
     "TargetPace",
     "Together",
@@ -145,7 +148,7 @@ __all__ = [
     "grouped",
     "is_answered_by_sql",
     "items",
-    "journal",
+    "journaling",
     "keys_of",
     "leases",
     "mirroring",
@@ -154,22 +157,23 @@ __all__ = [
     "pairing",
     "pruning",
     "quotas",
-    "ranks_of",
     "read_now_ms",
     "removing",
     "repeating",
     "response_cache",
-    "results",
+    "result_rows",
     "reusing",
     "runs",
     "score_aggregate",
     "showing",
+    "slopes_of",
     "spending",
     "spread_of",
     "starting",
     "storable",
     "target_record_id",
     "told_by",
+    "tries",
     "typed",
     "verdict_of",
     "workers",

@@ -14,7 +14,7 @@ import msgspec
 
 from dragoman.lab.filters import MEASURES, NAMED, OWN_TEXTS, REPETITION, Filter
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemKey, RunId
-from dragoman.lab.outcomes import Outcome, outcome_of_score
+from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.lab.repository.aggregates import (
     FEW_VALUES,
     NO_CODE,
@@ -33,11 +33,12 @@ from dragoman.lab.repository.aggregates import (
 )
 from dragoman.lab.repository.by_hand import Search, turn_passes, value_of
 from dragoman.lab.repository.certainty import Together
+from dragoman.lab.repository.corpus_sums import CorpusSums
 from dragoman.lab.repository.fields import Numbers
 from dragoman.lab.repository.repeating import Repeated, Try, repeated
-from dragoman.lab.repository.results import WholeTurn, every_turn
+from dragoman.lab.repository.result_rows import WholeTurn, every_turn
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 MAX_GROUPS = 50
 """The most frequent values have groups, the others are counted."""
@@ -57,7 +58,7 @@ class Passing:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: StoreConnection,
         experiment_id: ExperimentId,
         run_id: RunId | None,
         wanted: Filter,
@@ -88,8 +89,8 @@ class Added:
         self._measures = {name: _Series() for name in MEASURES}
         self._scores = {one.name: _Series() for one in evaluators}
         self._verdicts = {one.name: _Series() for one in evaluators}
-        self._outcomes = {one.name: Counter[Outcome]() for one in evaluators}
-        self._sums: dict[str, list[float]] = {}
+        self._outcomes = {one.name: Counter[TurnOutcomeKind]() for one in evaluators}
+        self._sums: dict[str, CorpusSums] = {}
         self._tries: dict[str, list[Try]] = {one.name: [] for one in evaluators}
         self._ended: set[ItemKey] = set()
         self._failed: dict[str, set[ItemKey]] = defaultdict(set)
@@ -114,10 +115,11 @@ class Added:
             self._judge(one.name, turn, unit)
         for judged in turn.judged.values():
             if judged.cell.error_code is None and judged.statistics:
-                sums = self._sums.setdefault(judged.name, [])
-                sums += [0.0] * (len(judged.statistics) - len(sums))
-                for place, value in enumerate(judged.statistics):
-                    sums[place] += value
+                sums = self._sums.get(judged.name)
+                if sums is None:
+                    # Turns come item by item; those of a cluster are anywhere.
+                    sums = self._sums[judged.name] = CorpusSums(in_order=self._cluster is None)
+                sums.add(unit, judged.statistics)
 
     def _unit(self, turn: WholeTurn) -> tuple[object, ...]:
         if self._cluster is not None:
@@ -162,8 +164,8 @@ class Added:
         return score_aggregate(
             self._scores[name].spread(self._several, verdicts),
             evaluator,
-            Outcomes(**{outcome.value: found[outcome] for outcome in Outcome}),
-            self._sums.get(name),
+            Outcomes(**{outcome.value: found[outcome] for outcome in TurnOutcomeKind}),
+            None if name not in self._sums else self._sums[name].told(evaluator),
             told,
         )
 
@@ -191,7 +193,7 @@ class _Series:
         self._sizes[unit] += 1
 
     def spread(self, several: bool, verdicts: _Series | None = None) -> Spread:
-        found = spread_of(sorted(self.values))
+        found = spread_of(sorted(self.values), self.together() if several else None)
         if len(self.values) > FEW_VALUES:
             found = msgspec.structs.replace(found, values=None)
         if verdicts is not None:
@@ -201,7 +203,7 @@ class _Series:
                 passing=round(sum(verdicts.values)),
                 verdicts_together=verdicts.together() if several else None,
             )
-        return msgspec.structs.replace(found, together=self.together() if several else None)
+        return found
 
     def together(self) -> Together:
         units = [(self._sums[unit], size) for unit, size in self._sizes.items()]
@@ -211,6 +213,7 @@ class _Series:
             units=len(units),
             squares=fsum((total - size * mean) ** 2 for total, size in units),
             sums=units if 0 < len(units) <= FEW_VALUES else None,
+            size_squares=fsum(size**2 for _, size in units),
         )
 
 

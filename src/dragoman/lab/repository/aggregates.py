@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby, pairwise
 from typing import Any
 
@@ -14,19 +14,23 @@ import sqlalchemy as sa
 
 from dragoman.lab.filters import EVERYTHING, Filter
 from dragoman.lab.model import AnnotatedName, Calibration, EvaluatorSpec, ExperimentId, RunId
-from dragoman.lab.outcomes import Outcome, outcome_of_score
+from dragoman.lab.outcomes import TurnOutcomeKind, outcome_of_score
 from dragoman.lab.repository.certainty import (
+    Statistics,
     Together,
     corpus_of,
+    interval_of_corpus,
     interval_of_mean,
     interval_of_rate,
+    percentile_bounds,
 )
+from dragoman.lab.repository.corpus_sums import CorpusSums
 from dragoman.lab.repository.fields import Numbers, matches, scores_of, shown_turns
 from dragoman.lab.repository.records import statistics_of
 from dragoman.lab.repository.repeating import Repeated, repeated
 from dragoman.lab.repository.tables import evaluator_record, target_record
 from dragoman.lab.states import ITEM_ENDED, ItemStatus
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 BINS = 10
 PASS, FAIL = "pass", "fail"
@@ -79,8 +83,14 @@ class Aggregate(msgspec.Struct, frozen=True, omit_defaults=True):
     pass_rate: float | msgspec.UnsetType | None = msgspec.UNSET
     """Of the turns that are labelled pass or fail; None where none is."""
     pass_rate_ci95: tuple[float, float] | None = None
+    p50_ci95: tuple[float, float] | None = None
+    """Bounds of a percentile; none where there are too few values to bound it."""
+    p90_ci95: tuple[float, float] | None = None
+    p95_ci95: tuple[float, float] | None = None
+    p99_ci95: tuple[float, float] | None = None
     corpus: float | msgspec.UnsetType | None = msgspec.UNSET
     """The score of all texts together, of evaluators that have one."""
+    corpus_ci95: tuple[float, float] | None = None
     outcomes: Outcomes | msgspec.UnsetType = msgspec.UNSET
     repetitions: Repeated | msgspec.UnsetType = msgspec.UNSET
     """Of a score, where items were tried several times."""
@@ -167,6 +177,8 @@ class Spread(msgspec.Struct, frozen=True):
     """How many values come with a label that says whether the turn passes."""
     passing: int = 0
     percentiles: Mapping[str, float] = {}
+    percentile_bounds: Mapping[str, tuple[float, float]] = {}
+    """Of those that enough values bound."""
     below: tuple[int, ...] = ()
     """How many values lie below each inner edge of the histogram."""
     values: Sequence[float] | None = None
@@ -176,10 +188,40 @@ class Spread(msgspec.Struct, frozen=True):
     verdicts_together: Together | None = None
 
 
-def spread_of(values: Sequence[float]) -> Spread:
+class Ranks(msgspec.Struct, frozen=True):
+    """Which of the values of a series, in order and counted from 1, are looked for."""
+
+    percentiles: dict[str, int]
+    """Each is a value that occurred."""
+    bounds: dict[str, tuple[int, int]]
+    """Around each percentile that enough values bound."""
+
+    @classmethod
+    def of(cls, count: int, together: Together | None) -> Ranks:
+        return cls(
+            {name: math.ceil(share * count) for name, share in PERCENTILES.items()},
+            percentile_bounds(count, PERCENTILES, together),
+        )
+
+    def all(self) -> list[int]:
+        """Every rank that is looked for, once, in order."""
+        bounds = (rank for pair in self.bounds.values() for rank in pair)
+        return sorted({*self.percentiles.values(), *bounds})
+
+    def found(self, at_rank: Callable[[int], float]) -> dict[str, Any]:
+        """What a spread has of percentiles, from the values of ranks."""
+        return {
+            "percentiles": {name: at_rank(rank) for name, rank in self.percentiles.items()},
+            "percentile_bounds": {
+                name: (at_rank(low), at_rank(high)) for name, (low, high) in self.bounds.items()
+            },
+        }
+
+
+def spread_of(values: Sequence[float], together: Together | None = None) -> Spread:
     """What there is to find of few values, which come in order."""
     if not values:
-        return Spread()
+        return Spread(together=together)
     total = math.fsum(values)
     mean = total / len(values)
     return Spread(
@@ -191,9 +233,10 @@ def spread_of(values: Sequence[float]) -> Spread:
         squares=math.fsum((value - mean) ** 2 for value in values),
         ones=values.count(1.0),
         zeros=values.count(0.0),
-        percentiles={name: values[rank - 1] for name, rank in ranks_of(len(values)).items()},
         below=tuple(bisect_left(values, edge) for edge in edges_of(values[0], values[-1])[1:-1]),
         values=values,
+        together=together,
+        **Ranks.of(len(values), together).found(lambda rank: values[rank - 1]),
     )
 
 
@@ -223,6 +266,10 @@ def aggregate_of(spread: Spread) -> Aggregate:
         p90=spread.percentiles.get("p90"),
         p95=spread.percentiles.get("p95"),
         p99=spread.percentiles.get("p99"),
+        p50_ci95=spread.percentile_bounds.get("p50"),
+        p90_ci95=spread.percentile_bounds.get("p90"),
+        p95_ci95=spread.percentile_bounds.get("p95"),
+        p99_ci95=spread.percentile_bounds.get("p99"),
     )
 
 
@@ -230,18 +277,23 @@ def score_aggregate(
     spread: Spread,
     evaluator: EvaluatorSpec,
     outcomes: Outcomes,
-    sums: Sequence[float] | None,
+    statistics: Statistics | None,
     told: Repeated | None,
 ) -> Aggregate:
     """The aggregate of one evaluator's scores."""
     aggregate = aggregate_of(spread)
-    corpus = None if sums is None else corpus_of(evaluator, sums)
+    corpus = corpus_ci95 = None
+    if statistics is not None:
+        corpus = corpus_of(evaluator, statistics.sums)
+        if corpus is not None:
+            corpus_ci95 = interval_of_corpus(evaluator, corpus, statistics)
     return msgspec.structs.replace(
         aggregate,
         errors=outcomes.target_failed + outcomes.unscored + outcomes.infrastructure,
         pass_rate=spread.passing / spread.verdicts if spread.verdicts else None,
         pass_rate_ci95=interval_of_rate(spread.passing, spread.verdicts, spread.verdicts_together),
         corpus=msgspec.UNSET if corpus is None else corpus,
+        corpus_ci95=corpus_ci95,
         outcomes=outcomes,
         repetitions=msgspec.UNSET if told is None else told,
     )
@@ -271,7 +323,7 @@ NOTHING = aggregate_of(NO_VALUES)
 
 
 def aggregates_of(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     evaluators: Sequence[EvaluatorSpec],
     *,
@@ -299,7 +351,7 @@ def aggregates_of(
     )
     found = _by_name(connection, scores.subquery("scored"), several)
     outcomes = _outcomes(connection, shown, scored, ended, [one.name for one in evaluators])
-    sums = _sums(connection, scored, ended)
+    statistics = _statistics(connection, shown, scored, ended, evaluators)
     told: Mapping[str, Repeated] = {}
     if repetitions > 1:
         told = _repeated(connection, shown, scored, ended, repetitions)
@@ -312,7 +364,7 @@ def aggregates_of(
                 found.get(one.name, NO_VALUES),
                 one,
                 outcomes[one.name],
-                sums.get(one.name),
+                statistics.get(one.name),
                 told.get(one.name),
             )
             for one in evaluators
@@ -325,7 +377,7 @@ def aggregates_of(
 
 
 def _outcomes(
-    connection: Connection,
+    connection: StoreConnection,
     shown: sa.Subquery,
     scored: sa.FromClause,
     ended: sa.ColumnElement[bool],
@@ -343,7 +395,7 @@ def _outcomes(
             .group_by(shown.c.error_code, answered)
         )
     }
-    counts = {name: Counter[Outcome]() for name in names}
+    counts = {name: Counter[TurnOutcomeKind]() for name in names}
     unjudged = {name: Counter(turns) for name in names}
     judged = connection.execute(
         sa.select(
@@ -372,33 +424,37 @@ def _outcomes(
             outcome = outcome_of_score(turn_code, answered=was_answered, judged=False)
             counts[name][outcome] += turns_left
     return {
-        name: Outcomes(**{outcome.value: found[outcome] for outcome in Outcome})
+        name: Outcomes(**{outcome.value: found[outcome] for outcome in TurnOutcomeKind})
         for name, found in counts.items()
     }
 
 
-def _sums(
-    connection: Connection, scored: sa.FromClause, ended: sa.ColumnElement[bool]
-) -> dict[str, list[float]]:
+def _statistics(
+    connection: StoreConnection,
+    shown: sa.Subquery,
+    scored: sa.FromClause,
+    ended: sa.ColumnElement[bool],
+    evaluators: Sequence[EvaluatorSpec],
+) -> dict[str, Statistics]:
     """The statistics of each score, added up over the turns that have it."""
     record = evaluator_record.c
     rows = connection.execute(
-        sa.select(record.name, record.statistics_json)
+        sa.select(record.name, record.statistics_json, shown.c.item_id)
         .select_from(scored)
         .where(ended, record.statistics_json.is_not(None), record.error_code.is_(None))
+        .order_by(shown.c.item_id)
     )
-    sums: dict[str, list[float]] = {}
+    sums = {one.name: CorpusSums(in_order=True) for one in evaluators}
+    found = set()
     for row in rows:
-        statistics = statistics_of(row.statistics_json) or ()
-        so_far = sums.setdefault(row.name, [0.0] * len(statistics))
-        so_far += [0.0] * (len(statistics) - len(so_far))
-        for number, value in enumerate(statistics):
-            so_far[number] += value
-    return sums
+        if row.name in sums:
+            found.add(row.name)
+            sums[row.name].add(row.item_id, statistics_of(row.statistics_json) or ())
+    return {one.name: sums[one.name].told(one) for one in evaluators if one.name in found}
 
 
 def _repeated(
-    connection: Connection,
+    connection: StoreConnection,
     shown: sa.Subquery,
     scored: sa.FromClause,
     ended: sa.ColumnElement[bool],
@@ -432,7 +488,7 @@ def _key(rows: sa.Subquery) -> sa.ColumnElement[str]:
 
 
 def _failures(
-    connection: Connection, shown: sa.Subquery, ended: sa.ColumnElement[bool], items: int
+    connection: StoreConnection, shown: sa.Subquery, ended: sa.ColumnElement[bool], items: int
 ) -> Failures:
     """The items that did not succeed, counted by error code."""
     code = sa.func.coalesce(shown.c.error_code, NO_CODE)
@@ -471,7 +527,7 @@ def _failures(
 
 
 def _measure(
-    connection: Connection,
+    connection: StoreConnection,
     shown: sa.Subquery,
     condition: sa.ColumnElement[bool],
     name: str,
@@ -492,7 +548,7 @@ def _measure(
     return aggregate_of(found.get(name, NO_VALUES))
 
 
-def _by_name(connection: Connection, values: sa.Subquery, several: bool) -> dict[str, Spread]:
+def _by_name(connection: StoreConnection, values: sa.Subquery, several: bool) -> dict[str, Spread]:
     """What there is of each name; `values` has name, value, label and item.
 
     `several`: an item may have several values, which are then no observations of their own.
@@ -516,28 +572,29 @@ def _by_name(connection: Connection, values: sa.Subquery, several: bool) -> dict
         .group_by(values.c.name)
         .order_by(values.c.name)
     ).all()
-    percentiles = _percentiles(connection, values, {row.name: row.found for row in totals})
-    found = {
-        row.name: _spread(connection, values, row, percentiles.get(row.name, {})) for row in totals
-    }
-    if not several:
-        return found
-    value = sa.case((scored, values.c.value))
-    passed = sa.case((verdict == 1, sa.cast(passing, sa.Float)))
+    together: dict[str, Together | None] = {}
+    verdicts_together: dict[str, Together | None] = {}
+    if several:
+        value = sa.case((scored, values.c.value))
+        passed = sa.case((verdict == 1, sa.cast(passing, sa.Float)))
+        for row in totals:
+            which = (connection, values, row.name)
+            together[row.name] = _together(*which, value, row.total or 0.0, row.found)
+            verdicts_together[row.name] = _together(*which, passed, row.passing, row.verdicts)
+    ranks = {row.name: Ranks.of(row.found, together.get(row.name)) for row in totals if row.found}
+    at_rank = _at_ranks(connection, values, ranks)
     return {
-        name: msgspec.structs.replace(
-            spread,
-            together=_together(connection, values, name, value, spread.total, spread.count),
-            verdicts_together=_together(
-                connection, values, name, passed, spread.passing, spread.verdicts
-            ),
+        row.name: msgspec.structs.replace(
+            _spread(connection, values, row, ranks[row.name], at_rank) if row.found else NO_VALUES,
+            together=together.get(row.name),
+            verdicts_together=verdicts_together.get(row.name),
         )
-        for name, spread in found.items()
+        for row in totals
     }
 
 
 def _together(
-    connection: Connection,
+    connection: StoreConnection,
     values: sa.Subquery,
     name: str,
     value: sa.ColumnElement[Any],
@@ -554,27 +611,26 @@ def _together(
         .subquery("units")
     )
     distance = units.c.total - units.c.size * sa.literal(total / count, sa.Float)
-    number, squares = tuple(
+    number, squares, size_squares = tuple(
         connection.execute(
-            sa.select(sa.func.count(), sa.func.sum(distance * distance)).select_from(units)
+            sa.select(
+                sa.func.count(),
+                sa.func.sum(distance * distance),
+                sa.func.sum(units.c.size * units.c.size),
+            ).select_from(units)
         ).one()
     )
     sums = None
     if number <= FEW_VALUES:
         rows = connection.execute(sa.select(units.c.total, units.c.size))
         sums = [(float(row.total), int(row.size)) for row in rows]
-    return Together(int(number), float(squares), sums)
+    return Together(int(number), float(squares), sums, float(size_squares))
 
 
-def ranks_of(count: int) -> dict[str, int]:
-    """Which value is which percentile, counted from 1: each is a value that occurred."""
-    return {name: math.ceil(share * count) for name, share in PERCENTILES.items()}
-
-
-def _percentiles(
-    connection: Connection, values: sa.Subquery, counts: Mapping[str, int]
-) -> dict[str, dict[str, float]]:
-    ranks = {name: ranks_of(count) for name, count in counts.items() if count}
+def _at_ranks(
+    connection: StoreConnection, values: sa.Subquery, ranks: Mapping[str, Ranks]
+) -> dict[tuple[str, int], float]:
+    """The values of each name at the ranks looked for."""
     if not ranks:
         return {}
     place = sa.func.row_number().over(partition_by=values.c.name, order_by=values.c.value)
@@ -585,28 +641,21 @@ def _percentiles(
     )
     wanted = sa.or_(
         *(
-            sa.and_(ranked.c.name == name, ranked.c.place.in_(sorted(set(places.values()))))
+            sa.and_(ranked.c.name == name, ranked.c.place.in_(places.all()))
             for name, places in ranks.items()
         )
     )
-    found = {
-        (row.name, row.place): row.value
-        for row in connection.execute(sa.select(ranked).where(wanted))
-    }
-    return {
-        name: {word: found[name, place] for word, place in places.items()}
-        for name, places in ranks.items()
-    }
+    rows = connection.execute(sa.select(ranked).where(wanted))
+    return {(row.name, row.place): row.value for row in rows}
 
 
 def _spread(
-    connection: Connection,
+    connection: StoreConnection,
     values: sa.Subquery,
     row: sa.Row[Any],
-    percentiles: Mapping[str, float],
+    ranks: Ranks,
+    at_rank: Mapping[tuple[str, int], float],
 ) -> Spread:
-    if not row.found:
-        return NO_VALUES
     edges = edges_of(row.least, row.most)
     distance = values.c.value - sa.literal(row.mean, sa.Double)
     below = [
@@ -633,7 +682,7 @@ def _spread(
         zeros=row.zeros,
         verdicts=row.verdicts,
         passing=row.passing,
-        percentiles=percentiles,
         below=tuple(cumulative),
         values=few,
+        **ranks.found(lambda rank: at_rank[row.name, rank]),
     )

@@ -20,7 +20,7 @@ from dragoman.lab.repository.statements import (
     insert_or_update,
 )
 from dragoman.lab.repository.tables import annotation, calibration, dataset_item
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 Output = tuple[str, int, int, str]
 """An output that can be judged: item, repetition, turn, and the record that holds it."""
@@ -56,7 +56,7 @@ class StoredAnnotation(msgspec.Struct, frozen=True):
 
 
 def turns_of_items(
-    connection: Connection, experiment_id: ExperimentId, keys: Collection[ItemKey]
+    connection: StoreConnection, experiment_id: ExperimentId, keys: Collection[ItemKey]
 ) -> dict[tuple[ItemId, int, int], str]:
     """The turns of these repetitions that the experiment shows, each with its output's record."""
     shown = shown_turns(experiment_id, None)
@@ -73,7 +73,7 @@ def turns_of_items(
 
 
 def put(
-    connection: Connection,
+    connection: StoreConnection,
     tenant: TenantId,
     experiment_id: ExperimentId,
     rows: Sequence[NewRow],
@@ -87,7 +87,7 @@ def put(
 
 
 def _put(
-    connection: Connection,
+    connection: StoreConnection,
     tenant: TenantId,
     experiment_id: ExperimentId,
     row: NewRow,
@@ -116,7 +116,7 @@ def _put(
     return kept, kept == row.annotation_id
 
 
-def remove(connection: Connection, experiment_id: ExperimentId, annotation_id: str) -> bool:
+def remove(connection: StoreConnection, experiment_id: ExperimentId, annotation_id: str) -> bool:
     """Remove an annotation; False when there is none."""
     which = (annotation.c.experiment_id == experiment_id, annotation.c.id == annotation_id)
     if connection.execute(sa.select(annotation.c.id).where(*which)).first() is None:
@@ -126,7 +126,7 @@ def remove(connection: Connection, experiment_id: ExperimentId, annotation_id: s
 
 
 def every(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     *,
     after: tuple[int, str] | None,
@@ -173,7 +173,7 @@ def every(
 
 
 def annotated_items(
-    connection: Connection, experiment_id: ExperimentId, *, after: str, most: int
+    connection: StoreConnection, experiment_id: ExperimentId, *, after: str, most: int
 ) -> list[ItemId]:
     """Items that people judged, in order, from the one after `after`."""
     of = annotation.c
@@ -187,20 +187,20 @@ def annotated_items(
     return [ItemId(one) for one in connection.execute(ids).scalars()]
 
 
-def count(connection: Connection, experiment_id: ExperimentId) -> int:
+def count(connection: StoreConnection, experiment_id: ExperimentId) -> int:
     """How many annotations an experiment has."""
     number = sa.select(sa.func.count()).where(annotation.c.experiment_id == experiment_id)
     return int(connection.execute(number).scalar_one())
 
 
-def names_of(connection: Connection, experiment_id: ExperimentId) -> list[str]:
+def names_of(connection: StoreConnection, experiment_id: ExperimentId) -> list[str]:
     """The names under which people judged rows of an experiment."""
     names = sa.select(annotation.c.name).where(annotation.c.experiment_id == experiment_id)
     return sorted(connection.execute(names.distinct()).scalars())
 
 
 def of_items(
-    connection: Connection, experiment_id: ExperimentId, item_ids: Collection[str]
+    connection: StoreConnection, experiment_id: ExperimentId, item_ids: Collection[str]
 ) -> dict[Output, tuple[Annotation, ...]]:
     """What people said of outputs of these items, by name, each name's latest last."""
     of = annotation.c
@@ -224,7 +224,7 @@ _FIGURES = ("same_label", "kappa", "pearson", "spearman", "alpha")
 
 
 def store_calibrations(
-    connection: Connection,
+    connection: StoreConnection,
     tenant: TenantId,
     experiment_id: ExperimentId,
     fingerprints: Iterable[str],
@@ -245,7 +245,7 @@ def store_calibrations(
 
 
 def calibrations(
-    connection: Connection, tenant: TenantId, fingerprints: Iterable[str]
+    connection: StoreConnection, tenant: TenantId, fingerprints: Iterable[str]
 ) -> dict[str, list[Calibration]]:
     """What is known of these judges, the most rows first."""
     of = calibration.c

@@ -14,13 +14,16 @@ from dragoman.lab.repository.starting import Selection, add_rows
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import dataset_item, experiment, run_log
 from dragoman.lab.states import ENDED
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _NEW_ITEMS = sa.insert(dataset_item)
 
 
 def insert_own_items(
-    connection: Connection, tenant: TenantId, experiment_id: ExperimentId, items: Sequence[Item]
+    connection: StoreConnection,
+    tenant: TenantId,
+    experiment_id: ExperimentId,
+    items: Sequence[Item],
 ) -> None:
     """Store items of an experiment's own, which are in no dataset version."""
     connection.insert(
@@ -40,7 +43,9 @@ def insert_own_items(
     )
 
 
-def add_to_run(connection: Connection, run: Run, wanted: Selection, ids: Sequence[ItemId]) -> None:
+def add_to_run(
+    connection: StoreConnection, run: Run, wanted: Selection, ids: Sequence[ItemId]
+) -> None:
     """Queue new items in a run whose row is locked, so that it cannot end before them."""
     named = tuple(ids)
     selection = msgspec.structs.replace(wanted, named=named)
@@ -53,7 +58,7 @@ def add_to_run(connection: Connection, run: Run, wanted: Selection, ids: Sequenc
 
 
 def known_own_items(
-    connection: Connection, experiment_id: ExperimentId, shown_ids: Sequence[str]
+    connection: StoreConnection, experiment_id: ExperimentId, shown_ids: Sequence[str]
 ) -> dict[str, ItemId]:
     """Those of these ids that are items of the experiment's own."""
     rows = connection.execute(
@@ -65,7 +70,7 @@ def known_own_items(
     return {item_id: ItemId(item_id) for item_id in rows.scalars()}
 
 
-def has_own_items(connection: Connection, experiment_id: ExperimentId) -> bool:
+def has_own_items(connection: StoreConnection, experiment_id: ExperimentId) -> bool:
     """Whether the experiment has items of its own."""
     one = sa.select(dataset_item.c.id).where(dataset_item.c.experiment_id == experiment_id).limit(1)
     return connection.execute(one).first() is not None
@@ -82,7 +87,7 @@ class DueStart(msgspec.Struct, frozen=True):
     due_ms: int
 
 
-def due_starts(connection: Connection, now_ms: int, most: int) -> list[DueStart]:
+def due_starts(connection: StoreConnection, now_ms: int, most: int) -> list[DueStart]:
     """Experiments whose time has come and that do not run, the longest due first."""
     rows = connection.execute(
         sa.select(experiment.c.id, experiment.c.tenant, experiment.c.next_run_at_ms)
@@ -98,7 +103,7 @@ def due_starts(connection: Connection, now_ms: int, most: int) -> list[DueStart]
     ]
 
 
-def pass_time(connection: Connection, due: DueStart, next_ms: int) -> bool:
+def pass_time(connection: StoreConnection, due: DueStart, next_ms: int) -> bool:
     """Move an experiment on to its next time; False when another process has done it.
 
     Each time is passed once, whatever the clocks of the processes say: this one write decides.
@@ -114,14 +119,16 @@ def pass_time(connection: Connection, due: DueStart, next_ms: int) -> bool:
     return passed.rowcount == 1
 
 
-def set_next_run(connection: Connection, experiment_id: ExperimentId, at_ms: int | None) -> None:
+def set_next_run(
+    connection: StoreConnection, experiment_id: ExperimentId, at_ms: int | None
+) -> None:
     """Set when the experiment starts by itself; None: not any more."""
     connection.execute(
         sa.update(experiment).where(experiment.c.id == experiment_id).values(next_run_at_ms=at_ms)
     )
 
 
-def set_reason(connection: Connection, experiment_id: ExperimentId, reason: str) -> None:
+def set_reason(connection: StoreConnection, experiment_id: ExperimentId, reason: str) -> None:
     """Tell users why an experiment did not start."""
     connection.execute(
         sa.update(experiment).where(experiment.c.id == experiment_id).values(reason=reason)

@@ -11,8 +11,8 @@ from dragoman.lab.model import ItemId, ItemKey, Run
 from dragoman.lab.repository.dispatching import by_state, in_state
 from dragoman.lab.repository.statements import among_keys, as_keys, update_many
 from dragoman.lab.repository.tables import item_result, item_run_log, turn_result, turn_run_log
-from dragoman.lab.states import ItemStatus, Mode, ResultState
-from dragoman.store import Connection
+from dragoman.lab.states import ItemStatus, ResultState, RunMode
+from dragoman.store import StoreConnection
 
 _log = item_run_log.c
 _turns = turn_run_log.c
@@ -129,26 +129,26 @@ class Logged(msgspec.Struct, frozen=True):
         return ItemKey(self.item_id, self.repetition)
 
 
-def logged_items(connection: Connection, run: Run, most: int) -> list[Logged]:
+def logged_items(connection: StoreConnection, run: Run, most: int) -> list[Logged]:
     """Items that wait to be archived, locked until this transaction ends."""
     return _found(connection, run, most, _LOGGED)
 
 
-def waiting_items(connection: Connection, run: Run, most: int) -> list[Logged]:
+def waiting_items(connection: StoreConnection, run: Run, most: int) -> list[Logged]:
     """Items that wait to be archived, without a lock."""
     return _found(connection, run, most, _WAITING)
 
 
 def _found(
-    connection: Connection, run: Run, most: int, select: sa.Select[tuple[str, int, str]]
+    connection: StoreConnection, run: Run, most: int, select: sa.Select[tuple[str, int, str]]
 ) -> list[Logged]:
     rows = connection.execute(select, {"run": run.run_id, "most": most}).all()
     return [Logged(ItemId(row.item_id), ItemStatus(row.status), row.repetition) for row in rows]
 
 
-def archive(connection: Connection, run: Run, logged: Sequence[Logged]) -> None:
+def archive(connection: StoreConnection, run: Run, logged: Sequence[Logged]) -> None:
     """Make the ends of these items visible; a try is moved once, however often this is called."""
-    given_up = _given_up(connection, run, logged) if run.mode is Mode.SCORE else set()
+    given_up = _given_up(connection, run, logged) if run.mode is RunMode.SCORE else set()
     shown = [item.key for item in logged if item.key not in given_up]
     for keys, statements in (
         (shown, (_SHOW_TURNS, _SHOW_ITEMS, _CLOSE)),
@@ -160,7 +160,7 @@ def archive(connection: Connection, run: Run, logged: Sequence[Logged]) -> None:
                 connection.execute(statement, these)
 
 
-def _given_up(connection: Connection, run: Run, logged: Sequence[Logged]) -> set[ItemKey]:
+def _given_up(connection: StoreConnection, run: Run, logged: Sequence[Logged]) -> set[ItemKey]:
     """Those that a run that only scores ended without a look at their outputs.
 
     It was killed first, or every worker was lost: the item has the output, and its try has not.
@@ -171,7 +171,9 @@ def _given_up(connection: Connection, run: Run, logged: Sequence[Logged]) -> set
     return {ItemKey(ItemId(row.item_id), row.repetition) for row in rows}
 
 
-def give_up_archiving(connection: Connection, run: Run, key: ItemKey, *, with_turns: bool) -> None:
+def give_up_archiving(
+    connection: StoreConnection, run: Run, key: ItemKey, *, with_turns: bool
+) -> None:
     """End an item whose result cannot be moved, so that it does not hold up the others."""
     these = _these(run, [key])
     for statement in (_CLOSE_AS_FAILED, _SHOW_ITEMS):

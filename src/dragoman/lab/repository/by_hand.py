@@ -21,9 +21,16 @@ from dragoman.lab.filters import (
 )
 from dragoman.lab.model import ExperimentId, JsonValue, ResultRow, RunId
 from dragoman.lab.repository.fields import Numbers
-from dragoman.lab.repository.ordering import Key, Place, Sorting, SortKey, check_place, keys_of
-from dragoman.lab.repository.results import WholeTurn, every_turn, rows_at
-from dragoman.store import Connection
+from dragoman.lab.repository.ordering import (
+    Place,
+    Sorting,
+    SortKey,
+    SortValue,
+    check_place,
+    keys_of,
+)
+from dragoman.lab.repository.result_rows import WholeTurn, every_turn, rows_at
+from dragoman.store import StoreConnection
 
 Search = Callable[[str, str], bool]
 """Whether a pattern is found in a text."""
@@ -78,11 +85,11 @@ def turn_passes(turn: WholeTurn, wanted: Filter, search: Search) -> bool:
 
 
 def places_of(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     wanted: Filter,
-    keys: Sequence[Key],
+    keys: Sequence[SortValue],
     search: Search,
     numbers: Numbers = None,
 ) -> list[Place]:
@@ -101,7 +108,7 @@ def places_of(
 
 
 def result_page(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     wanted: Filter,
@@ -126,7 +133,7 @@ def result_page(
 
 
 def columns_of(
-    connection: Connection, experiment_id: ExperimentId, run_id: RunId | None
+    connection: StoreConnection, experiment_id: ExperimentId, run_id: RunId | None
 ) -> dict[str, bool]:
     """The columns of inputs and outputs, each with whether it holds nothing but numbers."""
     numeric: dict[str, bool] = {}
@@ -141,12 +148,12 @@ def columns_of(
     return dict(sorted(numeric.items()))
 
 
-def _key(turn: WholeTurn, key: Key) -> SortKey:
+def _key(turn: WholeTurn, key: SortValue) -> SortKey:
     number, text = value_of(turn, key.field)
     return text if key.is_text else number
 
 
-def _sorted(places: list[Place], number: int, key: Key) -> list[Place]:
+def _sorted(places: list[Place], number: int, key: SortValue) -> list[Place]:
     """Sorted by one key, equal ones as they were, and those without a value last."""
     present = [place for place in places if place.keys[number] is not None]
     absent = [place for place in places if place.keys[number] is None]
@@ -155,7 +162,7 @@ def _sorted(places: list[Place], number: int, key: Key) -> list[Place]:
     return present + absent
 
 
-def _is_behind(place: Place, other: Place, keys: Sequence[Key]) -> bool:
+def _is_behind(place: Place, other: Place, keys: Sequence[SortValue]) -> bool:
     for key, here, there in zip(keys, place.keys, other.keys, strict=True):
         if here == there:
             continue

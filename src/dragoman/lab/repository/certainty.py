@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
@@ -26,6 +26,25 @@ class Together(msgspec.Struct, frozen=True):
     """The squared distances of the units' sums from what their sizes let expect, added up."""
     sums: Sequence[tuple[float, int]] | None = None
     """Of each unit the sum of its values and how many they are, where units are few."""
+    size_squares: float | None = None
+    """How many values each unit has, squared and added up."""
+
+    def worth(self, count: int) -> float:
+        """How many observations all values are worth, if those of a unit were all the same."""
+        return count**2 / self.size_squares if self.size_squares else float(self.units)
+
+
+class Statistics(msgspec.Struct, frozen=True):
+    """What the score of a corpus, and how sure it is, are computed from."""
+
+    sums: Sequence[float]
+    """The statistics of all turns, added up."""
+    parts: Sequence[Sequence[float]] | None = None
+    """What those of each unit add up to, where units are few."""
+    units: int = 0
+    squares: float | None = None
+    """Where units are many: how far each moves the score, from the mean of that, squared and
+    added up."""
 
 
 def interval_of_mean(
@@ -73,10 +92,60 @@ def interval_of_rate(
     return _bounds(statistics.clustered_rate_interval(part, count, units, squares))
 
 
+def percentile_bounds(
+    count: int, shares: Mapping[str, float], together: Together | None = None
+) -> dict[str, tuple[int, int]]:
+    """Which of so many values, in order and counted from 1, bound each percentile that they can."""
+    statistics = _statistics()
+    if statistics is None:
+        return {}
+    worth = None if together is None else together.worth(count)
+    found = {
+        name: statistics.percentile_ranks(count, share, worth=worth)
+        for name, share in shares.items()
+    }
+    return {name: ranks for name, ranks in found.items() if ranks is not None}
+
+
 def corpus_of(evaluator: EvaluatorSpec, sums: Sequence[float]) -> float | None:
     """The score of all texts together, from the sums of their statistics; None if it has none."""
-    door = getattr(import_module("dragoman.lab.evaluators"), "corpus_score", None)
-    return None if door is None else door(evaluator, sums)
+    found: float | None = _evaluators().corpus_score(evaluator, sums)
+    return found
+
+
+def slopes_of(evaluator: EvaluatorSpec, sums: Sequence[float]) -> list[float] | None:
+    """How fast the score of a corpus changes with each of its sums; None if that is not known."""
+    statistics = _statistics()
+    # Where the score is not known, as without the library that computes it, nothing follows.
+    if statistics is None or corpus_of(evaluator, sums) is None:
+        return None
+    numpy = import_module("numpy")
+    score = statistics.of_each(_evaluators().corpus_function(evaluator))
+    found = statistics.corpus_slopes(numpy.asarray(sums, dtype=float), score)
+    return None if found is None else [float(one) for one in found]
+
+
+def interval_of_corpus(
+    evaluator: EvaluatorSpec, corpus: float, known: Statistics
+) -> tuple[float, float] | None:
+    """The bounds of a corpus score, from what units add up to where they are few."""
+    statistics = _statistics()
+    if statistics is None:
+        return None
+    if known.parts is not None:
+        numpy = import_module("numpy")
+        # In an order that does not depend on how a database reads.
+        parts = numpy.asarray(sorted(map(list, known.parts)), dtype=float)
+        score = statistics.of_each(_evaluators().corpus_function(evaluator))
+        rng = numpy.random.default_rng(SEED)
+        return _bounds(statistics.corpus_interval(parts, score, rng))
+    if known.squares is None:
+        return None
+    return _bounds(statistics.delta_corpus_interval(corpus, known.units, known.squares))
+
+
+def _evaluators() -> Any:
+    return import_module("dragoman.lab.evaluators")
 
 
 def _statistics() -> Any:

@@ -29,7 +29,7 @@ from dragoman.lab.repository.tables import (
     dataset_version,
     experiment,
 )
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _NEW_ITEMS = sa.insert(dataset_item)
 _NEW_CONTENTS = sa.insert(dataset_content)
@@ -41,7 +41,7 @@ _RENAME = (
 
 
 def insert_items(
-    connection: Connection, tenant: TenantId, version_id: VersionId, items: Sequence[Item]
+    connection: StoreConnection, tenant: TenantId, version_id: VersionId, items: Sequence[Item]
 ) -> None:
     """Store items of a version that is not visible yet."""
     connection.insert(
@@ -62,7 +62,7 @@ def insert_items(
 
 
 def insert_contents(
-    connection: Connection,
+    connection: StoreConnection,
     version_id: VersionId,
     contents: Sequence[tuple[ContentId, ItemId, bool]],
 ) -> None:
@@ -78,7 +78,7 @@ def insert_contents(
 
 
 def insert_audio(
-    connection: Connection, version_id: VersionId, files: Sequence[tuple[str, str]]
+    connection: StoreConnection, version_id: VersionId, files: Sequence[tuple[str, str]]
 ) -> None:
     """Note audio files of a version, by checksum and media type, before they are kept."""
     rows = [
@@ -89,7 +89,7 @@ def insert_audio(
         connection.execute(sa.insert(dataset_audio), rows)
 
 
-def used_audio(connection: Connection, checksums: Sequence[str]) -> set[str]:
+def used_audio(connection: StoreConnection, checksums: Sequence[str]) -> set[str]:
     """Those of these files that a version, or an import, refers to."""
     rows = connection.execute(
         sa.select(dataset_audio.c.sha256)
@@ -99,7 +99,7 @@ def used_audio(connection: Connection, checksums: Sequence[str]) -> set[str]:
     return set(rows.scalars())
 
 
-def audio_of_versions(connection: Connection, version_ids: Sequence[VersionId]) -> list[str]:
+def audio_of_versions(connection: StoreConnection, version_ids: Sequence[VersionId]) -> list[str]:
     """The files that these versions refer to."""
     rows = connection.execute(
         sa.select(dataset_audio.c.sha256)
@@ -109,7 +109,7 @@ def audio_of_versions(connection: Connection, version_ids: Sequence[VersionId]) 
     return list(rows.scalars())
 
 
-def audio_media_type(connection: Connection, dataset_id: DatasetId, sha256: str) -> str | None:
+def audio_media_type(connection: StoreConnection, dataset_id: DatasetId, sha256: str) -> str | None:
     """The media type of a file that a version of the dataset refers to; None if none does."""
     found = connection.execute(
         sa.select(dataset_audio.c.media_type)
@@ -121,14 +121,14 @@ def audio_media_type(connection: Connection, dataset_id: DatasetId, sha256: str)
 
 
 def insert_dataset(
-    connection: Connection, tenant: TenantId, dataset_id: DatasetId, name: str, at_ms: int
+    connection: StoreConnection, tenant: TenantId, dataset_id: DatasetId, name: str, at_ms: int
 ) -> None:
     """Store a dataset without versions; a name that is taken breaks a constraint."""
     row = {"id": dataset_id, "tenant": tenant, "name": name, "created_at_ms": at_ms}
     connection.execute(sa.insert(dataset), row)
 
 
-def insert_version(connection: Connection, tenant: TenantId, version: DatasetVersion) -> None:
+def insert_version(connection: StoreConnection, tenant: TenantId, version: DatasetVersion) -> None:
     """Make a version visible, with all its items."""
     row = {
         "id": version.version_id,
@@ -144,13 +144,13 @@ def insert_version(connection: Connection, tenant: TenantId, version: DatasetVer
     connection.execute(sa.insert(dataset_version), row)
 
 
-def lock_dataset(connection: Connection, dataset_id: DatasetId) -> bool:
+def lock_dataset(connection: StoreConnection, dataset_id: DatasetId) -> bool:
     """Lock the dataset against new versions until this transaction ends; False when it is gone."""
     row = sa.select(dataset.c.id).where(dataset.c.id == dataset_id).with_for_update()
     return connection.execute(row).first() is not None
 
 
-def next_version(connection: Connection, dataset_id: DatasetId) -> int:
+def next_version(connection: StoreConnection, dataset_id: DatasetId) -> int:
     """The number of the version after the latest, of a dataset that is locked."""
     latest = sa.select(sa.func.max(dataset_version.c.version)).where(
         dataset_version.c.dataset_id == dataset_id
@@ -159,7 +159,7 @@ def next_version(connection: Connection, dataset_id: DatasetId) -> int:
 
 
 def find_dataset(
-    connection: Connection, tenant: TenantId, *, dataset_id: str = "", name: str = ""
+    connection: StoreConnection, tenant: TenantId, *, dataset_id: str = "", name: str = ""
 ) -> Dataset | None:
     """A dataset by its id or by its name."""
     named = dataset.c.id == dataset_id if dataset_id else dataset.c.name == name
@@ -168,14 +168,14 @@ def find_dataset(
 
 
 def list_datasets(
-    connection: Connection, tenant: TenantId, *, after: str = "", most: int = 100
+    connection: StoreConnection, tenant: TenantId, *, after: str = "", most: int = 100
 ) -> list[Dataset]:
     """The tenant's datasets by name, from the one after `after`."""
     return _datasets(connection, dataset.c.tenant == tenant, dataset.c.name > after, most=most)
 
 
 def find_version(
-    connection: Connection, tenant: TenantId, version_id: str
+    connection: StoreConnection, tenant: TenantId, version_id: str
 ) -> DatasetVersion | None:
     """A version by its id."""
     row = connection.execute(
@@ -186,7 +186,7 @@ def find_version(
     return None if row is None else _version(row)
 
 
-def schema_of_version(connection: Connection, version_id: str) -> dict[str, JsonValue] | None:
+def schema_of_version(connection: StoreConnection, version_id: str) -> dict[str, JsonValue] | None:
     """The schema of a version of any tenant; None when the version is gone."""
     found = connection.execute(
         sa.select(dataset_version.c.schema_json).where(dataset_version.c.id == version_id)
@@ -195,7 +195,7 @@ def schema_of_version(connection: Connection, version_id: str) -> dict[str, Json
 
 
 def find_content(
-    connection: Connection, dataset_id: DatasetId, content: str
+    connection: StoreConnection, dataset_id: DatasetId, content: str
 ) -> DatasetVersion | None:
     """The version of a dataset that holds exactly this."""
     row = connection.execute(
@@ -206,13 +206,13 @@ def find_content(
     return None if row is None else _version(row)
 
 
-def lock_version(connection: Connection, version_id: str) -> bool:
+def lock_version(connection: StoreConnection, version_id: str) -> bool:
     """Lock a version against deletion until this transaction ends; False when it is gone."""
     row = sa.select(dataset_version.c.id).where(dataset_version.c.id == version_id)
     return connection.execute(row.with_for_update()).first() is not None
 
 
-def lock_versions(connection: Connection, dataset_id: DatasetId) -> list[VersionId]:
+def lock_versions(connection: StoreConnection, dataset_id: DatasetId) -> list[VersionId]:
     """Every version of a dataset, locked against new uses until this transaction ends."""
     rows = connection.execute(
         sa.select(dataset_version.c.id)
@@ -223,7 +223,7 @@ def lock_versions(connection: Connection, dataset_id: DatasetId) -> list[Version
     return [VersionId(version_id) for version_id in rows.scalars()]
 
 
-def using_experiment(connection: Connection, version_ids: Sequence[VersionId]) -> str | None:
+def using_experiment(connection: StoreConnection, version_ids: Sequence[VersionId]) -> str | None:
     """The name of an experiment that uses one of the versions."""
     row = connection.execute(
         sa.select(experiment.c.name)
@@ -233,13 +233,13 @@ def using_experiment(connection: Connection, version_ids: Sequence[VersionId]) -
     return None if row is None else str(row.name)
 
 
-def delete_dataset(connection: Connection, dataset_id: DatasetId) -> None:
+def delete_dataset(connection: StoreConnection, dataset_id: DatasetId) -> None:
     """Delete a dataset and its versions; their items are removed afterwards."""
     connection.execute(sa.delete(dataset_version).where(dataset_version.c.dataset_id == dataset_id))
     connection.execute(sa.delete(dataset).where(dataset.c.id == dataset_id))
 
 
-def versions_of(connection: Connection, dataset_id: DatasetId) -> list[DatasetVersion]:
+def versions_of(connection: StoreConnection, dataset_id: DatasetId) -> list[DatasetVersion]:
     """Every version of a dataset, the latest first."""
     rows = connection.execute(
         sa.select(dataset_version)
@@ -250,7 +250,7 @@ def versions_of(connection: Connection, dataset_id: DatasetId) -> list[DatasetVe
 
 
 def items_of(
-    connection: Connection, version_id: VersionId, *, after: str = "", most: int = 100
+    connection: StoreConnection, version_id: VersionId, *, after: str = "", most: int = 100
 ) -> list[Item]:
     """Items of a version in order, from the one after `after`."""
     rows = connection.execute(
@@ -262,7 +262,7 @@ def items_of(
     return [Item(ItemId(row.id), turns_of(row.turns_json), row.content_id) for row in rows]
 
 
-def item_at(connection: Connection, version_id: VersionId, position: int) -> Item | None:
+def item_at(connection: StoreConnection, version_id: VersionId, position: int) -> Item | None:
     """The item of a version at a place, from 0; None past the last."""
     row = connection.execute(
         sa.select(dataset_item.c.id)
@@ -277,7 +277,7 @@ def item_at(connection: Connection, version_id: VersionId, position: int) -> Ite
     return Item(ItemId(found.id), turns_of(found.turns_json), found.content_id)
 
 
-def turns_in(connection: Connection, version_id: VersionId) -> int:
+def turns_in(connection: StoreConnection, version_id: VersionId) -> int:
     """How many turns the items of a version have together."""
     total = sa.select(sa.func.sum(dataset_item.c.turn_count)).where(
         dataset_item.c.version_id == version_id
@@ -286,7 +286,7 @@ def turns_in(connection: Connection, version_id: VersionId) -> int:
 
 
 def contents_of(
-    connection: Connection, version_id: VersionId, *, after: str = "", most: int
+    connection: StoreConnection, version_id: VersionId, *, after: str = "", most: int
 ) -> list[ContentId]:
     """What a version holds, in the order of the ids, from the one after `after`."""
     rows = connection.execute(
@@ -299,7 +299,7 @@ def contents_of(
 
 
 def rows_of_contents(
-    connection: Connection, version_id: VersionId, contents: Sequence[str]
+    connection: StoreConnection, version_id: VersionId, contents: Sequence[str]
 ) -> dict[str, ItemId]:
     """Those of these contents that the version has, each with its item."""
     rows = connection.execute(
@@ -312,7 +312,7 @@ def rows_of_contents(
 
 
 def items_by_content(
-    connection: Connection, version_id: VersionId, contents: Sequence[ContentId]
+    connection: StoreConnection, version_id: VersionId, contents: Sequence[ContentId]
 ) -> list[Item]:
     """The items of a version that have these contents, in order."""
     item_ids = rows_of_contents(connection, version_id, contents).values()
@@ -325,7 +325,7 @@ def items_by_content(
 
 
 def known_items(
-    connection: Connection, version_id: VersionId, shown_ids: Sequence[str]
+    connection: StoreConnection, version_id: VersionId, shown_ids: Sequence[str]
 ) -> dict[str, ItemId]:
     """The items of these that the version has: the users' ids -> their rows."""
     found = rows_of_contents(connection, version_id, shown_ids)
@@ -340,7 +340,7 @@ def known_items(
 
 
 def _datasets(
-    connection: Connection, *conditions: sa.ColumnElement[bool], most: int = 1
+    connection: StoreConnection, *conditions: sa.ColumnElement[bool], most: int = 1
 ) -> list[Dataset]:
     newer = dataset_version.alias()
     newest = (

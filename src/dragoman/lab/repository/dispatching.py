@@ -21,7 +21,7 @@ from dragoman.lab.repository.statements import (
 )
 from dragoman.lab.repository.tables import item_run_log
 from dragoman.lab.states import ItemStatus, ResultState
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _log = item_run_log.c
 _Scan = TypeVar("_Scan", bound=sa.Select[Any])
@@ -96,7 +96,7 @@ _QUEUE_AGAIN = (
 )
 
 
-def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemKey]:
+def dispatch(connection: StoreConnection, run: Run, concurrency: int) -> list[ItemKey]:
     """Hand out waiting items, in order, until so many are worked on at once.
 
     An item handed out has no worker yet: any worker may take it, once. Users are shown it
@@ -113,7 +113,7 @@ def dispatch(connection: Connection, run: Run, concurrency: int) -> list[ItemKey
     return keys
 
 
-def is_waiting(connection: Connection, run: Run) -> bool:
+def is_waiting(connection: StoreConnection, run: Run) -> bool:
     """Whether the run has items that wait to be handed out, or has not found all of its items."""
     which = {"run": run.run_id, "most": 1}
     return not run.start_done or connection.execute(_NEXT_WAITING, which).first() is not None
@@ -127,7 +127,7 @@ class TakenBack(msgspec.Struct, frozen=True):
     """Without a try left: they failed."""
 
 
-def take_back(connection: Connection, run: Run, retries: int) -> TakenBack:
+def take_back(connection: StoreConnection, run: Run, retries: int) -> TakenBack:
     """Take back the items whose lease has run out, or whose worker is known to have ended.
 
     They are tried again, or have failed. A long item whose worker renews is left alone, however

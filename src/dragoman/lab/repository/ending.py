@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 import sqlalchemy as sa
 
-from dragoman.lab.model import ExperimentId, ItemId, ItemKey, Run, RunId, Stats
+from dragoman.lab.model import ExperimentId, ItemId, ItemKey, Run, RunId, ScoreSummary, Stats
 from dragoman.lab.repository.aggregates import Aggregates
 from dragoman.lab.repository.archiving import Logged, archive
 from dragoman.lab.repository.runs import change_status, find_run
@@ -33,19 +33,19 @@ from dragoman.lab.states import (
     ENDED,
     WORKING,
     ItemStatus,
-    Mode,
     ResultState,
+    RunMode,
     RunStatus,
 )
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _log = item_run_log.c
 
-_WHOLE = (Mode.SUBMIT, Mode.RETRY_ALL)
+_WHOLE = (RunMode.SUBMIT, RunMode.RETRY_ALL)
 """Modes whose runs take every item."""
 
 
-def join(connection: Connection, run_id: RunId, wanted: Selection) -> bool:
+def join(connection: StoreConnection, run_id: RunId, wanted: Selection) -> bool:
     """Make a run try those of the named items again that have ended; False when the run has ended.
 
     Every repetition of an item that has ended is tried again.
@@ -64,7 +64,7 @@ def join(connection: Connection, run_id: RunId, wanted: Selection) -> bool:
     return True
 
 
-def _try_again(connection: Connection, run: Run, item_ids: Sequence[ItemId]) -> None:
+def _try_again(connection: StoreConnection, run: Run, item_ids: Sequence[ItemId]) -> None:
     ended = connection.execute(
         sa.select(_log.item_id, _log.repetition, _log.status, _log.result_state)
         .where(
@@ -116,7 +116,7 @@ _TRY_AGAIN = (
 )
 
 
-def unfinished(connection: Connection, run_id: RunId) -> bool:
+def unfinished(connection: StoreConnection, run_id: RunId) -> bool:
     """Whether the run has items that are not archived."""
     for state in (ResultState.INIT, ResultState.LOGGED):
         row = sa.select(_log.item_id).where(_log.run_id == run_id, _log.result_state == state.value)
@@ -126,7 +126,7 @@ def unfinished(connection: Connection, run_id: RunId) -> bool:
 
 
 def end(
-    connection: Connection, run_id: RunId, at_ms: int, *, stays_open: bool = False
+    connection: StoreConnection, run_id: RunId, at_ms: int, *, stays_open: bool = False
 ) -> RunStatus | None:
     """End the run if all its items are archived; the state it ended in, None if it goes on.
 
@@ -150,7 +150,7 @@ def end(
     return status
 
 
-def keep_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
+def keep_counts(connection: StoreConnection, run_id: RunId) -> dict[ItemStatus, int]:
     """Count the items of a run that is about to end, and keep the numbers."""
     counts = run_counts(connection, run_id)
     connection.execute(
@@ -161,7 +161,7 @@ def keep_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
     return counts
 
 
-def keep_aggregates(connection: Connection, run: Run, found: Aggregates) -> None:
+def keep_aggregates(connection: StoreConnection, run: Run, found: Aggregates) -> None:
     """Keep the experiment's aggregates as they were when the run ended, unless it was deleted."""
     there = sa.select(run_log.c.id).where(run_log.c.id == run.run_id).with_for_update(read=True)
     if connection.execute(there).scalar() is None:
@@ -175,6 +175,28 @@ def keep_aggregates(connection: Connection, run: Run, found: Aggregates) -> None
     connection.execute(insert_new(connection.dialect, experiment_aggregate), row)
 
 
+class _Kept(msgspec.Struct, frozen=True):
+    """What is read again of kept aggregates."""
+
+    scores: dict[str, ScoreSummary]
+
+
+def kept_scores(
+    connection: StoreConnection, run_ids: Iterable[RunId]
+) -> dict[RunId, dict[str, ScoreSummary]]:
+    """The scores that `keep_aggregates` kept at the end of these runs; others are left out."""
+    kept = experiment_aggregate.c
+    rows = connection.execute(
+        sa.select(kept.run_id, kept.aggregates_json).where(
+            among(kept.run_id, "run_ids", as_list(run_ids))
+        )
+    )
+    return {
+        RunId(row.run_id): msgspec.json.decode(row.aggregates_json, type=_Kept).scores
+        for row in rows
+    }
+
+
 def judged(counts: dict[ItemStatus, int]) -> tuple[RunStatus, str | None]:
     """Success when an item succeeded or there are none; failed when no item succeeded."""
     if counts.get(ItemStatus.SUCCESS, 0) or not sum(counts.values()):
@@ -182,18 +204,18 @@ def judged(counts: dict[ItemStatus, int]) -> tuple[RunStatus, str | None]:
     return RunStatus.FAILED, "No item succeeded; the rows say why."
 
 
-def run_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
+def run_counts(connection: StoreConnection, run_id: RunId) -> dict[ItemStatus, int]:
     """How many items of the run are in each state."""
     return _counts(connection, _log.status, _log.run_id == run_id)
 
 
-def item_counts(connection: Connection, experiment_id: ExperimentId) -> dict[ItemStatus, int]:
+def item_counts(connection: StoreConnection, experiment_id: ExperimentId) -> dict[ItemStatus, int]:
     """How many items of the experiment are in each state, as users see them."""
     shown = item_result.c
     return _counts(connection, shown.status, shown.experiment_id == experiment_id)
 
 
-def run_stats(connection: Connection, run: Run) -> Stats:
+def run_stats(connection: StoreConnection, run: Run) -> Stats:
     """A run's progress and usage; those of an ended run are stored, not counted again."""
     if run.status in ENDED:
         counts = _kept_counts(connection, run.run_id)
@@ -203,7 +225,7 @@ def run_stats(connection: Connection, run: Run) -> Stats:
 
 
 def experiment_totals(
-    connection: Connection, experiment_id: ExperimentId, latest: Run | None = None
+    connection: StoreConnection, experiment_id: ExperimentId, latest: Run | None = None
 ) -> Stats:
     """The states of an experiment's items and the usage of all its runs.
 
@@ -222,7 +244,7 @@ def experiment_totals(
     return _stats(connection, counts, experiment_stats.c.experiment_id == experiment_id)
 
 
-def _kept_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]:
+def _kept_counts(connection: StoreConnection, run_id: RunId) -> dict[ItemStatus, int]:
     """What `keep_counts` counted at the end of the run."""
     kept = sa.select(experiment_stats).where(experiment_stats.c.run_id == run_id)
     row = connection.execute(kept).one()
@@ -230,7 +252,7 @@ def _kept_counts(connection: Connection, run_id: RunId) -> dict[ItemStatus, int]
 
 
 def _counts(
-    connection: Connection, status: sa.Column[str], condition: sa.ColumnElement[bool]
+    connection: StoreConnection, status: sa.Column[str], condition: sa.ColumnElement[bool]
 ) -> dict[ItemStatus, int]:
     counted = sa.select(status.label("status"), sa.func.count().label("number"))
     rows = connection.execute(counted.where(condition).group_by(status))
@@ -238,7 +260,7 @@ def _counts(
 
 
 def _stats(
-    connection: Connection, counts: dict[ItemStatus, int], used: sa.ColumnElement[bool]
+    connection: StoreConnection, counts: dict[ItemStatus, int], used: sa.ColumnElement[bool]
 ) -> Stats:
     spent = connection.execute(
         sa.select(

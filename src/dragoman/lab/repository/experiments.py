@@ -13,10 +13,10 @@ from dragoman.lab.repository import removing
 from dragoman.lab.repository.tables import experiment
 from dragoman.lab.repository.usage import keep_usage_of_deleted
 from dragoman.lab.states import RunStatus
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 
-def insert_experiment(connection: Connection, made: Experiment) -> None:
+def insert_experiment(connection: StoreConnection, made: Experiment) -> None:
     """Store a new experiment; a name that is taken breaks a constraint."""
     connection.execute(
         sa.insert(experiment),
@@ -32,7 +32,9 @@ def insert_experiment(connection: Connection, made: Experiment) -> None:
     )
 
 
-def update_spec(connection: Connection, experiment_id: ExperimentId, spec: ExperimentSpec) -> None:
+def update_spec(
+    connection: StoreConnection, experiment_id: ExperimentId, spec: ExperimentSpec
+) -> None:
     """Change the description of an experiment."""
     connection.execute(
         sa.update(experiment)
@@ -42,7 +44,7 @@ def update_spec(connection: Connection, experiment_id: ExperimentId, spec: Exper
 
 
 def find_experiment(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: str,
     *,
     tenant: TenantId | None = None,
@@ -56,7 +58,7 @@ def find_experiment(
     return None if row is None else _experiment(row)
 
 
-def find_by_name(connection: Connection, tenant: TenantId, name: str) -> Experiment | None:
+def find_by_name(connection: StoreConnection, tenant: TenantId, name: str) -> Experiment | None:
     """The tenant's experiment of that name."""
     row = connection.execute(
         sa.select(experiment).where(experiment.c.tenant == tenant, experiment.c.name == name)
@@ -65,7 +67,7 @@ def find_by_name(connection: Connection, tenant: TenantId, name: str) -> Experim
 
 
 def list_experiments(
-    connection: Connection,
+    connection: StoreConnection,
     tenant: TenantId,
     *,
     before: tuple[int, str] | None = None,
@@ -81,13 +83,13 @@ def list_experiments(
     return [_experiment(row) for row in rows]
 
 
-def delete_experiment(connection: Connection, experiment_id: ExperimentId) -> None:
+def delete_experiment(connection: StoreConnection, experiment_id: ExperimentId) -> None:
     """Delete the experiment; its runs and their rows are removed afterwards.
 
     Their usage stays stored: deleting gives a tenant nothing back.
     """
     keep_usage_of_deleted(connection, experiment_id)
-    removing.begin(connection, removing.Kind.EXPERIMENT, experiment_id)
+    removing.begin(connection, removing.RemovedKind.EXPERIMENT, experiment_id)
     connection.execute(sa.delete(experiment).where(experiment.c.id == experiment_id))
 
 

@@ -10,7 +10,7 @@ from dragoman.lab.model import ItemId, ItemKey, Run
 from dragoman.lab.repository.statements import among_keys, as_keys, now_ms, update_many
 from dragoman.lab.repository.tables import item_run_log, turn_result, turn_run_log
 from dragoman.lab.states import ItemStatus, ResultState
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _log = item_run_log.c
 _THESE = (_log.run_id == sa.bindparam("run"), among_keys(_log.item_id, _log.repetition, "keys"))
@@ -77,7 +77,7 @@ _LOG_ITEMS = (
 )
 
 
-def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[ItemKey]:
+def terminate(connection: StoreConnection, run: Run, reason: str, most: int) -> list[ItemKey]:
     """End the open items of a killed run; workers that hold them are fenced off.
 
     If the run lets calls finish, items that a worker holds are left to it.
@@ -92,7 +92,7 @@ def terminate(connection: Connection, run: Run, reason: str, most: int) -> list[
 
 
 def log_without_try(
-    connection: Connection,
+    connection: StoreConnection,
     run: Run,
     keys: Sequence[ItemKey],
     status: ItemStatus,

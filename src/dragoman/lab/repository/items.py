@@ -20,7 +20,7 @@ from dragoman.lab.repository.statements import (
 )
 from dragoman.lab.repository.tables import dataset_item, item_run_log
 from dragoman.lab.states import ResultState
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _log = item_run_log.c
 _decoder = msgspec.json.Decoder(tuple[Mapping[str, object], ...])
@@ -106,14 +106,14 @@ class Lease(msgspec.Struct, frozen=True):
         return ItemKey(self.item_id, self.repetition)
 
 
-def offered(connection: Connection, run_id: RunId, most: int) -> list[ItemKey]:
+def offered(connection: StoreConnection, run_id: RunId, most: int) -> list[ItemKey]:
     """Items of the run that were handed out and that no worker has taken."""
     rows = connection.execute(_OFFERED, {"run": run_id, "most": most})
     return [ItemKey(ItemId(row.item_id), row.repetition) for row in rows]
 
 
 def take(
-    connection: Connection, run_id: RunId, keys: Sequence[ItemKey], owner: str, lease_ms: int
+    connection: StoreConnection, run_id: RunId, keys: Sequence[ItemKey], owner: str, lease_ms: int
 ) -> list[Lease]:
     """Take those of the items that are still free; a repeated hint takes them once."""
     asked = {"run": run_id, "keys": as_keys(keys)}
@@ -121,7 +121,7 @@ def take(
 
 
 def take_any(
-    connection: Connection, run_id: RunId, most: int, owner: str, lease_ms: int
+    connection: StoreConnection, run_id: RunId, most: int, owner: str, lease_ms: int
 ) -> list[Lease]:
     """Take up to so many of the run's items that are free and that no other worker is taking."""
     asked = {"run": run_id, "most": most}
@@ -130,7 +130,7 @@ def take_any(
 
 
 def _taken(
-    connection: Connection,
+    connection: StoreConnection,
     run_id: RunId,
     rows: Sequence[sa.Row[Any]],
     owner: str,
@@ -161,7 +161,9 @@ def _taken(
     ]
 
 
-def renew(connection: Connection, owner: str, leases: Sequence[Lease], lease_ms: int) -> set[Lease]:
+def renew(
+    connection: StoreConnection, owner: str, leases: Sequence[Lease], lease_ms: int
+) -> set[Lease]:
     """Renew these leases, and return those that the worker still has.
 
     Leases that it does not name run out: the worker has given them up.
@@ -183,7 +185,7 @@ def renew(connection: Connection, owner: str, leases: Sequence[Lease], lease_ms:
     return kept
 
 
-def give_back(connection: Connection, owner: str, leases: Sequence[Lease]) -> None:
+def give_back(connection: StoreConnection, owner: str, leases: Sequence[Lease]) -> None:
     """Hand items back at once, untried, as a stopping worker does."""
     connection.execute(
         _GIVE_BACK,
@@ -200,7 +202,7 @@ def give_back(connection: Connection, owner: str, leases: Sequence[Lease]) -> No
     )
 
 
-def read_items(connection: Connection, item_ids: Sequence[ItemId]) -> dict[ItemId, Item]:
+def read_items(connection: StoreConnection, item_ids: Sequence[ItemId]) -> dict[ItemId, Item]:
     """The items with all their turns."""
     rows = connection.execute(_ITEMS, {"item_ids": as_list(item_ids)}).all()
     return {row.id: Item(row.id, turns_of(row.turns_json)) for row in rows}

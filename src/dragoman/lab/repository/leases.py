@@ -8,7 +8,7 @@ import sqlalchemy as sa
 from dragoman.lab.owners import is_gone
 from dragoman.lab.repository.statements import insert_new, now_ms
 from dragoman.lab.repository.tables import lease
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _MINE = (
     sa.select(lease.c.token)
@@ -29,7 +29,7 @@ class Ousted(Exception):
     """Raised when a lease has passed to another holder: the former one writes nothing more."""
 
 
-def take(connection: Connection, name: str, owner: str, lease_ms: int) -> Held | None:
+def take(connection: StoreConnection, name: str, owner: str, lease_ms: int) -> Held | None:
     """Take a lease that is free, has run out, was lost, or whose holder has ended.
 
     None while another holds it.
@@ -52,7 +52,7 @@ def take(connection: Connection, name: str, owner: str, lease_ms: int) -> Held |
     return Held(name, owner, token)
 
 
-def seize(connection: Connection, found: Held, owner: str, lease_ms: int) -> Held | None:
+def seize(connection: StoreConnection, found: Held, owner: str, lease_ms: int) -> Held | None:
     """Take a lease from a holder that is gone; None when it is no longer that holder's."""
     taken = connection.execute(
         sa.update(lease)
@@ -62,13 +62,13 @@ def seize(connection: Connection, found: Held, owner: str, lease_ms: int) -> Hel
     return None if taken.rowcount == 0 else Held(found.name, owner, found.token + 1)
 
 
-def find(connection: Connection, name: str) -> tuple[Held, bool] | None:
+def find(connection: StoreConnection, name: str) -> tuple[Held, bool] | None:
     """The lease of this name, with whether it has run out."""
     found = [one for one in held_under(connection, name) if one[0].name == name]
     return found[0] if found else None
 
 
-def held_under(connection: Connection, prefix: str) -> list[tuple[Held, bool]]:
+def held_under(connection: StoreConnection, prefix: str) -> list[tuple[Held, bool]]:
     """The leases whose names begin so, each with whether it has run out."""
     rows = connection.execute(
         sa.select(lease, (lease.c.expires_at <= now_ms()).label("is_over"))
@@ -85,7 +85,7 @@ class Holder(msgspec.Struct, frozen=True):
     seconds_left: float
 
 
-def holder_of(connection: Connection, name: str) -> Holder | None:
+def holder_of(connection: StoreConnection, name: str) -> Holder | None:
     """Who holds the lease; None when it can be taken."""
     left = (lease.c.expires_at - now_ms()).label("left")
     row = connection.execute(sa.select(lease.c.owner, left).where(lease.c.name == name)).first()
@@ -94,7 +94,7 @@ def holder_of(connection: Connection, name: str) -> Holder | None:
     return Holder(row.owner, row.left / 1000)
 
 
-def renew(connection: Connection, held: Held, lease_ms: int) -> None:
+def renew(connection: StoreConnection, held: Held, lease_ms: int) -> None:
     """Renew the lease; raises `Ousted` when another holder has it."""
     renewed = connection.execute(
         sa.update(lease).where(*_is(held)).values(expires_at=now_ms() + lease_ms)
@@ -103,19 +103,19 @@ def renew(connection: Connection, held: Held, lease_ms: int) -> None:
         raise Ousted(held.name)
 
 
-def require(connection: Connection, held: Held) -> None:
+def require(connection: StoreConnection, held: Held) -> None:
     """Let the transaction go on only under this lease, which cannot pass to another meanwhile."""
     mine = {"name": held.name, "owner": held.owner, "token": held.token}
     if connection.execute(_MINE, mine).first() is None:
         raise Ousted(held.name)
 
 
-def release(connection: Connection, held: Held) -> None:
+def release(connection: StoreConnection, held: Held) -> None:
     """Release the lease, so that another process can take it at once."""
     connection.execute(sa.update(lease).where(*_is(held)).values(expires_at=0))
 
 
-def forget(connection: Connection, held: Held) -> None:
+def forget(connection: StoreConnection, held: Held) -> None:
     """Remove a lease that is not needed any more."""
     connection.execute(sa.delete(lease).where(*_is(held)))
 

@@ -13,17 +13,17 @@ import sqlalchemy as sa
 from dragoman.lab.model import ExperimentId, ItemId
 from dragoman.lab.repository import experiments, leases
 from dragoman.lab.repository.leases import Held
-from dragoman.lab.repository.results import WholeTurn, whole_turns
+from dragoman.lab.repository.result_rows import WholeTurn, whole_turns
 from dragoman.lab.repository.statements import among, as_list, delete_many
 from dragoman.lab.repository.tables import experiment, mirror_change, mirror_state, turn_result
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _THE_MIRROR = "mirror"
 _NOTED = ("turn_result", "annotation", "experiment")
 """The tables whose changes are noted."""
 
 
-class Change(msgspec.Struct, frozen=True):
+class MirrorChange(msgspec.Struct, frozen=True):
     """An item that changed; without an item, an experiment that was deleted."""
 
     experiment_id: ExperimentId
@@ -48,13 +48,13 @@ class Copied(msgspec.Struct, frozen=True):
 # --- following ------------------------------------------------------------------------------------
 
 
-def state(connection: Connection) -> State | None:
+def state(connection: StoreConnection) -> State | None:
     """The mirror that follows the database; None when none does."""
     row = connection.execute(sa.select(mirror_state)).first()
     return None if row is None else State(row.mirror_id, row.flush_no)
 
 
-def begin_following(connection: Connection, held: Held, mirror_id: str) -> None:
+def begin_following(connection: StoreConnection, held: Held, mirror_id: str) -> None:
     """From now on note every change, for a mirror that holds nothing yet."""
     leases.require(connection, held)
     if connection.dialect == "postgresql":
@@ -72,43 +72,46 @@ def begin_following(connection: Connection, held: Held, mirror_id: str) -> None:
         connection.execute(sa.text("UNLOCK TABLES"))
 
 
-def stop_following(connection: Connection) -> None:
+def stop_following(connection: StoreConnection) -> None:
     """Note nothing more; the next mirror begins by copying everything."""
     connection.execute(sa.delete(mirror_state))
     connection.execute(sa.delete(mirror_change))
 
 
-def changes(connection: Connection, most: int) -> list[Change]:
+def changes(connection: StoreConnection, most: int) -> list[MirrorChange]:
     """Some of what the mirror lacks."""
     noted = mirror_change.c
     rows = connection.execute(
         sa.select(mirror_change).order_by(noted.experiment_id, noted.item_id).limit(most)
     )
     return [
-        Change(ExperimentId(row.experiment_id), ItemId(row.item_id), row.change_no) for row in rows
+        MirrorChange(ExperimentId(row.experiment_id), ItemId(row.item_id), row.change_no)
+        for row in rows
     ]
 
 
-def count_changes(connection: Connection) -> int:
+def count_changes(connection: StoreConnection) -> int:
     """How many items the mirror lacks."""
     number = connection.execute(sa.select(sa.func.count()).select_from(mirror_change))
     return int(number.scalar_one())
 
 
-def count_items(connection: Connection) -> int:
+def count_items(connection: StoreConnection) -> int:
     """How many items there are: a mirror that was never made lacks them all."""
     shown = turn_result.c
     first = sa.select(sa.func.count()).where(shown.repetition == 0, shown.turn_no == 0)
     return int(connection.execute(first).scalar_one())
 
 
-def is_behind(connection: Connection, experiment_id: ExperimentId) -> bool:
+def is_behind(connection: StoreConnection, experiment_id: ExperimentId) -> bool:
     """Whether the mirror lacks something of this experiment."""
     noted = sa.select(mirror_change.c.item_id).where(mirror_change.c.experiment_id == experiment_id)
     return connection.execute(noted.limit(1)).first() is not None
 
 
-def cross_out(connection: Connection, held: Held, copied: Sequence[Change], flush_no: int) -> None:
+def cross_out(
+    connection: StoreConnection, held: Held, copied: Sequence[MirrorChange], flush_no: int
+) -> None:
     """Forget changes that the mirror has; an item that changed again since it was read stays."""
     leases.require(connection, held)
     connection.execute(sa.update(mirror_state).values(flush_no=flush_no))
@@ -131,7 +134,7 @@ _CROSS_OUT = delete_many(mirror_change).where(
 
 
 def turns_of_items(
-    connection: Connection, experiment_id: ExperimentId, item_ids: Sequence[ItemId]
+    connection: StoreConnection, experiment_id: ExperimentId, item_ids: Sequence[ItemId]
 ) -> Copied | None:
     """Every turn of these items, as it stands; None when the experiment was deleted."""
     if experiments.find_experiment(connection, experiment_id) is None:
@@ -139,7 +142,7 @@ def turns_of_items(
     return Copied(experiment_id, whole_turns(connection, experiment_id, item_ids))
 
 
-def next_experiment(connection: Connection, after: str) -> ExperimentId | None:
+def next_experiment(connection: StoreConnection, after: str) -> ExperimentId | None:
     """The next experiment to copy, by id."""
     ids = sa.select(experiment.c.id).where(experiment.c.id > after).order_by(experiment.c.id)
     found = connection.execute(ids.limit(1)).scalar()
@@ -147,7 +150,7 @@ def next_experiment(connection: Connection, after: str) -> ExperimentId | None:
 
 
 def next_items(
-    connection: Connection, experiment_id: ExperimentId, after: str, most: int
+    connection: StoreConnection, experiment_id: ExperimentId, after: str, most: int
 ) -> list[ItemId]:
     """The next items of an experiment to copy."""
     shown = turn_result.c

@@ -49,7 +49,7 @@ class Place(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     repetition: Annotated[int, msgspec.Meta(ge=0, le=_MAX_NUMBER)] = 0
 
 
-class Key(msgspec.Struct, frozen=True):
+class SortValue(msgspec.Struct, frozen=True):
     """One value that rows are sorted by."""
 
     field: str
@@ -57,17 +57,17 @@ class Key(msgspec.Struct, frozen=True):
     descending: bool
 
 
-def keys_of(sorting: Sequence[Sorting]) -> list[Key]:
+def keys_of(sorting: Sequence[Sorting]) -> list[SortValue]:
     """What rows are sorted by; a column that may hold numbers and text has its numbers first."""
-    keys: list[Key] = []
+    keys: list[SortValue] = []
     for sort in sorting:
         field = sort.field
         if field in OWN_TEXTS or _is_named(field, LABEL):
-            keys.append(Key(field, True, sort.descending))
+            keys.append(SortValue(field, True, sort.descending))
         elif field in (REPETITION, *MEASURES) or _is_named(field, SCORE):
-            keys.append(Key(field, False, sort.descending))
+            keys.append(SortValue(field, False, sort.descending))
         elif any(_is_named(field, prefix) for prefix in (INPUT, OUTPUT, ANNOTATION)):
-            keys += [Key(field, is_text, sort.descending) for is_text in (False, True)]
+            keys += [SortValue(field, is_text, sort.descending) for is_text in (False, True)]
         else:
             raise InvalidFilter(
                 f"Results cannot be sorted by {field!r}; use "
@@ -78,7 +78,7 @@ def keys_of(sorting: Sequence[Sorting]) -> list[Key]:
     return keys
 
 
-def check_place(place: Place, keys: Sequence[Key]) -> None:
+def check_place(place: Place, keys: Sequence[SortValue]) -> None:
     """Refuse a place in another order than this one."""
     same = len(place.keys) == len(keys) and all(
         reached is None or isinstance(reached, str) is key.is_text
@@ -159,7 +159,7 @@ class Ordered:
         return condition
 
 
-def _compared(value: sa.ColumnElement[Any], key: Key, dialect: str) -> sa.ColumnElement[Any]:
+def _compared(value: sa.ColumnElement[Any], key: SortValue, dialect: str) -> sa.ColumnElement[Any]:
     """The value in the order of its characters, as every other database has it."""
     if key.is_text and dialect == "postgresql":
         return sa.collate(value, "C")

@@ -19,7 +19,7 @@ from dragoman.lab.repository.statements import (
     read_now_ms,
 )
 from dragoman.lab.repository.tables import target_pace, target_share
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _pace, _share = target_pace.c, target_share.c
 
@@ -45,7 +45,7 @@ class Claim(msgspec.Struct, frozen=True):
     learned: Learned | None = None
 
 
-def find(connection: Connection, targets: Collection[str]) -> dict[str, TargetPace]:
+def find(connection: StoreConnection, targets: Collection[str]) -> dict[str, TargetPace]:
     """What is known of these targets, by their keys."""
     rows = connection.execute(
         sa.select(target_pace).where(among(_pace.target, "targets")), {"targets": as_list(targets)}
@@ -53,20 +53,20 @@ def find(connection: Connection, targets: Collection[str]) -> dict[str, TargetPa
     return {row.target: _pace_of(row) for row in rows}
 
 
-def granted(connection: Connection, target: str) -> int:
+def granted(connection: StoreConnection, target: str) -> int:
     """Calls at once that workers hold a share for now."""
     held = sa.select(sa.func.coalesce(sa.func.sum(_share.granted), 0))
     return int(connection.execute(held.where(_share.target == target)).scalar_one())
 
 
-def note(connection: Connection, target: str, tenant: TenantId, title: str) -> None:
+def note(connection: StoreConnection, target: str, tenant: TenantId, title: str) -> None:
     """Make a target known, so that its pace can be kept."""
     row = {"target": target, "tenant": tenant, "title": title}
     connection.execute(insert_new(connection.dialect, target_pace), row)
 
 
 def set_most(
-    connection: Connection, target: str, tenant: TenantId, title: str, most: int | None
+    connection: StoreConnection, target: str, tenant: TenantId, title: str, most: int | None
 ) -> None:
     """Set how many calls at once the target takes, from now on; None: no limit."""
     note(connection, target, tenant, title)
@@ -79,7 +79,7 @@ def set_most(
 
 
 def settle(
-    connection: Connection, target: str, claims: Sequence[Claim], lease_ms: int
+    connection: StoreConnection, target: str, claims: Sequence[Claim], lease_ms: int
 ) -> tuple[dict[str, int] | None, Learned | None]:
     """Give each claimant its share of the budget, and share what was learned.
 
@@ -136,7 +136,7 @@ def settle(
     return shares, learned
 
 
-def leave(connection: Connection, claimants: Collection[str]) -> None:
+def leave(connection: StoreConnection, claimants: Collection[str]) -> None:
     """Give shares back."""
     connection.execute(
         delete_many(target_share).where(among(_share.claimant, "claimants")),
@@ -145,7 +145,7 @@ def leave(connection: Connection, claimants: Collection[str]) -> None:
 
 
 def _learned(
-    connection: Connection, row: sa.Row[tuple[object, ...]], claims: Sequence[Claim]
+    connection: StoreConnection, row: sa.Row[tuple[object, ...]], claims: Sequence[Claim]
 ) -> Learned | None:
     """What is known of the target's limit, with what these claimants know of it now."""
     told = [claim.learned for claim in claims if claim.learned is not None]

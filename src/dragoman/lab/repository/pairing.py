@@ -21,7 +21,7 @@ from dragoman.lab.repository.fields import (
 )
 from dragoman.lab.repository.items import turns_of
 from dragoman.lab.repository.records import statistics_of
-from dragoman.lab.repository.results import every_turn
+from dragoman.lab.repository.result_rows import every_turn
 from dragoman.lab.repository.statements import among, as_list
 from dragoman.lab.repository.tables import (
     dataset_item,
@@ -30,7 +30,7 @@ from dragoman.lab.repository.tables import (
     target_record,
 )
 from dragoman.lab.states import RunStatus
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 Unit = tuple[str, int]
 """What pairs across runs: the id of an item's content, and the number of the turn."""
@@ -85,7 +85,7 @@ class PageTaken(msgspec.Struct, frozen=True):
     """Where the next page begins; None when this is the last."""
 
 
-class Said(msgspec.Struct, frozen=True):
+class TurnTexts(msgspec.Struct, frozen=True):
     """What went into a turn, and what came out in its first repetition that has an output."""
 
     input: Turn
@@ -94,7 +94,7 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def page_taken(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     numbers: Numbers,
@@ -127,7 +127,7 @@ def page_taken(
 
 
 def _turns(
-    connection: Connection,
+    connection: StoreConnection,
     shown: sa.Subquery,
     on_page: sa.ColumnElement[bool],
     cluster: str | None,
@@ -162,7 +162,7 @@ def _turns(
 
 
 def _scores(
-    connection: Connection,
+    connection: StoreConnection,
     shown: sa.Subquery,
     on_page: sa.ColumnElement[bool],
     numbers: Numbers,
@@ -193,7 +193,7 @@ def _scores(
 
 
 def units_that_pass(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     wanted: Filter,
@@ -222,11 +222,11 @@ def units_that_pass(
 
 
 def said_in(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     item_ids: Sequence[str],
-) -> dict[tuple[str, int], Said]:
+) -> dict[tuple[str, int], TurnTexts]:
     """Inputs and outputs of some items, by the item's row and the turn."""
     shown = shown_turns(experiment_id, run_id)
     rows = connection.execute(
@@ -239,18 +239,18 @@ def said_in(
         .order_by(shown.c.item_id, shown.c.turn_no, shown.c.repetition),
         {"item_ids": as_list(item_ids)},
     )
-    found: dict[tuple[str, int], Said] = {}
+    found: dict[tuple[str, int], TurnTexts] = {}
     for row in rows:
         place = (row.item_id, row.turn_no)
         if place in found and (found[place].main is not None or row.output_json is None):
             continue
         output = {} if row.output_json is None else msgspec.json.decode(row.output_json)
-        found[place] = Said(turns_of(row.turns_json)[row.turn_no], output, row.main)
+        found[place] = TurnTexts(turns_of(row.turns_json)[row.turn_no], output, row.main)
     return found
 
 
 def finished_namesakes(
-    connection: Connection, tenant: TenantId, name: str, before: tuple[int, str]
+    connection: StoreConnection, tenant: TenantId, name: str, before: tuple[int, str]
 ) -> list[tuple[ExperimentId, str]]:
     """Experiments that succeeded and are called `name`, or `name #N`, the latest first.
 

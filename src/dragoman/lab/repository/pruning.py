@@ -13,7 +13,7 @@ from dragoman.lab.repository.experiments import delete_experiment, find_experime
 from dragoman.lab.repository.runs import find_run
 from dragoman.lab.repository.tables import experiment
 from dragoman.lab.states import ENDED
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _of = experiment.c
 _OVER = (
@@ -35,7 +35,7 @@ class EndedExperiment(msgspec.Struct, frozen=True):
 
 
 def ended_before(
-    connection: Connection, before_ms: int, after: EndedExperiment | None, most: int
+    connection: StoreConnection, before_ms: int, after: EndedExperiment | None, most: int
 ) -> list[EndedExperiment]:
     """Experiments that ended before then, the oldest first, from those that come after one."""
     ordered = sa.select(*_COLUMNS).where(_of.ended_at_ms < before_ms, *_OVER)
@@ -51,7 +51,7 @@ def ended_before(
 
 
 def beyond_newest(
-    connection: Connection, tenant: TenantId, keep: int, most: int
+    connection: StoreConnection, tenant: TenantId, keep: int, most: int
 ) -> list[EndedExperiment]:
     """Experiments of a tenant that are over and older than the newest so many of these."""
     ordered = sa.select(*_COLUMNS).where(_of.tenant == tenant, *_OVER)
@@ -59,14 +59,14 @@ def beyond_newest(
     return _found(connection, newest_first.offset(keep).limit(most))
 
 
-def next_tenant(connection: Connection, after: str) -> TenantId | None:
+def next_tenant(connection: StoreConnection, after: str) -> TenantId | None:
     """The first tenant by name, after one, that has experiments."""
     ahead = sa.select(_of.tenant).where(_of.tenant > after).order_by(_of.tenant).limit(1)
     found = connection.execute(ahead).scalar()
     return None if found is None else TenantId(found)
 
 
-def delete_if_over(connection: Connection, found: EndedExperiment) -> bool:
+def delete_if_over(connection: StoreConnection, found: EndedExperiment) -> bool:
     """Delete the experiment; False when it was started again or deleted meanwhile.
 
     What it has is removed afterwards, some rows at a time.
@@ -84,7 +84,7 @@ def delete_if_over(connection: Connection, found: EndedExperiment) -> bool:
     return True
 
 
-def _found(connection: Connection, select: sa.Select[Any]) -> list[EndedExperiment]:
+def _found(connection: StoreConnection, select: sa.Select[Any]) -> list[EndedExperiment]:
     return [
         EndedExperiment(
             experiment_id=ExperimentId(row.id),

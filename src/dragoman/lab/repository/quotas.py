@@ -8,7 +8,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.budgets import Quota
 from dragoman.lab.repository.statements import insert_new
 from dragoman.lab.repository.tables import quota
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _LIMITS = ("running_experiments", "tokens", "cost")
 _OF_TENANT = sa.select(*(quota.c[name] for name in _LIMITS)).where(
@@ -16,13 +16,13 @@ _OF_TENANT = sa.select(*(quota.c[name] for name in _LIMITS)).where(
 )
 
 
-def find_quota(connection: Connection, tenant: TenantId) -> Quota:
+def find_quota(connection: StoreConnection, tenant: TenantId) -> Quota:
     """What was set for the tenant; nothing where the settings hold."""
     row = connection.execute(_OF_TENANT, {"tenant": tenant}).first()
     return Quota() if row is None else Quota(row.running_experiments, row.tokens, row.cost)
 
 
-def set_quota(connection: Connection, tenant: TenantId, wanted: Quota) -> None:
+def set_quota(connection: StoreConnection, tenant: TenantId, wanted: Quota) -> None:
     """Set the limits of a tenant; those that are None follow the settings."""
     connection.execute(insert_new(connection.dialect, quota), {"tenant": tenant})
     connection.execute(
@@ -32,7 +32,7 @@ def set_quota(connection: Connection, tenant: TenantId, wanted: Quota) -> None:
     )
 
 
-def quotas_of_tenants(connection: Connection) -> dict[TenantId, Quota]:
+def quotas_of_tenants(connection: StoreConnection) -> dict[TenantId, Quota]:
     """Every tenant that has a limit of its own."""
     rows = connection.execute(
         sa.select(quota)

@@ -27,7 +27,7 @@ from dragoman.lab.repository.tables import (
     turn_run_log,
     turn_score,
 )
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 ROWS_AT_ONCE = 5_000
 
@@ -35,7 +35,7 @@ IMPORTS = "import/"
 """The prefix of the leases of imports; the version's id follows."""
 
 
-class Kind(StrEnum):
+class RemovedKind(StrEnum):
     """What is removed."""
 
     EXPERIMENT = "experiment"
@@ -47,20 +47,20 @@ def import_lease(version_id: VersionId) -> str:
     return f"{IMPORTS}{version_id}"
 
 
-def begin(connection: Connection, kind: Kind, removed_id: str) -> None:
+def begin(connection: StoreConnection, kind: RemovedKind, removed_id: str) -> None:
     """Note what to remove, in the transaction that makes it invisible."""
     connection.execute(sa.insert(pending_removal), {"kind": kind.value, "id": removed_id})
 
 
-def pending(connection: Connection) -> list[tuple[Kind, str]]:
+def pending(connection: StoreConnection) -> list[tuple[RemovedKind, str]]:
     """The removals that are not finished."""
     rows = connection.execute(sa.select(pending_removal).order_by(pending_removal.c.id))
-    return [(Kind(row.kind), row.id) for row in rows]
+    return [(RemovedKind(row.kind), row.id) for row in rows]
 
 
-def remove_some(connection: Connection, kind: Kind, removed_id: str) -> bool:
+def remove_some(connection: StoreConnection, kind: RemovedKind, removed_id: str) -> bool:
     """Remove some of what is left; False when nothing is left and the removal is over."""
-    if kind is Kind.VERSION:
+    if kind is RemovedKind.VERSION:
         left = _remove_items(connection, VersionId(removed_id))
     else:
         left = _remove_of_experiment(connection, ExperimentId(removed_id))
@@ -73,7 +73,9 @@ def remove_some(connection: Connection, kind: Kind, removed_id: str) -> bool:
     return left
 
 
-def discard_some(connection: Connection, held: Held, version_id: VersionId, lease_ms: int) -> bool:
+def discard_some(
+    connection: StoreConnection, held: Held, version_id: VersionId, lease_ms: int
+) -> bool:
     """Remove some of what a failed import stored.
 
     False when nothing is left and the import's lease was removed.
@@ -86,7 +88,7 @@ def discard_some(connection: Connection, held: Held, version_id: VersionId, leas
     return left
 
 
-def _remove_items(connection: Connection, version_id: VersionId) -> bool:
+def _remove_items(connection: StoreConnection, version_id: VersionId) -> bool:
     """Remove some items of a version, or some of their contents; whether there were any."""
     content = dataset_content.c
     ordered = sa.select(content.content_id).where(content.version_id == version_id)
@@ -110,7 +112,7 @@ def _remove_items(connection: Connection, version_id: VersionId) -> bool:
     return True
 
 
-def _remove_of_experiment(connection: Connection, experiment_id: ExperimentId) -> bool:
+def _remove_of_experiment(connection: StoreConnection, experiment_id: ExperimentId) -> bool:
     """Remove some of what an experiment left; whether there was anything."""
     first_run = sa.select(run_log.c.id).where(run_log.c.experiment_id == experiment_id).limit(1)
     run_id = connection.execute(first_run).scalar()
@@ -126,7 +128,7 @@ def _remove_of_experiment(connection: Connection, experiment_id: ExperimentId) -
     )
 
 
-def _remove_of_run(connection: Connection, run_id: RunId) -> None:
+def _remove_of_run(connection: StoreConnection, run_id: RunId) -> None:
     """Remove some of what a run left; the run itself when nothing else is left of it."""
     for table in (turn_score, turn_run_log, item_run_log):
         if _remove_by_item(connection, table, table.c.run_id == run_id):
@@ -142,7 +144,7 @@ def _remove_of_run(connection: Connection, run_id: RunId) -> None:
 
 
 def _remove_by_item(
-    connection: Connection, table: sa.Table, belongs: sa.ColumnElement[bool]
+    connection: StoreConnection, table: sa.Table, belongs: sa.ColumnElement[bool]
 ) -> bool:
     """Remove the rows of the first items, all rows of each; whether there were any."""
     ordered = sa.select(table.c.item_id).where(belongs).order_by(table.c.item_id)
@@ -159,6 +161,8 @@ def _last(ordered: sa.Select[tuple[str]]) -> sa.Select[tuple[str]]:
     return sa.select(sa.func.max(first.c[0]))
 
 
-def _remove_by_id(connection: Connection, table: sa.Table, belongs: sa.ColumnElement[bool]) -> bool:
+def _remove_by_id(
+    connection: StoreConnection, table: sa.Table, belongs: sa.ColumnElement[bool]
+) -> bool:
     """Remove some rows; whether there were any."""
     return delete_some(connection, table, [belongs], "id", ROWS_AT_ONCE) > 0

@@ -18,7 +18,7 @@ from dragoman.lab.repository.records import (
 )
 from dragoman.lab.repository.statements import among, among_keys, as_keys, as_list
 from dragoman.lab.repository.tables import evaluator_record, target_record, turn_result
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 NOT_CALLED = "CANCELLED"
 
@@ -54,7 +54,7 @@ class Leftovers(msgspec.Struct, frozen=True):
 
 
 def leftovers(
-    connection: Connection, taken: Sequence[tuple[Lease, Item]], numbers: Collection[int]
+    connection: StoreConnection, taken: Sequence[tuple[Lease, Item]], numbers: Collection[int]
 ) -> list[Leftovers]:
     """For each item, in order, what can be reused; `numbers` are those of the evaluators."""
     asked = [(lease, item) if not _is_fresh(lease) else None for lease, item in taken]
@@ -75,7 +75,7 @@ def leftovers(
 
 
 def with_failures(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     taken: Sequence[tuple[Lease, Item]],
     left: Sequence[Leftovers],
@@ -116,7 +116,9 @@ def _is_fresh(lease: Lease) -> bool:
     return lease.token == 1 and lease.lineage == lineage_from(lease.run_id, lease.try_no)
 
 
-def _by_id(connection: Connection, table: sa.Table, ids: Sequence[str]) -> dict[str, sa.Row[Any]]:
+def _by_id(
+    connection: StoreConnection, table: sa.Table, ids: Sequence[str]
+) -> dict[str, sa.Row[Any]]:
     if not ids:
         return {}
     wanted = sa.select(table).where(among(table.c.id, "ids"))

@@ -19,8 +19,8 @@ from dragoman.lab.repository.tables import (
     quota,
     run_log,
 )
-from dragoman.lab.states import ACTIVE, WORKING, Mode, RunStatus, sources
-from dragoman.store import Connection
+from dragoman.lab.states import ACTIVE, WORKING, RunMode, RunStatus, sources
+from dragoman.store import StoreConnection
 
 NEW_RUN_MS = 30_000
 """How long a program's new run may be without a driver before it counts as abandoned."""
@@ -37,7 +37,7 @@ def lease_name(run_id: RunId) -> str:
     return f"run/{run_id}"
 
 
-def insert_run(connection: Connection, run: Run, fingerprints_json: str | None = None) -> None:
+def insert_run(connection: StoreConnection, run: Run, fingerprints_json: str | None = None) -> None:
     """Store a new run, and set its experiment to pending again.
 
     `fingerprints_json` says what the scores of its evaluators depend on.
@@ -89,20 +89,20 @@ def insert_run(connection: Connection, run: Run, fingerprints_json: str | None =
     )
 
 
-def find_run(connection: Connection, run_id: RunId, *, lock: bool = False) -> Run | None:
+def find_run(connection: StoreConnection, run_id: RunId, *, lock: bool = False) -> Run | None:
     """The run; with `lock`, no other transaction changes it until this one ends."""
     row = connection.execute(_RUN_LOCKED if lock else _RUN, {"run": run_id}).first()
     return None if row is None else _run(row)
 
 
-def fingerprints_of(connection: Connection, run_id: RunId) -> str | None:
+def fingerprints_of(connection: StoreConnection, run_id: RunId) -> str | None:
     """What the scores of a run depend on, as JSON; None of a run from before it was kept."""
     kept = sa.select(run_log.c.fingerprints_json).where(run_log.c.id == run_id)
     text: str | None = connection.execute(kept).scalar()
     return text
 
 
-def runs_of(connection: Connection, experiment_id: ExperimentId) -> list[Run]:
+def runs_of(connection: StoreConnection, experiment_id: ExperimentId) -> list[Run]:
     """Every run of an experiment, the latest first."""
     rows = connection.execute(
         sa.select(*_COLUMNS)
@@ -120,7 +120,7 @@ class Orphan(msgspec.Struct, frozen=True):
     """Whether a program started it, whose functions may not be known here."""
 
 
-def orphans(connection: Connection, most: int) -> list[Orphan]:
+def orphans(connection: StoreConnection, most: int) -> list[Orphan]:
     """Runs that have not ended and that no process drives: new ones, and those of a dead process.
 
     The new run of a program is left to it for as long as a lease lasts.
@@ -158,13 +158,13 @@ def _is_lapsed() -> sa.ColumnElement[bool]:
     return sa.func.coalesce(lease.c.expires_at, undriven) <= now_ms()
 
 
-def _gone_drivers(connection: Connection) -> list[str]:
+def _gone_drivers(connection: StoreConnection) -> list[str]:
     """Processes of this machine that drove runs and have ended."""
     owners = connection.execute(sa.select(lease.c.owner).distinct()).scalars()
     return [owner for owner in owners if is_gone(owner)]
 
 
-def statuses_of(connection: Connection, run_ids: Collection[RunId]) -> dict[RunId, RunStatus]:
+def statuses_of(connection: StoreConnection, run_ids: Collection[RunId]) -> dict[RunId, RunStatus]:
     """How these runs stand."""
     rows = connection.execute(
         sa.select(run_log.c.id, run_log.c.status).where(run_log.c.id.in_(sorted(run_ids)))
@@ -172,7 +172,7 @@ def statuses_of(connection: Connection, run_ids: Collection[RunId]) -> dict[RunI
     return {RunId(row.id): RunStatus(row.status) for row in rows}
 
 
-def working_runs(connection: Connection) -> list[RunId]:
+def working_runs(connection: StoreConnection) -> list[RunId]:
     """The runs whose items any worker may carry out, the oldest first."""
     rows = connection.execute(
         sa.select(run_log.c.id)
@@ -185,13 +185,13 @@ def working_runs(connection: Connection) -> list[RunId]:
     return [RunId(run_id) for run_id in rows.scalars()]
 
 
-def count_by_status(connection: Connection) -> dict[RunStatus, int]:
+def count_by_status(connection: StoreConnection) -> dict[RunStatus, int]:
     """How many runs are in each state, over all tenants."""
     counted = sa.select(run_log.c.status, sa.func.count().label("runs")).group_by(run_log.c.status)
     return {RunStatus(row.status): row.runs for row in connection.execute(counted)}
 
 
-def active_runs(connection: Connection, tenant: TenantId) -> int:
+def active_runs(connection: StoreConnection, tenant: TenantId) -> int:
     """How many runs of the tenant have not ended; blocks other starts until this is over."""
     nothing = {"tenant": tenant}
     connection.execute(insert_new(connection.dialect, quota), nothing)
@@ -199,7 +199,7 @@ def active_runs(connection: Connection, tenant: TenantId) -> int:
     return count_active(connection, tenant)
 
 
-def count_active(connection: Connection, tenant: TenantId) -> int:
+def count_active(connection: StoreConnection, tenant: TenantId) -> int:
     """How many runs of the tenant have not ended."""
     lapsed = sa.or_(_is_lapsed(), among(sa.func.coalesce(lease.c.owner, ""), "gone"))
     active = (
@@ -217,7 +217,7 @@ def count_active(connection: Connection, tenant: TenantId) -> int:
 
 
 def change_status(
-    connection: Connection,
+    connection: StoreConnection,
     run: Run,
     status: RunStatus,
     *,
@@ -264,7 +264,7 @@ def change_status(
     return True
 
 
-def set_let_finish(connection: Connection, run_id: RunId, let_finish: bool) -> None:
+def set_let_finish(connection: StoreConnection, run_id: RunId, let_finish: bool) -> None:
     """Set whether workers may finish the items they hold when the run is terminated."""
     connection.execute(
         sa.update(run_log).where(run_log.c.id == run_id).values(let_finish=let_finish)
@@ -276,7 +276,7 @@ def _run(row: sa.Row[Any]) -> Run:
         run_id=RunId(row.id),
         experiment_id=ExperimentId(row.experiment_id),
         tenant=TenantId(row.tenant),
-        mode=Mode(row.mode),
+        mode=RunMode(row.mode),
         status=RunStatus(row.status),
         reason=row.reason,
         item_ids=_item_ids(row.item_ids_json),

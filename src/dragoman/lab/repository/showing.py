@@ -13,8 +13,8 @@ from dragoman.lab.model import ItemKey, Run
 from dragoman.lab.repository.spans import Span
 from dragoman.lab.repository.statements import among_keys, as_keys, insert_or_update, update_many
 from dragoman.lab.repository.tables import dataset_item, item_result, item_run_log, turn_result
-from dragoman.lab.states import ItemStatus, Mode, ResultState
-from dragoman.store import Connection
+from dragoman.lab.states import ItemStatus, ResultState, RunMode
+from dragoman.store import StoreConnection
 
 _SHOWN = ["experiment_id", "tenant", "run_id", "status", "item_id", "repetition", "try_no"]
 
@@ -46,12 +46,12 @@ _SHOW_WORKED_ON = [
 ]
 
 
-def show_queued(connection: Connection, run: Run, span: Span) -> None:
+def show_queued(connection: StoreConnection, run: Run, span: Span) -> None:
     """Show the waiting items of the span, and their turns, as waiting in this run.
 
     Items of the span that are past waiting (they joined the run early) are left as they are.
     """
-    if run.mode is Mode.SCORE:
+    if run.mode is RunMode.SCORE:
         return
     waiting = (
         item_run_log.c.run_id == run.run_id,
@@ -93,9 +93,9 @@ def show_queued(connection: Connection, run: Run, span: Span) -> None:
         connection.execute(turns)
 
 
-def show_worked_on(connection: Connection, run: Run, keys: Sequence[ItemKey]) -> None:
+def show_worked_on(connection: StoreConnection, run: Run, keys: Sequence[ItemKey]) -> None:
     """Show these items as worked on; those that have ended since are left as they are."""
-    if not keys or run.mode is Mode.SCORE:
+    if not keys or run.mode is RunMode.SCORE:
         return
     which = {
         "experiment": run.experiment_id,
@@ -107,10 +107,10 @@ def show_worked_on(connection: Connection, run: Run, keys: Sequence[ItemKey]) ->
 
 
 def show_status(
-    connection: Connection, run: Run, keys: Sequence[ItemKey], status: ItemStatus
+    connection: StoreConnection, run: Run, keys: Sequence[ItemKey], status: ItemStatus
 ) -> None:
     """Show these items and their turns in another state, with no other change."""
-    if not keys or run.mode is Mode.SCORE:
+    if not keys or run.mode is RunMode.SCORE:
         return
     which = {
         "experiment": run.experiment_id,

@@ -18,7 +18,7 @@ from dragoman.lab.repository.tables import (
     target_record,
 )
 from dragoman.lab.states import ItemStatus, ResultState
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 FIRST_TRY = 1
 
@@ -44,7 +44,7 @@ class Selection(msgspec.Struct, frozen=True):
     """Only repetitions whose first turn has an output, which is reused."""
 
 
-def start_page(connection: Connection, run: Run, selection: Selection, size: int) -> bool:
+def start_page(connection: StoreConnection, run: Run, selection: Selection, size: int) -> bool:
     """Make the rows of the next page of items, about `size`; True when the start is done.
 
     How far it got is stored with the rows, so that any process can go on from there.
@@ -70,7 +70,7 @@ def start_page(connection: Connection, run: Run, selection: Selection, size: int
     return done
 
 
-def add_rows(connection: Connection, run: Run, selection: Selection, span: Span) -> int:
+def add_rows(connection: StoreConnection, run: Run, selection: Selection, span: Span) -> int:
     """Queue the items of the span that the run does not have yet; how many there were."""
     made = 0
     for source in _sources(run, selection):
@@ -106,7 +106,7 @@ _POSITION = (
 
 
 def _next_span(
-    connection: Connection, run: Run, selection: Selection, cursor: str, size: int
+    connection: StoreConnection, run: Run, selection: Selection, cursor: str, size: int
 ) -> Span | None:
     """The next items to look at, taken or not; None after the last."""
     if size <= 0:

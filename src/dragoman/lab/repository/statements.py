@@ -12,7 +12,7 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from dragoman.lab.model import ItemKey
-from dragoman.store import Connection, exact_collation
+from dragoman.store import StoreConnection, exact_collation
 
 _Insert = TypeVar("_Insert", bound=sa.Insert)
 
@@ -44,7 +44,7 @@ def _now_on_mysql(element: now_ms, compiler: SQLCompiler, **options: Any) -> str
     return "(TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(3)) DIV 1000)"
 
 
-def read_now_ms(connection: Connection) -> int:
+def read_now_ms(connection: StoreConnection) -> int:
     """The database's own time, by which processes on several machines measure a run."""
     return int(connection.execute(sa.select(now_ms())).scalar_one())
 
@@ -156,7 +156,7 @@ def as_list(ids: Iterable[str]) -> str:
 
 
 def delete_some(
-    connection: Connection,
+    connection: StoreConnection,
     table: sa.Table,
     which: Sequence[sa.ColumnElement[bool]],
     key: str,

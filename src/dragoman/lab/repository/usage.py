@@ -10,12 +10,12 @@ from dragoman.ids import TenantId
 from dragoman.lab.model import ExperimentId
 from dragoman.lab.repository.statements import insert_new
 from dragoman.lab.repository.tables import experiment_stats
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _COUNTS = ("queueing", "processing", "success", "fail", "terminated")
 
 
-def keep_usage_of_deleted(connection: Connection, experiment_id: ExperimentId) -> None:
+def keep_usage_of_deleted(connection: StoreConnection, experiment_id: ExperimentId) -> None:
     """Replace the rows of an experiment that is deleted by one row for all of the tenant's.
 
     Otherwise every run that was ever made would leave a row behind for ever.

@@ -9,7 +9,7 @@ from dragoman.ids import TenantId
 from dragoman.lab.model import ExperimentId, RunId
 from dragoman.lab.repository.statements import insert_or_update, now_ms, read_now_ms
 from dragoman.lab.repository.tables import worker
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 FORGET_AFTER_MS = 600_000
 """How long a process that went silent is still shown."""
@@ -53,7 +53,7 @@ class Working(msgspec.Struct, frozen=True):
     started_at_ms: int
 
 
-class Seen(msgspec.Struct, frozen=True):
+class SeenWorker(msgspec.Struct, frozen=True):
     """A process, and when it last reported."""
 
     working: Working
@@ -62,7 +62,7 @@ class Seen(msgspec.Struct, frozen=True):
     """Since then, by the database's clock."""
 
 
-def report(connection: Connection, said: Working) -> None:
+def report(connection: StoreConnection, said: Working) -> None:
     """Store what a process says of itself; those that went silent long ago are forgotten."""
     row = msgspec.structs.asdict(said)
     row["doing_json"] = msgspec.json.encode(row.pop("doing")).decode()
@@ -73,12 +73,12 @@ def report(connection: Connection, said: Working) -> None:
     connection.execute(sa.delete(worker).where(worker.c.seen_at_ms < now_ms() - FORGET_AFTER_MS))
 
 
-def forget(connection: Connection, owner: str) -> None:
+def forget(connection: StoreConnection, owner: str) -> None:
     """Remove a process that ends in order."""
     connection.execute(sa.delete(worker).where(worker.c.owner == owner))
 
 
-def seen(connection: Connection) -> list[Seen]:
+def seen(connection: StoreConnection) -> list[SeenWorker]:
     """Every process that reported lately, the oldest first."""
     silent = (now_ms() - worker.c.seen_at_ms).label("silent_ms")
     rows = connection.execute(
@@ -87,7 +87,7 @@ def seen(connection: Connection) -> list[Seen]:
         .order_by(worker.c.started_at_ms, worker.c.owner)
     )
     return [
-        Seen(
+        SeenWorker(
             Working(
                 owner=row.owner,
                 host=row.host,

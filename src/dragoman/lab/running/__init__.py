@@ -59,6 +59,7 @@ from dragoman.lab.running.describing import (
     contains,
     evaluator,
     exact,
+    fleet,
     http,
     json_match,
     latency,
@@ -70,6 +71,7 @@ from dragoman.lab.running.describing import (
     recorded,
     regex,
     ter,
+    terms,
     wer,
 )
 from dragoman.lab.running.embedded import Dataset, Interrupted, arun, run
@@ -157,6 +159,7 @@ __all__ = [
     "estimate",
     "evaluator",
     "exact",
+    "fleet",
     "http",
     "interrupts",
     "json_match",
@@ -171,6 +174,7 @@ __all__ = [
     "run",
     "shown_on",
     "ter",
+    "terms",
     "watch",
     "wer",
 ]

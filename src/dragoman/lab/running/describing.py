@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -280,10 +280,17 @@ def ter(
 
 
 def latency(
-    *, max_ms: float | None = None, name: str = "latency", weight: float = 1.0
+    *,
+    max_ms: float | None = None,
+    output: str | None = None,
+    name: str = "latency",
+    weight: float = 1.0,
 ) -> Evaluator:
-    """The milliseconds that the target took; `pass` when they are no more than `max_ms`."""
-    return _of_kind("latency", name, weight, max_ms=max_ms)
+    """The milliseconds that the target took; `pass` when they are no more than `max_ms`.
+
+    `output` names an output column with other milliseconds, such as the fleet's `queued_ms`.
+    """
+    return _of_kind("latency", name, weight, max_ms=max_ms, output=output)
 
 
 def length_ratio(
@@ -308,6 +315,27 @@ def length_ratio(
         unit=unit,
         min_ratio=min_ratio,
         max_ratio=max_ratio,
+    )
+
+
+def terms(
+    *,
+    reference: str,
+    glossary: Sequence[Mapping[str, str | None]],
+    output: str | None = None,
+    threshold: float | None = None,
+    name: str = "terms",
+    weight: float = 1.0,
+) -> Evaluator:
+    """The share of the terms in the column `reference` whose translation is in the output."""
+    return _of_kind(
+        "terms",
+        name,
+        weight,
+        reference=reference,
+        glossary=[dict(one) for one in glossary],
+        output=output,
+        threshold=threshold,
     )
 
 
@@ -391,6 +419,25 @@ def http(url: str, *, output: str, **settings: Any) -> TargetSpec:
     return TargetSpec("http", {"url": url, "output": output, **settings})
 
 
+def fleet(
+    *,
+    url: str | None = None,
+    src_lang: str | None = None,
+    tgt_lang: str | None = None,
+    input: str | None = None,  # noqa: A002 - named as the setting is
+    **settings: Any,
+) -> TargetSpec:
+    """The live fleet of a server, on the capacity that live traffic leaves free.
+
+    Without `url` it is the server that runs on the data folder. Languages that are not given are
+    in the columns `src_lang` and `tgt_lang`, the text or the recording is in the column `source`
+    unless `input` names another. See the settings of the `fleet` target.
+    """
+    named = {"url": url, "src_lang": src_lang, "tgt_lang": tgt_lang, "input": input}
+    given = {name: value for name, value in named.items() if value is not None}
+    return TargetSpec("fleet", {**given, **settings})
+
+
 def recorded(*, output: str) -> TargetSpec:
     """Outputs that the dataset already has, in this column."""
     return TargetSpec("recorded", {"output": output})
@@ -400,6 +447,8 @@ def target_of(given: Function | str | TargetSpec) -> tuple[TargetSpec, Mapping[s
     """The target that was given, and the functions it needs."""
     if isinstance(given, TargetSpec):
         return given, {}
+    if given == "fleet":
+        return fleet(), {}
     if isinstance(given, str):
         return TargetSpec("python", {"function": given}), {}
     name = f"target {_name_of(given)}"

@@ -43,18 +43,20 @@ from dragoman.lab.model import (
 )
 from dragoman.lab.owners import is_gone
 from dragoman.lab.plane import Lab
+from dragoman.lab.plugins import Context, fleet_of_folder
 from dragoman.lab.repository import leases, runs
 from dragoman.lab.results import Results
+from dragoman.lab.roles import EMBEDDED
 from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, target_of
 from dragoman.lab.running.progress import Quiet, notebook, shown_here
 from dragoman.lab.running.result import RunResult, Summary
 from dragoman.lab.running.watching import Display, Interrupts, Reached, interrupts, watch
-from dragoman.lab.states import ACTIVE, Mode, RunStatus
-from dragoman.lab.targets import Context, checked_json
+from dragoman.lab.states import ACTIVE, RunMode, RunStatus
+from dragoman.lab.targets import checked_json
 from dragoman.observability import Metrics
 from dragoman.randomness import Randomness
 from dragoman.settings import LabSettings, load_settings
-from dragoman.store import Connection, Store, open_store, upgrade
+from dragoman.store import Store, StoreConnection, open_store, upgrade
 
 Dataset = str | Path | DatasetFile | Iterable[Mapping[str, JsonValue]]
 """A file, the name of a dataset that was imported before, or the rows themselves."""
@@ -101,7 +103,8 @@ async def arun(
     """Run a dataset through a target and judge what comes out.
 
     `target` is a function (sync or async; its arguments are columns, by name), "module:function",
-    or one of `lab.http(...)` and `lab.recorded(...)`. Everything is kept in `data_dir`, where
+    one of `lab.fleet(...)`, `lab.http(...)`, `lab.openai(...)` and `lab.recorded(...)`, or "fleet",
+    which is `lab.fleet()`. Everything is kept in `data_dir`, where
     `dragoman experiment` and a server find it too. Each item is tried `repetitions` times.
 
     The same name, target, evaluators and rows are the same experiment: one that was stopped goes
@@ -173,6 +176,7 @@ async def _run(
             functions={**functions, **own},
             modules=str(Path.cwd()),
             audio_folder=audio_folder_of(settings.server.data_dir),
+            own_fleet=fleet_of_folder(settings.server.data_dir, settings.server.tls_cert),
         )
         bench = _Bench(store, settings.lab, context)
         with shown_here(progress) as display:
@@ -242,7 +246,7 @@ class _Bench:
         self._clock = clock
         self._lease_ms = round(settings.lease_seconds * 1000)
         self._lab = Lab(
-            store, settings, clock, randomness, Metrics(), context=context, embedded=True
+            store, settings, clock, randomness, Metrics(), context=context, role=EMBEDDED
         )
 
     async def carry_out(
@@ -332,14 +336,14 @@ class _Bench:
             concurrency=spec.concurrency,
             retries=spec.retries,
         )
-        mode = Mode.SUBMIT if found.run_id is None else Mode.FAIL_RETRY
+        mode = RunMode.SUBMIT if found.run_id is None else RunMode.FAIL_RETRY
         try:
             started = await experiments.start(DEFAULT_TENANT, found.experiment_id, StartAsk(mode))
         except ExperimentRunning:
             return None  # another run resumed it at the same moment
         return started.run_id
 
-    def _is_driven(self, connection: Connection, run_id: RunId) -> bool:
+    def _is_driven(self, connection: StoreConnection, run_id: RunId) -> bool:
         """Whether a process drives the run, or is about to."""
         run = runs.find_run(connection, run_id)
         held = leases.find(connection, runs.lease_name(run_id))

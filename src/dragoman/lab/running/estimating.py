@@ -20,10 +20,11 @@ from dragoman.lab.estimates import Estimate, Sample
 from dragoman.lab.library import DatasetFile, OpenedTable, opened_table, sample_of
 from dragoman.lab.model import ExperimentSpec, ResultRow, TargetSpec
 from dragoman.lab.plane import Lab
+from dragoman.lab.plugins import Context, fleet_of_folder
 from dragoman.lab.repository import datasets
+from dragoman.lab.roles import EMBEDDED
 from dragoman.lab.running.describing import Evaluator, Function, evaluator_of, target_of
 from dragoman.lab.running.embedded import Dataset, no_dataset, rows_as_file, unreadable
-from dragoman.lab.targets import Context
 from dragoman.observability import Metrics
 from dragoman.printable import printable
 from dragoman.randomness import Randomness
@@ -142,6 +143,7 @@ async def _estimated(
         functions=functions,
         modules=str(Path.cwd()),
         audio_folder=audio_folder_of(settings.server.data_dir),
+        own_fleet=fleet_of_folder(settings.server.data_dir, settings.server.tls_cert),
         frees_audio=sample is None,
     )
     async with (
@@ -153,7 +155,7 @@ async def _estimated(
             Randomness(),
             Metrics(),
             context=context,
-            embedded=True,
+            role=EMBEDDED,
         ) as lab,
     ):
         if name is not None:

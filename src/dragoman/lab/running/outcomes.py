@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dragoman.lab.evaluators import Score
-from dragoman.lab.failures import RateLimited as Refusal
+from dragoman.lab.failures import CalledTooOften as Refusal
 from dragoman.lab.failures import TargetError
 from dragoman.lab.targets import FunctionOutput as Output
 from dragoman.lab.targets import seconds_in

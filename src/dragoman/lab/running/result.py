@@ -25,7 +25,7 @@ from dragoman.lab.model import (
     RunId,
     Stats,
 )
-from dragoman.lab.report import interval_of, lines_of
+from dragoman.lab.report import corpus_of, interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates, GroupedAggregates, Place, Results
 from dragoman.lab.running.describing import Evaluator, Function
 from dragoman.lab.states import RunStatus
@@ -63,7 +63,9 @@ class Summary(msgspec.Struct, frozen=True):
             mean = "none" if score.mean is None else f"{score.mean:.4g}"
             line = f"  {name}: mean {mean}, {score.count} scored, {score.errors} errors"
             sure = interval_of(score)
-            lines.append(f"{line}, 95 % interval {sure}" if sure else line)
+            line += f", 95 % interval {sure}" if sure else ""
+            corpus = corpus_of(score)
+            lines.append(f"{line}, corpus {corpus}" if corpus else line)
         lines += lines_of(self.aggregates, stats, self.duration_seconds)
         return printable("\n".join(lines))
 
@@ -237,7 +239,7 @@ def html_of(summary: Summary) -> str:
     cells = [
         (
             *(name, score.count, score.errors, score.mean, interval_of(score)),
-            *(score.stddev, score.p50, score.corpus if isinstance(score.corpus, float) else None),
+            *(score.stddev, score.p50, corpus_of(score)),
         )
         for name, score in summary.scores.items()
     ]

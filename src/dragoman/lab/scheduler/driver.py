@@ -11,9 +11,9 @@ from dragoman.clock import Clock
 from dragoman.errors import StoreError
 from dragoman.lab.budgets import Quota
 from dragoman.lab.chain import Handler, chain
-from dragoman.lab.feed import Change, Feed, ItemsArchived, RunEnded
+from dragoman.lab.feed import Change, ItemsArchived, RunEnded, WatcherFeed
 from dragoman.lab.model import Experiment, ItemKey, Run, RunId
-from dragoman.lab.queue import Offer, Queue
+from dragoman.lab.queue import ItemOffer, Queue
 from dragoman.lab.repository import (
     Held,
     Ousted,
@@ -25,11 +25,11 @@ from dragoman.lab.repository import (
     runs,
 )
 from dragoman.lab.scheduler.rescue import archive_one_by_one, give_up_run
-from dragoman.lab.scheduler.step import Plan, Step, refill, take_step
+from dragoman.lab.scheduler.step import DriverStep, RunPlan, refill, take_step
 from dragoman.lab.states import ENDED
 from dragoman.observability import Metrics, get_logger
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 
 RENEWALS_IN_A_LEASE = 3
 STRIKES = 3
@@ -60,7 +60,7 @@ class Driver:
         store: Store,
         queue: Queue,
         settings: LabSettings,
-        feed: Feed,
+        feed: WatcherFeed,
         *,
         owner: str,
         clock: Clock,
@@ -214,9 +214,9 @@ class Driver:
 
     def _plan(
         self, held: Held, run: Run, experiment: Experiment, quota: Quota, look_around: bool
-    ) -> Plan:
+    ) -> RunPlan:
         asked = experiment.spec.concurrency or self._settings.item_concurrency
-        return Plan(
+        return RunPlan(
             held,
             run,
             experiment,
@@ -225,13 +225,13 @@ class Driver:
             look_around=look_around,
         )
 
-    async def _refill(self, plan: Plan) -> list[ItemKey]:
+    async def _refill(self, plan: RunPlan) -> list[ItemKey]:
         handed_out = await self._store.write(lambda c: refill(c, plan))
         if handed_out:
-            self._queue.offers.put(Offer(plan.run.run_id, tuple(handed_out)))
+            self._queue.offers.put(ItemOffer(plan.run.run_id, tuple(handed_out)))
         return handed_out
 
-    async def _step(self, plan: Plan) -> Step:
+    async def _step(self, plan: RunPlan) -> DriverStep:
         try:
             return await self._store.write(lambda c: take_step(c, plan))
         except Ousted:
@@ -248,7 +248,7 @@ class Driver:
     async def _keep_aggregates(self, run: Run) -> None:
         """Store the aggregates at the end of this run, unless the next run has begun."""
 
-        def amount(connection: Connection) -> aggregates.Aggregates | None:
+        def amount(connection: StoreConnection) -> aggregates.Aggregates | None:
             now = experiments.find_experiment(connection, run.experiment_id)
             if now is None or now.run_id != run.run_id:
                 return None
@@ -265,10 +265,11 @@ class Driver:
         if found is not None:
             await self._store.write(lambda c: ending.keep_aggregates(c, run, found))
 
-    def _tell(self, step: Step) -> None:
+    def _tell(self, step: DriverStep) -> None:
         run = step.run
         if step.untaken:
-            self._queue.offers.put(Offer(run.run_id, tuple(step.untaken)))
+            self._metrics.lab_items_offered_again.inc(len(step.untaken))
+            self._queue.offers.put(ItemOffer(run.run_id, tuple(step.untaken)))
         if step.terminated and not run.let_finish:
             self._queue.stops.put(run.run_id)
         lost = len(step.taken_back.queued) + len(step.taken_back.lost)
@@ -294,7 +295,9 @@ class Driver:
         self._queue.changes.put(change)
 
 
-def _run_and_experiment(connection: Connection, run_id: RunId) -> tuple[Run, Experiment] | None:
+def _run_and_experiment(
+    connection: StoreConnection, run_id: RunId
+) -> tuple[Run, Experiment] | None:
     """The run with its experiment; None once it has ended."""
     run = runs.find_run(connection, run_id)
     if run is None or run.status in ENDED:

@@ -7,7 +7,7 @@ from typing import Any
 
 from dragoman.lab.model import Experiment, Run
 from dragoman.lab.repository import Selection
-from dragoman.lab.states import Mode
+from dragoman.lab.states import RunMode
 
 Strategy = Callable[[Experiment, Run], Selection]
 
@@ -37,14 +37,14 @@ def _what_has_outputs(experiment: Experiment, run: Run) -> Selection:
     return _of(experiment, with_outputs=True)
 
 
-STRATEGIES: dict[Mode, Strategy] = {
-    Mode.SUBMIT: _everything,
-    Mode.RETRY_ALL: _everything,
-    Mode.APPEND: _everything,
-    Mode.FAIL_RETRY: _what_did_not_succeed,
-    Mode.RETRY_ITEMS: _the_named_items,
-    Mode.TRIAL: _the_first_items,
-    Mode.SCORE: _what_has_outputs,
+STRATEGIES: dict[RunMode, Strategy] = {
+    RunMode.SUBMIT: _everything,
+    RunMode.RETRY_ALL: _everything,
+    RunMode.APPEND: _everything,
+    RunMode.FAIL_RETRY: _what_did_not_succeed,
+    RunMode.RETRY_ITEMS: _the_named_items,
+    RunMode.TRIAL: _the_first_items,
+    RunMode.SCORE: _what_has_outputs,
 }
 
 

@@ -18,13 +18,13 @@ from dragoman.lab.repository import (
     leases,
     runs,
 )
-from dragoman.lab.scheduler.step import ARCHIVE_BATCH, TERMINATE_BATCH, Plan
+from dragoman.lab.scheduler.step import ARCHIVE_BATCH, TERMINATE_BATCH, RunPlan
 from dragoman.lab.states import ENDED, ItemStatus, RunStatus
 from dragoman.observability import Log
-from dragoman.store import Connection, Store, Work
+from dragoman.store import Store, StoreConnection, Work
 
 
-async def archive_one_by_one(store: Store, plan: Plan, log: Log) -> list[Logged]:
+async def archive_one_by_one(store: Store, plan: RunPlan, log: Log) -> list[Logged]:
     """Move results alone, each in a transaction, and close those that cannot be moved.
 
     One item that cannot be archived must not hold up the others. Returns the items it handled.
@@ -41,11 +41,11 @@ async def archive_one_by_one(store: Store, plan: Plan, log: Log) -> list[Logged]
     return moved
 
 
-async def _archived(store: Store, plan: Plan, one: Logged) -> bool:
+async def _archived(store: Store, plan: RunPlan, one: Logged) -> bool:
     return await _done(store, plan, lambda c: archiving.archive(c, plan.run, [one]))
 
 
-async def _close(store: Store, plan: Plan, key: ItemKey) -> None:
+async def _close(store: Store, plan: RunPlan, key: ItemKey) -> None:
     """Close the item; its turns, too, if they are not what cannot be written."""
     for with_turns in (True, False):
         close = partial(archiving.give_up_archiving, run=plan.run, key=key, with_turns=with_turns)
@@ -53,10 +53,10 @@ async def _close(store: Store, plan: Plan, key: ItemKey) -> None:
             return
 
 
-async def _done(store: Store, plan: Plan, work: Work[None]) -> bool:
+async def _done(store: Store, plan: RunPlan, work: Work[None]) -> bool:
     """Whether the database did this, alone and under the driver's lease."""
 
-    def fenced(connection: Connection) -> None:
+    def fenced(connection: StoreConnection) -> None:
         leases.require(connection, plan.held)
         work(connection)
 
@@ -82,7 +82,7 @@ async def give_up_run(
     when it had ended before.
     """
 
-    def some(connection: Connection) -> tuple[bool, Run | None]:
+    def some(connection: StoreConnection) -> tuple[bool, Run | None]:
         """End some items; whether there may be more, and the run once it has ended."""
         leases.renew(connection, held, lease_ms)
         run = runs.find_run(connection, run_id, lock=True)

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
-from dragoman.lab.feed import Feed
+from dragoman.lab.feed import WatcherFeed
 from dragoman.lab.model import RunId
 from dragoman.lab.queue import Queue
 from dragoman.lab.repository import runs
@@ -29,7 +29,7 @@ class Scheduler:
         store: Store,
         queue: Queue,
         settings: LabSettings,
-        feed: Feed,
+        feed: WatcherFeed,
         *,
         owner: str,
         clock: Clock,

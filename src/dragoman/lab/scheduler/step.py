@@ -25,8 +25,8 @@ from dragoman.lab.repository import (
     starting,
 )
 from dragoman.lab.scheduler.modes import selection_of
-from dragoman.lab.states import WORKING, Mode, RunStatus
-from dragoman.store import Connection
+from dragoman.lab.states import WORKING, RunMode, RunStatus
+from dragoman.store import StoreConnection
 
 START_PAGE = 1_000
 ARCHIVE_BATCH = 500
@@ -36,7 +36,7 @@ TERMINATE_BATCH = 500
 NO_BUDGET = Budget()
 
 
-class Plan(msgspec.Struct, frozen=True):
+class RunPlan(msgspec.Struct, frozen=True):
     """What a driver knows before a step."""
 
     held: Held
@@ -51,7 +51,7 @@ class Plan(msgspec.Struct, frozen=True):
     """Items that workers hold and that users do not see as such yet."""
 
 
-class Step(msgspec.Struct, frozen=True):
+class DriverStep(msgspec.Struct, frozen=True):
     """What a step found and did."""
 
     run: Run
@@ -66,7 +66,7 @@ class Step(msgspec.Struct, frozen=True):
     """Whether there is more to do at once."""
 
 
-def refill(connection: Connection, plan: Plan) -> list[ItemKey]:
+def refill(connection: StoreConnection, plan: RunPlan) -> list[ItemKey]:
     """Hand out items first, before anything else."""
     leases.require(connection, plan.held)
     run = runs.find_run(connection, plan.run.run_id)
@@ -81,7 +81,7 @@ def refill(connection: Connection, plan: Plan) -> list[ItemKey]:
     return dispatching.dispatch(connection, run, plan.concurrency)
 
 
-def _out_of_budget(connection: Connection, plan: Plan, run: Run) -> str | None:
+def _out_of_budget(connection: StoreConnection, plan: RunPlan, run: Run) -> str | None:
     """Why nothing more is handed out; None while there is something left of every budget.
 
     Asked together with every handing out: what is used up beyond a budget is at most what the items
@@ -107,7 +107,7 @@ def _out_of_budget(connection: Connection, plan: Plan, run: Run) -> str | None:
     )
 
 
-def _stop(connection: Connection, run: Run, reason: str) -> None:
+def _stop(connection: StoreConnection, run: Run, reason: str) -> None:
     """Stop a run whose budget is used up; calls in progress end, since they are paid for."""
     at_ms = read_now_ms(connection)
     runs.change_status(
@@ -121,7 +121,7 @@ def _stop(connection: Connection, run: Run, reason: str) -> None:
     runs.set_let_finish(connection, run.run_id, let_finish=True)
 
 
-def take_step(connection: Connection, plan: Plan) -> Step:
+def take_step(connection: StoreConnection, plan: RunPlan) -> DriverStep:
     """Start, archive and end, as far as the run is ready for each."""
     leases.require(connection, plan.held)
     at_ms = read_now_ms(connection)
@@ -147,17 +147,17 @@ def take_step(connection: Connection, plan: Plan) -> Step:
     more = not started or len(archived) == ARCHIVE_BATCH or len(terminated) == TERMINATE_BATCH
     ended = None
     if not more:
-        stays_open = run.mode is Mode.APPEND and experiment.spec.cron is None
+        stays_open = run.mode is RunMode.APPEND and experiment.spec.cron is None
         ended = ending.end(connection, run.run_id, at_ms, stays_open=stays_open)
         if ended is not None:
-            if ended is RunStatus.TERMINATED and run.mode is Mode.APPEND:
+            if ended is RunStatus.TERMINATED and run.mode is RunMode.APPEND:
                 # What was stopped does not start by itself again.
                 appending.set_next_run(connection, run.experiment_id, None)
             leases.forget(connection, plan.held)
-    return Step(run, experiment, archived, len(terminated), taken_back, untaken, ended, more)
+    return DriverStep(run, experiment, archived, len(terminated), taken_back, untaken, ended, more)
 
 
-def _as_of_now(connection: Connection, plan: Plan, at_ms: int) -> tuple[Run, Experiment]:
+def _as_of_now(connection: StoreConnection, plan: RunPlan, at_ms: int) -> tuple[Run, Experiment]:
     """The run and its experiment as they are now: killed, out of time, changed."""
     run = runs.find_run(connection, plan.run.run_id)
     assert run is not None, "a run that is driven is never deleted"

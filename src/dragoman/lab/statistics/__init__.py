@@ -20,14 +20,17 @@ from dragoman.lab.statistics.intervals import (
     clustered_mean_interval,
     clustered_rate_interval,
     corpus_interval,
+    corpus_slopes,
+    delta_corpus_interval,
     mean_interval,
     normal_mean_interval,
     percentile_interval,
+    percentile_ranks,
     rate_interval,
     score_interval,
     unit_mean_interval,
 )
-from dragoman.lab.statistics.resampling import Floats, ScoreOf
+from dragoman.lab.statistics.resampling import Floats, ScoreOf, of_each
 
 __all__ = [
     "ALPHA",
@@ -42,14 +45,18 @@ __all__ = [
     "compare_corpora",
     "compare_means",
     "corpus_interval",
+    "corpus_slopes",
     "correlation",
+    "delta_corpus_interval",
     "holm",
     "items_needed",
     "krippendorff_alpha",
     "mean_interval",
     "normal_mean_interval",
     "not_worse",
+    "of_each",
     "percentile_interval",
+    "percentile_ranks",
     "rate_interval",
     "score_interval",
     "unit_mean_interval",

@@ -7,13 +7,14 @@
 | a mean of more | Student's t; both are then the same |
 | a percentile | order statistics; absent where there are too few values to bound it |
 | a corpus score of up to 1,000 units | the bootstrap, bias-corrected and accelerated (BCa) |
-| a corpus score of more | the delta method, over at most 5,000 of them |
+| a corpus score of more | the delta method; in comparisons over at most 5,000 of them |
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from functools import lru_cache
 
 import msgspec
 import numpy as np
@@ -32,6 +33,8 @@ LEVEL = 0.95
 BOOTSTRAP_UNITS = 1_000
 """Above it the distribution of a mean is normal for every practical purpose."""
 _DELTA_UNITS = 5_000
+_STEP = 1e-4
+"""The part of a sum by which it is changed to see how a score follows."""
 
 
 class Interval(msgspec.Struct, frozen=True):
@@ -153,30 +156,42 @@ def score_interval(
 
 def percentile_interval(values: Floats, share: float, *, level: float = LEVEL) -> Interval | None:
     """Of the value that this share of all lies below; absent where too few values bound it."""
-    count = len(values)
-    if count < 2:
+    ranks = percentile_ranks(len(values), share, level=level)
+    if ranks is None:
+        return None
+    low, high = np.sort(values)[[rank - 1 for rank in ranks]]
+    return Interval(float(low), float(high))
+
+
+@lru_cache(maxsize=4_096)
+def percentile_ranks(
+    count: int, share: float, *, worth: float | None = None, level: float = LEVEL
+) -> tuple[int, int] | None:
+    """Which of `count` values, in order and counted from 1, bound a percentile.
+
+    `worth` says how many independent observations the values are worth, where they come in units.
+    None where there are too few to bound it.
+    """
+    size = count if worth is None else min(count, math.floor(worth))
+    if size < 2:
         return None
     tail = (1 - level) / 2
     # How many of the values lie below the true percentile is binomial.
-    first = binomial_quantile(tail, count, share)
-    last = binomial_quantile(1 - tail, count, share) + 1
+    first = binomial_quantile(tail, size, share)
+    last = binomial_quantile(1 - tail, size, share) + 1
     # Whole numbers hold more than they have to; the pair that holds the least still holds enough.
     pairs = [
-        (
-            binomial_share(high - 1, count, share) - binomial_share(low - 1, count, share),
-            low,
-            high,
-        )
+        (binomial_share(high - 1, size, share) - binomial_share(low - 1, size, share), low, high)
         for low in (first, first + 1)
         for high in (last, last - 1)
-        if 1 <= low < high <= count
+        if 1 <= low < high <= size
     ]
     enough = [pair for pair in pairs if pair[0] >= level]
     if not enough:
         return None
     _, low, high = min(enough)
-    ordered = np.sort(values)
-    return Interval(float(ordered[low - 1]), float(ordered[high - 1]))
+    # An observation stands for so many values; the bounds are the outermost of these.
+    return (low - 1) * count // size + 1, -(-high * count // size)
 
 
 def corpus_interval(
@@ -205,6 +220,34 @@ def corpus_interval(
     low, high = _bca_shares(drawn, value, without[np.isfinite(without)], level)
     bounds = np.quantile(drawn, [low, high])
     return Interval(float(bounds[0]), float(bounds[1]))
+
+
+def corpus_slopes(sums: Floats, score: ScoreOf) -> Floats | None:
+    """How fast a corpus score changes with each of its sums; None where it does not do so smoothly.
+
+    Sums of whole numbers change by whole numbers: some scores take them for counts.
+    """
+    steps = np.abs(sums) * _STEP
+    counts = sums == np.round(sums)
+    steps[counts] = np.maximum(1.0, np.round(steps[counts]))
+    back = np.where(sums - steps > 0, steps, 0.0)  # a count that is no longer there is a jump
+    found = score(np.concatenate((sums + np.diag(steps), sums - np.diag(back))))
+    slopes = (found[: len(sums)] - found[len(sums) :]) / (steps + back)
+    return slopes if np.all(np.isfinite(slopes)) else None
+
+
+def delta_corpus_interval(
+    value: float, units: int, squares: float, *, level: float = LEVEL
+) -> Interval | None:
+    """Of a corpus score of many units, by the delta method.
+
+    `squares` are the squared distances by which each unit moves the score, from their mean, added
+    up: a unit moves it by its statistics times the score's slopes.
+    """
+    if units < 2:
+        return None
+    reach = normal_quantile((1 + level) / 2) * math.sqrt(squares * units / (units - 1))
+    return Interval(value - reach, value + reach)
 
 
 def corpus_error(units: Floats, score: ScoreOf, rng: Generator) -> float:

@@ -7,6 +7,7 @@ of adding units up again.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
@@ -21,6 +22,18 @@ RESAMPLES = 2_000
 PERMUTATIONS = 9_999
 _BLOCK_CELLS = 30_000
 """How many random numbers are held at a time: larger arrays cost more to allocate than to fill."""
+
+
+def of_each(score: Callable[[Sequence[float]], float | None]) -> ScoreOf:
+    """A score of one corpus as one of many at a time; a corpus that has none has NaN."""
+
+    def scores(sums: Floats) -> Floats:
+        rows = sums.reshape(-1, sums.shape[-1])
+        found = [score(row) for row in rows.tolist()]
+        values = np.array([math.nan if one is None else one for one in found], dtype=np.float64)
+        return values.reshape(sums.shape[:-1])
+
+    return scores
 
 
 def units_of(values: Floats, clusters: Sequence[Hashable] | None) -> Floats:

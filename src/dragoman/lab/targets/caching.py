@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import msgspec
 
 from dragoman.lab.model import JsonValue, TargetSpec, Turn
-from dragoman.lab.targets.context import Answers
+from dragoman.lab.plugins import Answers
 from dragoman.lab.targets.outputs import Output, PastTurn, usage_problem
 from dragoman.lab.targets.target import Target
 
@@ -20,7 +20,7 @@ _canonical = msgspec.json.Encoder(order="sorted").encode
 
 
 @runtime_checkable
-class Asks(Protocol):
+class CacheableTarget(Protocol):
     """A target that can tell what it would ask."""
 
     async def asked(self, turn: Turn, history: Sequence[PastTurn]) -> JsonValue:
@@ -69,7 +69,7 @@ class CachedTarget:
         await self._target.close()
 
     async def _asked(self, turn: Turn, history: Sequence[PastTurn]) -> JsonValue:
-        if isinstance(self._target, Asks):
+        if isinstance(self._target, CacheableTarget):
             return await self._target.asked(turn, history)
         before: list[JsonValue] = [[dict(one.turn), dict(one.output.columns)] for one in history]
         return [dict(turn), before]

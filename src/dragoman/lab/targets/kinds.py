@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from dragoman.lab.model import TargetSpec
-from dragoman.lab.targets import http, openai, python, recorded
+from dragoman.lab.model import TargetSpec, Turn
+from dragoman.lab.plugins import Context, PluginRegistry, settings_of
+from dragoman.lab.targets import (
+    fleet,
+    http,
+    openai,
+    python,
+    recorded,
+)
 from dragoman.lab.targets.caching import CachedTarget
-from dragoman.lab.targets.context import Context
-from dragoman.lab.targets.registry import Registry, settings_of
 from dragoman.lab.targets.target import Target
 
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
@@ -36,22 +41,32 @@ class TargetKind(Generic[SettingsT]):
     """Whether an answer may be kept and given again; not where there is nothing to be saved."""
     unpriced: Callable[[SettingsT], str | None] = _told_or_free
     """Why the cost of its calls cannot be known, and what to do; None where it can be."""
+    probe: Callable[[SettingsT, Context, Turn | None], Awaitable[None]] | None = None
+    """Refuses, before a run starts, what only the target itself can tell; it is given a turn of the
+    dataset. None: nothing is asked."""
 
     def schema(self) -> dict[str, Any]:
         """The JSON-schema of the settings."""
         return msgspec.json.schema(self.settings)
 
 
-TARGETS: Registry[TargetKind[Any]] = Registry(
+TARGETS: PluginRegistry[TargetKind[Any]] = PluginRegistry(
     "target",
     "dragoman.targets",
     {
-        "python": TargetKind(python.Settings, python.PythonTarget, python.check),
-        "http": TargetKind(http.Settings, http.HttpTarget, http.check, unpriced=http.unpriced),
-        "openai": TargetKind(
-            openai.Settings, openai.OpenAiTarget, openai.check, unpriced=openai.unpriced
+        "python": TargetKind(python.PythonTargetSettings, python.PythonTarget, python.check),
+        "http": TargetKind(
+            http.HttpTargetSettings, http.HttpTarget, http.check, unpriced=http.unpriced
         ),
-        "recorded": TargetKind(recorded.Settings, recorded.RecordedTarget, recorded.check, False),
+        "openai": TargetKind(
+            openai.OpenAiTargetSettings, openai.OpenAiTarget, openai.check, unpriced=openai.unpriced
+        ),
+        "fleet": TargetKind(
+            fleet.FleetTargetSettings, fleet.FleetTarget, fleet.check, probe=fleet.probe
+        ),
+        "recorded": TargetKind(
+            recorded.RecordedTargetSettings, recorded.RecordedTarget, recorded.check, False
+        ),
     },
 )
 
@@ -80,6 +95,13 @@ def open_target(spec: TargetSpec, context: Context, *, cache: bool = False) -> T
     if not cache or not kind.cacheable or context.answers is None:
         return target
     return CachedTarget(target, spec, context.answers)
+
+
+async def probe_target(spec: TargetSpec, context: Context, sample: Turn | None) -> None:
+    """Ask a target whether it would take such turns; raises what it refuses."""
+    kind = TARGETS.find(spec.kind)
+    if kind.probe is not None:
+        await kind.probe(settings_of(kind.settings, spec.settings, "target"), context, sample)
 
 
 def unpriced_target(spec: TargetSpec) -> str | None:

@@ -12,20 +12,21 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.targets.columns import require_column
-from dragoman.lab.targets.context import Context
+from dragoman.lab.plugins import Context, require_column
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn, checked_json
 from dragoman.lab.targets.recordings import as_column, read_audio
-from dragoman.openai_client import Audio, Client, Reply, ServerSettings, check_key, find_key
+from dragoman.openai_client import Audio, Client, ModelServerSettings, Reply, check_key, find_key
 from dragoman.outbound import (
-    Caller,
+    HttpCaller,
     as_text,
     check_headers,
     check_secret_headers,
+    check_secret_query,
     check_url,
     filled,
     places,
     sent_headers,
+    sent_url,
 )
 
 FINISH_COLUMN = "finish_reason"
@@ -37,7 +38,9 @@ _OWN_FIELDS = frozenset(
 )
 
 
-class Settings(ServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class OpenAiTargetSettings(
+    ModelServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True
+):
     """What a model is asked. ``{{column}}`` in `prompt`, `system` and `language` is filled."""
 
     api: Literal["chat", "completions", "transcriptions", "translations", "speech"] = "chat"
@@ -64,9 +67,10 @@ class Settings(ServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=
     """More fields of the request, such as top_p."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: OpenAiTargetSettings, columns: Collection[str], context: Context) -> None:
     """Refuse what cannot work or is not allowed."""
     check_url(settings.url, "target.url", context.address_rules)
+    check_secret_query(settings.url, "target.url", context.sendable_keys)
     check_headers(settings.headers, "target.headers")
     check_secret_headers(settings.headers, "target.headers", settings.url, context.sendable_keys)
     check_key(settings, "target", context.sendable_keys)
@@ -87,7 +91,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
             require_column(column, columns, f"target.{name}")
 
 
-def unpriced(settings: Settings) -> str | None:
+def unpriced(settings: OpenAiTargetSettings) -> str | None:
     """Why the cost of a call cannot be known."""
     if settings.api == "speech":
         return "a server that speaks reports no tokens, so no price tells the cost"
@@ -97,7 +101,7 @@ def unpriced(settings: Settings) -> str | None:
 class OpenAiTarget:
     """One request a turn. The turns before it are the conversation so far."""
 
-    def __init__(self, settings: Settings, context: Context) -> None:
+    def __init__(self, settings: OpenAiTargetSettings, context: Context) -> None:
         self._settings = settings
         self._context = context
         key = find_key(settings, "target", context.sendable_keys)
@@ -105,7 +109,12 @@ class OpenAiTarget:
             settings.headers, "target.headers", settings.url, context.sendable_keys
         )
         self._client = Client(
-            settings, key, Caller(context.address_rules), context.clock, headers=headers
+            settings,
+            key,
+            HttpCaller(context.address_rules),
+            context.clock,
+            headers=headers,
+            url=sent_url(settings.url, "target.url", context.sendable_keys),
         )
 
     async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:

@@ -8,12 +8,10 @@ from typing import Any
 import msgspec
 
 from dragoman.errors import DragomanError, InvalidMessage, SchemaMismatch
-from dragoman.lab.failures import RateLimited, TargetError
+from dragoman.lab.failures import CalledTooOften, TargetError
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.targets.context import Context
-from dragoman.lab.targets.functions import find_function, identity_of
+from dragoman.lab.plugins import Context, Threads, find_function, identity_of
 from dragoman.lab.targets.outputs import MAIN_COLUMN, FunctionOutput, Output, PastTurn, checked_json
-from dragoman.lab.targets.threads import Threads
 from dragoman.outbound import refusal_in
 
 HISTORY = "history"
@@ -22,14 +20,14 @@ HISTORY = "history"
 WHERE = "target.function"
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PythonTargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Which function."""
 
     function: str
     """``module:function``; its parameters are named after columns."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: PythonTargetSettings, columns: Collection[str], context: Context) -> None:
     function = find_function(settings.function, context, WHERE)
     if missing := function.missing([*columns, HISTORY]):
         raise SchemaMismatch(
@@ -40,7 +38,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
         )
 
 
-def check_cacheable(settings: Settings, context: Context) -> None:
+def check_cacheable(settings: PythonTargetSettings, context: Context) -> None:
     """Refuse the cache for a function whose answers cannot be told apart by its text."""
     identity_of(find_function(settings.function, context, WHERE).function)
 
@@ -48,7 +46,7 @@ def check_cacheable(settings: Settings, context: Context) -> None:
 class PythonTarget:
     """Calls the function with the turn's columns; a blocking function runs on a thread."""
 
-    def __init__(self, settings: Settings, context: Context) -> None:
+    def __init__(self, settings: PythonTargetSettings, context: Context) -> None:
         self._function = find_function(settings.function, context, WHERE)
         self._wants_history = HISTORY in self._function.wanted
         self._clock = context.clock
@@ -90,7 +88,7 @@ class PythonTarget:
             raise TargetError(error.message, retryable=False) from None
         try:
             return await self._function.call(arguments, self._threads)
-        except (TargetError, RateLimited):
+        except (TargetError, CalledTooOften):
             raise
         except DragomanError as error:
             raise TargetError(f"`{name}`: {error.message}") from error

@@ -8,26 +8,25 @@ import msgspec
 
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import Turn
-from dragoman.lab.targets.columns import require_column
-from dragoman.lab.targets.context import Context
+from dragoman.lab.plugins import Context, require_column
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output, PastTurn
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RecordedTargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Where the outputs are."""
 
     output: str
     """The column that holds the output."""
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: RecordedTargetSettings, columns: Collection[str], context: Context) -> None:
     require_column(settings.output, columns, "target.output")
 
 
 class RecordedTarget:
     """Answers a turn with the output recorded in it."""
 
-    def __init__(self, settings: Settings, context: Context) -> None:
+    def __init__(self, settings: RecordedTargetSettings, context: Context) -> None:
         self._column = settings.output
 
     async def call(self, turn: Turn, history: Sequence[PastTurn]) -> Output:

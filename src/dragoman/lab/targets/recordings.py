@@ -16,7 +16,7 @@ from pathlib import Path
 
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue
-from dragoman.lab.targets.context import Context
+from dragoman.lab.plugins import Context
 from dragoman.openai_client import Audio
 
 MAX_AUDIO_BYTES = 100 * 1024 * 1024

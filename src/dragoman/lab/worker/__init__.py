@@ -3,9 +3,9 @@
 from dragoman.lab.worker.execution import (
     Bench,
     ItemOutcome,
-    Limits,
     Reusable,
     TurnOutcome,
+    WorkLimits,
     carry_out,
 )
 from dragoman.lab.worker.terms import Terms
@@ -16,11 +16,11 @@ __all__ = [
     "Bench",
     "BenchOpener",
     "ItemOutcome",
-    "Limits",
     "OpenBench",
     "Reusable",
     "Terms",
     "TurnOutcome",
+    "WorkLimits",
     "Worker",
     "carry_out",
 ]

@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import ItemKey, RunId
-from dragoman.lab.queue import Offer
+from dragoman.lab.queue import ItemOffer
 from dragoman.lab.worker.fair_share import RunClaim, share_out
 
 
@@ -21,7 +21,7 @@ class RunShare(msgspec.Struct, frozen=True):
     tenant_weight: float = 1.0
 
 
-class Portion(Offer, frozen=True):
+class Portion(ItemOffer, frozen=True):
     """What a worker takes of an offer now."""
 
     most: int
@@ -46,7 +46,7 @@ class Backlog:
         """How many items of a run wait to be taken, of those that were named."""
         return len(self._items.get(run_id, ()))
 
-    def add(self, offer: Offer) -> None:
+    def add(self, offer: ItemOffer) -> None:
         """Keep an offer, in the order of the hints."""
         if offer.keys:
             self._items.setdefault(offer.run_id, {}).update(dict.fromkeys(offer.keys))

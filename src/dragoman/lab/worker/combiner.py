@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from dragoman.clock import Clock
 from dragoman.errors import StoreError
-from dragoman.lab.repository import Entry, Lease, journal
+from dragoman.lab.repository import JournalEntry, Lease, journaling
 from dragoman.observability import Metrics
 from dragoman.store import Store
 
@@ -19,14 +19,14 @@ RETRY_PAUSE_SECONDS = 0.2
 """When the database is away for a moment, writes are tried again: no work is lost."""
 
 
-Waiting = tuple[Entry, asyncio.Future[bool]]
+Waiting = tuple[JournalEntry, asyncio.Future[bool]]
 """An entry, and the future that tells whether it was written."""
 
 
 class Unstorable(Exception):
     """Raised when the database refuses an item's value: another try would not help."""
 
-    def __init__(self, refused: Entry, reason: str) -> None:
+    def __init__(self, refused: JournalEntry, reason: str) -> None:
         super().__init__(reason)
         self.refused = refused
         self.reason = reason
@@ -43,7 +43,7 @@ class Combiner:
         self._waiting: list[Waiting] = []
         self._writing: asyncio.Task[None] | None = None
 
-    def enter(self, entry: Entry) -> asyncio.Future[bool]:
+    def enter(self, entry: JournalEntry) -> asyncio.Future[bool]:
         """Have the entry written; the future tells whether its lease still held."""
         written: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append((entry, written))
@@ -113,7 +113,7 @@ class Combiner:
             if not written.done():
                 written.set_result(is_held)
 
-    async def _stored(self, entries: list[Entry]) -> list[bool]:
+    async def _stored(self, entries: list[JournalEntry]) -> list[bool]:
         for _ in range(WRITE_ATTEMPTS - 1):
             try:
                 return await self._write_once(entries)
@@ -121,10 +121,10 @@ class Combiner:
                 await asyncio.sleep(RETRY_PAUSE_SECONDS)
         return await self._write_once(entries)
 
-    async def _write_once(self, entries: list[Entry]) -> list[bool]:
+    async def _write_once(self, entries: list[JournalEntry]) -> list[bool]:
         at_ms = self._clock.now_ms()
         return await self._store.write(
-            lambda connection: journal.write_entries(connection, self._owner, entries, at_ms)
+            lambda connection: journaling.write_entries(connection, self._owner, entries, at_ms)
         )
 
 

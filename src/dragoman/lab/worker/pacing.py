@@ -11,7 +11,7 @@ from dragoman.lab.pace import Learned, target_key, target_title
 from dragoman.lab.repository import Claim, pacing
 from dragoman.lab.worker.execution.limiter import Limiter
 from dragoman.lab.worker.workplace import Workplace
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 
 
 class Pacer:
@@ -57,7 +57,7 @@ class Pacer:
         asked = [_claim(name, place) for name, place in claims.items()]
         spec, tenant = at_work[0].experiment.spec, at_work[0].run.tenant
 
-        def settle(connection: Connection) -> tuple[dict[str, int] | None, Learned | None]:
+        def settle(connection: StoreConnection) -> tuple[dict[str, int] | None, Learned | None]:
             pacing.note(connection, target, tenant, target_title(spec.target))
             return pacing.settle(connection, target, asked, self._lease_ms)
 

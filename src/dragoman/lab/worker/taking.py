@@ -10,13 +10,13 @@ from dragoman.lab.evaluators import Score
 from dragoman.lab.failures import Failure
 from dragoman.lab.model import Experiment, Item, ItemKey, Run, RunId
 from dragoman.lab.repository import Lease, Leftovers, experiments, items, reusing, runs
-from dragoman.lab.states import Mode
+from dragoman.lab.states import RunMode
 from dragoman.lab.targets import Output
 from dragoman.lab.worker.execution import Reusable
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 
-class Taken(msgspec.Struct, frozen=True):
+class TakenItem(msgspec.Struct, frozen=True):
     """An item that the worker took, and what it can reuse."""
 
     lease: Lease
@@ -24,7 +24,7 @@ class Taken(msgspec.Struct, frozen=True):
     past: Reusable
 
 
-def run_and_experiment(connection: Connection, run_id: RunId) -> tuple[Run, Experiment] | None:
+def run_and_experiment(connection: StoreConnection, run_id: RunId) -> tuple[Run, Experiment] | None:
     """The run with its experiment; None when it is gone."""
     run = runs.find_run(connection, run_id)
     if run is None:
@@ -34,14 +34,14 @@ def run_and_experiment(connection: Connection, run_id: RunId) -> tuple[Run, Expe
 
 
 def take(
-    connection: Connection,
+    connection: StoreConnection,
     experiment: Experiment,
     run: Run,
     keys: Sequence[ItemKey],
     most: int,
     owner: str,
     lease_ms: int,
-) -> list[Taken]:
+) -> list[TakenItem]:
     """Lease those of the items that are still free, or any so many, and read them."""
     if keys:
         leases = items.take(connection, run.run_id, keys, owner, lease_ms)
@@ -51,11 +51,11 @@ def take(
     pairs = [(lease, known[lease.item_id]) for lease in leases]
     numbers = experiment.spec.numbers
     left = reusing.leftovers(connection, pairs, numbers.values())
-    if run.mode is Mode.SCORE:
+    if run.mode is RunMode.SCORE:
         left = reusing.with_failures(connection, experiment.experiment_id, pairs, left)
     names = {number: name for name, number in numbers.items()}
     return [
-        Taken(lease, item, _reusable(lease, found, names))
+        TakenItem(lease, item, _reusable(lease, found, names))
         for (lease, item), found in zip(pairs, left, strict=True)
     ]
 

@@ -11,19 +11,19 @@ from dragoman.errors import DragomanError, StoreError
 from dragoman.lab.chain import Handler, chain
 from dragoman.lab.failures import Failure, Revoked, failure_of, shortened
 from dragoman.lab.model import Experiment, Run, RunId
-from dragoman.lab.queue import Offer, Queue
+from dragoman.lab.queue import ItemOffer, Queue
 from dragoman.lab.repository import Lease, RunAtWork, items, runs
 from dragoman.lab.states import WORKING
 from dragoman.lab.worker.backlog import Backlog, Portion, RunShare
 from dragoman.lab.worker.combiner import Combiner, Unstorable
 from dragoman.lab.worker.execution import ItemOutcome, TurnOutcome, carry_out
-from dragoman.lab.worker.journal import LeaseJournal
+from dragoman.lab.worker.lease_journal import LeaseJournal
 from dragoman.lab.worker.pacing import Pacer
-from dragoman.lab.worker.taking import Taken, run_and_experiment, take
+from dragoman.lab.worker.taking import TakenItem, run_and_experiment, take
 from dragoman.lab.worker.terms import Terms
 from dragoman.lab.worker.workplace import BenchOpener, OpenBench, Workplace
 from dragoman.observability import Metrics, get_logger
-from dragoman.store import Connection, Store
+from dragoman.store import Store, StoreConnection
 from dragoman.task_set import TaskSet
 
 RENEWALS_IN_A_LEASE = 3
@@ -81,7 +81,7 @@ class Worker:
         self._tick_seconds = min(terms.tick_seconds, self._renewal_seconds)
         self._handle: Handler[Portion] = chain([self._shield, self._check], self._execute)
         self._loops: list[asyncio.Task[None]] = []
-        self._taking: asyncio.Future[list[Taken]] | None = None
+        self._taking: asyncio.Future[list[TakenItem]] | None = None
         self._leaving = TaskSet()
 
     async def start(self) -> None:
@@ -254,7 +254,9 @@ class Worker:
 
     async def _execute(self, offer: Portion) -> None:
         """Lease the items, each for this worker alone, and set to work on them."""
-        place = self._places[offer.run_id]
+        place = self._places.get(offer.run_id)
+        if place is None:
+            return  # the run ended while its target's pace was asked for
         lease_ms = self._terms.lease_ms
         most = min(TAKEN_AT_ONCE, offer.most, self._terms.capacity - self._working)
         self._taking = asyncio.ensure_future(
@@ -269,7 +271,7 @@ class Worker:
         if not offer.keys:
             self._backlog.took_fewer(offer, len(taken))
             if len(taken) == most:
-                self._backlog.add(Offer(offer.run_id, ()))  # there may be more
+                self._backlog.add(ItemOffer(offer.run_id, ()))  # there may be more
         if self._places.get(offer.run_id) is not place:
             return  # the run ended meanwhile, and with it these leases
         now = self._clock.monotonic()
@@ -282,7 +284,7 @@ class Worker:
         if place.has_no_share:
             await self._pacer.settle(self._places)  # the next tick may be far
 
-    async def _carry_out(self, place: Workplace, taken: Taken) -> None:
+    async def _carry_out(self, place: Workplace, taken: TakenItem) -> None:
         started = self._clock.monotonic()
         journal = LeaseJournal(
             self._combiner, place.run.tenant, taken.lease, place.evaluator_numbers
@@ -310,13 +312,16 @@ class Worker:
             self._something_to_do.set()
 
     async def _carry_out_under(
-        self, journal: LeaseJournal, opened: OpenBench | Failure, taken: Taken
+        self, journal: LeaseJournal, opened: OpenBench | Failure, taken: TakenItem
     ) -> None:
         if isinstance(opened, Failure):
             turns = (TurnOutcome(None, opened, {}),) * len(taken.item.turns)
             await journal.try_over(ItemOutcome(taken.past.first_try, turns), last=True)
         else:
-            await carry_out(taken.item, taken.past, journal, opened.bench, taken.lease.repetition)
+            lease = taken.lease
+            await carry_out(
+                taken.item, taken.past, journal, opened.bench, lease.repetition, lease.run_id
+            )
 
     # --- looking around -------------------------------------------------------------------------
 
@@ -375,10 +380,10 @@ class Worker:
             return
         known = list(self._places)
 
-        def offered(connection: Connection) -> list[Offer]:
+        def offered(connection: StoreConnection) -> list[ItemOffer]:
             run_ids = runs.working_runs(connection) if self._terms.any_run else []
             return [
-                Offer(run_id, tuple(items.offered(connection, run_id, room)))
+                ItemOffer(run_id, tuple(items.offered(connection, run_id, room)))
                 for run_id in dict.fromkeys([*known, *run_ids])
             ]
 

@@ -10,7 +10,7 @@ from typing import Protocol
 from dragoman.lab.failures import Failure
 from dragoman.lab.model import Experiment, Run
 from dragoman.lab.repository import Lease
-from dragoman.lab.states import Mode
+from dragoman.lab.states import RunMode
 from dragoman.lab.worker.execution import Bench
 
 
@@ -26,7 +26,7 @@ class OpenBench(Protocol):
     async def close(self) -> None: ...
 
 
-BenchOpener = Callable[[Experiment, Mode], Awaitable[OpenBench]]
+BenchOpener = Callable[[Experiment, RunMode], Awaitable[OpenBench]]
 """Opens what a run in this mode needs of an experiment; raises a `DragomanError` if it cannot."""
 
 

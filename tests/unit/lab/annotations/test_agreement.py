@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dragoman.lab.annotations import Judged, agreement_of, is_calibrated
+from dragoman.lab.annotations import JudgedRow, agreement_of, is_calibrated
 from dragoman.lab.annotations.agreement import consensus
 from dragoman.lab.model import Annotation, Calibration, ExperimentId, ScoreCell
 
@@ -24,7 +24,7 @@ def cell(value: float | str | None) -> ScoreCell:
 def test_kappa_is_that_of_the_textbook_table() -> None:
     # Cohen's 50 grants: 20 both yes, 5 only the first, 10 only the second, 15 both no.
     pairs = [("yes", "yes")] * 20 + [("yes", "no")] * 5 + [("no", "yes")] * 10 + [("no", "no")] * 15
-    rows = [Judged((said("ann", mine),), {"judge": cell(theirs)}) for mine, theirs in pairs]
+    rows = [JudgedRow((said("ann", mine),), {"judge": cell(theirs)}) for mine, theirs in pairs]
     found = agreement_of(rows, ["judge"])["good"]
     assert (found.rows, found.annotations, found.annotators) == (50, 50, 1)
     judge = found.evaluators["judge"]
@@ -49,7 +49,7 @@ def test_alpha_is_that_of_the_published_example(as_label: bool, alpha: float) ->
         return str(number) if as_label else number
 
     rows = [
-        Judged(
+        JudgedRow(
             tuple(
                 said(who, value(given))
                 for who, all_given in KRIPPENDORFF.items()
@@ -64,7 +64,7 @@ def test_alpha_is_that_of_the_published_example(as_label: bool, alpha: float) ->
     assert (found.annotators, found.evaluators) == (4, {})
     # The same four, one of them as an evaluator: alpha of everybody is the same figure.
     three = [
-        Judged(
+        JudgedRow(
             tuple(one for one in row.annotations if one.annotator != "D"),
             {}
             if KRIPPENDORFF["D"][unit] is None
@@ -83,7 +83,7 @@ def test_correlations_are_those_of_the_means_of_people() -> None:
     x = [10, 8, 13, 9, 11, 14, 6, 4, 12, 7, 5]
     y = [8.04, 6.95, 7.58, 8.81, 8.33, 9.96, 7.24, 4.26, 10.84, 4.82, 5.68]
     rows = [
-        Judged((said("ann", mine - 1), said("bob", mine + 1)), {"judge": cell(theirs)})
+        JudgedRow((said("ann", mine - 1), said("bob", mine + 1)), {"judge": cell(theirs)})
         for mine, theirs in zip(x, y, strict=True)
     ]
     judge = agreement_of(rows, ["judge"])["good"].evaluators["judge"]
@@ -98,11 +98,11 @@ def test_a_tie_of_people_is_no_label_and_corrections_are_not_compared() -> None:
     assert consensus([said("a", "yes"), said("b", "no"), said("c", "no")]) == "no"
     assert consensus([Annotation("good", "a", correction="better")]) is None
     rows = [
-        Judged((said("a", "yes"), said("b", "no")), {"judge": cell("yes")}),
-        Judged((Annotation("good", "a", correction="better"),), {"judge": cell("yes")}),
-        Judged((said("a", 1.0),), {"judge": cell("yes")}),
-        Judged((said("a", "yes"),), {"judge": cell(1.0)}),
-        Judged((said("a", "yes"),), {"judge": ScoreCell(error_code="EVALUATOR_ERROR")}),
+        JudgedRow((said("a", "yes"), said("b", "no")), {"judge": cell("yes")}),
+        JudgedRow((Annotation("good", "a", correction="better"),), {"judge": cell("yes")}),
+        JudgedRow((said("a", 1.0),), {"judge": cell("yes")}),
+        JudgedRow((said("a", "yes"),), {"judge": cell(1.0)}),
+        JudgedRow((said("a", "yes"),), {"judge": ScoreCell(error_code="EVALUATOR_ERROR")}),
     ]
     assert agreement_of(rows, ["judge"])["good"].evaluators == {}
     assert agreement_of([], ["judge"]) == {}
@@ -110,8 +110,8 @@ def test_a_tie_of_people_is_no_label_and_corrections_are_not_compared() -> None:
 
 def test_names_are_judged_apart() -> None:
     rows = [
-        Judged((said("a", "yes", "x"), said("a", "no", "y")), {"judge": cell("yes")}),
-        Judged((said("a", "no", "x"),), {"judge": cell("no")}),
+        JudgedRow((said("a", "yes", "x"), said("a", "no", "y")), {"judge": cell("yes")}),
+        JudgedRow((said("a", "no", "x"),), {"judge": cell("no")}),
     ]
     found = agreement_of(rows, ["judge"])
     assert found["x"].evaluators["judge"].kappa == 1.0

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import ItemId, ItemKey, RunId
-from dragoman.lab.queue import Offer
+from dragoman.lab.queue import ItemOffer
 from dragoman.lab.worker.backlog import Backlog, Portion, RunShare
 
 
-def offer(run: str, *names: str) -> Offer:
-    return Offer(RunId(run), tuple(ItemKey(ItemId(name)) for name in names))
+def offer(run: str, *names: str) -> ItemOffer:
+    return ItemOffer(RunId(run), tuple(ItemKey(ItemId(name)) for name in names))
 
 
 def portion(run: str, *names: str) -> Portion:
     return Portion(RunId(run), offer(run, *names).keys, len(names))
 
 
-def backlog_with(*heard: Offer, known: tuple[str, ...] = ("r1", "r2")) -> Backlog:
+def backlog_with(*heard: ItemOffer, known: tuple[str, ...] = ("r1", "r2")) -> Backlog:
     backlog = Backlog()
     for one in heard:
         backlog.add(one)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dragoman.ids import TenantId
 from dragoman.lab.model import ItemId, ItemKey, RunId
-from dragoman.lab.queue import Offer
+from dragoman.lab.queue import ItemOffer
 from dragoman.lab.worker.backlog import Backlog, RunShare
 from dragoman.lab.worker.fair_share import RunClaim, share_out
 
@@ -168,7 +168,7 @@ class Turns:
             self._number += given
             self._left[run_id] -= given
             if keys:
-                self._backlog.add(Offer(run_id, keys))
+                self._backlog.add(ItemOffer(run_id, keys))
 
     def _waiting(self, run_id: RunId) -> int:
         return self._backlog.waiting(run_id)
@@ -205,10 +205,10 @@ def test_slow_items_of_a_large_run_take_no_more_than_its_share_of_places() -> No
 def test_a_run_that_comes_late_gets_its_share_and_not_all_that_others_had_before() -> None:
     backlog = Backlog()
     backlog.set_share(RunId("old"), RunShare(TenantId("acme")))
-    backlog.add(Offer(RunId("old"), tuple(ItemKey(ItemId(f"o{n}")) for n in range(100))))
+    backlog.add(ItemOffer(RunId("old"), tuple(ItemKey(ItemId(f"o{n}")) for n in range(100))))
     for _ in range(50):
         backlog.next_offers(1, {})
     backlog.set_share(RunId("new"), RunShare(TenantId("acme")))
-    backlog.add(Offer(RunId("new"), tuple(ItemKey(ItemId(f"n{n}")) for n in range(100))))
+    backlog.add(ItemOffer(RunId("new"), tuple(ItemKey(ItemId(f"n{n}")) for n in range(100))))
     served = Counter(backlog.next_offers(1, {})[0].run_id for _ in range(20))
     assert served == {"old": 10, "new": 10}

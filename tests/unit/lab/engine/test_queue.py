@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from dragoman.lab.model import ItemId, ItemKey, RunId
-from dragoman.lab.queue import InProcessQueue, Offer
+from dragoman.lab.queue import InProcessQueue, ItemOffer
 from dragoman.lab.queue.in_process import UNREAD_HINTS_MAX
 
 
@@ -23,7 +23,7 @@ def test_hints_arrive_in_order_and_each_once() -> None:
 def test_a_reader_waits_for_the_next_hint() -> None:
     async def story() -> None:
         queue = InProcessQueue()
-        offer = Offer(RunId("r"), (ItemKey(ItemId("i")),))
+        offer = ItemOffer(RunId("r"), (ItemKey(ItemId("i")),))
         reading = asyncio.create_task(queue.offers.take())
         await asyncio.sleep(0)
         assert not reading.done()

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from dragoman.lab.estimate_report import estimate_lines, question
-from dragoman.lab.estimates import EstimatedRange, Measured, Used, estimate_of
+from dragoman.lab.estimates import EstimatedRange, MeasuredItem, Used, estimate_of
 from dragoman.lab.estimates.figures import whole
 
 PRICED = Used(1, 100, 0.01)
@@ -48,8 +48,12 @@ def test_the_range_holds_the_true_sum_about_as_often_as_it_says(shape: str) -> N
 
 def test_parts_are_added_and_those_that_do_not_tell_are_named() -> None:
     measured = [
-        Measured(2.0, {"target": PRICED, "score.fluent": Used(3, 30, None), "score.exact": Used()}),
-        Measured(4.0, {"target": PRICED, "score.fluent": Used(3, 30, None), "score.exact": Used()}),
+        MeasuredItem(
+            2.0, {"target": PRICED, "score.fluent": Used(3, 30, None), "score.exact": Used()}
+        ),
+        MeasuredItem(
+            4.0, {"target": PRICED, "score.fluent": Used(3, 30, None), "score.exact": Used()}
+        ),
     ]
     found = estimate_of(
         measured,
@@ -81,9 +85,9 @@ def test_parts_are_added_and_those_that_do_not_tell_are_named() -> None:
 
 def test_what_failed_counts_by_what_it_used_and_not_by_the_time_it_took() -> None:
     measured = [
-        Measured(0.01, {"target": Used(1)}, failed=True),
-        Measured(3.0, {"target": PRICED}),
-        Measured(3.0, {"target": PRICED}),
+        MeasuredItem(0.01, {"target": Used(1)}, failed=True),
+        MeasuredItem(3.0, {"target": PRICED}),
+        MeasuredItem(3.0, {"target": PRICED}),
     ]
     found = estimate_of(measured, items=3, turns=3, repetitions=1, concurrency=1, unpriced={})
     assert (found.failed, found.calls.likely) == (1, 3)
@@ -91,31 +95,31 @@ def test_what_failed_counts_by_what_it_used_and_not_by_the_time_it_took() -> Non
     assert found.tokens.likely == 200
     assert found.seconds is not None
     assert found.seconds.likely == 9.0
-    all_failed = [Measured(0.01, {"target": Used(1)}, failed=True)]
+    all_failed = [MeasuredItem(0.01, {"target": Used(1)}, failed=True)]
     none = estimate_of(all_failed, items=9, turns=9, repetitions=1, concurrency=1, unpriced={})
     assert (none.seconds, none.tokens, none.cost) == (None, None, None)
     assert "tokens  not known" in "\n".join(estimate_lines(none))
 
 
 def test_a_run_takes_at_least_as_long_as_its_longest_item() -> None:
-    measured = [Measured(seconds, {"target": Used(1)}) for seconds in (1.0, 9.0, 2.0)]
+    measured = [MeasuredItem(seconds, {"target": Used(1)}) for seconds in (1.0, 9.0, 2.0)]
     found = estimate_of(measured, items=4, turns=4, repetitions=1, concurrency=100, unpriced={})
     assert found.seconds is not None
     assert found.seconds.likely == found.seconds.low == 9.0
 
 
 def test_the_time_of_loading_libraries_counts_once() -> None:
-    took = [Measured(8.0, {}, is_first=True), Measured(0.01, {}), Measured(0.03, {})]
+    took = [MeasuredItem(8.0, {}, is_first=True), MeasuredItem(0.01, {}), MeasuredItem(0.03, {})]
     settings = {"items": 160, "turns": 160, "repetitions": 1, "concurrency": 16, "unpriced": {}}
     found = estimate_of(took, **settings).seconds  # type: ignore[arg-type]
     assert found is not None
     assert found.likely == pytest.approx(7.98 + 160 * 0.02 / 16)
     # One item that went well is all there is: what it took must do.
-    alone = estimate_of([took[0], Measured(0.1, {}, failed=True)], **settings).seconds  # type: ignore[arg-type]
+    alone = estimate_of([took[0], MeasuredItem(0.1, {}, failed=True)], **settings).seconds  # type: ignore[arg-type]
     assert alone is not None
     assert alone.likely == pytest.approx(8.0 * 160 / 16)
     # A first item that is quicker than the others started nothing.
-    even = [Measured(1.0, {}, is_first=True), Measured(2.0, {}), Measured(2.0, {})]
+    even = [MeasuredItem(1.0, {}, is_first=True), MeasuredItem(2.0, {}), MeasuredItem(2.0, {})]
     same = estimate_of(even, **settings).seconds  # type: ignore[arg-type]
     assert same is not None
     assert same.likely == pytest.approx(2.0 * 160 / 16)

@@ -6,9 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from dragoman.lab.evaluators import ProcessPool, Score, open_evaluator
+from dragoman.lab.evaluators import FunctionProcessPool, Score, open_evaluator
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output
 
 HERE = "tests.unit.lab.evaluators.functions"
 
@@ -26,7 +27,7 @@ def judge(
     columns = given if isinstance(given, dict) else {"output": given}
 
     async def main() -> Score:
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         evaluator = open_evaluator(
             EvaluatorSpec(kind, "name", settings=settings),
             Context(functions=functions or {}),

@@ -9,15 +9,15 @@ import pytest
 from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators import (
     CompositeEvaluator,
-    ProcessPool,
+    FunctionProcessPool,
     Score,
     check_evaluators,
     open_evaluator,
     resolved_evaluators,
 )
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import EvaluatorSpec, TargetSpec
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
 
 TARGET = TargetSpec("recorded", {"output": "said"})
 
@@ -31,7 +31,7 @@ def composite(name: str = "all", **settings: Any) -> EvaluatorSpec:
 
 
 def opened(spec: EvaluatorSpec) -> CompositeEvaluator:
-    evaluator = open_evaluator(spec, Context(), ProcessPool(1))
+    evaluator = open_evaluator(spec, Context(), FunctionProcessPool(1))
     assert isinstance(evaluator, CompositeEvaluator)
     return evaluator
 
@@ -73,7 +73,7 @@ def test_scales_bring_scores_from_worst_to_best() -> None:
 @pytest.mark.parametrize("given", [{}, {"a": Score(None, "good")}])
 def test_there_is_no_mean_without_every_score(given: dict[str, Score]) -> None:
     with pytest.raises(
-        EvaluatorError, match=r"'a' is (missing|a label without a number)"
+        EvaluatorFailure, match=r"'a' is (missing|a label without a number)"
     ) as failed:
         opened(composite(weights={"a": 1})).combine(given)
     assert not failed.value.retryable

@@ -12,7 +12,8 @@ from dragoman import lab
 from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators import EVALUATORS, corpus_score, fingerprints
 from dragoman.lab.model import EvaluatorSpec, TargetSpec
-from dragoman.lab.targets import TARGETS, Context
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import TARGETS
 
 MODULE = '''
 """A target that shouts, and an evaluator that listens."""

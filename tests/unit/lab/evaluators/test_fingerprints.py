@@ -14,7 +14,7 @@ import pytest
 from dragoman.lab.evaluators import Fingerprint, differences, fingerprints
 from dragoman.lab.evaluators.fingerprints import library_version
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
 
 
 def of(kind: str, *, context: Context | None = None, **settings: Any) -> Fingerprint:

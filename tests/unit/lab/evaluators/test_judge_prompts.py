@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.lab.evaluators.judge import Settings, parts
+from dragoman.lab.evaluators.judge import JudgeSettings, parts
 from dragoman.lab.evaluators.judge.prompts import (
     NoVerdict,
     pair_messages,
@@ -18,7 +18,7 @@ from dragoman.lab.evaluators.judge.prompts import (
     read_winner,
     rubric_messages,
 )
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
 from dragoman.openai_client import Price
 
 
@@ -92,7 +92,7 @@ def test_no_text_can_end_its_own_marks(text: str) -> None:
 
 def test_a_judges_fingerprint_holds_its_words_and_no_key() -> None:
     def of(**settings: Any) -> str:
-        given = Settings(url="http://h/v1", model="m", rubric="be kind", **settings)
+        given = JudgeSettings(url="http://h/v1", model="m", rubric="be kind", **settings)
         return str(parts(given, Context()))
 
     assert "be kind" in of()

@@ -11,16 +11,17 @@ from tests.unit.lab.evaluators.scene import HERE, judge
 from dragoman.errors import ExtraMissing, InvalidMessage
 from dragoman.lab.evaluators import (
     EVALUATORS,
-    Evaluator,
-    ProcessPool,
+    FunctionProcessPool,
+    OpenedEvaluator,
     Score,
     check_evaluator,
     open_evaluator,
 )
 from dragoman.lab.evaluators.measured import measured
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output
 
 KINDS = ("bleu", "chrf", "ter", "wer", "cer")
 
@@ -69,10 +70,10 @@ def test_two_spellings_of_a_character_are_one_in_one_unicode_form() -> None:
 
 def test_several_references_are_a_list() -> None:
     assert compared("chrf", ["dog", "cat"], "cat").score == 100
-    with pytest.raises(EvaluatorError, match="there are 2 references") as failed:
+    with pytest.raises(EvaluatorFailure, match="there are 2 references") as failed:
         compared("wer", ["dog", "cat"], "cat")
     assert not failed.value.retryable
-    with pytest.raises(EvaluatorError, match="at most 100"):
+    with pytest.raises(EvaluatorFailure, match="at most 100"):
         compared("chrf", ["a"] * 101, "cat")
 
 
@@ -93,7 +94,7 @@ HOSTILE: dict[str, tuple[Any, Any, str]] = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_hostile_texts_are_errors_of_their_item_and_disturb_no_other(kind: str) -> None:
     async def main() -> None:
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         spec = EvaluatorSpec(kind, kind, settings={"reference": "reference"})
         evaluator = open_evaluator(spec, Context(), processes)
         where = f"{HERE}:process_id"
@@ -102,7 +103,7 @@ def test_hostile_texts_are_errors_of_their_item_and_disturb_no_other(kind: str) 
             for what, (reference, output, says) in HOSTILE.items():
                 if kind in ("wer", "cer") and isinstance(reference, list):
                     continue
-                with pytest.raises(EvaluatorError, match=says) as failed:
+                with pytest.raises(EvaluatorFailure, match=says) as failed:
                     await evaluator.score({"reference": reference}, Output({"output": output}))
                 assert not failed.value.retryable, what
                 assert len(failed.value.message) < 500, what
@@ -123,14 +124,16 @@ STRANGE = [
 
 @pytest.mark.parametrize("kind", [*KINDS, "exact", "contains", "length_ratio", "json_match"])
 def test_strange_values_have_a_score_or_an_error_that_no_other_try_mends(kind: str) -> None:
-    async def said(evaluator: Evaluator, reference: Any, output: Any) -> Score | EvaluatorError:
+    async def said(
+        evaluator: OpenedEvaluator, reference: Any, output: Any
+    ) -> Score | EvaluatorFailure:
         try:
             return await evaluator.score({"reference": reference}, Output({"output": output}))
-        except EvaluatorError as error:
+        except EvaluatorFailure as error:
             return error
 
     async def main() -> None:
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         spec = EvaluatorSpec(kind, kind, settings={"reference": "reference"})
         evaluator = open_evaluator(spec, Context(), processes)
         try:
@@ -145,7 +148,7 @@ def test_strange_values_have_a_score_or_an_error_that_no_other_try_mends(kind: s
 
 
 def test_only_punctuation_is_nothing_to_compare_with() -> None:
-    with pytest.raises(EvaluatorError, match="no words left"):
+    with pytest.raises(EvaluatorFailure, match="no words left"):
         compared("wer", "?!", "a", ignore_punctuation=True)
 
 
@@ -161,10 +164,10 @@ def test_a_computation_that_takes_too_long_says_so() -> None:
     }
 
     async def main() -> None:
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         try:
             asked = measured(processes, "ter", backwards, [words], options, seconds=0.3)
-            with pytest.raises(EvaluatorError, match=r"more than 0.3 s of the processor's time"):
+            with pytest.raises(EvaluatorFailure, match=r"more than 0.3 s of the processor's time"):
                 await asked
             assert (await measured(processes, "ter", "a", ["a"], options)).score == 0
         finally:
@@ -179,11 +182,11 @@ def test_a_limit_that_ends_a_finalizer_ends_the_computation_the_next_time() -> N
 
 def test_arguments_that_cannot_be_sent_cost_no_process() -> None:
     async def main() -> None:
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         where = f"{HERE}:process_id"
         try:
             before = await processes.call(where, {})
-            with pytest.raises(EvaluatorError, match="cannot be sent") as failed:
+            with pytest.raises(EvaluatorFailure, match="cannot be sent") as failed:
                 await processes.call(
                     "tests.unit.lab.evaluators.functions:talk", {"output": "\ud800"}
                 )
@@ -229,4 +232,4 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
 
 def test_every_kind_says_whether_it_has_a_corpus_score() -> None:
     having = {name for name in EVALUATORS if EVALUATORS[name].has_corpus}
-    assert having == {*KINDS, "length_ratio"}
+    assert having == {*KINDS, "length_ratio", "terms"}

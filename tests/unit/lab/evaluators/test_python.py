@@ -15,11 +15,12 @@ from tests.unit.lab.evaluators.functions import crash
 from tests.unit.lab.evaluators.scene import HERE, judge
 
 from dragoman.errors import Forbidden, InvalidMessage
-from dragoman.lab.evaluators import ProcessPool, Score, check_evaluator, open_evaluator
+from dragoman.lab.evaluators import FunctionProcessPool, Score, check_evaluator, open_evaluator
 from dragoman.lab.evaluators.processes import importable_name
-from dragoman.lab.failures import EvaluatorError, RateLimited
+from dragoman.lab.failures import CalledTooOften, EvaluatorFailure
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output
 
 
 def said(answer: Any) -> Score:
@@ -50,7 +51,7 @@ def test_a_function_says_numbers_truths_labels_or_all_of_it(answer: Any, score: 
     ],
 )
 def test_what_is_no_score_is_an_error(answer: Any) -> None:
-    with pytest.raises(EvaluatorError, match="returned no score"):
+    with pytest.raises(EvaluatorFailure, match="returned no score"):
         said(answer)
 
 
@@ -70,20 +71,20 @@ def test_arguments_come_from_the_turn_and_the_output() -> None:
     )
     assert seen == [{"a": 1, "text": "main", "extra": 2, "output": "main"}]
     assert judge("python", {"reference": "x"}, "x", function=f"{HERE}:same") == Score(1.0, "pass")
-    with pytest.raises(EvaluatorError, match="takes `reference`") as failed:
+    with pytest.raises(EvaluatorFailure, match="takes `reference`") as failed:
         judge("python", {}, "x", function=f"{HERE}:same")
     assert not failed.value.retryable
 
 
 def test_what_a_function_raises_is_an_error_of_the_evaluator() -> None:
-    with pytest.raises(EvaluatorError, match="raised ValueError: no score for this") as failed:
+    with pytest.raises(EvaluatorFailure, match="raised ValueError: no score for this") as failed:
         judge("python", {}, "x", function=f"{HERE}:fail")
     assert failed.value.retryable
 
     def limited() -> None:
-        raise RateLimited(retry_after_seconds=1)
+        raise CalledTooOften(retry_after_seconds=1)
 
-    with pytest.raises(RateLimited):
+    with pytest.raises(CalledTooOften):
         judge("python", {}, "x", functions={"mine": limited}, function="mine")
 
 
@@ -116,13 +117,13 @@ def test_a_function_may_run_in_a_process_of_its_own() -> None:
     ],
 )
 def test_what_goes_wrong_in_a_process_is_told(function: str, says: str) -> None:
-    with pytest.raises(EvaluatorError, match=says):
+    with pytest.raises(EvaluatorFailure, match=says):
         in_process(function)
 
 
-def pooled(size: int, main: Callable[[ProcessPool], Awaitable[None]]) -> None:
+def pooled(size: int, main: Callable[[FunctionProcessPool], Awaitable[None]]) -> None:
     async def run() -> None:
-        pool = ProcessPool(size)
+        pool = FunctionProcessPool(size)
         try:
             await main(pool)
         finally:
@@ -132,7 +133,7 @@ def pooled(size: int, main: Callable[[ProcessPool], Awaitable[None]]) -> None:
 
 
 def test_only_the_item_that_crashed_its_process_fails() -> None:
-    async def main(pool: ProcessPool) -> None:
+    async def main(pool: FunctionProcessPool) -> None:
         spec = EvaluatorSpec(
             "python", "p", settings={"function": f"{HERE}:crash", "cpu_bound": True}
         )
@@ -146,7 +147,7 @@ def test_only_the_item_that_crashed_its_process_fails() -> None:
             if turn["text"] == "live":
                 assert one == Score(1.0)
             else:
-                assert isinstance(one, EvaluatorError)
+                assert isinstance(one, EvaluatorFailure)
                 assert "ended before it answered (exit status -9)" in one.message
         await evaluator.close()
 
@@ -154,7 +155,7 @@ def test_only_the_item_that_crashed_its_process_fails() -> None:
 
 
 def test_processes_are_used_again() -> None:
-    async def main(pool: ProcessPool) -> None:
+    async def main(pool: FunctionProcessPool) -> None:
         ids = {await pool.call(f"{HERE}:process_id", {}) for _ in range(10)}
         assert len(ids) == 1
 
@@ -180,7 +181,7 @@ def written(path: Path) -> Callable[[], bool]:
 
 
 def test_a_process_that_was_ended_while_idle_is_replaced_and_no_call_is_blamed() -> None:
-    async def main(pool: ProcessPool) -> None:
+    async def main(pool: FunctionProcessPool) -> None:
         process_id = int(await pool.call(f"{HERE}:process_id", {}))
         os.kill(process_id, 9)
         look = os.WEXITED | os.WNOWAIT | os.WNOHANG
@@ -193,7 +194,7 @@ def test_a_process_that_was_ended_while_idle_is_replaced_and_no_call_is_blamed()
 def test_a_call_that_is_given_up_is_stopped_with_its_process(tmp_path: Path) -> None:
     started = tmp_path / "started"
 
-    async def main(pool: ProcessPool) -> None:
+    async def main(pool: FunctionProcessPool) -> None:
         work = asyncio.create_task(pool.call(f"{HERE}:hang", {"started": str(started)}))
         await until(written(started))
         work.cancel()
@@ -208,12 +209,12 @@ def test_a_call_that_is_given_up_is_stopped_with_its_process(tmp_path: Path) -> 
 def test_closing_ends_what_is_at_work(tmp_path: Path) -> None:
     started = tmp_path / "started"
 
-    async def main(pool: ProcessPool) -> None:
+    async def main(pool: FunctionProcessPool) -> None:
         work = asyncio.create_task(pool.call(f"{HERE}:hang", {"started": str(started)}))
         await until(written(started))
         await pool.close()
         assert gone(int(started.read_text()))
-        with pytest.raises(EvaluatorError, match="ended before it answered"):
+        with pytest.raises(EvaluatorFailure, match="ended before it answered"):
             await work
 
     pooled(1, main)
@@ -221,9 +222,9 @@ def test_closing_ends_what_is_at_work(tmp_path: Path) -> None:
 
 LAB = f"""
 import asyncio, sys
-from dragoman.lab.evaluators import ProcessPool
+from dragoman.lab.evaluators import FunctionProcessPool
 
-asyncio.run(ProcessPool(1).call("{HERE}:hang", {{"started": sys.argv[1]}}))
+asyncio.run(FunctionProcessPool(1).call("{HERE}:hang", {{"started": sys.argv[1]}}))
 """
 
 

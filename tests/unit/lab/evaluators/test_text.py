@@ -9,9 +9,9 @@ from tests.unit.lab.evaluators.scene import judge
 
 from dragoman.errors import InvalidMessage, SchemaMismatch
 from dragoman.lab.evaluators import EVALUATORS, Score, check_evaluator
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context
 
 
 def exact(reference: Any, given: Any, /, **settings: Any) -> float | None:
@@ -91,7 +91,7 @@ def test_what_is_missing_is_an_error_and_no_zero(kind: str) -> None:
         ({"reference": "a"}, "a", {"output": "gone"}, "output has no `gone`; it has output"),
     )
     for turn, output, extra, says in cases:
-        with pytest.raises(EvaluatorError, match=says) as failed:
+        with pytest.raises(EvaluatorFailure, match=says) as failed:
             judge(kind, turn, output, reference="reference", **extra)
         assert not failed.value.retryable
 

@@ -9,10 +9,18 @@ import pytest
 from tests.unit.lab.evaluators.scene import judge
 
 from dragoman.errors import InvalidMessage
-from dragoman.lab.evaluators import ProcessPool, Score, check_evaluator, open_evaluator
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.evaluators import (
+    FunctionProcessPool,
+    Score,
+    check_evaluator,
+    corpus_score,
+    fingerprints,
+    open_evaluator,
+)
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import EvaluatorSpec
-from dragoman.lab.targets import Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output
 
 
 def compared(kind: str, reference: Any, given: Any, /, **settings: Any) -> Score:
@@ -66,7 +74,7 @@ def test_numeric_tells_what_it_expected() -> None:
 
 @pytest.mark.parametrize("reference", ["three", True, [1], "1e999", 10**400])
 def test_a_reference_that_is_no_number_is_an_error(reference: Any) -> None:
-    with pytest.raises(EvaluatorError, match="reference is no number") as failed:
+    with pytest.raises(EvaluatorFailure, match="reference is no number") as failed:
         compared("numeric", reference, "3")
     assert not failed.value.retryable
 
@@ -74,7 +82,7 @@ def test_a_reference_that_is_no_number_is_an_error(reference: Any) -> None:
 def test_numeric_reads_a_long_text_in_no_time() -> None:
     assert compared("numeric", 1, "9" * 500_000 + "x", find="first").score == 0
     assert compared("numeric", 1, "1," * 400_000, find="last").score == 1
-    with pytest.raises(EvaluatorError, match="up to 1,000,000"):
+    with pytest.raises(EvaluatorFailure, match="up to 1,000,000"):
         compared("numeric", 1, "1 " * 600_000, find="last")
 
 
@@ -121,7 +129,7 @@ def test_json_match_says_where_the_values_differ() -> None:
 def test_json_nested_beyond_measure_is_no_crash() -> None:
     deep = "[" * 100_000 + "]" * 100_000
     assert compared("json_match", [], deep).score == 0
-    with pytest.raises(EvaluatorError, match="reference is no JSON"):
+    with pytest.raises(EvaluatorFailure, match="reference is no JSON"):
         compared("json_match", deep, "[]")
 
 
@@ -143,7 +151,7 @@ def test_the_length_ratio_counts_words_or_characters() -> None:
         for text in ("", "a", "a b", "a b c")
     ]
     assert labels == ["fail", "pass", "pass", "fail"]
-    with pytest.raises(EvaluatorError, match="reference is empty"):
+    with pytest.raises(EvaluatorFailure, match="reference is empty"):
         compared("length_ratio", " ", "a")
     assert "no ratio lies between" in refused(
         "length_ratio", reference="reference", min_ratio=2, max_ratio=1
@@ -152,7 +160,7 @@ def test_the_length_ratio_counts_words_or_characters() -> None:
 
 def test_latency_is_what_the_target_took() -> None:
     async def main() -> None:
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         spec = EvaluatorSpec("latency", "latency", settings={"max_ms": 100})
         evaluator = open_evaluator(spec, Context(), processes)
         assert await evaluator.score({}, Output({"output": 1}, latency_ms=80.5)) == Score(
@@ -160,7 +168,7 @@ def test_latency_is_what_the_target_took() -> None:
         )
         slow = await evaluator.score({}, Output({"output": 1}, latency_ms=180.5))
         assert slow.label == "fail"
-        with pytest.raises(EvaluatorError, match="made no call"):
+        with pytest.raises(EvaluatorFailure, match="made no call"):
             await evaluator.score({}, Output({"output": 1}))
 
     asyncio.run(main())
@@ -180,7 +188,7 @@ def test_regex_looks_for_a_pattern() -> None:
 
 
 def test_a_pattern_of_the_dataset_that_cannot_be_used_is_an_error_of_its_item() -> None:
-    with pytest.raises(EvaluatorError, match=r"cannot be used: .*unterminated") as failed:
+    with pytest.raises(EvaluatorFailure, match=r"cannot be used: .*unterminated") as failed:
         judge("regex", {"p": "("}, "cat", reference="p")
     assert not failed.value.retryable
 
@@ -196,14 +204,16 @@ def test_patterns_are_checked_before_a_run() -> None:
 
 def test_a_pattern_that_backtracks_for_ever_is_ended_and_its_process_goes_on() -> None:
     async def main() -> None:
-        processes = ProcessPool(1)
+        processes = FunctionProcessPool(1)
         settings: dict[str, Any] = {"pattern": "(a+)+$", "timeout_seconds": 0.2}
         spec = EvaluatorSpec("regex", "regex", settings=settings)
         evaluator = open_evaluator(spec, Context(), processes)
         where = "tests.unit.lab.evaluators.functions:process_id"
         try:
             before = await processes.call(where, {})
-            with pytest.raises(EvaluatorError, match=r"more than 0.2 s of the processor") as failed:
+            with pytest.raises(
+                EvaluatorFailure, match=r"more than 0.2 s of the processor"
+            ) as failed:
                 await evaluator.score({}, Output({"output": "a" * 40 + "b"}))
             assert not failed.value.retryable
             assert (await evaluator.score({}, Output({"output": "aaa"}))).score == 1
@@ -212,3 +222,43 @@ def test_a_pattern_that_backtracks_for_ever_is_ended_and_its_process_goes_on() -
             await processes.close()
 
     asyncio.run(main())
+
+
+# --- terms ----------------------------------------------------------------------------------------
+
+WORDS: list[Any] = [
+    {"term": "gate", "translation": "puerta"},
+    {"term": "fare", "translation": "tarifa"},
+]
+
+
+def test_terms_are_counted_where_the_reference_has_them() -> None:
+    def said(reference: str, output: str, **settings: Any) -> Score:
+        return compared("terms", reference, output, glossary=WORDS, **settings)
+
+    both = said("The Gate, and the fare", "La puerta, y el precio", threshold=0.9)
+    assert (both.score, both.label, both.statistics) == (0.5, "fail", (1.0, 2.0))
+    assert both.reason == '"tarifa" is not in the output'
+    assert said("at the gate", "en la Puerta").score == 1
+    assert said("at the gate", "en las puertas").score == 0, "another word"
+    none = said("a gatekeeper", "un portero")
+    assert (none.score, none.label, none.statistics) == (None, None, (0.0, 0.0))
+    kept = compared("terms", "Ask Dragoman", "Pregunta a Dragoman", glossary=[{"term": "dragoman"}])
+    assert kept.score == 1
+
+
+def test_the_corpus_score_of_terms_is_over_all_terms_together() -> None:
+    spec = EvaluatorSpec("terms", "terms", settings={"reference": "r", "glossary": WORDS})
+    assert corpus_score(spec, (3.0, 4.0)) == 0.75
+    assert corpus_score(spec, (0.0, 0.0)) is None
+
+
+def test_a_glossary_without_words_is_refused_and_part_of_the_fingerprint() -> None:
+    assert "1 to 10,000" in refused("terms", reference="reference", glossary=[])
+    assert "empty" in refused("terms", reference="reference", glossary=[{"term": " "}])
+    specs = [
+        EvaluatorSpec("terms", "terms", settings={"reference": "r", "glossary": words})
+        for words in (WORDS, WORDS[:1])
+    ]
+    one, other = (fingerprints([spec], Context())["terms"].hash for spec in specs)
+    assert one != other

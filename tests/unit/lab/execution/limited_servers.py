@@ -9,7 +9,7 @@ from random import Random
 
 from tests.unit.lab.execution.scene import said
 
-from dragoman.lab.failures import RateLimited
+from dragoman.lab.failures import CalledTooOften
 from dragoman.lab.model import Turn
 from dragoman.lab.targets import Output
 
@@ -47,7 +47,7 @@ class LimitedServer:
         wait_seconds = self.wait_seconds(asyncio.get_running_loop().time())
         if wait_seconds > 0:
             self.refused += 1
-            raise RateLimited(retry_after_seconds=self._retry_after(wait_seconds))
+            raise CalledTooOften(retry_after_seconds=self._retry_after(wait_seconds))
         self._running += 1
         self.at_once.append(self._running)
         await asyncio.sleep(self.seconds * self._random.uniform(0.5, 1.5))

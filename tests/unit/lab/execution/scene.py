@@ -7,11 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from random import Random
 from typing import Any
 
-from dragoman.lab.evaluators import Evaluator, Score
+from dragoman.lab.evaluators import OpenedEvaluator, Score
 from dragoman.lab.failures import Failure
 from dragoman.lab.model import Item, ItemId, Turn
 from dragoman.lab.targets import Output, PastTurn
-from dragoman.lab.worker.execution import Bench, ItemOutcome, Limits, Reusable, carry_out
+from dragoman.lab.worker.execution import Bench, ItemOutcome, Reusable, WorkLimits, carry_out
 from dragoman.testing import VirtualClock, run_virtual
 
 Answer = Callable[[Turn, Sequence[PastTurn]], Awaitable[Output]]
@@ -116,7 +116,7 @@ class MemoryJournal:
 
 def bench(
     target: Any,
-    evaluators: Sequence[Evaluator] = (),
+    evaluators: Sequence[OpenedEvaluator] = (),
     *,
     concurrency: int = 8,
     mapping: Mapping[str, str] | None = None,
@@ -127,7 +127,7 @@ def bench(
     return Bench(
         target,
         evaluators,
-        Limits(concurrency, **limits),
+        WorkLimits(concurrency, **limits),
         clock=clock,
         random=Random(seed),
         mapping=mapping or {},
@@ -146,7 +146,7 @@ class Played:
 def play(
     subject: Item,
     target: Any,
-    evaluators: Sequence[Evaluator] = (),
+    evaluators: Sequence[OpenedEvaluator] = (),
     *,
     past: Reusable | None = None,
     seed: int = 1,

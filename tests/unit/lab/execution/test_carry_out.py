@@ -17,12 +17,13 @@ from tests.unit.lab.execution.scene import (
     said,
 )
 
-from dragoman.lab.evaluators import CompositeEvaluator, ProcessPool, Score
+from dragoman.lab.evaluators import CompositeEvaluator, FunctionProcessPool, Score
 from dragoman.lab.evaluators import composite as composites
-from dragoman.lab.failures import EvaluatorError, Failure, RateLimited, Revoked, TargetError
+from dragoman.lab.failures import CalledTooOften, EvaluatorFailure, Failure, Revoked, TargetError
 from dragoman.lab.model import Turn
+from dragoman.lab.plugins import Context
 from dragoman.lab.states import ItemStatus
-from dragoman.lab.targets import Context, Output, PastTurn
+from dragoman.lab.targets import Output, PastTurn
 from dragoman.lab.worker.execution import Reusable, carry_out
 from dragoman.lab.worker.execution.limiter import PATIENCE_SECONDS
 from dragoman.testing import run_virtual
@@ -86,7 +87,7 @@ def test_a_failed_turn_ends_the_later_ones_with_a_reason() -> None:
 
 def test_an_evaluator_that_fails_does_not_end_the_conversation() -> None:
     target = ScriptedTarget()
-    judge = ScriptedEvaluator(a=[EvaluatorError("no answer", retryable=False)])
+    judge = ScriptedEvaluator(a=[EvaluatorFailure("no answer", retryable=False)])
     played = play(item("a", "b"), target, [judge])
     assert target.calls == ["a", "b"]
     assert [turn.status for turn in played.outcome.turns] == [ItemStatus.FAIL, ItemStatus.SUCCESS]
@@ -114,7 +115,7 @@ def test_a_target_is_tried_again_and_what_went_well_is_not() -> None:
 
 def test_only_the_evaluator_that_failed_is_tried_again() -> None:
     target, good = ScriptedTarget(), ScriptedEvaluator("good")
-    shaky = ScriptedEvaluator("shaky", a=[EvaluatorError("malformed answer")])
+    shaky = ScriptedEvaluator("shaky", a=[EvaluatorFailure("malformed answer")])
     played = play(item("a"), target, [good, shaky])
     assert (target.calls, good.calls, shaky.calls) == (["a"], ["a"], ["a", "a"])
     assert played.outcome.status is ItemStatus.SUCCESS
@@ -244,9 +245,9 @@ def test_a_slow_evaluator_times_out_alone() -> None:
 
 
 def test_a_rate_limit_is_waited_out_and_costs_neither_a_try_nor_the_items_time() -> None:
-    refusals = [RateLimited(retry_after_seconds=20)] * 5
+    refusals = [CalledTooOften(retry_after_seconds=20)] * 5
     target = ScriptedTarget(a=refusals)
-    judge = ScriptedEvaluator(a=[RateLimited(retry_after_seconds=7)])
+    judge = ScriptedEvaluator(a=[CalledTooOften(retry_after_seconds=7)])
     played = play(item("a"), target, [judge], retries=0, item_timeout_seconds=5)
     assert played.outcome.status is ItemStatus.SUCCESS
     assert played.outcome.try_no == 1
@@ -254,13 +255,13 @@ def test_a_rate_limit_is_waited_out_and_costs_neither_a_try_nor_the_items_time()
 
 
 def test_a_rate_limit_without_an_end_is_given_up() -> None:
-    target = ScriptedTarget(a=[RateLimited(retry_after_seconds=86_400)])
+    target = ScriptedTarget(a=[CalledTooOften(retry_after_seconds=86_400)])
     played = play(item("a"), target)
     assert played.outcome.error is not None
     assert played.outcome.error.code == "RATE_LIMITED"
     assert played.seconds < 1
 
-    endless = ScriptedTarget(a=[RateLimited()] * 10_000)
+    endless = ScriptedTarget(a=[CalledTooOften()] * 10_000)
     played = play(item("a"), endless)
     assert played.outcome.error is not None
     assert played.outcome.error.code == "RATE_LIMITED"
@@ -331,7 +332,10 @@ def test_evaluators_are_called_as_many_at_once_as_allowed() -> None:
 
 def composite(*names: str) -> CompositeEvaluator:
     return CompositeEvaluator(
-        "all", composites.Settings(weights=dict.fromkeys(names, 1.0)), Context(), ProcessPool(1)
+        "all",
+        composites.CompositeSettings(weights=dict.fromkeys(names, 1.0)),
+        Context(),
+        FunctionProcessPool(1),
     )
 
 
@@ -346,7 +350,7 @@ def test_a_composite_is_computed_from_the_others_wherever_it_stands() -> None:
 
 
 def test_a_composite_of_a_failed_score_fails_and_is_mended_with_it() -> None:
-    flaky = ScriptedEvaluator("a", x=[EvaluatorError("not now")])
+    flaky = ScriptedEvaluator("a", x=[EvaluatorFailure("not now")])
     played = play(item("x"), ScriptedTarget(), [flaky, composite("a")])
     first, second = played.journal.tries
     failed = first.turns[0].scores["all"]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.lab.execution.scene import MemoryJournal, bench, item, said
 
 from dragoman.lab.evaluators import Score
-from dragoman.lab.failures import EvaluatorError, Failure, RateLimited, TargetError
+from dragoman.lab.failures import CalledTooOften, EvaluatorFailure, Failure, TargetError
 from dragoman.lab.model import Turn
 from dragoman.lab.states import ItemStatus
 from dragoman.lab.targets import Output, PastTurn
@@ -40,11 +40,11 @@ class World:
         self._plan = list(plan)
         self.events: list[tuple[Any, ...]] = []
 
-    def step(self, key: tuple[Any, ...], error: type[TargetError | EvaluatorError]) -> None:
+    def step(self, key: tuple[Any, ...], error: type[TargetError | EvaluatorFailure]) -> None:
         self.events.append(("call", *key))
         step = self._plan.pop(0) if self._plan else "well"
         if step == "limited":
-            raise RateLimited(retry_after_seconds=1)
+            raise CalledTooOften(retry_after_seconds=1)
         if step != "well":
             raise error(step, retryable=step == "broken")
         self.events.append(("well", *key))
@@ -74,7 +74,7 @@ class Judge:
 
     async def score(self, turn: Turn, output: Output) -> Score:
         await asyncio.sleep(0.2)
-        self._world.step((TURNS.index(str(output.answer)), self.name), EvaluatorError)
+        self._world.step((TURNS.index(str(output.answer)), self.name), EvaluatorFailure)
         return Score(1.0)
 
     async def close(self) -> None:

@@ -23,7 +23,7 @@ from tests.unit.lab.execution.limited_servers import (
 )
 
 from dragoman.clock import Clock
-from dragoman.lab.failures import RateLimited
+from dragoman.lab.failures import CalledTooOften
 from dragoman.lab.worker.execution import Limiter
 from dragoman.lab.worker.execution.backoff import backoff_seconds
 from dragoman.testing import VirtualClock, run_virtual
@@ -53,7 +53,7 @@ class CallByCall:
         while True:
             try:
                 return await call()
-            except RateLimited as refusal:
+            except CalledTooOften as refusal:
                 refusals += 1
                 told = refusal.retry_after_seconds
                 own = backoff_seconds(refusals, self._random)

@@ -20,8 +20,8 @@ from tests.unit.lab.scoring.texts import LANGUAGES, corpora
 from dragoman.lab.evaluators import EVALUATORS, corpus_score
 from dragoman.lab.evaluators.measured import PROCESSOR_SECONDS
 from dragoman.lab.model import EvaluatorSpec
+from dragoman.lab.plugins import Context, settings_of
 from dragoman.lab.scoring import Measure, measure
-from dragoman.lab.targets import Context, settings_of
 
 EXAMPLES = 120
 Pair = tuple[str, str]

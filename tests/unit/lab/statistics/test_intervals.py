@@ -2,28 +2,113 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 from numpy.random import Generator, default_rng
 from scipy import stats
 
+from dragoman.lab.evaluators import corpus_function
+from dragoman.lab.model import EvaluatorSpec
 from dragoman.lab.statistics import (
     Floats,
     Interval,
+    ScoreOf,
     clustered_mean_interval,
     clustered_rate_interval,
     corpus_interval,
+    corpus_slopes,
+    delta_corpus_interval,
     mean_interval,
     normal_mean_interval,
+    of_each,
     percentile_interval,
+    percentile_ranks,
     rate_interval,
     score_interval,
 )
 
 EXPERIMENTS = 2_000
 SEED = 20_261_115
+
+
+class Metric(NamedTuple):
+    """A corpus score over simulated items, for many sums at a time."""
+
+    name: str
+    items: Callable[[Generator, int], Floats]
+    score: ScoreOf
+
+
+def n_grams(rng: Generator, count: int, orders: int) -> tuple[Floats, Floats, Floats]:
+    """How many n-grams of each order match, of how many in the output and in the reference.
+
+    Longer n-grams match less often; sentences differ in how well they are translated.
+    """
+    reference = rng.integers(6, 40, count)
+    output = np.maximum(orders, reference + rng.integers(-4, 4, count))
+    quality = rng.beta(6, 2, count)
+    steps = np.arange(orders)
+    outputs = np.maximum(output[:, None] - steps, 1).astype(float)
+    references = np.maximum(reference[:, None] - steps, 1).astype(float)
+    most = np.minimum(outputs, references).astype(int)
+    matches = rng.binomial(most, quality[:, None] ** (1 + 0.7 * steps)).astype(float)
+    return matches, outputs, references
+
+
+def bleu_items(rng: Generator, count: int) -> Floats:
+    matches, outputs, references = n_grams(rng, count, 4)
+    return np.column_stack((outputs[:, 0], references[:, 0], matches, outputs))
+
+
+def bleu_score(sums: Floats) -> Floats:
+    """As sacrebleu's, where every order has matches."""
+    lengths, matches, totals = sums[..., :2], sums[..., 2:6], sums[..., 6:]
+    short = np.minimum(0.0, 1 - lengths[..., 1] / lengths[..., 0])
+    return np.asarray(100 * np.exp(np.mean(np.log(matches / totals), axis=-1) + short))
+
+
+def chrf_items(rng: Generator, count: int) -> Floats:
+    matches, outputs, references = n_grams(rng, count, 6)
+    return np.stack((outputs, references, matches), axis=-1).reshape(count, -1)
+
+
+def chrf_score(sums: Floats) -> Floats:
+    """As sacrebleu's: precision and recall are means over the orders, recall counts twice."""
+    orders = sums.reshape(*sums.shape[:-1], 6, 3)
+    outputs, references, matches = (orders[..., place] for place in range(3))
+    precision, recall = (np.mean(matches / of, axis=-1) for of in (outputs, references))
+    return np.asarray(100 * 5 * precision * recall / (4 * precision + recall))
+
+
+def edit_items(rng: Generator, count: int) -> Floats:
+    words = rng.integers(3, 30, count)
+    return np.column_stack((rng.binomial(words, rng.beta(1, 6, count)), words)).astype(float)
+
+
+def error_items(rng: Generator, count: int) -> Floats:
+    """Hits, substitutions, deletions, insertions."""
+    words = rng.integers(3, 30, count)
+    wrong = rng.binomial(words, rng.beta(1, 6, count))
+    missing = rng.binomial(wrong, 0.3)
+    added = rng.poisson(0.2, count)
+    return np.column_stack((words - wrong, wrong - missing, missing, added)).astype(float)
+
+
+def error_rate(sums: Floats) -> Floats:
+    return np.asarray(sums[..., 1:].sum(axis=-1) / sums[..., :3].sum(axis=-1))
+
+
+METRICS = (
+    Metric("bleu", bleu_items, bleu_score),
+    Metric("chrf", chrf_items, chrf_score),
+    Metric("ter", edit_items, lambda sums: np.asarray(100 * sums[..., 0] / sums[..., 1])),
+    Metric("wer", error_items, error_rate),
+    Metric("cer", error_items, error_rate),
+)
 
 
 def coverage(one: Callable[[Generator], tuple[Interval | None, float]]) -> float:
@@ -85,27 +170,109 @@ def test_sentences_of_one_speaker_count_as_one_observation() -> None:
     assert 0.93 <= coverage(one) <= 0.97
 
 
-@pytest.mark.parametrize("count", [50, 200])
-def test_the_interval_of_a_corpus_score_holds_what_it_promises(count: int) -> None:
-    def rate_of(sums: Floats) -> Floats:
-        return np.asarray(sums[..., 0] / sums[..., 1])
+@pytest.mark.parametrize(
+    ("name", "count"),
+    # CER counts characters as WER counts words: its simulation would be the same.
+    [("bleu", 50), ("chrf", 50), ("ter", 50), ("wer", 50), ("wer", 200)],
+)
+def test_the_interval_of_a_corpus_score_holds_what_it_promises(name: str, count: int) -> None:
+    [metric] = [metric for metric in METRICS if metric.name == name]
+    population = metric.items(default_rng(SEED), 20_000)
+    truth = float(metric.score(population.sum(axis=0)))
 
     def one(rng: Generator) -> tuple[Interval | None, float]:
-        words = rng.integers(3, 30, count)
-        errors = rng.binomial(words, rng.beta(1, 6, count))
-        return corpus_interval(np.column_stack((errors, words)).astype(float), rate_of, rng), 1 / 7
+        return corpus_interval(rng.choice(population, count), metric.score, rng), truth
 
     assert 0.93 <= coverage(one) <= 0.97
 
 
-@pytest.mark.parametrize("share", [0.5, 0.9, 0.95])
-def test_the_interval_of_a_percentile_holds_what_it_promises(share: float) -> None:
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_the_interval_of_a_corpus_score_of_many_items_holds_what_it_promises(
+    metric: Metric,
+) -> None:
+    """What databases add up of many items: how far each of them moves the score."""
+    population = metric.items(default_rng(SEED), 20_000)
+    truth = float(metric.score(population.sum(axis=0)))
+
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        items = rng.choice(population, 1_001)
+        sums = items.sum(axis=0)
+        slopes = corpus_slopes(sums, metric.score)
+        assert slopes is not None
+        moved = items @ slopes
+        squares = float(np.sum((moved - moved.mean()) ** 2))
+        return delta_corpus_interval(float(metric.score(sums)), len(items), squares), truth
+
+    assert 0.93 <= coverage(one) <= 0.97
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_simulated_corpora_are_scored_as_the_evaluators_score_theirs(metric: Metric) -> None:
+    """The simulations score thousands of corpora at a time; one by one the libraries do."""
+    items = metric.items(default_rng(SEED), 500)
+    score = corpus_function(EvaluatorSpec(metric.name, metric.name, settings={"reference": "r"}))
+    assert score is not None
+    for end in (1, 2, 20, 500):
+        sums = items[:end].sum(axis=0)
+        assert float(metric.score(sums)) == pytest.approx(score(sums.tolist()), rel=1e-12)
+
+
+def test_a_score_moves_as_fast_as_its_slopes_say() -> None:
+    items = METRICS[0].items(default_rng(SEED), 2_000)
+    score = corpus_function(EvaluatorSpec("bleu", "bleu", settings={"reference": "r"}))
+    assert score is not None
+    many = of_each(score)
+    slopes = corpus_slopes(items.sum(axis=0), many)
+    assert slopes is not None
+    left_out = many(items.sum(axis=0) - items)
+    moved = many(items.sum(axis=0)) - left_out
+    assert items @ slopes == pytest.approx(moved, abs=0.02 * float(np.abs(moved).max()))
+
+
+def test_a_score_without_slopes_has_no_interval_of_many_items() -> None:
+    assert corpus_slopes(np.array([3.0, 5.0]), of_each(lambda sums: None)) is None
+    assert delta_corpus_interval(1.0, 1, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("share", "count"),
+    [(0.5, 50), (0.9, 100), (0.5, 200), (0.9, 200), (0.95, 200), (0.99, 1_000), (0.99, 5_000)],
+)
+def test_the_interval_of_a_percentile_holds_what_it_promises(share: float, count: int) -> None:
     truth = -np.log(1 - share)
 
     def one(rng: Generator) -> tuple[Interval | None, float]:
-        return percentile_interval(rng.exponential(1, 200), share), truth
+        return percentile_interval(rng.exponential(1, count), share), truth
 
     assert 0.93 <= coverage(one) <= 0.97
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9])
+def test_values_of_one_item_bound_a_percentile_no_better_than_one_of_them(share: float) -> None:
+    """Items that take as long each time they are tried, some of them more often than others."""
+    truth = -np.log(1 - share)
+
+    def one(rng: Generator) -> tuple[Interval | None, float]:
+        sizes = rng.integers(1, 5, 200)
+        values = np.sort(np.repeat(rng.exponential(1, 200), sizes))
+        worth = float(sizes.sum() ** 2 / np.sum(sizes**2))
+        ranks = percentile_ranks(len(values), share, worth=worth)
+        assert ranks is not None
+        low, high = (float(values[rank - 1]) for rank in ranks)
+        return Interval(low, high), truth
+
+    assert 0.93 <= coverage(one) <= 0.97
+
+
+def test_the_ranks_that_bound_a_percentile_are_among_the_values() -> None:
+    for count in (*range(2, 200), 1_000, 1_000_000):
+        for share in (0.5, 0.9, 0.95, 0.99):
+            for worth in (None, count / 3, float(count)):
+                ranks = percentile_ranks(count, share, worth=worth)
+                if ranks is not None:
+                    low, high = ranks
+                    assert 1 <= low <= math.ceil(share * count) <= high <= count
+            assert percentile_ranks(count, share, worth=count) == percentile_ranks(count, share)
 
 
 def test_few_values_do_not_bound_a_high_percentile() -> None:

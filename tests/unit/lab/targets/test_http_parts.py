@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import Forbidden, InvalidMessage, SchemaMismatch
-from dragoman.lab.failures import RateLimited, TargetError
+from dragoman.lab.failures import CalledTooOften, TargetError
 from dragoman.lab.model import TargetSpec
-from dragoman.lab.targets import Context, check_target
-from dragoman.lab.targets.http.answers import Reading
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import check_target
+from dragoman.lab.targets.http.answers import AnswerReading
 from dragoman.lab.targets.http.json_path import JsonPath
-from dragoman.lab.targets.http.settings import Settings
+from dragoman.lab.targets.http.settings import HttpTargetSettings
 from dragoman.outbound import (
     AddressRules,
-    Answer,
+    HttpAnswer,
     filled,
     filled_url,
     places,
@@ -212,6 +213,13 @@ def test_the_settings_list_hosts_addresses_and_networks() -> None:
         ({"headers": {"X-Any": "Bearer abc"}}, "target.headers.X-Any"),
         ({"headers": {"X-Any": "sk-abc"}}, "target.headers.X-Any"),
         ({"headers": {"Authorization": "Bearer xenv:PATH"}}, "target.headers.Authorization"),
+        ({"url": "https://example.com/ask?api_key=k-1"}, "target.url"),
+        ({"url": "https://example.com/ask?q={{text}}&key=k-1#there"}, "target.url"),
+        ({"url": "https://example.com/ask?accessToken=t"}, "target.url"),
+        ({"url": "https://example.com/ask?a=1;sig=abc"}, "target.url"),
+        ({"url": "https://example.com/ask?api%5Fkey=k-1"}, "target.url"),
+        ({"url": "https://example.com/ask?any=sk-abc"}, "target.url"),
+        ({"url": "https://example.com/ask?key=xenv:PATH"}, "target.url"),
         ({"timeout_seconds": 0}, "target.timeout_seconds"),
         ({"boddy": 1}, "target.boddy"),
     ],
@@ -227,6 +235,34 @@ def test_a_secret_in_a_header_is_refused_with_the_remedy_and_not_repeated() -> N
         check(headers={"Authorization": "Bearer sk-hidden"})
     assert "sk-hidden" not in refused.value.message
     assert '"Bearer env:NAME"' in refused.value.message
+
+
+def test_a_secret_in_an_address_is_refused_with_the_remedy_and_not_repeated() -> None:
+    with pytest.raises(InvalidMessage) as refused:
+        check(url="https://example.com/ask?api_key=hidden")
+    assert "hidden" not in refused.value.message
+    assert '"api_key=env:NAME"' in refused.value.message
+
+
+def test_a_query_that_carries_no_secret_is_sent_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("A_KEY", "k")
+    for query in (
+        "",
+        "q={{text}}",
+        "token={{text}}",
+        "api-version=1&max_tokens=5",
+        "key=",
+        "env:X",
+    ):
+        check(url=f"https://example.com/ask?{query}")
+    check(context=Context(), url="https://example.com/ask?q={{text}}&key=env:A_KEY")
+    with pytest.raises(InvalidMessage, match="NO_SUCH_VARIABLE, which is not set"):
+        check(context=Context(), url="https://example.com/ask?key=env:NO_SUCH_VARIABLE")
+    with pytest.raises(Forbidden, match=r'"A_KEY@example\.com" to lab\.key_env_allow'):
+        check(
+            context=Context(http_allow=(), key_env_allow=()),
+            url="https://example.com/ask?key=env:A_KEY",
+        )
 
 
 def test_headers_that_carry_no_secret_are_sent_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,8 +300,8 @@ def test_a_private_address_is_refused_before_anything_is_stored(host: str) -> No
 def read(
     status: int, content: bytes = b"{}", headers: dict[str, str] | None = None, **settings: Any
 ) -> Any:
-    form = Settings(url="http://h/", **{"output": "$.a", **settings})
-    return Reading(form).output(Answer(status, headers or {}, content), 12.0, NOW_MS)
+    form = HttpTargetSettings(url="http://h/", **{"output": "$.a", **settings})
+    return AnswerReading(form).output(HttpAnswer(status, headers or {}, content), 12.0, NOW_MS)
 
 
 def test_outputs_tokens_and_cost_are_read_from_the_answer() -> None:
@@ -322,7 +358,7 @@ def test_a_servers_whole_error_page_is_not_kept() -> None:
 def test_a_server_that_is_out_of_breath_is_no_failure(
     status: int, headers: dict[str, str], seconds: float | None
 ) -> None:
-    with pytest.raises(RateLimited) as refused:
+    with pytest.raises(CalledTooOften) as refused:
         read(status, b"slow down", headers)
     assert refused.value.retry_after_seconds == seconds
 

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, SchemaMismatch
-from dragoman.lab.failures import RateLimited, TargetError
+from dragoman.lab.failures import CalledTooOften, TargetError
 from dragoman.lab.model import TargetSpec
-from dragoman.lab.targets import Context, Output, PastTurn, check_target, open_target
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output, PastTurn, check_target, open_target
 
 HERE = "tests.unit.lab.targets.functions"
 
@@ -215,9 +216,9 @@ def test_what_a_function_raises_is_a_failure_of_the_target(
 
 def test_a_function_may_ask_to_be_called_later() -> None:
     def limited() -> None:
-        raise RateLimited(retry_after_seconds=2.5)
+        raise CalledTooOften(retry_after_seconds=2.5)
 
-    with pytest.raises(RateLimited) as refused:
+    with pytest.raises(CalledTooOften) as refused:
         call(limited, {})
     assert refused.value.retry_after_seconds == 2.5
 
@@ -327,9 +328,9 @@ def test_a_coroutine_that_will_not_be_cancelled_is_not_waited_for() -> None:
 
 def test_an_unknown_kind_is_refused_with_those_that_exist() -> None:
     with pytest.raises(
-        InvalidMessage, match="kind `fleet`; known are python, http, openai, recorded"
+        InvalidMessage, match="kind `fleets`; known are python, http, openai, fleet, recorded"
     ) as refused:
-        open_target(TargetSpec("fleet"), Context())
+        open_target(TargetSpec("fleets"), Context())
     assert refused.value.details == {"field": "target.kind"}
 
 

@@ -10,9 +10,10 @@ import pytest
 
 from dragoman import lab
 from dragoman.lab import failures
-from dragoman.lab.evaluators import ProcessPool, open_evaluator
+from dragoman.lab.evaluators import FunctionProcessPool, open_evaluator
 from dragoman.lab.model import EvaluatorSpec, TargetSpec
-from dragoman.lab.targets import Context, Output, open_target
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output, open_target
 
 
 class Answered(Exception):
@@ -74,7 +75,7 @@ def test_a_refusal_is_waited_out(error: Exception, seconds: float | None, is_asy
     async def refuse_later(text: str) -> str:
         raise error
 
-    with pytest.raises(failures.RateLimited) as raised:
+    with pytest.raises(failures.CalledTooOften) as raised:
         called(refuse_later if is_async else refuse)
     told = raised.value.retry_after_seconds
     assert told == seconds
@@ -98,8 +99,8 @@ def test_an_evaluator_is_waited_for_too() -> None:
 
     async def main() -> None:
         spec = EvaluatorSpec("python", "good", settings={"function": "f"})
-        judge = open_evaluator(spec, Context(functions={"f": refuse}), ProcessPool(1))
-        with pytest.raises(failures.RateLimited) as raised:
+        judge = open_evaluator(spec, Context(functions={"f": refuse}), FunctionProcessPool(1))
+        with pytest.raises(failures.CalledTooOften) as raised:
             await judge.score({}, Output({"output": "a"}))
         assert raised.value.retry_after_seconds == 4
         await judge.close()

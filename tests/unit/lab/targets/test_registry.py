@@ -10,10 +10,11 @@ import pytest
 
 from dragoman.errors import InvalidMessage
 from dragoman.lab.model import TargetSpec
-from dragoman.lab.targets import TARGETS, Context, Registry, TargetKind, open_target
-from dragoman.lab.targets.recorded import RecordedTarget, Settings, check
+from dragoman.lab.plugins import Context, PluginRegistry
+from dragoman.lab.targets import TARGETS, TargetKind, open_target
+from dragoman.lab.targets.recorded import RecordedTarget, RecordedTargetSettings, check
 
-ECHO: TargetKind[Settings] = TargetKind(Settings, RecordedTarget, check)
+ECHO: TargetKind[RecordedTargetSettings] = TargetKind(RecordedTargetSettings, RecordedTarget, check)
 
 
 @pytest.fixture
@@ -31,8 +32,8 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-def registry() -> Registry[TargetKind[Settings]]:
-    return Registry("target", "dragoman.targets", {"recorded": ECHO})
+def registry() -> PluginRegistry[TargetKind[RecordedTargetSettings]]:
+    return PluginRegistry("target", "dragoman.targets", {"recorded": ECHO})
 
 
 @pytest.mark.usefixtures("installed")

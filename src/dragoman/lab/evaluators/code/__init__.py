@@ -1,5 +1,5 @@
 """A snippet of Python as an evaluator, run where it can reach nothing."""
 
-from dragoman.lab.evaluators.code.evaluator import CodeEvaluator, Settings, check, parts
+from dragoman.lab.evaluators.code.evaluator import CodeEvaluator, CodeSettings, check, parts
 
-__all__ = ["CodeEvaluator", "Settings", "check", "parts"]
+__all__ = ["CodeEvaluator", "CodeSettings", "check", "parts"]

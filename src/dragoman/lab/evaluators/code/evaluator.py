@@ -10,21 +10,22 @@ import msgspec
 from dragoman.errors import Forbidden, InvalidMessage
 from dragoman.lab.evaluators.code.sandbox import (
     CannotShutIn,
-    Limits,
+    SandboxLimits,
     SnippetFailed,
     check_snippet,
     run_snippet,
 )
 from dragoman.lab.evaluators.evaluator import Score, as_score
-from dragoman.lab.evaluators.processes import ProcessPool
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.evaluators.processes import FunctionProcessPool
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import JsonValue, Turn
-from dragoman.lab.targets import MAIN_COLUMN, Context, Output
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import MAIN_COLUMN, Output
 
 MAX_CODE_CHARACTERS = 50_000
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class CodeSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The snippet, and how far it may go."""
 
     code: str
@@ -36,13 +37,13 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """False for a score of which less is better, as of errors; gates and comparisons go by it."""
 
 
-def parts(settings: Settings, context: Context) -> Mapping[str, JsonValue]:
+def parts(settings: CodeSettings, context: Context) -> Mapping[str, JsonValue]:
     """A score depends on all settings but the one that says how to read it."""
     written: dict[str, JsonValue] = msgspec.to_builtins(settings)
     return {"settings": {k: v for k, v in written.items() if k != "higher_is_better"}}
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: CodeSettings, columns: Collection[str], context: Context) -> None:
     """Refuse a snippet that is no Python, and every snippet where none can be shut in."""
     if len(settings.code) > MAX_CODE_CHARACTERS:
         raise _unusable(f"it is over {MAX_CODE_CHARACTERS:,} characters long")
@@ -60,11 +61,11 @@ class CodeEvaluator:
     cpu_bound = True
 
     def __init__(
-        self, name: str, settings: Settings, context: Context, processes: ProcessPool
+        self, name: str, settings: CodeSettings, context: Context, processes: FunctionProcessPool
     ) -> None:
         self.name = name
         self._code = settings.code
-        self._limits = Limits(settings.timeout_seconds, settings.memory_mb << 20)
+        self._limits = SandboxLimits(settings.timeout_seconds, settings.memory_mb << 20)
         self._processes = processes
 
     async def score(self, turn: Turn, output: Output) -> Score:
@@ -73,14 +74,14 @@ class CodeEvaluator:
             async with self._processes.place:
                 said = await run_snippet(self._code, values, self._limits)
         except CannotShutIn as error:
-            raise EvaluatorError(_refused(error).message, retryable=False) from None
+            raise EvaluatorFailure(_refused(error).message, retryable=False) from None
         except SnippetFailed as error:
             # The same snippet on the same values: another try would bring the same.
-            raise EvaluatorError(f"The snippet failed: {error}.", retryable=False) from None
+            raise EvaluatorFailure(f"The snippet failed: {error}.", retryable=False) from None
         try:
             return as_score(said)
         except ValueError as error:
-            raise EvaluatorError(
+            raise EvaluatorFailure(
                 f"The snippet returned no score: {error}.", retryable=False
             ) from None
 

@@ -28,14 +28,14 @@ _SYSTEM_LIBRARIES = ("/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/lib
 _SHOWN_CHARACTERS = 500
 
 
-class Limits(msgspec.Struct, frozen=True):
+class SandboxLimits(msgspec.Struct, frozen=True):
     """How far a snippet may go."""
 
     seconds: float
     memory_bytes: int
 
 
-_CHECK_LIMITS = Limits(5.0, 256 << 20)
+_CHECK_LIMITS = SandboxLimits(5.0, 256 << 20)
 
 
 class SnippetFailed(Exception):
@@ -52,7 +52,7 @@ class _Answer(msgspec.Struct, frozen=True):
 
 
 async def run_snippet(
-    code: str, values: Mapping[str, JsonValue], limits: Limits, *, only_check: bool = False
+    code: str, values: Mapping[str, JsonValue], limits: SandboxLimits, *, only_check: bool = False
 ) -> JsonValue:
     """What the snippet returns; raises `SnippetFailed`, or `CannotShutIn`.
 
@@ -118,7 +118,7 @@ class _Sandbox:
             self._popen.kill()
             self._popen.wait()
 
-    async def run(self, request: bytes, limits: Limits) -> JsonValue:
+    async def run(self, request: bytes, limits: SandboxLimits) -> JsonValue:
         control = await self._control()
         printed = asyncio.create_task(self._printed())
         answered = asyncio.create_task(self._answered())

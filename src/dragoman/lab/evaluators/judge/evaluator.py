@@ -11,22 +11,23 @@ import msgspec
 
 from dragoman.lab.evaluators.evaluator import FAIL, PASS, Score
 from dragoman.lab.evaluators.judge.prompts import (
+    JudgeVerdict,
     NoVerdict,
-    Verdict,
     pair_messages,
     read_score,
     read_winner,
     repair_messages,
     rubric_messages,
 )
-from dragoman.lab.evaluators.judge.settings import OUTPUT_PLACE, Settings
-from dragoman.lab.evaluators.processes import ProcessPool
+from dragoman.lab.evaluators.judge.settings import OUTPUT_PLACE, JudgeSettings
+from dragoman.lab.evaluators.processes import FunctionProcessPool
 from dragoman.lab.evaluators.values import as_text, output_of, reference_of
-from dragoman.lab.failures import EvaluatorError, RateLimited, TargetError, shortened
+from dragoman.lab.failures import CalledTooOften, EvaluatorFailure, TargetError, shortened
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import Context, Output, answer_key
+from dragoman.lab.plugins import Context
+from dragoman.lab.targets import Output, answer_key
 from dragoman.openai_client import Client, find_key
-from dragoman.outbound import Caller, filled, sent_headers
+from dragoman.outbound import HttpCaller, filled, sent_headers, sent_url
 
 WIN, TIE, LOSS = "win", "tie", "loss"
 
@@ -34,7 +35,7 @@ _SHOWN_CHARACTERS = 200
 _MOST_INTERRUPTED = 10_000
 
 Messages = list[dict[str, str]]
-Read = Callable[[str], Verdict]
+Read = Callable[[str], JudgeVerdict]
 
 
 class _Judgement:
@@ -61,18 +62,21 @@ class JudgeEvaluator:
     cpu_bound = False
 
     def __init__(
-        self, name: str, settings: Settings, context: Context, processes: ProcessPool
+        self, name: str, settings: JudgeSettings, context: Context, processes: FunctionProcessPool
     ) -> None:
         self.name = name
         self.calls = 0
         self._settings = settings
         self._answers = context.answers if settings.cache else None
         key = find_key(settings, "evaluator", context.sendable_keys)
-        caller = Caller(context.address_rules)
+        caller = HttpCaller(context.address_rules)
         headers = sent_headers(
             settings.headers, "evaluator.headers", settings.url, context.sendable_keys
         )
-        self._client = Client(settings, key, caller, context.clock, who="judge", headers=headers)
+        url = sent_url(settings.url, "evaluator.url", context.sendable_keys)
+        self._client = Client(
+            settings, key, caller, context.clock, who="judge", headers=headers, url=url
+        )
         self._interrupted: dict[str, _Judgement] = {}
         """Judgements that a rate limit interrupted: their answers are paid for, and are not asked
         for again."""
@@ -87,13 +91,13 @@ class JudgeEvaluator:
                 for vote in range(self._settings.votes)
                 for messages in orders
             ]
-        except RateLimited:
+        except CalledTooOften:
             if len(self._interrupted) >= _MOST_INTERRUPTED:  # left by items that were stopped
                 self._interrupted.clear()
             self._interrupted[asked] = judgement
             raise
-        except (EvaluatorError, TargetError) as error:
-            raise EvaluatorError(
+        except (EvaluatorFailure, TargetError) as error:
+            raise EvaluatorFailure(
                 error.message,
                 retryable=error.retryable,
                 tokens=judgement.tokens,
@@ -130,11 +134,11 @@ class JudgeEvaluator:
         try:
             return as_text(filled(self._settings.rubric, {**turn, OUTPUT_PLACE: text}))
         except KeyError as missing:
-            raise EvaluatorError(
+            raise EvaluatorFailure(
                 f"The turn has no column `{missing.args[0]}`.", retryable=False
             ) from None
 
-    async def _verdict(self, judgement: _Judgement, vote: int, messages: Messages) -> Verdict:
+    async def _verdict(self, judgement: _Judgement, vote: int, messages: Messages) -> JudgeVerdict:
         """The verdict of one call, which may be repaired once."""
         question = answer_key("judge", self._identity(), vote, messages)
         known = judgement.answers.get(question) or await self._found(question)
@@ -152,7 +156,7 @@ class JudgeEvaluator:
             except NoVerdict as second:
                 said = shortened(" ".join(repaired.split()), _SHOWN_CHARACTERS) or "(nothing)"
                 # Another try would most likely bring the same, and be paid for again.
-                raise EvaluatorError(
+                raise EvaluatorFailure(
                     f"The judge's answer cannot be used, also when asked again: {second}. "
                     f"It answered: {said}",
                     retryable=False,
@@ -177,7 +181,7 @@ class JudgeEvaluator:
         judgement.add(reply.tokens, reply.cost)
         return reply.text
 
-    def _read(self, answer: str) -> Verdict:
+    def _read(self, answer: str) -> JudgeVerdict:
         if self._settings.baseline is not None:
             return read_winner(answer)
         return read_score(answer, self._settings.lowest, self._settings.highest)
@@ -203,7 +207,7 @@ class JudgeEvaluator:
 
     # --- counting -------------------------------------------------------------------------------
 
-    def _rated(self, verdicts: Sequence[Verdict]) -> Score:
+    def _rated(self, verdicts: Sequence[JudgeVerdict]) -> Score:
         score = fmean(one.score for one in verdicts)
         label = None
         if self._settings.pass_from is not None:
@@ -211,7 +215,7 @@ class JudgeEvaluator:
         return Score(score, label, _reasons(verdicts, [f"{one.score:g}" for one in verdicts]))
 
 
-def _compared(verdicts: Sequence[Verdict]) -> Score:
+def _compared(verdicts: Sequence[JudgeVerdict]) -> Score:
     """The share of wins, a tie counting half.
 
     A judge that prefers what stands first, or last, contradicts itself when the two are swapped:
@@ -235,7 +239,7 @@ def _outcome(score: float) -> str:
     return WIN if score > 0.5 else LOSS if score < 0.5 else TIE
 
 
-def _reasons(verdicts: Sequence[Verdict], marks: Sequence[str]) -> str | None:
+def _reasons(verdicts: Sequence[JudgeVerdict], marks: Sequence[str]) -> str | None:
     if len(verdicts) == 1:
         return shortened(verdicts[0].reason) or None
     told = [f"[{mark}] {one.reason}".strip() for mark, one in zip(marks, verdicts, strict=True)]

@@ -28,7 +28,7 @@ _SYSTEM = (
 )
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class JudgeVerdict(msgspec.Struct, frozen=True):
     """One answer of a judge: a score of the rubric, or how the first text did (1, 0.5, 0)."""
 
     score: float
@@ -88,7 +88,7 @@ def prompt_hash() -> str:
     return sha256(msgspec.json.encode(told)).hexdigest()
 
 
-def read_score(answer: str, lowest: float, highest: float) -> Verdict:
+def read_score(answer: str, lowest: float, highest: float) -> JudgeVerdict:
     """The verdict in an answer that should hold a score."""
     found = _object(answer)
     score = found.get("score")
@@ -96,17 +96,17 @@ def read_score(answer: str, lowest: float, highest: float) -> Verdict:
         raise NoVerdict('it has no number under "score"')
     if not lowest <= score <= highest:
         raise NoVerdict(f"the score is {score:g}, which is not from {lowest:g} to {highest:g}")
-    return Verdict(float(score), _reason(found))
+    return JudgeVerdict(float(score), _reason(found))
 
 
-def read_winner(answer: str) -> Verdict:
+def read_winner(answer: str) -> JudgeVerdict:
     """The verdict in an answer that should name a winner."""
     found = _object(answer)
     winner = found.get("winner")
     won = _WINNERS.get(winner.strip().lower()) if isinstance(winner, str) else None
     if won is None:
         raise NoVerdict('"winner" is none of "first", "second" and "tie"')
-    return Verdict(won, _reason(found))
+    return JudgeVerdict(won, _reason(found))
 
 
 def _conversation(told: str) -> list[dict[str, str]]:

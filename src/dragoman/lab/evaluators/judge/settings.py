@@ -10,15 +10,21 @@ import msgspec
 from dragoman.errors import InvalidMessage
 from dragoman.lab.evaluators.judge.prompts import prompt_hash
 from dragoman.lab.model import JsonValue
-from dragoman.lab.targets import Context, require_column
-from dragoman.openai_client import ServerSettings, check_key
-from dragoman.outbound import check_headers, check_secret_headers, check_url, places
+from dragoman.lab.plugins import Context, require_column
+from dragoman.openai_client import ModelServerSettings, check_key
+from dragoman.outbound import (
+    check_headers,
+    check_secret_headers,
+    check_secret_query,
+    check_url,
+    places,
+)
 
 OUTPUT_PLACE = "output"
 """The place of a rubric that receives the output."""
 
 
-class Settings(ServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class JudgeSettings(ModelServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A judge on an OpenAI-compatible server. Without `baseline` it scores, with it it compares."""
 
     rubric: str
@@ -56,7 +62,7 @@ class Settings(ServerSettings, frozen=True, forbid_unknown_fields=True, kw_only=
         return 0.0 if self.votes == 1 else 1.0
 
 
-def unpriced(settings: Settings) -> str | None:
+def unpriced(settings: JudgeSettings) -> str | None:
     """Why the cost of a judgement cannot be known."""
     return settings.unpriced("evaluator")
 
@@ -65,9 +71,10 @@ _NOT_DECIDING = frozenset({"api_key", "api_key_env", "price", "timeout_seconds",
 _OWN_FIELDS = frozenset({"model", "messages", "stream", "n", "max_tokens", "temperature", "seed"})
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: JudgeSettings, columns: Collection[str], context: Context) -> None:
     """Refuse what cannot work or is not allowed."""
     check_url(settings.url, "evaluator.url", context.address_rules)
+    check_secret_query(settings.url, "evaluator.url", context.sendable_keys)
     check_headers(settings.headers, "evaluator.headers")
     check_secret_headers(settings.headers, "evaluator.headers", settings.url, context.sendable_keys)
     check_key(settings, "evaluator", context.sendable_keys)
@@ -92,7 +99,7 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
             require_column(column, columns, "evaluator.rubric")
 
 
-def parts(settings: Settings, context: Context) -> Mapping[str, JsonValue]:
+def parts(settings: JudgeSettings, context: Context) -> Mapping[str, JsonValue]:
     """What a judge's scores depend on: its model, its settings, and the words it is asked in."""
     deciding = {
         name: value

@@ -1,6 +1,6 @@
 """Processes for evaluators that compute for long."""
 
 from dragoman.lab.evaluators.processes.names import importable_name
-from dragoman.lab.evaluators.processes.pool import ProcessPool
+from dragoman.lab.evaluators.processes.pool import FunctionProcessPool
 
-__all__ = ["ProcessPool", "importable_name"]
+__all__ = ["FunctionProcessPool", "importable_name"]

@@ -24,21 +24,21 @@ import msgspec
 LENGTH_BYTES = 4
 
 
-class Call(msgspec.Struct, frozen=True):
+class ChildCall(msgspec.Struct, frozen=True):
     """A function to call, ``module:function``, and its arguments by name."""
 
     function: str
     arguments: dict[str, Any]
 
 
-class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
+class ChildAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
     """What it returned, or what it raised."""
 
     value: Any = None
     error: str | None = None
 
 
-def frame(message: Call | Answer) -> bytes:
+def frame(message: ChildCall | ChildAnswer) -> bytes:
     """A message as it travels."""
     content = msgspec.msgpack.encode(message)
     return len(content).to_bytes(LENGTH_BYTES, "big") + content
@@ -53,36 +53,36 @@ def main(descriptor: int) -> None:
     """Answer the calls that come in on a socket, until the other side is gone."""
     connection = socket.socket(fileno=descriptor)
     connection.set_inheritable(False)
-    calls: SimpleQueue[Call] = SimpleQueue()
+    calls: SimpleQueue[ChildCall] = SimpleQueue()
     # A thread listens while a function computes, to notice that the lab has gone.
     Thread(target=_listen, args=(connection, calls), daemon=True).start()
     while True:
         connection.sendall(_framed(_answer(calls.get())))
 
 
-def _listen(connection: socket.socket, calls: SimpleQueue[Call]) -> None:
-    decoder = msgspec.msgpack.Decoder(Call)
+def _listen(connection: socket.socket, calls: SimpleQueue[ChildCall]) -> None:
+    decoder = msgspec.msgpack.Decoder(ChildCall)
     with connection.makefile("rb") as incoming:
         while head := incoming.read(LENGTH_BYTES):
             calls.put(decoder.decode(incoming.read(content_length(head))))
     os._exit(0)
 
 
-def _answer(call: Call) -> Answer:
+def _answer(call: ChildCall) -> ChildAnswer:
     try:
         value = _function(call.function)(**call.arguments)
         if inspect.iscoroutine(value):
             value = asyncio.run(value)
     except BaseException as error:  # exit() too: a function must not end the process
-        return Answer(error=f"{type(error).__name__}: {error}")
-    return Answer(value)
+        return ChildAnswer(error=f"{type(error).__name__}: {error}")
+    return ChildAnswer(value)
 
 
-def _framed(answer: Answer) -> bytes:
+def _framed(answer: ChildAnswer) -> bytes:
     try:
         return frame(answer)
     except (TypeError, ValueError, RecursionError) as error:
-        return frame(Answer(error=f"it returned what cannot be sent: {error}"))
+        return frame(ChildAnswer(error=f"it returned what cannot be sent: {error}"))
 
 
 @cache

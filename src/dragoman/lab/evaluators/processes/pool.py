@@ -11,12 +11,12 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from dragoman.lab.evaluators.processes.child import Call, frame
+from dragoman.lab.evaluators.processes.child import ChildCall, frame
 from dragoman.lab.evaluators.processes.process import Process, ProcessEnded
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 
 
-class ProcessPool:
+class FunctionProcessPool:
     """Calls functions in up to `size` processes, which are started when they are needed."""
 
     def __init__(self, size: int | None = None) -> None:
@@ -31,14 +31,14 @@ class ProcessPool:
         return self._places
 
     async def call(self, function: str, arguments: Mapping[str, Any]) -> Any:
-        """What ``module:function`` returns; `EvaluatorError` with what it raised or died of."""
+        """What ``module:function`` returns; `EvaluatorFailure` with what it raised or died of."""
         asked = _framed(function, arguments)
         async with self._places:
             process = await self._take()
             try:
                 answer = await process.ask(asked)
             except ProcessEnded as end:
-                raise EvaluatorError(
+                raise EvaluatorFailure(
                     f"The process that ran `{function}` ended before it answered ({end})."
                 ) from None
             except BaseException:
@@ -46,7 +46,7 @@ class ProcessPool:
                 raise
             self._idle.append(process)
         if answer.error is not None:
-            raise EvaluatorError(f"`{function}` raised {answer.error}")
+            raise EvaluatorFailure(f"`{function}` raised {answer.error}")
         return answer.value
 
     async def close(self) -> None:
@@ -63,7 +63,7 @@ class ProcessPool:
         self._processes.add(process)
         if self._closed:
             await process.stop()
-            raise EvaluatorError("The lab is closing.")
+            raise EvaluatorFailure("The lab is closing.")
         return process
 
     def _forget_the_dead(self) -> None:
@@ -76,9 +76,9 @@ class ProcessPool:
 
 def _framed(function: str, arguments: Mapping[str, Any]) -> bytes:
     try:
-        return frame(Call(function, dict(arguments)))
+        return frame(ChildCall(function, dict(arguments)))
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise EvaluatorError(
+        raise EvaluatorFailure(
             f"`{function}` has arguments that cannot be sent to its process: {error}",
             retryable=False,
         ) from None

@@ -13,7 +13,7 @@ import msgspec
 from dragoman.lab.evaluators.processes import child
 from dragoman.lab.evaluators.processes.child import (
     LENGTH_BYTES,
-    Answer,
+    ChildAnswer,
     content_length,
 )
 
@@ -66,7 +66,7 @@ class Process:
     def alive(self) -> bool:
         return self._popen.poll() is None
 
-    async def ask(self, call: bytes) -> Answer:
+    async def ask(self, call: bytes) -> ChildAnswer:
         """The answer to a framed call; `ProcessEnded` when the process does not survive it."""
         try:
             self._writer.write(call)
@@ -75,7 +75,7 @@ class Process:
             content = await self._reader.readexactly(content_length(head))
         except (asyncio.IncompleteReadError, OSError):
             raise ProcessEnded(f"exit status {await self.stop()}") from None
-        return msgspec.msgpack.decode(content, type=Answer)
+        return msgspec.msgpack.decode(content, type=ChildAnswer)
 
     def kill(self) -> None:
         """End it now; does nothing when it has ended."""

@@ -7,15 +7,15 @@ import msgspec
 from dragoman.lab.failures import TargetError
 from dragoman.lab.model import JsonValue
 from dragoman.lab.targets.http.json_path import JsonPath
-from dragoman.lab.targets.http.settings import Settings
+from dragoman.lab.targets.http.settings import HttpTargetSettings
 from dragoman.lab.targets.outputs import MAIN_COLUMN, Output
-from dragoman.outbound import Answer, require_success, shown_answer
+from dragoman.outbound import HttpAnswer, require_success, shown_answer
 
 
-class Reading:
+class AnswerReading:
     """How the answers of one target are read."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: HttpTargetSettings) -> None:
         outputs = settings.output
         paths = {MAIN_COLUMN: outputs} if isinstance(outputs, str) else outputs
         self._paths = {name: JsonPath(path) for name, path in paths.items()}
@@ -23,7 +23,7 @@ class Reading:
         self._tokens = None if settings.tokens is None else JsonPath(settings.tokens)
         self._cost = None if settings.cost is None else JsonPath(settings.cost)
 
-    def output(self, answer: Answer, latency_ms: float, now_ms: int) -> Output:
+    def output(self, answer: HttpAnswer, latency_ms: float, now_ms: int) -> Output:
         """The output in an answer; raises `TargetError` or `RateLimited` when there is none."""
         require_success(answer, now_ms)
         try:

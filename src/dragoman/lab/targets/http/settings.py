@@ -9,20 +9,26 @@ import msgspec
 
 from dragoman.errors import InvalidMessage
 from dragoman.lab.model import JsonValue
-from dragoman.lab.targets.columns import require_column
-from dragoman.lab.targets.context import Context
+from dragoman.lab.plugins import Context, require_column
 from dragoman.lab.targets.http.json_path import JsonPath
-from dragoman.outbound import check_headers, check_secret_headers, check_url, places
+from dragoman.outbound import (
+    check_headers,
+    check_secret_headers,
+    check_secret_query,
+    check_url,
+    places,
+)
 
 HISTORY = "history"
 """The place that receives the turns before: ``[{"turn": {...}, "output": ...}]``."""
 
 
-class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class HttpTargetSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """What is asked, and where in the answer the output is."""
 
     url: str
-    """Where to ask; ``{{column}}`` may stand in its path and query."""
+    """Where to ask; ``{{column}}`` may stand in its path and query, ``env:NAME`` as a value of
+    the query."""
     output: str | dict[str, str]
     """JSONPath of the output, or several by name; the first, or ``output``, is the main one."""
     body: JsonValue = None
@@ -37,9 +43,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0)] = 120.0
 
 
-def check(settings: Settings, columns: Collection[str], context: Context) -> None:
+def check(settings: HttpTargetSettings, columns: Collection[str], context: Context) -> None:
     """Refuse what cannot work or is not allowed."""
     check_url(settings.url, "target.url", context.address_rules)
+    check_secret_query(settings.url, "target.url", context.sendable_keys)
     for where, path in _paths(settings):
         try:
             JsonPath(path)
@@ -52,14 +59,14 @@ def check(settings: Settings, columns: Collection[str], context: Context) -> Non
             require_column(name, [*columns, HISTORY], where)
 
 
-def unpriced(settings: Settings) -> str | None:
+def unpriced(settings: HttpTargetSettings) -> str | None:
     """Why the cost of a call cannot be known."""
     if settings.cost is not None:
         return None
     return "`target.cost` is missing; give the JSONPath of the cost in the answer"
 
 
-def _paths(settings: Settings) -> list[tuple[str, str]]:
+def _paths(settings: HttpTargetSettings) -> list[tuple[str, str]]:
     outputs = settings.output
     found = (
         [("target.output", outputs)]

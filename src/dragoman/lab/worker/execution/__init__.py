@@ -1,6 +1,6 @@
 """How one item is carried out; what is stored, and by whom, is the worker's business."""
 
-from dragoman.lab.worker.execution.bench import Bench, Limits
+from dragoman.lab.worker.execution.bench import Bench, WorkLimits
 from dragoman.lab.worker.execution.carrying_out import carry_out
 from dragoman.lab.worker.execution.journal import Journal
 from dragoman.lab.worker.execution.limiter import Limiter
@@ -11,8 +11,8 @@ __all__ = [
     "ItemOutcome",
     "Journal",
     "Limiter",
-    "Limits",
     "Reusable",
     "TurnOutcome",
+    "WorkLimits",
     "carry_out",
 ]

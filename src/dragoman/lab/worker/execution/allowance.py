@@ -16,7 +16,8 @@ class Allowance:
     """What is left of an item's time.
 
     Only the calls made for it count, each moment once, however many run side by side. While the
-    item waits for a rate limit, for its next try or for the database, nothing is used up.
+    item waits for a rate limit, for its next try or for the database, nothing is used up; nor while
+    a call says that it waits in line.
     """
 
     def __init__(self, seconds: float | None, clock: Clock) -> None:
@@ -25,10 +26,36 @@ class Allowance:
         self._clock = clock
         self._calls = 0
         self._began = 0.0
+        self._paused = False
+        self._timer: asyncio.Timeout | None = None
+        """Ends the call that was begun last."""
 
     @property
     def used_up(self) -> bool:
         return self._seconds is not None and self._left(self._seconds) <= 0
+
+    @property
+    def limit_seconds(self) -> float | None:
+        return self._seconds
+
+    def pause(self) -> None:
+        """Stop counting while the one call in progress waits in line, and is not served yet."""
+        if self._paused or self._calls != 1:
+            return
+        self._used += self._clock.monotonic() - self._began
+        self._paused = True
+        if self._timer is not None:
+            self._timer.reschedule(None)
+
+    def resume(self) -> None:
+        """Count again."""
+        if not self._paused:
+            return
+        self._paused = False
+        self._began = self._clock.monotonic()
+        if self._timer is not None and self._seconds is not None:
+            left_seconds = max(0.0, self._seconds - self._used)
+            self._timer.reschedule(asyncio.get_running_loop().time() + left_seconds)
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """What the call returns or raises; `ItemTimeout` when the item's time ends before it."""
@@ -45,8 +72,9 @@ class Allowance:
             begun = _Begun(call())
             if begun.ended:
                 return await begun
-            limit = asyncio.timeout(left_seconds)
+            limit = asyncio.timeout(None if self._paused else left_seconds)
             async with limit:
+                self._timer = limit
                 return await begun
         except TimeoutError:
             if limit is None or not limit.expired():
@@ -54,11 +82,14 @@ class Allowance:
             raise self._timeout(self._seconds) from None
         finally:
             self._calls -= 1
-            if self._calls == 0:
+            self._timer = None
+            if self._calls == 0 and not self._paused:
                 self._used += self._clock.monotonic() - self._began
+            self._paused = False
 
     def _left(self, seconds: float) -> float:
-        running = self._clock.monotonic() - self._began if self._calls else 0.0
+        counting = self._calls and not self._paused
+        running = self._clock.monotonic() - self._began if counting else 0.0
         return seconds - self._used - running
 
     def _timeout(self, seconds: float) -> ItemTimeout:

@@ -9,13 +9,19 @@ from types import MappingProxyType
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.lab.evaluators import Evaluator
+from dragoman.lab.evaluators import OpenedEvaluator
 from dragoman.lab.model import Turn
-from dragoman.lab.targets import CachedTarget, Output, PastTurn, Target, WithAudio
+from dragoman.lab.targets import (
+    CachedTarget,
+    Output,
+    PastTurn,
+    Target,
+    WithAudio,
+)
 from dragoman.lab.worker.execution.limiter import Limiter
 
 
-class Limits(msgspec.Struct, frozen=True):
+class WorkLimits(msgspec.Struct, frozen=True):
     """How far a worker goes with one item, and with how many at once."""
 
     concurrency: int
@@ -35,8 +41,8 @@ class Bench:
     def __init__(
         self,
         target: Target,
-        evaluators: Sequence[Evaluator],
-        limits: Limits,
+        evaluators: Sequence[OpenedEvaluator],
+        limits: WorkLimits,
         *,
         clock: Clock,
         random: Random,

@@ -8,17 +8,23 @@ from itertools import count
 from typing import Any, TypeVar
 
 from dragoman.errors import DragomanError, ItemTimeout
-from dragoman.lab.evaluators import CompositeEvaluator, Evaluator, Score
+from dragoman.lab.evaluators import CompositeEvaluator, OpenedEvaluator, Score
 from dragoman.lab.failures import (
-    EvaluatorError,
+    CalledTooOften,
+    EvaluatorFailure,
     Failure,
-    RateLimited,
     TargetError,
     failure_of,
     shortened,
 )
-from dragoman.lab.model import Item, Turn
-from dragoman.lab.targets import Output, PastTurn, usage_problem
+from dragoman.lab.model import Item, RunId, Turn
+from dragoman.lab.targets import (
+    Output,
+    PastTurn,
+    TargetCall,
+    calling,
+    usage_problem,
+)
 from dragoman.lab.worker.execution.allowance import Allowance
 from dragoman.lab.worker.execution.backoff import backoff_seconds
 from dragoman.lab.worker.execution.bench import Bench
@@ -30,24 +36,36 @@ T = TypeVar("T")
 
 
 async def carry_out(
-    item: Item, past: Reusable, journal: Journal, bench: Bench, repetition: int = 0
+    item: Item,
+    past: Reusable,
+    journal: Journal,
+    bench: Bench,
+    repetition: int = 0,
+    run_id: RunId | None = None,
 ) -> ItemOutcome:
-    """Carry a repetition of an item out, and return its last try.
+    """Carry a repetition of an item out, and return its last try. A rehearsal has no run.
 
     What is in `past`, or went well in an earlier try, is not called again. Each result is in the
     journal before the next call is made. A failure is a part of the outcome; what is raised is
     `Revoked`, or the journal's own trouble. When cancelled, it stops at once.
     """
-    return await _Item(item, past, journal, bench, repetition).carry_out()
+    return await _Item(item, past, journal, bench, repetition, run_id).carry_out()
 
 
 class _Item:
     """The item being carried out."""
 
     def __init__(
-        self, item: Item, past: Reusable, journal: Journal, bench: Bench, repetition: int
+        self,
+        item: Item,
+        past: Reusable,
+        journal: Journal,
+        bench: Bench,
+        repetition: int,
+        run_id: RunId | None,
     ) -> None:
         self._repetition = repetition
+        self._key = None if run_id is None else f"{run_id}/{item.item_id}/{repetition}"
         self._turns = [bench.mapped(turn) for turn in item.turns]
         self._journal = journal
         self._bench = bench
@@ -92,11 +110,13 @@ class _Item:
         if turn_no in self._failures:
             return self._failures[turn_no]
         bench, limiter = self._bench, self._bench.target_limiter
-        result = await self._result(
-            limiter,
-            lambda: bench.call_target(turn, tuple(history), self._repetition),
-            TargetError,
-        )
+        call = TargetCall(None if self._key is None else f"{self._key}/{turn_no}", self._allowance)
+
+        async def called() -> Output:
+            with calling(call):
+                return await bench.call_target(turn, tuple(history), self._repetition)
+
+        result = await self._result(limiter, called, TargetError)
         if isinstance(result, Output) and (problem := usage_problem(result)) is not None:
             result = failure_of(TargetError(f"The target {problem}.", retryable=False))
         await self._journal.target_done(turn_no, result)
@@ -117,10 +137,12 @@ class _Item:
         return {e.name: found[e.name] for e in self._bench.evaluators}
 
     async def _judge(
-        self, turn_no: int, evaluator: Evaluator, turn: Turn, output: Output
+        self, turn_no: int, evaluator: OpenedEvaluator, turn: Turn, output: Output
     ) -> Score | Failure:
         limiter = self._bench.evaluator_limiters[evaluator.name]
-        result = await self._result(limiter, lambda: evaluator.score(turn, output), EvaluatorError)
+        result = await self._result(
+            limiter, lambda: evaluator.score(turn, output), EvaluatorFailure
+        )
         await self._journal.evaluator_done(turn_no, evaluator.name, result)
         if isinstance(result, Score):
             self._scores[turn_no][evaluator.name] = result
@@ -136,14 +158,14 @@ class _Item:
             found = said.get(name)
             if isinstance(found, Failure):
                 message = shortened(f"The score {name!r} failed: {found.message}")
-                result = Failure(EvaluatorError.code, message)
+                result = Failure(EvaluatorFailure.code, message)
                 break
             if found is not None:
                 scores[name] = found
         if result is None:
             try:
                 result = composite.combine(scores)
-            except EvaluatorError as error:
+            except EvaluatorFailure as error:
                 result = failure_of(error)
         await self._journal.evaluator_done(turn_no, composite.name, result)
         if isinstance(result, Score):
@@ -154,12 +176,12 @@ class _Item:
         self,
         limiter: Limiter,
         call: Callable[[], Awaitable[T]],
-        own_error: type[TargetError | EvaluatorError],
+        own_error: type[TargetError | EvaluatorFailure],
     ) -> T | Failure:
         """What the call returns, or why it failed; rate limits are waited out inside."""
         try:
             return await limiter.run(lambda: self._allowance.run(call))
-        except (own_error, RateLimited, ItemTimeout) as error:
+        except (own_error, CalledTooOften, ItemTimeout) as error:
             return failure_of(error)
         except DragomanError as error:
             return failure_of(own_error(error.message))

@@ -21,7 +21,7 @@ from random import Random
 from typing import TypeVar
 
 from dragoman.clock import Clock
-from dragoman.lab.failures import RateLimited
+from dragoman.lab.failures import CalledTooOften
 from dragoman.lab.pace import Learned
 from dragoman.lab.worker.execution.backoff import backoff_seconds
 
@@ -61,7 +61,7 @@ class Limiter:
         self._clock = clock
         self._random = random
         self._running = 0
-        self._waiting: deque[asyncio.Future[_Call | RateLimited]] = deque()
+        self._waiting: deque[asyncio.Future[_Call | CalledTooOften]] = deque()
         """Each is told of its call, or of the refusal that answers it without being made."""
         self._timer: asyncio.TimerHandle | None = None
         self._latest: deque[_Call] = deque(maxlen=LATEST_CALLS)
@@ -114,19 +114,19 @@ class Limiter:
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
         """What the call returns or raises, however often it has to be made until it is let in.
 
-        `RateLimited` comes through only when the target has refused for longer than anyone waits.
+        `CalledTooOften` comes through only when the target has refused for longer than is waited.
         """
         refusals, first_refusal_at = 0, 0.0
         while True:
             due_at = self._clock.monotonic()
             # Who was refused has waited once already, and goes before those who have not.
             entered = await self._enter(first=refusals > 0)
-            if isinstance(entered, RateLimited):
+            if isinstance(entered, CalledTooOften):
                 refusal = entered
             else:
                 try:
                     result = await call()
-                except RateLimited as raised:
+                except CalledTooOften as raised:
                     refusal = raised
                     self._refused(entered, raised)
                 except BaseException:
@@ -150,7 +150,7 @@ class Limiter:
                 raise refusal
             await asyncio.sleep(wait_seconds)
 
-    def _refused(self, call: _Call, refusal: RateLimited) -> None:
+    def _refused(self, call: _Call, refusal: CalledTooOften) -> None:
         now = self._clock.monotonic()
         self._refusal_seconds = max(0.9 * self._refusal_seconds, now - call.made_at)
         call.refused = True
@@ -163,17 +163,19 @@ class Limiter:
                 self._answer_held_back(refusal)
         self._leave()
 
-    def _answer_held_back(self, refusal: RateLimited) -> None:
+    def _answer_held_back(self, refusal: CalledTooOften) -> None:
         for held_back in self._waiting:
             if not held_back.done():
                 held_back.set_result(refusal)
         self._waiting.clear()
 
-    async def _enter(self, *, first: bool) -> _Call | RateLimited:
+    async def _enter(self, *, first: bool) -> _Call | CalledTooOften:
         """Wait until the call may be made, or is answered by the refusal of another."""
         if not self._waiting and self._wait_seconds() == 0:
             return self._let_in()
-        admitted: asyncio.Future[_Call | RateLimited] = asyncio.get_running_loop().create_future()
+        admitted: asyncio.Future[_Call | CalledTooOften] = (
+            asyncio.get_running_loop().create_future()
+        )
         (self._waiting.appendleft if first else self._waiting.append)(admitted)
         self._admit()
         try:

@@ -29,7 +29,7 @@ from dragoman.lab.repository.tables import (
     turn_score,
 )
 from dragoman.lab.states import ItemStatus, ResultState
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 _log = item_run_log.c
 
@@ -86,7 +86,7 @@ class TryEntry(msgspec.Struct, frozen=True):
     turns: tuple[TurnEntry, ...]
 
 
-class Entry(msgspec.Struct, frozen=True):
+class JournalEntry(msgspec.Struct, frozen=True):
     """One entry of a worker for an item that it holds."""
 
     tenant: TenantId
@@ -95,7 +95,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def write_entries(
-    connection: Connection, owner: str, entries: Sequence[Entry], at_ms: int
+    connection: StoreConnection, owner: str, entries: Sequence[JournalEntry], at_ms: int
 ) -> list[bool]:
     """Store the entries whose lease is still held; for each, whether it was stored.
 
@@ -114,7 +114,7 @@ def write_entries(
 
 
 def _tokens_held(
-    connection: Connection, owner: str, entries: Sequence[Entry]
+    connection: StoreConnection, owner: str, entries: Sequence[JournalEntry]
 ) -> dict[tuple[RunId, ItemKey], int]:
     """The tokens of the items that this worker holds, locked until this transaction ends."""
     by_run: dict[RunId, set[ItemKey]] = defaultdict(set)
@@ -150,7 +150,7 @@ class _Rows:
         self._paid: list[tuple[RunId, OutputEntry | ScoreEntry]] = []
         self._items: dict[tuple[RunId, int, ItemStatus, ResultState], list[ItemKey]] = {}
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: JournalEntry) -> None:
         what = entry.what
         if isinstance(what, OutputEntry):
             self._add_output(entry, what)
@@ -159,7 +159,7 @@ class _Rows:
         else:
             self._add_try(entry, what)
 
-    def write(self, connection: Connection) -> None:
+    def write(self, connection: StoreConnection) -> None:
         if self._paid:
             self._pay(connection)
         for table, rows in (
@@ -175,7 +175,7 @@ class _Rows:
             now = {"new_try": try_no, "new_status": status.value, "new_state": state.value}
             connection.execute(_ADVANCE, which | now)
 
-    def _add_output(self, entry: Entry, output: OutputEntry) -> None:
+    def _add_output(self, entry: JournalEntry, output: OutputEntry) -> None:
         lease = entry.lease
         self._outputs.append(
             (
@@ -198,7 +198,7 @@ class _Rows:
         if output.tokens or output.cost:
             self._paid.append((lease.run_id, output))
 
-    def _add_score(self, entry: Entry, score: ScoreEntry) -> None:
+    def _add_score(self, entry: JournalEntry, score: ScoreEntry) -> None:
         self._scores.append(
             (
                 score.record_id,
@@ -220,7 +220,7 @@ class _Rows:
         if score.tokens or score.cost:
             self._paid.append((entry.lease.run_id, score))
 
-    def _add_try(self, entry: Entry, over: TryEntry) -> None:
+    def _add_try(self, entry: JournalEntry, over: TryEntry) -> None:
         lease = entry.lease
         for turn in over.turns:
             key = (lease.run_id, lease.item_id, lease.repetition, turn.turn_no, over.try_no)
@@ -244,7 +244,7 @@ class _Rows:
         )
         self._items.setdefault(alike, []).append(lease.key)
 
-    def _pay(self, connection: Connection) -> None:
+    def _pay(self, connection: StoreConnection) -> None:
         """Add what new outputs and scores used up to their runs, together with storing them."""
         ids = {"ids": as_list(paid.record_id for _, paid in self._paid)}
         known = {record for known in _KNOWN for record in connection.execute(known, ids).scalars()}

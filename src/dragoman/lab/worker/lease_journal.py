@@ -9,10 +9,10 @@ import msgspec
 
 from dragoman.ids import TenantId
 from dragoman.lab.evaluators import Score
-from dragoman.lab.failures import EvaluatorError, Failure, Revoked, TargetError, shortened
+from dragoman.lab.failures import EvaluatorFailure, Failure, Revoked, TargetError, shortened
 from dragoman.lab.model import RecordId
 from dragoman.lab.repository import (
-    Entry,
+    JournalEntry,
     Lease,
     OutputEntry,
     ScoreEntry,
@@ -97,7 +97,7 @@ class LeaseJournal:
         """End the item as failed, because the database refuses one of its values."""
         what = refused.refused.what
         if isinstance(what, ScoreEntry):
-            code, thing = EvaluatorError.code, f"what the evaluator `{what.name}` said"
+            code, thing = EvaluatorFailure.code, f"what the evaluator `{what.name}` said"
         else:
             code, thing = TargetError.code, "the output"
         said = shortened(f"The database refused {thing} ({refused.reason}).")
@@ -151,8 +151,8 @@ class LeaseJournal:
         lease = self._lease
         return failure_record_id(lease.run_id, lease.key, turn_no, self._numbers[name], try_no)
 
-    def _entry(self, what: OutputEntry | ScoreEntry | TryEntry) -> Entry:
-        return Entry(self._tenant, self._lease, what)
+    def _entry(self, what: OutputEntry | ScoreEntry | TryEntry) -> JournalEntry:
+        return JournalEntry(self._tenant, self._lease, what)
 
     def _send(self, what: ScoreEntry) -> None:
         self._on_their_way.append(self._combiner.enter(self._entry(what)))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from dragoman.clock import Clock, SystemClock
+from dragoman.data_folder import find_server
+from dragoman.ids import TenantId
 from dragoman.lab.audio import AudioFolder
 from dragoman.outbound import AddressRules
 
@@ -21,6 +24,30 @@ class Answers(Protocol):
     async def keep(self, key: str, answer: bytes) -> None:
         """Keep an answer; one that cannot be kept is only not found again."""
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class OwnFleet:
+    """The server whose lab this is, or that runs on the same data folder, as a target."""
+
+    find: Callable[[], str | None]
+    """The server's address; None while no server runs."""
+    folder: str = ""
+    """The data folder, for a person who looks for the server."""
+    token: str | None = field(default=None, repr=False)
+    """A key for any tenant; None where the server needs none, or the experiment names its own."""
+    certificate: str = ""
+    """The file with the server's own certificate, where it has one."""
+
+
+def fleet_of_folder(folder: Path, certificate: str = "") -> OwnFleet:
+    """The fleet of the server that runs on a data folder, looked for when it is needed."""
+
+    def find() -> str | None:
+        found = find_server(folder)
+        return None if found is None else found.url
+
+    return OwnFleet(find, str(folder), certificate=certificate)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +75,10 @@ class Context:
     """The folder to import functions from, besides Python's own path."""
     audio_folder: AudioFolder | None = None
     """Where the audio of datasets is kept."""
+    own_fleet: OwnFleet | None = None
+    """The fleet that a `fleet` target without a URL means."""
+    tenant: TenantId | None = None
+    """Whose experiment it is, where that is known."""
     frees_audio: bool = True
     """Whether the lab removes files from that folder which its database does not name. A trial puts
     its own there, and no dataset names them."""

@@ -32,7 +32,7 @@ from dragoman.lab.repository.tables import (
     turn_score,
 )
 from dragoman.lab.states import ItemStatus
-from dragoman.store import Connection
+from dragoman.store import StoreConnection
 
 Cell = tuple[str, str, int, int, int]
 """Which try of which turn a score belongs to: run, item, repetition, turn, try."""
@@ -60,7 +60,7 @@ class WholeTurn(msgspec.Struct, frozen=True):
 
 
 def result_page(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     wanted: Filter,
@@ -82,7 +82,7 @@ def result_page(
 
 
 def rows_of_items(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     keys: Collection[ItemKey],
     numbers: Numbers = None,
@@ -95,7 +95,7 @@ def rows_of_items(
 
 
 def rows_at(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     places: Sequence[Place],
     run_id: RunId | None = None,
@@ -113,7 +113,7 @@ def rows_at(
 
 
 def _of_keys(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     keys: Collection[ItemKey],
@@ -128,7 +128,7 @@ def _of_keys(
 
 
 def whole_turns(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     item_ids: Sequence[ItemId],
     run_id: RunId | None = None,
@@ -160,7 +160,7 @@ def whole_turns(
 
 
 def every_turn(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     run_id: RunId | None,
     numbers: Numbers = None,
@@ -195,7 +195,7 @@ def _with_values(shown: sa.Subquery) -> sa.Select[Any]:
 
 
 def _rows(
-    connection: Connection,
+    connection: StoreConnection,
     experiment_id: ExperimentId,
     rows: Sequence[sa.Row[Any]],
     numbers: Numbers,
@@ -240,7 +240,7 @@ def _row(
 
 
 def _judged(
-    connection: Connection, rows: Sequence[sa.Row[Any]], numbers: Numbers, *, statistics: bool
+    connection: StoreConnection, rows: Sequence[sa.Row[Any]], numbers: Numbers, *, statistics: bool
 ) -> dict[Cell, dict[int, Judged]]:
     """What evaluators left of each turn, by their numbers; statistics only if asked."""
     links, records = turn_score.c, evaluator_record.c

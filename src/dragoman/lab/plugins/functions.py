@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from dragoman.errors import Forbidden, InvalidMessage
-from dragoman.lab.targets.context import Context
-from dragoman.lab.targets.threads import Threads, bearable
+from dragoman.lab.plugins.context import Context
+from dragoman.lab.plugins.threads import Threads, bearable
 
 _NAME = re.compile(r"(?P<module>\w+(\.\w+)*):(?P<function>\w+)")
 _WILDCARDS = re.compile(r"[*?\[]")

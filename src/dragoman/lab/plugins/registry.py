@@ -14,7 +14,7 @@ KindT = TypeVar("KindT")
 SettingsT = TypeVar("SettingsT", bound=msgspec.Struct)
 
 
-class Registry(Mapping[str, KindT], Generic[KindT]):
+class PluginRegistry(Mapping[str, KindT], Generic[KindT]):
     """The kinds of one sort. Entry points of `group` are looked for when first needed.
 
     A package cannot replace what is built in.
