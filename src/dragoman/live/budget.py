@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Kept(Protocol):
+class ByteKeeper(Protocol):
     """What keeps bytes, and counts them."""
 
     size_bytes: int
@@ -18,16 +18,16 @@ class NothingKept:
     size_bytes = 0
 
 
-class Budget:
+class ByteBudget:
     """Bytes kept for clients and nodes together: audio, inputs, results, unfinished requests."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit = limit_bytes
         self._charged = 0
-        self._elsewhere: Kept = NothingKept()
+        self._elsewhere: ByteKeeper = NothingKept()
         self._let_go: Callable[[int], None] = lambda size_bytes: None
 
-    def include(self, kept: Kept, let_go: Callable[[int], None]) -> None:
+    def include(self, kept: ByteKeeper, let_go: Callable[[int], None]) -> None:
         """Count what a ledger in this process keeps; let_go has it drop what it may."""
         self._elsewhere = kept
         self._let_go = let_go

@@ -22,11 +22,14 @@ from dragoman.live.ledger import Seats
 from dragoman.live.protocol import NodeHealth, ServiceType, utc_time
 from dragoman.live.sessions import Sessions
 from dragoman.live.stats_parts import StatsPart, sum_parts
-from dragoman.observability import Metrics, Watch, get_logger
+from dragoman.observability import LimitWatch, Metrics, get_logger
 from dragoman.settings import StatsSettings
 
 LANGUAGES_SHOWN = 200
 """Clients name languages freely; beyond this many, the least used are left out."""
+
+RECENT_SECONDS = 60.0
+"""How far back the numbers are kept."""
 
 SAMPLE = 1_000
 """Of how many of the last stats requests the time is kept."""
@@ -119,20 +122,29 @@ class StatsSource:
         self._sessions = sessions
         self._dispatcher = dispatcher
         self._ledger = ledger
+        self._job_duration = metrics.job_duration
+        self._dispatch_latency = metrics.dispatch_latency
         self._slots_free = metrics.slots.labels("free")
         self._slots_used = metrics.slots.labels("used")
         self._clock = clock
         self._top_k = top_k
+        self.recent: deque[tuple[float, StatsPart]] = deque()
+        """The numbers of the last minute, each with the time of its look, for rates."""
+
+    def _keep(self, whole: StatsPart) -> None:
+        now = self._clock.monotonic()
+        self.recent.append((now, whole))
+        while self.recent[0][0] < now - RECENT_SECONDS:
+            self.recent.popleft()
 
     async def take(self) -> Stats:
         """The numbers of this moment, at the cost of one look for each language and service."""
         used = await self._ledger.slots_held()
         census = self._registry.census
-        parts = [self._own_part()]
         if self._exchange is not None:
-            self._exchange.tell(parts[0])
-            parts += self._exchange.others()
-        whole = sum_parts(parts)
+            self._exchange.tell(self._own_part())
+        whole = self.whole()
+        self._keep(whole)
         slots = SlotStats(total=census.slots, used=used)
         self._slots_used.set(used)
         self._slots_free.set(max(0, slots.total - used))
@@ -159,6 +171,11 @@ class StatsSource:
             ),
         )
 
+    def whole(self) -> StatsPart:
+        """All instances in numbers: this one as it is now, the others as they last said."""
+        others = self._exchange.others() if self._exchange is not None else ()
+        return sum_parts([self._own_part(), *others])
+
     def _own_part(self) -> StatsPart:
         tally, usage = self._dispatcher.tally, self._sessions.languages
         return StatsPart(
@@ -169,6 +186,11 @@ class StatsSource:
             jobs_running=self._dispatcher.counts()["attempts"],
             jobs_success=tally.succeeded,
             jobs_failed=tally.failed,
+            jobs_waiting=self._dispatcher.counts()["waiting"],
+            refused=dict(tally.refused),
+            refused_pairs=dict(tally.refused_pairs),
+            job_durations=self._job_duration.counts,
+            dispatch_latencies=self._dispatch_latency.counts,
         )
 
 
@@ -194,7 +216,7 @@ class StatsCache:
         take: Callable[[], Awaitable[Stats]],
         rules: StatsSettings,
         metrics: Metrics,
-        watch: Watch,
+        watch: LimitWatch,
         clock: Clock,
     ) -> None:
         self._take = take

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from itertools import zip_longest
 
 import msgspec
 
@@ -20,6 +21,15 @@ class StatsPart(msgspec.Struct, frozen=True, array_like=True):
     jobs_running: int = 0
     jobs_success: int = 0
     jobs_failed: int = 0
+    jobs_waiting: int = 0
+    refused: dict[str, int] = {}
+    """Jobs refused since the start, by error code."""
+    refused_pairs: dict[str, int] = {}
+    """The same by language pair."""
+    job_durations: tuple[int, ...] = ()
+    """Jobs by how long they took: the counts of the buckets of that metric."""
+    dispatch_latencies: tuple[int, ...] = ()
+    """Jobs by how long it took to find a node."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -43,9 +53,13 @@ def sum_parts(parts: Iterable[StatsPart]) -> StatsPart:
     parts = tuple(parts)
     spoken: Counter[str] = Counter()
     heard: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    refused_pairs: Counter[str] = Counter()
     for part in parts:
         spoken.update(part.as_source)
         heard.update(part.as_target)
+        refused.update(part.refused)
+        refused_pairs.update(part.refused_pairs)
     return StatsPart(
         sessions=sum(part.sessions for part in parts),
         as_source=spoken,
@@ -54,4 +68,14 @@ def sum_parts(parts: Iterable[StatsPart]) -> StatsPart:
         jobs_running=sum(part.jobs_running for part in parts),
         jobs_success=sum(part.jobs_success for part in parts),
         jobs_failed=sum(part.jobs_failed for part in parts),
+        jobs_waiting=sum(part.jobs_waiting for part in parts),
+        refused=refused,
+        refused_pairs=refused_pairs,
+        job_durations=_sum_buckets(part.job_durations for part in parts),
+        dispatch_latencies=_sum_buckets(part.dispatch_latencies for part in parts),
     )
+
+
+def _sum_buckets(several: Iterable[tuple[int, ...]]) -> tuple[int, ...]:
+    """Bucket by bucket; an instance of another version may have fewer of them, or none."""
+    return tuple(sum(counts) for counts in zip_longest(*several, fillvalue=0))

@@ -3,7 +3,7 @@
 `Cluster` is the interface; `RedisPeers` is an instance's place in a cluster on a Redis server or
 Redis Cluster (it needs the extra `cluster`, and is loaded when it is first asked for).
 `MemoryHub` is a cluster within one process, for the virtual clock. `Membership` keeps an instance
-present, `Reader` reads its inbox, and `Pulse` tells it that it stood still.
+present, `InboxReader` reads its inbox, and `Pulse` tells it that it stood still.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,29 +17,30 @@ from dragoman.live.cluster.answers import (
     ClusterTerms,
     Counted,
     DeadLetter,
-    Delivery,
     Drained,
     Fenced,
     Handed,
     InboxFull,
     InstanceGone,
+    InstanceStanding,
     InstanceView,
     Joined,
     Limited,
     NoSuchLetter,
+    NoteDelivery,
     Posted,
+    Received,
     Renewed,
-    Standing,
     Superseded,
     TakenDown,
 )
 from dragoman.live.cluster.changes import (
+    AttemptProgress,
     CatalogStale,
     Change,
     InstanceStats,
     Marked,
     NodeChanged,
-    Progress,
     SlotFreed,
 )
 from dragoman.live.cluster.interface import (
@@ -68,7 +69,7 @@ from dragoman.live.cluster.notes import (
     decode_note,
 )
 from dragoman.live.cluster.pulse import Pulse
-from dragoman.live.cluster.reader import Reader
+from dragoman.live.cluster.reader import InboxReader
 
 if TYPE_CHECKING:
     from dragoman.live.cluster.redis import KEY_FAMILIES, RedisPeers
@@ -77,6 +78,7 @@ __all__ = [
     "KEY_FAMILIES",
     "AskReportNote",
     "AssignNote",
+    "AttemptProgress",
     "Block",
     "Burial",
     "CancelNote",
@@ -90,7 +92,6 @@ __all__ = [
     "Counted",
     "DeadLetter",
     "DeadLetters",
-    "Delivery",
     "Drained",
     "EndedNote",
     "Faults",
@@ -100,8 +101,10 @@ __all__ = [
     "Handed",
     "Inbox",
     "InboxFull",
+    "InboxReader",
     "InheritedNote",
     "InstanceGone",
+    "InstanceStanding",
     "InstanceStats",
     "InstanceView",
     "Joined",
@@ -114,18 +117,17 @@ __all__ = [
     "NoSuchLetter",
     "NodeChanged",
     "Note",
+    "NoteDelivery",
     "Posted",
     "Presence",
-    "Progress",
     "Pulse",
-    "Reader",
+    "Received",
     "RedisPeers",
     "Renewed",
     "ResultNote",
     "SessionTakenNote",
     "SlotFreed",
     "SocketHolder",
-    "Standing",
     "Superseded",
     "SupersededNote",
     "TakenDown",

@@ -36,7 +36,7 @@ class ClusterTerms(msgspec.Struct, frozen=True):
 # --- presence ------------------------------------------------------------------------------------
 
 
-class Standing(StrEnum):
+class InstanceStanding(StrEnum):
     """Where an instance stands; UP with its time run out is called lapsed."""
 
     UP = "up"
@@ -125,7 +125,7 @@ class InstanceGone(msgspec.Struct, frozen=True):
     """No instance of that name is present."""
 
 
-class Delivery(msgspec.Struct, frozen=True):
+class NoteDelivery(msgspec.Struct, frozen=True):
     """A note handed out to its instance."""
 
     entry_id: str
@@ -139,11 +139,19 @@ class Delivery(msgspec.Struct, frozen=True):
 class Handed(msgspec.Struct, frozen=True):
     """What the inbox had."""
 
-    deliveries: tuple[Delivery, ...] = ()
+    deliveries: tuple[NoteDelivery, ...] = ()
     length: int = 0
     """Notes in the inbox now, those just handed out included."""
     buried: int = 0
     """Notes that became dead letters on this occasion."""
+
+
+class Received(msgspec.Struct, frozen=True):
+    """New notes."""
+
+    deliveries: tuple[NoteDelivery, ...] = ()
+    is_all: bool = False
+    """Whether every note that was posted before has been handed out."""
 
 
 class Burial(StrEnum):
@@ -193,3 +201,9 @@ class Block(msgspec.Struct, frozen=True):
     size: int
     held: int
     """By all instances together."""
+
+
+def letter_id_of(instance_id: InstanceId, entry_id: str) -> str:
+    """The id of the letter that an inbox entry becomes: always the same, in order of posting."""
+    milliseconds, _, number = entry_id.partition("-")
+    return f"{int(milliseconds):013d}-{int(number):06d}@{instance_id}"

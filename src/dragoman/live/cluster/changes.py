@@ -25,7 +25,7 @@ class SlotFreed(msgspec.Struct, frozen=True, tag="slot"):
     slots: int
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class AttemptProgress(msgspec.Struct, frozen=True, tag="progress"):
     """What an attempt tells on its way: started, a partial. The payload is the sender's."""
 
     job_id: JobId
@@ -56,7 +56,9 @@ class InstanceStats(msgspec.Struct, frozen=True, tag="stats"):
     payload: bytes
 
 
-Change: TypeAlias = NodeChanged | SlotFreed | Progress | Marked | CatalogStale | InstanceStats
+Change: TypeAlias = (
+    NodeChanged | SlotFreed | AttemptProgress | Marked | CatalogStale | InstanceStats
+)
 """Every kind of news. A new kind is a struct with a tag of its own, added here."""
 
 

@@ -22,6 +22,7 @@ from dragoman.live.cluster.answers import (
     Limited,
     NoSuchLetter,
     Posted,
+    Received,
     Renewed,
     Superseded,
     TakenDown,
@@ -73,8 +74,11 @@ class Presence(Protocol):
 class Inbox(Protocol):
     """Notes from one instance to another."""
 
-    async def post(self, to: InstanceId, note: Note) -> Posted | InboxFull | InstanceGone:
-        """Write to an instance. When the outcome is unknown, writing again is safe."""
+    async def post(self, to: InstanceId, *notes: Note) -> Posted | InboxFull | InstanceGone:
+        """Write to an instance: all the notes, or none where there is no room for all.
+
+        When the outcome is unknown, writing again is safe.
+        """
         ...
 
     async def take(
@@ -88,8 +92,12 @@ class Inbox(Protocol):
         """
         ...
 
-    async def wait(self, seconds: float) -> None:
-        """Return when something new may be in this instance's inbox, or the time is up."""
+    async def receive(self, count: int, seconds: float) -> Received:
+        """Wait for new notes, and have at most so many handed out; none when the time is up.
+
+        Notes that were handed out before are for `take`, which also says whether this process may
+        read at all: what was written to another life of the instance is not handed out here.
+        """
         ...
 
 

@@ -31,6 +31,8 @@ class AssignNote(msgspec.Struct, frozen=True, tag="assign", omit_defaults=True):
     """The input is too large for a note: it is read from the job's record."""
     watched: bool = False
     """A watcher wants every step: those are to be called out to the job's driver."""
+    is_canary: bool = False
+    """The attempt is a canary's: its failure never ends the job."""
 
 
 class ResultNote(msgspec.Struct, frozen=True, tag="result", omit_defaults=True):

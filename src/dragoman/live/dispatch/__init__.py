@@ -1,5 +1,6 @@
 """One job, one synchronous walk from its submission to its end."""
 
+from dragoman.live.dispatch.canary import CanaryRoute
 from dragoman.live.dispatch.cells import SlotRules
 from dragoman.live.dispatch.cluster.asks import SharedTerms
 from dragoman.live.dispatch.cluster.ledger import ClusterLedger
@@ -7,29 +8,37 @@ from dragoman.live.dispatch.cluster.peers import PeerMessages
 from dragoman.live.dispatch.cluster.ports import Share
 from dragoman.live.dispatch.dispatcher import JobDispatcher
 from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms
-from dragoman.live.dispatch.job import Job, OnPartial, OnProgress, Step, Stop
-from dragoman.live.dispatch.memory_ledger import LedgerTerms, MemoryLedger
-from dragoman.live.dispatch.node_messages import NodeMessages
-from dragoman.live.dispatch.orders import (
+from dragoman.live.dispatch.job import (
     AUTO_TARGET,
+    SUCCESS,
+    Job,
     JobOrder,
+    OnPartial,
+    OnProgress,
     Progress,
+    Step,
+    Stop,
     body_hash,
     demand_hash,
     named_hash,
     utterance_request_id,
+    weight_of,
 )
+from dragoman.live.dispatch.memory_ledger import LedgerTerms, MemoryLedger
+from dragoman.live.dispatch.node_messages import NodeMessages
 from dragoman.live.dispatch.ports import AfterClaim, Claimed, TenantCounts
 from dragoman.live.dispatch.refusals import as_error
 from dragoman.live.dispatch.routes import Route, Routes
 from dragoman.live.dispatch.selection import SelectionRules
-from dragoman.live.dispatch.tally import Tally
+from dragoman.live.dispatch.telemetry import Tally
 
 __all__ = [
     "AUTO_TARGET",
     "CANCELLED",
     "FORGOTTEN",
+    "SUCCESS",
     "AfterClaim",
+    "CanaryRoute",
     "Claimed",
     "ClusterLedger",
     "DriverTerms",
@@ -58,4 +67,5 @@ __all__ = [
     "demand_hash",
     "named_hash",
     "utterance_request_id",
+    "weight_of",
 ]

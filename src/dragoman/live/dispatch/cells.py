@@ -13,7 +13,16 @@ from random import Random
 import msgspec
 
 from dragoman.ids import AttemptId, NodeId
-from dragoman.live.dispatch.job import Job, Leaving, Mask, Seat, Step, times_of
+from dragoman.live.dispatch.job import (
+    ACCEPTED,
+    BATCH,
+    DISPATCHED,
+    Job,
+    Leaving,
+    Mask,
+    Seat,
+    times_of,
+)
 from dragoman.live.ledger import (
     CHOICES,
     Beat,
@@ -36,13 +45,15 @@ from dragoman.live.ledger import (
     draw,
     indexes,
 )
-from dragoman.live.protocol import ErrorInfo, JobClass, RunningJob
+from dragoman.live.protocol import ErrorInfo, RunningJob
 
 MEAN_WEIGHT = 0.2
 """How much the newest service time counts in a node's mean."""
 
 NOTHING = Freed()
 ONE_SLOT = Freed(slots=1)
+
+_RANDOM = Strategy.RANDOM
 
 
 class SlotRules(msgspec.Struct, frozen=True):
@@ -73,7 +84,7 @@ class Freeing:
 class Cell:
     """At most a hundred seats; choosing one of them and holding its slot is one step."""
 
-    def __init__(self, cells: Cells, number: int, size: int, version: int) -> None:
+    def __init__(self, cells: FleetCells, number: int, size: int, version: int) -> None:
         self.number = number
         self.version = version
         """Moves when what others must know of a seat does."""
@@ -89,7 +100,7 @@ class Cell:
         """Hold a slot of a candidate for the job's attempt; None when none is free."""
         free = mask & self.not_full
         rules = self._cells.rules
-        if rules.strategy is Strategy.RANDOM:
+        if rules.strategy is _RANDOM:
             random = self._cells.random
             while free:
                 # Mostly the first draw is a candidate.
@@ -123,7 +134,7 @@ class Cell:
         self._cells.held += 1
         job.seat = seat
         job.epoch = seat.owner.epoch
-        job.step = Step.DISPATCHED
+        job.step = DISPATCHED
         job.acked = False
         job.dispatched_ms = now_ms
         job.accepted_ms = job.running_ms = job.finished_ms = 0
@@ -183,7 +194,7 @@ class Cell:
             for held in seat.held.values():
                 if (
                     isinstance(held, Job)
-                    and held.spec.job_class is JobClass.BATCH
+                    and held.spec.job_class is BATCH
                     and not held.in_flight
                     and held.preemptions < most
                     and (found is None or held.dispatched_ms > found.dispatched_ms)
@@ -358,7 +369,7 @@ class Cell:
             freed.slots += 1
 
 
-class Cells:
+class FleetCells:
     """Every cell of the fleet."""
 
     def __init__(self, rules: SlotRules, cell_size: int, random: Random) -> None:
@@ -432,8 +443,8 @@ class Cells:
 def acknowledge(held: Job | Leaving, now_ms: int) -> None:
     """The node has the attempt: a heartbeat that lists it is as good as an acknowledgement."""
     held.acked = True
-    if isinstance(held, Job) and held.step is Step.DISPATCHED:
-        held.step = Step.ACCEPTED
+    if isinstance(held, Job) and held.step is DISPATCHED:
+        held.step = ACCEPTED
         held.accepted_ms = now_ms
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection, Coroutine, Iterable
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping
 from math import inf
 from random import Random
 from typing import Any
@@ -13,9 +13,10 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
-from dragoman.live.budget import Budget
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, TenantId
+from dragoman.live.budget import ByteBudget
 from dragoman.live.dispatch.background import Background
+from dragoman.live.dispatch.canary import Canaries
 from dragoman.live.dispatch.cluster.ledger import ClusterLedger
 from dragoman.live.dispatch.cluster.peers import PeerMessages
 from dragoman.live.dispatch.cluster.ports import PeerPort, Share
@@ -25,24 +26,40 @@ from dragoman.live.dispatch.cluster.sweeps import ClusterSweeps, total_until, wa
 from dragoman.live.dispatch.cluster.watcher import RemoteJobWatcher
 from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms, JobDriver, Nodes
 from dragoman.live.dispatch.explain import Explanations
-from dragoman.live.dispatch.job import Job, OnEnd, Stop, attempt_state
+from dragoman.live.dispatch.job import (
+    Job,
+    JobOrder,
+    OnEnd,
+    OnPartial,
+    OnProgress,
+    OnRecord,
+    Stop,
+    attempt_state,
+    body_hash,
+    forget_waiters,
+    pairs_of,
+)
 from dragoman.live.dispatch.memory_ledger import MemoryLedger
 from dragoman.live.dispatch.node_messages import LeftAttempts, NodeMessages
-from dragoman.live.dispatch.orders import JobOrder, OnPartial, OnProgress, body_hash, pairs_of
-from dragoman.live.dispatch.orders import OnEnd as OnRecord
-from dragoman.live.dispatch.ports import TenantCounts
-from dragoman.live.dispatch.refusals import as_info
+from dragoman.live.dispatch.ports import Glossary, TenantCounts
+from dragoman.live.dispatch.refusals import as_info, refusal
 from dragoman.live.dispatch.routes import Routes
 from dragoman.live.dispatch.selection import SelectionRules, Selector
 from dragoman.live.dispatch.sweeps import Sweeps
-from dragoman.live.dispatch.tally import Tally
-from dragoman.live.dispatch.telemetry import CatalogPort, DispatchTelemetry
+from dragoman.live.dispatch.telemetry import CatalogPort, DispatchTelemetry, Tally
 from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.ledger import JobInput, JobRecord, JobSpec
-from dragoman.live.protocol import AttemptState, ExplainView, JobClass, Outcome
+from dragoman.live.protocol import (
+    AttemptState,
+    ExplainView,
+    JobClass,
+    JobResult,
+    Outcome,
+    ServiceType,
+)
 from dragoman.live.shared import records as r
-from dragoman.live.snapshot import Requirement, Requirements, SnapshotHolder
-from dragoman.observability import Metrics, Tracing, Watch
+from dragoman.live.snapshot import JobRequirement, Requirements, SnapshotHolder
+from dragoman.observability import LimitWatch, Metrics, Tracing
 
 _NO_ROOM_RETRY_MS = 1_000
 
@@ -69,11 +86,11 @@ class JobDispatcher:
         explain_max: int,
         routes: int,
         metrics: Metrics,
-        watch: Watch,
+        watch: LimitWatch,
         catalog: CatalogPort,
         clock: Clock,
         random: Random,
-        budget: Budget,
+        budget: ByteBudget,
         instance_id: InstanceId,
         tracing: Tracing | None = None,
         peers: PeerPort | None = None,
@@ -97,12 +114,15 @@ class JobDispatcher:
         self._explanations = Explanations(explain_max)
         self._tenants = TenantJobs(inflight_per_tenant, tenant_jobs)
         self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, catalog)
+        canaries = Canaries(selection.canaries, self._requirements, random)
+        self._selector = Selector(snapshots, selection, random, canaries)
         far: ClusterNodes | None = None
         if peers is not None:
             nodes = far = ClusterNodes(nodes, peers, instance_id)
         self._driver = JobDriver(
             ledger=ledger,
-            selector=Selector(snapshots, selection, random),
+            selector=self._selector,
+            canaries=canaries,
             nodes=nodes,
             telemetry=self._telemetry,
             explanations=self._explanations,
@@ -142,7 +162,7 @@ class JobDispatcher:
         share: Callable[[], Share],
         cold: Callable[[], Collection[int]],
         instance_id: InstanceId,
-        watch: Watch,
+        watch: LimitWatch,
     ) -> None:
         """Work beside other instances."""
         driver, clock = self._driver, self._clock
@@ -179,6 +199,19 @@ class JobDispatcher:
             clock=clock,
         )
 
+    def services_of(self, job: Job) -> Mapping[ServiceType, str]:
+        """What does each kind of work on the job's node, as ``service_id[@version]``: the service
+        that the job names, or the first that runs."""
+        seat = job.seat
+        view = self._snapshots.current.cells.get(seat.cell) if seat is not None else None
+        if seat is None or view is None:
+            return {}
+        facts = view.nodes.get(seat.index)
+        if facts is None or facts.node_id != seat.node_id:
+            return {}
+        wanted = job.canary if job.on_canary and job.canary is not None else job.requirement
+        return view.services_of(seat.index, wanted.services)
+
     def _knows(self, cell: int, index: int, node_id: NodeId) -> bool:
         """Whether a seat is the node's that it was taken for."""
         view = self._snapshots.current.cells.get(cell)
@@ -212,9 +245,9 @@ class JobDispatcher:
 
     # --- jobs -----------------------------------------------------------------------------------
 
-    def requirement(self, spec: JobSpec) -> Requirement:
+    def requirement(self, spec: JobSpec) -> JobRequirement:
         """What the job asks of a node; equal demands have the same one."""
-        return self._requirements.of(pairs_of(spec), spec.pipeline, spec.features)
+        return self._requirements.of(pairs_of(spec), spec.pipeline, spec.features, spec.services)
 
     def job(self, spec: JobSpec, job_input: JobInput, now: float) -> Job:
         """A job that is not submitted yet; `start` does that."""
@@ -273,6 +306,14 @@ class JobDispatcher:
         """
         self._driver.on_success = on_success
 
+    def count_usage(self, count: Callable[[Job, JobResult, float], None]) -> None:
+        """Tell of each job that its node has done, with its input, its result and the time."""
+        self._driver.count_usage = count
+
+    def use_glossaries(self, by_tenant: Mapping[TenantId, Glossary]) -> None:
+        """Tell nodes the words of each job's tenant, as they are when the node is told."""
+        self._driver.glossaries = by_tenant
+
     def expect_job(self, job: Job, on_end: OnEnd) -> None:
         """Call back when the job has ended; at once when it has."""
         self._driver.expect(job, on_end)
@@ -291,7 +332,11 @@ class JobDispatcher:
             job.submitter_waits = True
         outcome: list[tuple[Job, errors.DragomanError | None]] = []
         job.on_submitted = lambda known, error: outcome.append((known, error))
-        self.start(job, now)
+        try:
+            self.start(job, now)
+        except errors.DragomanError:
+            forget_waiters(job)
+            raise
         if not outcome:
             await self._answered(job, outcome)
         known, error = outcome[0]
@@ -310,6 +355,22 @@ class JobDispatcher:
 
         job.on_submitted = told
         await answered.wait()
+
+    def check_served(self, spec: JobSpec) -> int:
+        """How many nodes could carry such a job, slots aside; raises the refusal if none could.
+
+        Nothing is made and nothing is reserved.
+        """
+        now = self._clock.monotonic()
+        search = self._selector.search(self.job(spec, JobInput(), now), now)
+        for _ in search.rounds:
+            pass
+        search.vain()
+        wanted = search.main
+        fit = sum(wanted.candidates(view, spare_resting=False).bit_count() for view in wanted.views)
+        if not fit:
+            raise refusal(search, None, self._driver.cold())
+        return fit
 
     async def cancel(self, job_id: JobId) -> JobRecord:
         """End a job for its owner; raises JobEnded when it has its end already."""
@@ -410,7 +471,7 @@ class JobDispatcher:
         """The instance that an attempt's node is connected to surely was not reached."""
         self._driver.not_told(attempt_id)
 
-    # --- neighbours -----------------------------------------------------------------------------
+    # --- other instances ------------------------------------------------------------------------
 
     def drives(self, job_id: JobId) -> bool:
         """Whether this instance sees to the job's end."""

@@ -7,7 +7,7 @@ works on a job, the job is `in_flight`, and whatever else happens to it is only 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from math import inf
 from random import Random
 from typing import Protocol
@@ -16,23 +16,51 @@ import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
-from dragoman.live.budget import Budget
-from dragoman.live.dispatch.assignment import assignment_of
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, TenantId
+from dragoman.live.budget import ByteBudget
+from dragoman.live.dispatch.canary import Canaries, forgiven
 from dragoman.live.dispatch.cells import NOTHING
 from dragoman.live.dispatch.explain import Explanations
-from dragoman.live.dispatch.job import Job, Leaving, Step, Stop
-from dragoman.live.dispatch.job_ledger import Finishing, JobLedger, PlaceAnswer, Placing, Preempted
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.job import (
+    ACCEPTED,
+    BATCH,
+    DISPATCHED,
+    LIVE,
+    NOT_OUT,
+    Job,
+    Leaving,
+    Progress,
+    Stop,
+    assignment_of,
+    forget_waiters,
+    leave_canary,
+)
+from dragoman.live.dispatch.job_ledger import (
+    ENDED,
+    PLACED,
+    Finishing,
+    JobLedger,
+    PlaceAnswer,
+    Placing,
+    PreemptedAttempt,
+)
 from dragoman.live.dispatch.pending import PendingQueue
-from dragoman.live.dispatch.ports import NodePort
+from dragoman.live.dispatch.ports import Glossary, NodePort
 from dragoman.live.dispatch.refusals import as_info, refusal, with_job
 from dragoman.live.dispatch.selection import LENGTH_CUTS, Selector
 from dragoman.live.dispatch.telemetry import DispatchTelemetry, progressed
 from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.dispatch.timeouts import Timeouts
 from dragoman.live.ledger import Ending, Freed, Outlook, Owner
-from dragoman.live.protocol import ErrorInfo, JobAssign, JobCancel, JobClass, Outcome
+from dragoman.live.protocol import (
+    ErrorInfo,
+    GlossaryTerm,
+    JobAssign,
+    JobCancel,
+    JobResult,
+    NamedServices,
+    Outcome,
+)
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.dispatch")
@@ -53,6 +81,9 @@ VICTIM_SECONDS = 0.5
 """A job that waits looks for a batch attempt that may give way no more often than this."""
 
 _DOWN_RETRY_MS = 1_000
+
+_GIVES_UP = frozenset((Placing.EXISTING, Placing.CONFLICT, Placing.DOWN, Placing.ELSEWHERE))
+"""Answers after which a new job looks for no slot: another stands for it, or none does."""
 
 _FAIR_SHARE = 0.5
 """A node that had less than this part of its time cannot be blamed for being late."""
@@ -95,11 +126,12 @@ class JobDriver:
         *,
         ledger: JobLedger,
         selector: Selector,
+        canaries: Canaries,
         nodes: Nodes,
         telemetry: DispatchTelemetry,
         explanations: Explanations,
         tenants: TenantJobs,
-        budget: Budget,
+        budget: ByteBudget,
         terms: DriverTerms,
         clock: Clock,
         random: Random,
@@ -108,6 +140,8 @@ class JobDriver:
         """slow is told how long a look for a slot took."""
         self._ledger = ledger
         self._selector = selector
+        self._canaries = canaries
+        self._has_canaries = bool(canaries)
         self._nodes = nodes
         self._telemetry = telemetry
         self._tally = telemetry.tally
@@ -121,6 +155,10 @@ class JobDriver:
         self._slow = slow
         self.on_success: Callable[[Job], None] | None = None
         """Told of a job that its node has done, while its input is still there."""
+        self.count_usage: Callable[[Job, JobResult, float], None] | None = None
+        """Told of the same, with what the node sent back and when."""
+        self.glossaries: Mapping[TenantId, Glossary] = {}
+        """The words of tenants that have some."""
         self.jobs: dict[JobId, Job] = {}
         """The jobs of this instance that have not ended."""
         self.attempts: dict[AttemptId, Job] = {}
@@ -156,6 +194,8 @@ class JobDriver:
 
     def submit(self, job: Job, now: float) -> None:
         """See a new job to its end. `job.on_submitted` tells what became of the request."""
+        if self._has_canaries:
+            self._canaries.draw(job)
         if job.stop is not None or (self.pending.count and self.pending.has_line(job)):
             # To be refused, or to stand behind those that wait for the same: no slot is asked for.
             job.cells = ()
@@ -186,10 +226,12 @@ class JobDriver:
         try:
             if not job.entered and job.job_id:
                 self._enter(job)
-            if answer.kind is Placing.PLACED:
+            if answer is PLACED or answer.kind is Placing.PLACED:
                 self._tell(job, answer, now)
             else:
                 self._after[answer.kind](job, answer, now)
+                if answer.kind in _GIVES_UP and not job.entered:
+                    forget_waiters(job)
             if job.was_due:
                 self._look_again(job, now)
         except Exception as error:
@@ -211,13 +253,22 @@ class JobDriver:
             self._not_told(job, seat.node_id, now)
             return
         terms = self._terms
-        if job.spec.job_class is JobClass.BATCH:
+        if job.spec.job_class is BATCH:
             job.total_until = now + terms.total_seconds
         job.dispatched = now
         job.run_until = inf
-        job.shown = Step.DISPATCHED
+        job.shown = DISPATCHED
         self.attempts[job.attempt_id] = job
         assert job.input is not None, "a job that has not ended has its input"
+        services: NamedServices | None = None
+        job.on_canary = False
+        if job.canary is not None and job.search is not None and job.search.is_for_canary:
+            job.on_canary = True
+            services = job.canary.services
+        glossary: tuple[GlossaryTerm, ...] = ()
+        if job.spec.tenant in self.glossaries:
+            words = self.glossaries[job.spec.tenant]
+            glossary = words.terms(job.requirement.written, job.input.text)
         left_ms = int((job.total_until - now) * 1000)
         message = assignment_of(
             job.job_id,
@@ -225,6 +276,9 @@ class JobDriver:
             job.input,
             job.attempt_id,
             max(0, left_ms),
+            services,
+            glossary,
+            job.context,
             job.trace.traceparent if job.trace is not None else None,
         )
         if job.trace is not None:
@@ -287,7 +341,7 @@ class JobDriver:
         job.cells = tuple(search.asked.items())
         if (
             job.cells
-            and job.spec.job_class is JobClass.LIVE
+            and job.spec.job_class is LIVE
             and not (job.waiting and now < job.no_victim_until)
         ):
             job.in_flight = True
@@ -313,7 +367,7 @@ class JobDriver:
             search, job.search = job.search, None
             assert search is not None, "a search found none"
             error = refusal(search, outlook, self.cold())
-            self._telemetry.found_none(search.decisions[0], error)
+            self._telemetry.found_none(search.main, error)
             self._slow("allocation", self._clock.monotonic() - now)
             if self.pending.may_wait(job, error) and self.pending.join(job, error, now):
                 self._waits(job, now)
@@ -408,7 +462,9 @@ class JobDriver:
 
     # --- making room, waiting, refusing ---------------------------------------------------------
 
-    def _preempted(self, job: Job, gave_way: Preempted | PlaceAnswer | None, now: float) -> None:
+    def _preempted(
+        self, job: Job, gave_way: PreemptedAttempt | PlaceAnswer | None, now: float
+    ) -> None:
         """A batch attempt gives way, or none may; or a slot came free meanwhile."""
         if isinstance(gave_way, PlaceAnswer):
             self._placed(job, gave_way, now)
@@ -486,9 +542,14 @@ class JobDriver:
 
     def finish(self, job: Job, ending: Ending, now: float) -> None:
         """The node says how the attempt ended."""
+        if job.on_canary:
+            ending = forgiven(ending)
         error = ending.error
-        if self.on_success is not None and error is None:
-            self.on_success(job)
+        if error is None:
+            if self.on_success is not None:
+                self.on_success(job)
+            if self.count_usage is not None and ending.output is not None:
+                self.count_usage(job, ending.output, now)
         job.in_flight = True
         again = error is not None and error.retryable
         self._ledger.finish(job, ending, again=again, now=now, then=self._finished)
@@ -497,7 +558,7 @@ class JobDriver:
         """The ledger has answered. This runs once for each `finish`, and never raises."""
         job.in_flight = False
         try:
-            if answer is Finishing.ENDED:
+            if answer is ENDED:
                 del self.attempts[job.attempt_id]
                 self._ended(job, now)
             elif answer is Finishing.AGAIN:
@@ -566,6 +627,10 @@ class JobDriver:
     ) -> None:
         """The attempt is over without success: try another node, unless that was the last try."""
         job.run_until = inf
+        if job.on_canary and error is PREEMPTED:
+            job.on_canary = False  # The canary did not fail it.
+        elif job.on_canary:
+            leave_canary(job)
         if job.stop is not None:
             self._end(job, job.stop, now)
             return
@@ -584,7 +649,7 @@ class JobDriver:
         self._telemetry.failed_over(job, node_id, error.code)
         if exclude:
             job.excluded |= {node_id}
-        if job.spec.job_class is JobClass.BATCH:
+        if job.spec.job_class is BATCH:
             job.total_until = inf
         job.may_wait = True
         self.look(job, now)
@@ -600,7 +665,7 @@ class JobDriver:
         """The ledger has given the job its end, or another instance drives it."""
         job.in_flight = False
         try:
-            if answer is Finishing.ENDED:
+            if answer is ENDED:
                 self._ended(job, now)
             else:
                 self.hand_on(job, job.driver_instance)
@@ -628,13 +693,15 @@ class JobDriver:
         owner, job.owner = job.owner, None
         if owner is not None:
             owner.job_ended(job, now)
-        waiting, job.on_end = job.on_end, None
-        job.on_partial = job.on_progress = None
+        waiting, refused = job.on_end, job.refused
+        # `forget_waiters`, without a call, because every job passes.
+        job.on_end = job.on_partial = job.on_progress = job.search = None
+        job.refusal = job.refused = None
         if waiting is not None:
             for on_end in waiting:
                 on_end(job)
         if job.on_submitted is not None:
-            self._submitted(job, job.refused)
+            self._submitted(job, refused)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -676,6 +743,9 @@ class JobDriver:
             return
         accepted = job.dispatched + (job.accepted_ms - job.dispatched_ms) / 1000
         job.run_until = accepted + self._terms.run_seconds
+        if job.on_canary:
+            # There must be time left for another node.
+            job.run_until = min(job.run_until, (accepted + job.total_until) / 2)
         if now >= job.run_until:
             self._blame(job, now)
             self.give_up(job, RAN_TOO_LONG, now)
@@ -691,7 +761,7 @@ class JobDriver:
             elif acknowledged or job.accepted_ms:
                 if not job.accepted_ms:
                     job.accepted_ms = job.dispatched_ms + int((now - job.dispatched) * 1000)
-                    job.step = max(job.step, Step.ACCEPTED)
+                    job.step = max(job.step, ACCEPTED)
                     job.acked = True
                 self._attempt_due(job, now)
             else:
@@ -752,7 +822,7 @@ class JobDriver:
             return
         self.attempts.pop(job.attempt_id, None)
         take()
-        job.step = Step.NONE
+        job.step = NOT_OUT
         job.input = None
         self._ended(job, now)
 
@@ -777,7 +847,7 @@ class JobDriver:
         self.abandon(job)
         job.driven = False
         job.driver_instance = driver
-        owner, job.owner = job.owner, None
+        owner, job.owner, job.writer = job.owner, None, None
         if owner is not None:
 
             def ended(other: Job) -> None:
@@ -807,6 +877,7 @@ class JobDriver:
         self.attempts.pop(job.attempt_id, None)
         if job.waiting:
             self.pending.leave(job)
+        job.search = None
         if job.trace is not None:
             job.trace.end("ABANDONED")
         if not self.jobs:

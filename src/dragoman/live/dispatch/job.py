@@ -8,15 +8,17 @@ for callers of the API, for stored session records, and for other instances.
 from __future__ import annotations
 
 from collections.abc import Callable
-from enum import IntEnum
+from enum import IntEnum, StrEnum
+from functools import lru_cache
+from hashlib import blake2b
 from math import inf
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
+from opentelemetry.trace import SpanContext
 
 from dragoman.errors import DragomanError
-from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, TenantId
-from dragoman.live.dispatch.orders import Progress
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, RequestId, SessionId, TenantId
 from dragoman.live.ledger import (
     AttemptRecord,
     JobInput,
@@ -29,34 +31,143 @@ from dragoman.live.ledger import (
 from dragoman.live.protocol import (
     AttemptState,
     ErrorInfo,
+    GlossaryTerm,
+    JobAssign,
     JobClass,
     JobPartial,
     JobResult,
     JobState,
+    Mode,
+    NamedServices,
     Outcome,
+    PastUtterance,
     RunningJob,
+    normal_language,
+    same_language,
 )
-from dragoman.live.snapshot import Requirement
+from dragoman.live.snapshot import JobRequirement, Pair
 
 if TYPE_CHECKING:
     from opentelemetry.trace import SpanContext
 
+    from dragoman.live.dispatch.canary import CanaryRoute
     from dragoman.live.dispatch.ports import SessionRecord
     from dragoman.live.dispatch.routes import Route
     from dragoman.live.dispatch.selection import Decision, Search
     from dragoman.observability import Trace
 
 
+_RESULT_BYTES = 512
+"""What a result weighs beside its texts and audio."""
+
+AUTO_TARGET = "*"
+"""The target a two_way_auto job is claimed under: one job, whichever way it goes."""
+
+_encoder = msgspec.msgpack.Encoder()
+
+
+class Progress(StrEnum):
+    """Steps of a job that a client may watch."""
+
+    DISPATCHED = "dispatched"
+    ACCEPTED = "accepted"
+    RUNNING = "running"
+    FAILOVER = "failover"
+
+
+OnRecord = Callable[[JobRecord], None]
+OnPartial = Callable[[JobPartial], None]
+OnProgress = Callable[[Progress, JobId], None]
+
+
+class JobOrder(msgspec.Struct, frozen=True):
+    """A job that a caller asks for."""
+
+    spec: JobSpec
+    input: JobInput
+    may_wait: bool = False
+    """Wait in line when no slot is free. Batch work always does."""
+    began: float | None = None
+    """When its input began, in monotonic seconds: a sentence that goes on stays with its node,
+    however long its rest is."""
+    on_end: OnRecord | None = None
+    """Called once, when the job has its end."""
+    on_partial: OnPartial | None = None
+    """Called with what the node has recognised so far."""
+    on_progress: OnProgress | None = None
+    """Called when the job takes a step."""
+    parent_span: SpanContext | None = None
+    """The span the job is a part of, for tracing."""
+
+
+def pairs_of(spec: JobSpec) -> tuple[Pair, ...]:
+    """The language pairs whose pools a node must be in, as they were written."""
+    if spec.mode is Mode.TWO_WAY_AUTO and spec.lang_a and spec.lang_b:
+        return (spec.lang_a, spec.lang_b), (spec.lang_b, spec.lang_a)
+    if spec.auto_langs:
+        return tuple((source, spec.tgt_lang) for source in spec.auto_langs)
+    return ((spec.src_lang, spec.tgt_lang),)
+
+
+def utterance_request_id(session_id: SessionId, utterance_index: int) -> RequestId:
+    """The request_id of an utterance whose client gave none."""
+    return RequestId(f"{session_id}/{utterance_index}")
+
+
+def body_hash(spec: JobSpec, job_input: JobInput) -> bytes:
+    """What must be the same for a repeated request_id to be the same request."""
+    # A session sends an utterance under this name once, and always with the same input, unless
+    # another instance cuts its audio anew; the length tells. Hashing seconds of audio would cost
+    # about half as much as a whole job of text.
+    if (
+        spec.session_id is not None
+        and spec.utterance_index is not None
+        and spec.request_id == utterance_request_id(spec.session_id, spec.utterance_index)
+    ):
+        return named_hash(demand_hash(spec), job_input)
+    return blake2b(_encoder.encode((*_demand(spec), job_input)), digest_size=16).digest()
+
+
+def demand_hash(spec: JobSpec) -> bytes:
+    """What a job asks for, apart from its input."""
+    return _hash_of(_demand(spec))
+
+
+def named_hash(demand: bytes, job_input: JobInput) -> bytes:
+    """The body of an utterance that its session named."""
+    audio = job_input.audio
+    return demand if audio is None else demand + len(audio).to_bytes(8, "big")
+
+
+def _demand(spec: JobSpec) -> tuple[object, ...]:
+    demand = (
+        normal_language(spec.src_lang),
+        spec.pipeline,
+        spec.features,
+        spec.job_class,
+        spec.mode,
+        normal_language(spec.lang_a) if spec.lang_a else None,
+        normal_language(spec.lang_b) if spec.lang_b else None,
+        tuple(map(normal_language, spec.auto_langs)),
+    )
+    # Requests without a choice keep the hash that earlier versions gave them.
+    return (*demand, spec.services) if spec.services else demand
+
+
+@lru_cache(maxsize=1024)
+def _hash_of(demand: tuple[object, ...]) -> bytes:
+    """Most utterances ask for the same as the one before."""
+    return blake2b(_encoder.encode(demand), digest_size=16).digest()
+
+
 OnEnd = Callable[["Job"], None]
 OnSubmitted = Callable[["Job", DragomanError | None], None]
 """Called with the request's job, and with the refusal if it was refused."""
-OnPartial = Callable[[JobPartial], None]
-OnProgress = Callable[[Progress, JobId], None]
 
 Mask = tuple[int, int]
 """(cell, candidates): bit i of the candidates is the seat with index i."""
 
-Demand = tuple[Requirement, NodeId | None, TenantId | None]
+Demand = tuple[JobRequirement, NodeId | None, TenantId | None]
 """What a job asks for, the node it names, and whose job it is if it names one: a node may take
 jobs of one tenant only. Jobs of one demand find the same slots taken."""
 
@@ -69,6 +180,17 @@ class Step(IntEnum):
     DISPATCHED = 1
     ACCEPTED = 2
     RUNNING = 3
+
+
+# Python 3.11 takes longer to look a member of an enum up on its class than to call a function, so
+# those that every job meets have names of their own.
+SUCCESS: Final = Outcome.SUCCESS
+LIVE: Final = JobClass.LIVE
+BATCH: Final = JobClass.BATCH
+NOT_OUT: Final = Step.NONE
+DISPATCHED: Final = Step.DISPATCHED
+ACCEPTED: Final = Step.ACCEPTED
+RUNNING: Final = Step.RUNNING
 
 
 class Seat:
@@ -122,15 +244,20 @@ class Seat:
         )
 
 
-class Job(msgspec.Struct, eq=False):
-    """A job: what was asked for, the attempt that is out, and how it ended."""
+class Job(msgspec.Struct, eq=False, gc=False):
+    """A job: what was asked for, the attempt that is out, and how it ended.
+
+    A busy instance keeps hundreds of thousands that have ended, and the collector of cycles would
+    stop the loop for seconds to look into each: it does not (`gc=False`). So a job that is over,
+    or that another object stands for, lets go of its session, its search and its callbacks.
+    """
 
     # --- what was asked for: set by the submitter, changed by none ------------------------------
     spec: JobSpec
     input: JobInput | None
     """None once the job has ended."""
     body_hash: bytes
-    requirement: Requirement
+    requirement: JobRequirement
     route: Route | None
     started: float
     """When it was submitted, in monotonic seconds."""
@@ -145,6 +272,13 @@ class Job(msgspec.Struct, eq=False):
     """The target whose order its result belongs to."""
     watched: bool = False
     """Its owner wants to hear of every step."""
+    is_numbered: bool = False
+    """Its session named the request by the utterance's number, which it gives once: no other
+    request can have the name."""
+    speech_ended: float | None = None
+    """When the last speech of its input came, in monotonic seconds; None where it is not known."""
+    text_known: float | None = None
+    """When the client was told its final recognised text, before its end."""
     writer: SessionRecord | None = None
     """Keeps its session's record where instances share it. None where there is none to keep, and
     once the end has its turn."""
@@ -153,7 +287,7 @@ class Job(msgspec.Struct, eq=False):
     job_id: JobId = JobId("")
     """Empty until the request is claimed."""
     created_ms: int = 0
-    step: Step = Step.NONE
+    step: Step = NOT_OUT
     attempt_id: AttemptId = AttemptId("")
     """The current attempt; after the end, the one that ended the job."""
     seat: Seat | None = None
@@ -209,6 +343,17 @@ class Job(msgspec.Struct, eq=False):
     """How its node is being chosen, where that took no search."""
     search: Search | None = None
     """The search that goes on for it."""
+    context: tuple[PastUtterance, ...] = ()
+    """What was said before it in its session; a node that takes it over is told the same."""
+    canary: JobRequirement | None = None
+    """What the nodes of the canary must have that it was drawn for; None: it was not drawn, or
+    has been there."""
+    drawn_for: CanaryRoute | None = None
+    """The route of the canary that it was drawn for, also when it went elsewhere."""
+    on_canary: bool = False
+    """Its attempt is a canary's."""
+    left_canary: bool = False
+    """A canary failed it."""
     wakes: int = 0
     """How often slots had come free when it began to look."""
     entered: bool = False
@@ -230,7 +375,7 @@ class Job(msgspec.Struct, eq=False):
     """When the timeouts look at it next."""
     dispatched: float = 0.0
     """When its node was told, in monotonic seconds."""
-    shown: Step = Step.NONE
+    shown: Step = NOT_OUT
     """The last step that watchers were told of."""
     on_submitted: OnSubmitted | None = None
     """Called once, when its node was told, it waits, it was found, or it was refused."""
@@ -245,6 +390,8 @@ class Job(msgspec.Struct, eq=False):
     """Called once, when a node was told of the job or the job ended without one."""
     weight: int = 0
     """What the process's budget was charged for it."""
+    output_bytes: int = 0
+    """What its result counts for in what the process keeps; 0: it is not counted."""
     trace: Trace | None = None
     parent_span: SpanContext | None = None
 
@@ -255,7 +402,7 @@ class Job(msgspec.Struct, eq=False):
     @property
     def is_batch(self) -> bool:
         """Batch work waits until it is cancelled, and its time runs from each dispatch."""
-        return self.spec.job_class is JobClass.BATCH
+        return self.spec.job_class is BATCH
 
     @property
     def demand(self) -> Demand:
@@ -269,7 +416,7 @@ class Job(msgspec.Struct, eq=False):
     @property
     def is_out(self) -> bool:
         """A node has the job, or is about to be told."""
-        return self.step is not Step.NONE
+        return self.step is not NOT_OUT
 
     @property
     def kept_bytes(self) -> int:
@@ -277,6 +424,19 @@ class Job(msgspec.Struct, eq=False):
         if self.spec.session_id is not None or self.input is None:
             return 0
         return self.input.size_bytes
+
+
+def weight_of(output: JobResult | None) -> int:
+    """About how many bytes a result takes while it is kept."""
+    if output is None:
+        return _RESULT_BYTES
+    audio, heard, translated = output.tts_audio, output.text_asr, output.text_translated
+    return (
+        _RESULT_BYTES
+        + (len(audio) if audio else 0)
+        + (len(heard) if heard else 0)
+        + (len(translated) if translated else 0)
+    )
 
 
 class JobOwner(Protocol):
@@ -443,4 +603,75 @@ def leave_attempt(job: Job, outcome: Outcome, error: ErrorInfo | None, *, counts
         job.used -= 1
     job.attempt_id = AttemptId("")
     job.seat = None
-    job.step = Step.NONE
+    job.step = NOT_OUT
+
+
+def forget_waiters(job: Job) -> None:
+    """Nothing more is told of the job, or another object stands for it."""
+    job.on_end = job.on_partial = job.on_progress = None
+    job.search = None
+    # An exception that was raised leads to all that its functions held, jobs too.
+    job.refusal = job.refused = None
+
+
+def leave_canary(job: Job) -> None:
+    """The attempt of a canary failed: it does not count, and the job goes to no canary again."""
+    job.on_canary, job.canary, job.left_canary = False, None, True
+    past = job.past
+    if past and past[-1].counts:
+        last = past[-1]
+        past[-1] = msgspec.structs.replace(last, counts=False)
+        job.used -= 1
+        if job.left is last:
+            job.left = past[-1]
+
+
+def assignment_of(
+    job_id: JobId,
+    spec: JobSpec,
+    job_input: JobInput,
+    attempt_id: AttemptId,
+    deadline_ms: int,
+    services: NamedServices | None = None,
+    glossary: tuple[GlossaryTerm, ...] = (),
+    context: tuple[PastUtterance, ...] = (),
+    traceparent: str | None = None,
+) -> JobAssign:
+    """The message that gives an attempt of any job to a node.
+
+    services are those of a canary; None: those that the job asks for.
+    """
+    return JobAssign(
+        job_id=job_id,
+        attempt_id=attempt_id,
+        trace_id=spec.trace_id or job_id,
+        job_class=spec.job_class,
+        src_lang=spec.src_lang,
+        tgt_lang=spec.tgt_lang if spec.mode is Mode.ONE_WAY else _target(spec),
+        mode=spec.mode,
+        pipeline=spec.pipeline,
+        features=spec.features,
+        padding_ms=spec.padding_ms,
+        cut=spec.cut,
+        deadline_ms=deadline_ms,
+        lang_a=spec.lang_a,
+        lang_b=spec.lang_b,
+        auto_langs=spec.auto_langs,
+        audio=job_input.audio,
+        audio_format=spec.audio_format,
+        sample_rate=spec.sample_rate,
+        text=job_input.text,
+        session_id=spec.session_id,
+        utterance_index=spec.utterance_index,
+        services=dict(spec.services if services is None else services),
+        glossary=glossary,
+        context=context,
+        traceparent=traceparent,
+    )
+
+
+def _target(spec: JobSpec) -> str:
+    """What the node translates into; of two ways, the one that the source is not."""
+    if spec.mode is not Mode.TWO_WAY_AUTO or not (spec.lang_a and spec.lang_b):
+        return spec.tgt_lang
+    return spec.lang_a if same_language(spec.src_lang, spec.lang_b) else spec.lang_b

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Protocol
+from typing import Final, Protocol
 
 import msgspec
 
@@ -83,6 +83,7 @@ class PlaceAnswer(msgspec.Struct, frozen=True):
     """ELSEWHERE: the instance that owns the session."""
 
 
+ENDED: Final = Finishing.ENDED
 PLACED = PlaceAnswer(Placing.PLACED)
 FULL = PlaceAnswer(Placing.FULL)
 FULL_BUT_HEADROOM = PlaceAnswer(Placing.FULL, headroom=True)
@@ -91,7 +92,7 @@ AfterPlace = Callable[[Job, PlaceAnswer, float], None]
 """Called once for each job, with the time; it never raises."""
 AfterFinish = Callable[[Job, Finishing, Freed, float], None]
 AfterCheck = Callable[[Job, bool, float], None]
-AfterPreempt = Callable[[Job, "Preempted | PlaceAnswer | None", float], None]
+AfterPreempt = Callable[[Job, "PreemptedAttempt | PlaceAnswer | None", float], None]
 AfterOutlook = Callable[[Job, Outlook | None, float], None]
 
 
@@ -103,7 +104,7 @@ class Late(msgspec.Struct, frozen=True):
     """A cancelled attempt ended at last: its slot."""
 
 
-class Preempted(msgspec.Struct, frozen=True):
+class PreemptedAttempt(msgspec.Struct, frozen=True):
     """A batch attempt gives way; its slot passes to the job that asked."""
 
     victim: Job | None

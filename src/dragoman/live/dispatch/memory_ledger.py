@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from hashlib import blake2b
 from itertools import islice
 from random import Random
 
@@ -16,19 +15,23 @@ from dragoman.live.dispatch.cells import (
     MEAN_WEIGHT,
     NOTHING,
     ONE_SLOT,
-    Cells,
+    FleetCells,
     Freeing,
     SlotRules,
 )
 from dragoman.live.dispatch.job import (
+    BATCH,
+    NOT_OUT,
+    SUCCESS,
     Job,
     Leaving,
-    Step,
     attempt_record,
     closed_attempt,
     record,
+    weight_of,
 )
 from dragoman.live.dispatch.job_ledger import (
+    ENDED,
     FULL,
     FULL_BUT_HEADROOM,
     PLACED,
@@ -41,7 +44,7 @@ from dragoman.live.dispatch.job_ledger import (
     Late,
     PlaceAnswer,
     Placing,
-    Preempted,
+    PreemptedAttempt,
 )
 from dragoman.live.ledger import (
     Adoption,
@@ -60,20 +63,19 @@ from dragoman.live.ledger import (
     HolderConflict,
     JobRecord,
     Keep,
-    KeptResults,
     NodeLost,
+    NodeRegistered,
     NotSeated,
     Placed,
     Placement,
     RecentJobs,
-    Registered,
     Registration,
     Sender,
     Stale,
     StaleReason,
     Times,
 )
-from dragoman.live.protocol import ErrorInfo, JobClass, Outcome
+from dragoman.live.protocol import ErrorInfo, Outcome
 
 RequestKey = tuple[str, str, str]
 """Tenant, request_id, target."""
@@ -87,6 +89,53 @@ class LedgerTerms(msgspec.Struct, frozen=True):
 
     slots: SlotRules
     keep: Keep
+
+
+class KeptResults:
+    """What the process keeps of jobs after their end, counted in bytes.
+
+    Results that were delivered, and cannot be asked for, may go early; the others after their
+    lease. Both are in the order in which they were kept.
+    """
+
+    def __init__(self) -> None:
+        self.size_bytes = 0
+        self._delivered: deque[Job] = deque()
+        self._others: deque[Job] = deque()
+
+    def keep(self, job: Job, *, delivered: bool) -> None:
+        """Count the job's result; once, however often it is told."""
+        output = job.output
+        if output is None:
+            return
+        if not job.output_bytes:
+            job.output_bytes = weight_of(output)
+            self.size_bytes += job.output_bytes
+        (self._delivered if delivered else self._others).append(job)
+
+    def drop(self, job: Job) -> None:
+        """The result is let go of."""
+        self.size_bytes -= job.output_bytes
+        job.output_bytes = 0
+        self.first_delivered()
+        self.first_other()
+
+    def first_delivered(self) -> Job | None:
+        """The oldest that was delivered."""
+        return _first_kept(self._delivered)
+
+    def first_other(self) -> Job | None:
+        """The oldest of the others."""
+        return _first_kept(self._others)
+
+
+def _first_kept(jobs: deque[Job]) -> Job | None:
+    """The first whose result is still kept; those before it are passed over for good."""
+    while jobs:
+        if jobs[0].output_bytes:
+            return jobs[0]
+        jobs.popleft()
+    return None
 
 
 class MemoryLedger:
@@ -107,7 +156,7 @@ class MemoryLedger:
         self._clock = clock
         self._random = random
         self._directory = Directory(cell_size, max_cells)
-        self._cells = Cells(terms.slots, cell_size, random)
+        self._cells = FleetCells(terms.slots, cell_size, random)
         self._by_number = self._cells.by_number
         self._jobs: dict[JobId, Job] = {}
         self._bindings: dict[RequestKey, Job] = {}
@@ -139,7 +188,7 @@ class MemoryLedger:
                 same = known.body_hash == job.body_hash
                 then(job, PlaceAnswer(Placing.EXISTING if same else Placing.CONFLICT, known), now)
                 return
-        batch = job.spec.job_class is JobClass.BATCH
+        batch = job.spec.job_class is BATCH
         answer = FULL
         for number, mask in job.cells:
             cell = self._by_number.get(number)
@@ -164,7 +213,7 @@ class MemoryLedger:
         cell = self._by_number[seat.cell]
         freed = ONE_SLOT if cell.free(seat, job.attempt_id, now_ms) else NOTHING
         job.finished_ms = now_ms
-        if ending.outcome is Outcome.SUCCESS:
+        if ending.outcome is SUCCESS:
             service_ms = float(max(1, now_ms - (job.accepted_ms or job.dispatched_ms)))
             known_ms = seat.mean_ms or service_ms
             seat.mean_ms = known_ms + MEAN_WEIGHT * (service_ms - known_ms)
@@ -173,7 +222,7 @@ class MemoryLedger:
             then(job, Finishing.AGAIN, freed, now)
         else:
             self._end(job, ending, now_ms)
-            then(job, Finishing.ENDED, freed, now)
+            then(job, ENDED, freed, now)
 
     def check_acknowledged(self, job: Job, now: float, then: AfterCheck) -> None:
         then(job, False, now)  # There is no other instance.
@@ -185,7 +234,7 @@ class MemoryLedger:
         now_ms = self.now_ms(now)
         job.finished_ms = now_ms
         self._end(job, ending, now_ms)
-        then(job, Finishing.ENDED, NOTHING, now)
+        then(job, ENDED, NOTHING, now)
 
     def leave(
         self, job: Job, error: ErrorInfo, now: float, outcome: Outcome = Outcome.FAILED
@@ -212,7 +261,7 @@ class MemoryLedger:
     def preempt(self, job: Job, now: float, then: AfterPreempt) -> None:
         then(job, self._preempt(job, now), now)
 
-    def _preempt(self, job: Job, now: float) -> Preempted | None:
+    def _preempt(self, job: Job, now: float) -> PreemptedAttempt | None:
         now_ms = self.now_ms(now)
         for number, mask in job.cells:
             cell = self._cells.get(number)
@@ -227,7 +276,7 @@ class MemoryLedger:
             victim.preemptions += 1
             left.heir = job
             self._cells.heirs[job.attempt_id] = left
-            return Preempted(victim, left)
+            return PreemptedAttempt(victim, left)
         return None
 
     def renounce(self, job: Job) -> None:
@@ -314,10 +363,7 @@ class MemoryLedger:
         if job.outcome is None or job.released:
             return
         job.release_at_ms = min(job.release_at_ms, job.lease_until_ms)
-        named = job.spec.session_id is not None and job.spec.request_id.startswith(
-            f"{job.spec.session_id}/"
-        )
-        self.kept.keep(job.job_id, job.output, delivered=named)
+        self.kept.keep(job, delivered=job.is_numbered)
         if job.release_at_ms <= self.origin_ms + int(self._clock.monotonic() * 1000):
             self._release(job)
 
@@ -339,13 +385,11 @@ class MemoryLedger:
 
     def let_go(self, size_bytes: int) -> None:
         """Drop results until so much is free: delivered ones, then those whose lease has ended."""
-        until_bytes = self.kept.size_bytes - size_bytes
-        now_ms = self._now()
-        for job_id in self.kept.early_first():
-            if self.kept.size_bytes <= until_bytes:
-                return
-            job = self._jobs[job_id]
-            if not self.kept.is_delivered(job_id) and job.lease_until_ms > now_ms:
+        kept, until_bytes, now_ms = self.kept, self.kept.size_bytes - size_bytes, self._now()
+        while kept.size_bytes > until_bytes and (job := kept.first_delivered()) is not None:
+            self._release(job)
+        while kept.size_bytes > until_bytes and (job := kept.first_other()) is not None:
+            if job.lease_until_ms > now_ms:
                 return  # The leases of those after it end later.
             self._release(job)
 
@@ -370,7 +414,7 @@ class MemoryLedger:
 
     async def register(
         self, registration: Registration
-    ) -> Registered | HolderConflict | DirectoryFull:
+    ) -> NodeRegistered | HolderConflict | DirectoryFull:
         return self._directory.register(registration)
 
     async def forget(self, node_id: NodeId, epoch: int) -> Done | Stale:
@@ -460,14 +504,15 @@ class MemoryLedger:
     def _claim(self, job: Job, now_ms: int) -> Job | None:
         """Bind the request to the job; the job it is bound to already, if it is."""
         spec = job.spec
-        key = (spec.tenant, spec.request_id, job.target_key)
-        known = self._bindings.get(key)
-        if known is not None and (known.outcome is None or known.lease_until_ms > now_ms):
-            return known
-        shard = blake2b("\0".join(key).encode(), digest_size=1).digest()[0]
-        job.job_id = JobId(f"j-{shard:02x}{self._random.getrandbits(96):024x}")
+        if not job.is_numbered:
+            key = (spec.tenant, spec.request_id, job.target_key)
+            known = self._bindings.get(key)
+            if known is not None and (known.outcome is None or known.lease_until_ms > now_ms):
+                return known
+            self._bindings[key] = job
+        job.job_id = JobId(f"j-{self._random.getrandbits(104):026x}")
         job.created_ms = now_ms
-        self._bindings[key] = self._jobs[job.job_id] = job
+        self._jobs[job.job_id] = job
         recent = self._recent.get(spec.tenant)
         if recent is None:
             recent = self._recent[spec.tenant] = RecentJobs()
@@ -484,15 +529,15 @@ class MemoryLedger:
             job.used -= 1
         job.attempt_id = AttemptId("")
         job.seat = None
-        job.step = Step.NONE
+        job.step = NOT_OUT
 
     def _end(self, job: Job, ending: Ending, now_ms: int) -> None:
         """Give the job its one end."""
         keep = self._keep
-        job.step = Step.NONE
+        job.step = NOT_OUT
         job.input = None
         job.outcome, job.output, job.error = ending.outcome, ending.output, ending.error
-        if ending.outcome is Outcome.SUCCESS:
+        if ending.outcome is SUCCESS:
             job.lease_until_ms = now_ms + keep.lease_ms
         else:
             job.lease_until_ms = now_ms
@@ -501,18 +546,20 @@ class MemoryLedger:
         job.forget_at_ms = job.release_at_ms + keep.lease_ms
         if job.spec.session_id is None:
             # A session counts the results itself that it has yet to deliver.
-            self.kept.keep(job.job_id, ending.output)
+            self.kept.keep(job, delivered=False)
         self._leased.append(job)
 
     def _release(self, job: Job) -> None:
         if not job.released:
             job.released = True
+            self.kept.drop(job)
             job.output = None
             job.on_end = job.on_partial = job.on_progress = None
-            self.kept.drop(job.job_id)
             self._unbind(job)
 
     def _unbind(self, job: Job) -> None:
+        if job.is_numbered:
+            return
         key = (job.spec.tenant, job.spec.request_id, job.target_key)
         if self._bindings.get(key) is job:
             del self._bindings[key]

@@ -9,13 +9,11 @@ from typing import Protocol
 from dragoman.clock import Clock
 from dragoman.ids import AttemptId, JobId, NodeId
 from dragoman.live.dispatch.driver import JobDriver
-from dragoman.live.dispatch.job import Job, Step
-from dragoman.live.dispatch.leftovers import why_dropped
+from dragoman.live.dispatch.job import ACCEPTED, RUNNING, SUCCESS, Job, Progress, Step
 from dragoman.live.dispatch.memory_ledger import MemoryLedger
-from dragoman.live.dispatch.orders import Progress
 from dragoman.live.dispatch.telemetry import DispatchTelemetry, progressed
 from dragoman.live.fleet import Seated
-from dragoman.live.ledger import Adoption, Ending, Freed, Owner, Sender, StaleReason
+from dragoman.live.ledger import Adoption, Ending, Freed, JobRecord, Owner, Sender, StaleReason
 from dragoman.live.protocol import (
     ErrorInfo,
     JobClass,
@@ -27,6 +25,24 @@ from dragoman.live.protocol import (
 )
 from dragoman.observability import yielding
 
+GIVEN_UP = frozenset({"JOB_TIMEOUT", "JOB_CANCELLED", "NODE_UNAVAILABLE", "PREEMPTED"})
+"""Ends that an attempt gets without its node's word."""
+
+
+def why_dropped(job: JobRecord | None, attempt_id: AttemptId, node_id: NodeId) -> StaleReason:
+    """What the job remembers of an attempt that its cell has forgotten."""
+    past = next((a for a in job.attempts if a.attempt_id == attempt_id), None) if job else None
+    if job is None or past is None or past.outcome is None:
+        return StaleReason.UNKNOWN
+    if past.node_id != node_id:
+        return StaleReason.WRONG_NODE
+    if past.outcome is SUCCESS:
+        return StaleReason.DUPLICATE
+    if past.error is not None and past.error.code in GIVEN_UP:
+        return StaleReason.LATE
+    return StaleReason.DUPLICATE if past is job.attempts[-1] else StaleReason.OLD_ATTEMPT
+
+
 _REASON_MAX_CHARACTERS = 256
 """Of a node's reason for a missing model: it is kept as long as the job is."""
 
@@ -34,14 +50,14 @@ UNKNOWN_AT_A_TIME = 500
 """Of a node's unknown attempts, looked at for one heartbeat; it is told of each to cancel it."""
 
 
-class Breaker(Protocol):
+class BreakerPort(Protocol):
     """Counts how a node's attempts go."""
 
     def acknowledged(self, attempt_id: AttemptId, now: float) -> None: ...
     def answered(self, attempt_id: AttemptId) -> None: ...
 
 
-class Node(Protocol):
+class AttemptNode(Protocol):
     """A node that is connected here, as far as its messages tell of attempts."""
 
     @property
@@ -55,24 +71,24 @@ class Node(Protocol):
     @property
     def words(self) -> int: ...
     @property
-    def breaker(self) -> Breaker: ...
+    def breaker(self) -> BreakerPort: ...
 
 
 class OtherAttempts(Protocol):
     """Takes what is said of attempts that no job driven here has now."""
 
-    def took_step(self, node: Node, attempt_id: AttemptId, step: Step) -> None: ...
+    def took_step(self, node: AttemptNode, attempt_id: AttemptId, step: Step) -> None: ...
     def finished(
-        self, node: Node, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
+        self, node: AttemptNode, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
     ) -> bool: ...
-    def partial(self, node: Node, partial: JobPartial) -> None: ...
+    def partial(self, node: AttemptNode, partial: JobPartial) -> None: ...
     async def lost(self, cell: int, entry: RunningJob) -> None: ...
     async def is_wanted(
         self, cell: int, sender: Sender, entry: RunningJob, number: int
     ) -> bool: ...
 
 
-OnStep = Callable[[Job, Node, Step], None]
+OnStep = Callable[[Job, AttemptNode, Step], None]
 
 
 class NodeMessages:
@@ -98,7 +114,7 @@ class NodeMessages:
 
     # --- hot ------------------------------------------------------------------------------------
 
-    def took_step(self, node: Node, attempt_id: AttemptId, step: Step, now: float) -> None:
+    def took_step(self, node: AttemptNode, attempt_id: AttemptId, step: Step, now: float) -> None:
         """The node accepted the attempt, or began to work on it. Forward only."""
         job = self._attempts.get(attempt_id)
         if job is None:
@@ -113,7 +129,7 @@ class NodeMessages:
             job.step = step
             if not job.accepted_ms:
                 job.accepted_ms = at_ms
-            if step is Step.RUNNING:
+            if step is RUNNING:
                 job.running_ms = at_ms
             if self._on_step is not None:
                 self._on_step(job, node, step)
@@ -122,10 +138,10 @@ class NodeMessages:
                 _show(job, step)
             job.shown = step
 
-    def finished(self, node: Node, result: JobResult, now: float) -> bool:
+    def finished(self, node: AttemptNode, result: JobResult, now: float) -> bool:
         """The attempt is over, well or not; False when it was over before, or never was."""
         if result.success:
-            ending = Ending(Outcome.SUCCESS, result)
+            ending = Ending(SUCCESS, result)
         else:
             error = result.error or ErrorInfo(
                 "INTERNAL_ERROR", "The node failed without saying why."
@@ -135,7 +151,7 @@ class NodeMessages:
 
     def _finish(
         self,
-        node: Node,
+        node: AttemptNode,
         attempt_id: AttemptId,
         job_id: JobId | None,
         ending: Ending,
@@ -158,7 +174,9 @@ class NodeMessages:
 
     # --- rare -----------------------------------------------------------------------------------
 
-    def model_not_available(self, node: Node, message: ModelNotAvailable, now: float) -> None:
+    def model_not_available(
+        self, node: AttemptNode, message: ModelNotAvailable, now: float
+    ) -> None:
         """A service is missing; the attempt it was needed for goes elsewhere."""
         if message.attempt_id is None:
             return
@@ -167,7 +185,7 @@ class NodeMessages:
         ending = Ending(Outcome.FAILED, error=error)
         self._finish(node, message.attempt_id, message.job_id, ending, now)
 
-    def partial(self, node: Node, partial: JobPartial) -> None:
+    def partial(self, node: AttemptNode, partial: JobPartial) -> None:
         """What the node has recognised so far; only of its own, current attempt."""
         job = self._attempts.get(partial.attempt_id)
         if job is None:
@@ -230,12 +248,12 @@ class LeftAttempts:
         self._driver = driver
         self._telemetry = telemetry
 
-    def took_step(self, node: Node, attempt_id: AttemptId, step: Step) -> None:
+    def took_step(self, node: AttemptNode, attempt_id: AttemptId, step: Step) -> None:
         """The node has the attempt."""
         self._ledger.late(node.cell, node.sender, attempt_id, ends=False)
 
     def finished(
-        self, node: Node, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
+        self, node: AttemptNode, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
     ) -> bool:
         """A result that no job waits for: its slot, if it still holds one, comes free."""
         late = self._ledger.late(node.cell, node.sender, attempt_id, ends=True)
@@ -249,7 +267,7 @@ class LeftAttempts:
             self._driver.freed(late.freed)
         return False
 
-    def partial(self, node: Node, partial: JobPartial) -> None:
+    def partial(self, node: AttemptNode, partial: JobPartial) -> None:
         """What no job waits for is not passed on."""
 
     async def lost(self, cell: int, entry: RunningJob) -> None:
@@ -273,7 +291,7 @@ class LeftAttempts:
 
 def _show(job: Job, step: Step) -> None:
     """Tell watchers of the steps that they have not been told of."""
-    if job.shown < Step.ACCEPTED:
+    if job.shown < ACCEPTED:
         progressed(job, Progress.ACCEPTED)
-    if step is Step.RUNNING:
+    if step is RUNNING:
         progressed(job, Progress.RUNNING)

@@ -8,7 +8,7 @@ from typing import Protocol, TypeVar
 from dragoman.ids import JobId, NodeId, SessionId, TenantId
 from dragoman.live.dispatch.job import Job
 from dragoman.live.ledger import Owner
-from dragoman.live.protocol import SchedulerToNode
+from dragoman.live.protocol import GlossaryTerm, SchedulerToNode
 from dragoman.live.shared import records as r
 
 Id = TypeVar("Id", contravariant=True)
@@ -23,6 +23,16 @@ class NodePort(Protocol):
 
     def report(self, cells: Iterable[int]) -> None:
         """These cells lost their memory: have their nodes say what they run."""
+        ...
+
+
+class Glossary(Protocol):
+    """The words of one tenant."""
+
+    def terms(
+        self, pairs: tuple[tuple[str, str], ...], text: str | None
+    ) -> tuple[GlossaryTerm, ...]:
+        """What a job between these languages is told, of a text or of speech."""
         ...
 
 

@@ -9,7 +9,7 @@ from dragoman.ids import JobId
 from dragoman.live.dispatch.selection import Search
 from dragoman.live.ledger import Outlook
 from dragoman.live.protocol import ErrorInfo, ExclusionReason
-from dragoman.live.snapshot import CellView, Requirement
+from dragoman.live.snapshot import CellView, JobRequirement
 
 _SOONEST_MS = 50
 _LATEST_MS = 30_000
@@ -28,15 +28,17 @@ def refusal(
     kind = _kind(search, cold)
     source, _, target = requirement.shown.partition(":")
     details: dict[str, object] = {
-        "reasons": search.decisions[0].counts(),
+        "reasons": search.main.counts(),
         "src_lang": source,
         "tgt_lang": target,
     }
+    if requirement.services:
+        details["services"] = dict(requirement.services)
     near = search.snapshot.near(requirement) if kind is errors.PairUnsupported else ()
     if near:
         details["near"] = list(near)
     return kind(
-        _message(kind, requirement, near),
+        _message(kind, search, near),
         details=details,
         retry_after_ms=_retry_after_ms(kind, outlook),
     )
@@ -64,14 +66,20 @@ def as_error(info: ErrorInfo) -> errors.DragomanError:
     )
 
 
-def _message(
-    kind: type[errors.DragomanError], requirement: Requirement, near: tuple[str, ...]
-) -> str:
+def _message(kind: type[errors.DragomanError], search: Search, near: tuple[str, ...]) -> str:
+    requirement = search.job.requirement
     pair = requirement.shown
     if kind is errors.PairUnsupported:
         described = requirement.kind.value.replace("_", " ")
         message = f"No known node serves {pair}, {described}; register one that does."
         return f"{message} Close to it, {', '.join(near)} would be served." if near else message
+    asked = requirement.services
+    if asked and kind is errors.NoAvailableNode and not _is_offered(search):
+        wanted = ", ".join(f"{stage} {name}" for stage, name in asked)
+        return (
+            f"No node that serves {pair} has {wanted}, which the job asks for in `services`;"
+            " name a service that one has, or leave it out."
+        )
     return {
         errors.UnsupportedFeature: (
             f"No node that serves {pair} offers {', '.join(requirement.features)}."
@@ -87,8 +95,8 @@ def _message(
 
 
 def _kind(search: Search, cold: Collection[int]) -> type[errors.DragomanError]:
-    requirement = search.job.requirement
-    decision = search.decisions[0]
+    decision = search.main
+    requirement = decision.requirement
     cells = search.snapshot.cells
     views = [
         cells[number] for number in search.snapshot.shards(requirement).cells if number in cells
@@ -110,7 +118,17 @@ def _kind(search: Search, cold: Collection[int]) -> type[errors.DragomanError]:
     return errors.NoAvailableNode
 
 
-def _offering(view: CellView, requirement: Requirement) -> int:
+def _is_offered(search: Search) -> bool:
+    """Whether a node of the pool has the services that the job asks for."""
+    requirement, cells = search.job.requirement, search.snapshot.cells
+    return any(
+        view.pool(requirement) & view.offering(requirement)
+        for number in search.snapshot.shards(requirement).cells
+        if (view := cells.get(number)) is not None
+    )
+
+
+def _offering(view: CellView, requirement: JobRequirement) -> int:
     """The nodes of the pool that offer the features."""
     lacking = view.lacking(requirement)
     return view.pool(requirement) & ~lacking[ExclusionReason.FEATURE_UNSUPPORTED]

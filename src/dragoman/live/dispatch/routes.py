@@ -7,7 +7,7 @@ from hashlib import blake2b
 from random import Random
 
 from dragoman.ids import NodeId, SessionId
-from dragoman.live.snapshot import Pair, Shards
+from dragoman.live.snapshot import Pair, PoolShards
 
 
 class Route:
@@ -25,7 +25,7 @@ class Route:
         """The node that served the session last."""
         self.last_at = 0.0
 
-    def shard(self, pair: Pair, shards: Shards) -> int | None:
+    def shard(self, pair: Pair, shards: PoolShards) -> int | None:
         """The shard this session stays with, unless the pair changed or the shard is gone."""
         if pair != self._pair:
             self._pair, self._shard = pair, None
@@ -86,13 +86,13 @@ class Routes:
         self._routes.pop(session_id, None)
 
 
-def hashed_shard(key: str, shards: Shards) -> int:
+def hashed_shard(key: str, shards: PoolShards) -> int:
     """The shard a tenant or session always falls on, for as long as the shards stay."""
     digest = blake2b(key.encode(), digest_size=8).digest()
     return shards.cells[int.from_bytes(digest, "big") % len(shards.cells)]
 
 
-def drawn_order(first: int, shards: Shards, random: Random) -> list[int]:
+def drawn_order(first: int, shards: PoolShards, random: Random) -> list[int]:
     """The other cells, from a random place on, so that the overflow spreads as well."""
     cells = shards.cells
     start = int(random.random() * len(cells))

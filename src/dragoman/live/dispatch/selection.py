@@ -1,6 +1,8 @@
 """Choosing: which nodes may carry a job, in which order they are asked, and why others are not.
 
 A choice is made on one snapshot, which does not change. It never waits: the ledger holds the slot.
+Which of the candidates gets the job is the ledger's choice, by `[scheduler.selection] strategy`
+(`dragoman.live.ledger`, `CHOICES`): it alone knows who has a free slot.
 """
 
 from __future__ import annotations
@@ -11,10 +13,17 @@ from random import Random
 import msgspec
 
 from dragoman.ids import NodeId, TenantId
+from dragoman.live.dispatch.canary import Canaries, CanaryRoute
 from dragoman.live.dispatch.job import Job, Mask
 from dragoman.live.dispatch.routes import Route, drawn_order, hashed_shard
-from dragoman.live.protocol import AttemptExplanation, Cut, ExclusionReason, LeftOut
-from dragoman.live.snapshot import CellView, Requirement, RuntimeSnapshot, Shards, SnapshotHolder
+from dragoman.live.protocol import AttemptExplanation, Cut, ExclusionReason, LeftOutNodes
+from dragoman.live.snapshot import (
+    CellView,
+    JobRequirement,
+    PoolShards,
+    RuntimeSnapshot,
+    SnapshotHolder,
+)
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.dispatch")
@@ -40,16 +49,17 @@ class SelectionRules(msgspec.Struct, frozen=True):
     """How long the rest of a sentence that was cut for its length stays with its node."""
     prefer_local: bool = False
     """Nodes of this instance come first, among several instances."""
+    canaries: tuple[CanaryRoute, ...] = ()
 
 
-class Decision(msgspec.Struct, eq=False):
+class Decision(msgspec.Struct, eq=False, gc=False):
     """One round of choosing: what was looked at, kept so that it can be explained later.
 
     It keeps the cells that it looked at, which do not change, and not the fleet around them.
     """
 
     version: int
-    requirement: Requirement
+    requirement: JobRequirement
     excluded: frozenset[NodeId]
     """Nodes that failed the job, or that its caller does not want."""
     spread: NodeId | None
@@ -137,10 +147,11 @@ class Decision(msgspec.Struct, eq=False):
             pool=self.pool,
             shards_tried=tried,
             reasons={
-                reason: LeftOut(count, tuple(nodes))
+                reason: LeftOutNodes(count, tuple(nodes))
                 for reason, (count, nodes) in self.reasons().items()
             },
             chosen=self.chosen,
+            services=dict(self.requirement.services),
             local=self._is_here(self.chosen) if local_first and self.chosen else None,
         )
 
@@ -188,8 +199,29 @@ class Search:
         """Slots were free, but kept back for live work."""
         self.rounds: Iterator[tuple[Mask, ...]] = iter(())
 
+    @property
+    def main(self) -> Decision:
+        """The first choice that was not for a canary: it says why no node took the job."""
+        canary = self.job.canary
+        return next(one for one in self.decisions if one.requirement is not canary)
+
+    @property
+    def is_for_canary(self) -> bool:
+        """Whether the canary's nodes are being asked."""
+        canary = self.job.canary
+        return canary is not None and self.decisions[-1].requirement is canary
+
+    def begin(self, decision: Decision) -> None:
+        """Another choice is made."""
+        self.decisions.append(decision)
+        self.tried.append([])
+
     def full(self, cells: tuple[Mask, ...], *, headroom: bool) -> None:
         """No slot was free on these candidates."""
+        if self.is_for_canary:
+            for number, _ in cells:
+                self._looked_at(number)
+            return  # No batch work gives way for a canary.
         self.headroom = self.headroom or headroom
         for number, mask in cells:
             self.asked[number] = self.asked.get(number, 0) | mask
@@ -226,12 +258,20 @@ class Search:
 class Selector:
     """Finds the candidates of jobs."""
 
-    def __init__(self, snapshots: SnapshotHolder, rules: SelectionRules, random: Random) -> None:
+    def __init__(
+        self,
+        snapshots: SnapshotHolder,
+        rules: SelectionRules,
+        random: Random,
+        canaries: Canaries,
+    ) -> None:
         self._snapshots = snapshots
+        self._canaries = canaries
+        self._has_canaries = bool(canaries)
         self._rules = rules
         self._random = random
         self._spreads = rules.spread_window_seconds is not None
-        self._aims: dict[Requirement, Aim] = {}
+        self._aims: dict[JobRequirement, Aim] = {}
         self._aims_of: RuntimeSnapshot | None = None
         """The snapshot that the aims were taken on."""
 
@@ -244,6 +284,8 @@ class Selector:
         if job.excluded or job.spec.preferred_node_id is not None:
             return False
         if route is not None and (route.affinity_node is not None or self._spreads):
+            return False
+        if self._has_canaries and self._canaries.plan(job.requirement) is not None:
             return False
         snapshot = self._snapshots.current
         if snapshot is not self._aims_of:
@@ -271,7 +313,7 @@ class Selector:
         return True
 
     def _take_aim(
-        self, snapshot: RuntimeSnapshot, requirement: Requirement, numbers: tuple[int, ...]
+        self, snapshot: RuntimeSnapshot, requirement: JobRequirement, numbers: tuple[int, ...]
     ) -> Aim:
         """What jobs of a requirement are aimed at; remembered for as long as the snapshot lasts
         where there is but one cell."""
@@ -311,15 +353,35 @@ class Selector:
         job = search.job
         own = self._own_node(job)
         spread = self._to_avoid(job, now)
-        first = Decision(search.snapshot.version, job.requirement, job.excluded, spread, own, [])
-        search.decisions.append(first)
-        search.tried.append([])
+        version = search.snapshot.version
+        if job.canary is not None:
+            tried_out = Decision(version, job.canary, job.excluded, None, None, [])
+            search.begin(tried_out)
+            yield from self._round(search, tried_out, spare_resting=True)
+        requirement = self._steady(job, search.snapshot)
+        first = Decision(version, requirement, job.excluded, spread, own, [])
+        search.begin(first)
         yield from self._round(search, first, spare_resting=True)
         if job.excluded or spread is not None or first.spared:
-            second = Decision(search.snapshot.version, job.requirement, NO_NODES, None, own, [])
-            search.decisions.append(second)
-            search.tried.append([])
+            second = Decision(version, requirement, NO_NODES, None, own, [])
+            search.begin(second)
             yield from self._round(search, second, spare_resting=False)
+
+    def _steady(self, job: Job, snapshot: RuntimeSnapshot) -> JobRequirement:
+        """What the job asks of a node that is no canary, as long as there is one."""
+        requirement = job.requirement
+        if not self._has_canaries or job.spec.preferred_node_id is not None:
+            return requirement
+        plan = self._canaries.plan(requirement)
+        if plan is None:
+            return requirement
+        # A canary that is all there is serves every job, but not those that it failed.
+        cells = snapshot.cells
+        is_there = job.left_canary or any(
+            number in cells and cells[number].fit(plan.steady)
+            for number in snapshot.shards(requirement).cells
+        )
+        return plan.steady if is_there else requirement
 
     def _round(
         self, search: Search, decision: Decision, *, spare_resting: bool
@@ -376,7 +438,7 @@ class Selector:
             return None
         return job.route.to_avoid(window, now)
 
-    def _first_cell(self, job: Job, shards: Shards) -> int:
+    def _first_cell(self, job: Job, shards: PoolShards) -> int:
         """The shard that is tried first."""
         if len(shards.cells) == 1:
             return shards.cells[0]
@@ -384,7 +446,7 @@ class Selector:
         if own:
             mine = {cell: shards.members[cell] for cell in own if cell in shards.members}
             if mine:
-                return Shards(mine).draw(self._random)
+                return PoolShards(mine).draw(self._random)
         if job.route is None:
             if self._rules.by_hash and job.tenant != DEFAULT_TENANT:
                 return hashed_shard(job.tenant, shards)

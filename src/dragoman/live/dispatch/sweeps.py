@@ -10,7 +10,7 @@ from dragoman.live.dispatch.memory_ledger import MemoryLedger
 from dragoman.live.dispatch.ports import NodePort
 from dragoman.live.ledger import NodeLost, Sender
 from dragoman.live.protocol import Command, JobCancel, NodeControl
-from dragoman.observability import Watch, get_logger
+from dragoman.observability import LimitWatch, get_logger
 
 log = get_logger("dragoman.dispatch")
 
@@ -27,7 +27,7 @@ class Sweeps:
         ledger: MemoryLedger,
         driver: JobDriver,
         nodes: NodePort,
-        watch: Watch,
+        watch: LimitWatch,
         clock: Clock,
     ) -> None:
         self._ledger = ledger

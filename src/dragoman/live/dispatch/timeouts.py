@@ -20,6 +20,15 @@ from dragoman.live.dispatch.job import Job
 TURN_SECONDS = 0.002
 """How long one turn may look at jobs whose time is up; the rest have the next turn."""
 
+_AT_A_TIME = 256
+"""How many attempts are passed over, because they have ended, before the clock is read."""
+
+_PASSED_OVER = 4 * _AT_A_TIME
+"""How many attempts that have ended are passed over at most before their time is up."""
+
+_RESOLUTION_SECONDS = 0.005
+"""How long after a look the next one may come."""
+
 
 class Timeouts:
     """One timer for all jobs. Moving a deadline later costs nothing: the look finds it moved."""
@@ -75,10 +84,14 @@ class Timeouts:
         self._timer = None
         self._timer_at = inf
         now = began = self._clock.monotonic()
-        acks, later = self._acks, self._later
+        acks, later, attempts = self._acks, self._later, self._attempts
         while now - began < TURN_SECONDS:
             if acks and acks[0][0] <= now:
-                job = self._attempts.get(acks.popleft()[1])
+                # Nearly all of them have ended by now.
+                for _ in range(min(_AT_A_TIME, len(acks))):
+                    job = attempts.get(acks.popleft()[1])
+                    if job is not None or not acks or acks[0][0] > now:
+                        break
             elif later and later[0][0] <= now:
                 at, job_id = heappop(later)
                 job = self._jobs.get(job_id)
@@ -95,9 +108,15 @@ class Timeouts:
             self._timer_at = now
             self._timer = asyncio.get_running_loop().call_soon(self._fire)
             return
+        # Attempts that have ended need no look when their time is up, and so no timer.
+        for _ in range(_PASSED_OVER):
+            if not acks or acks[0][1] in attempts:
+                break
+            acks.popleft()
         first = min(acks[0][0] if acks else inf, later[0][0] if later else inf)
         if first < self._timer_at:
-            self._set_timer(first, now)
+            # A timer for each of very many attempts would cost more than what it is for.
+            self._set_timer(max(first, now + _RESOLUTION_SECONDS), now)
 
 
 def next_deadline(job: Job) -> float:

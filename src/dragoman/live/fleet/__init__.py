@@ -1,19 +1,28 @@
 """The management domain: registration, heartbeats, health, drains; the writer of node facts."""
 
-from dragoman.live.fleet.catalog import CatalogRules, CatalogState, ServiceCatalog
-from dragoman.live.fleet.catalog_form import CatalogService
-from dragoman.live.fleet.catalog_source import CatalogSource, HttpCatalogSource
-from dragoman.live.fleet.census import Census
-from dragoman.live.fleet.far_nodes import FarNode, FarNodes
-from dragoman.live.fleet.feedback import Feedback, FeedbackRules
-from dragoman.live.fleet.health import MOVES, Health, HealthEvent, HealthRules
-from dragoman.live.fleet.marks import Mark
-from dragoman.live.fleet.node import Node, why_no_jobs
-from dragoman.live.fleet.ports import AttemptPort, NodeLink, PeerPort, Seated
+from dragoman.live.fleet.catalog import (
+    CatalogRules,
+    CatalogService,
+    CatalogSource,
+    CatalogState,
+    HttpCatalogSource,
+    ServiceCatalog,
+)
+from dragoman.live.fleet.health import (
+    MOVES,
+    HealthEvent,
+    HealthRecord,
+    HealthRules,
+    ResourceMean,
+    Thresholds,
+)
+from dragoman.live.fleet.node import Census, RegisteredNode, why_no_jobs
+from dragoman.live.fleet.ports import AttemptPort, FleetPeerPort, NodeLink, Seated
 from dragoman.live.fleet.registration import Applicant
 from dragoman.live.fleet.registry import Registry
+from dragoman.live.fleet.remote_nodes import RemoteNode, RemoteNodes
 from dragoman.live.fleet.reports import FeedbackView
-from dragoman.live.fleet.resources import ResourceMean, Thresholds
+from dragoman.live.fleet.unavailable_services import Feedback, FeedbackRules, Mark
 
 __all__ = [
     "MOVES",
@@ -24,20 +33,20 @@ __all__ = [
     "CatalogSource",
     "CatalogState",
     "Census",
-    "FarNode",
-    "FarNodes",
     "Feedback",
     "FeedbackRules",
     "FeedbackView",
-    "Health",
+    "FleetPeerPort",
     "HealthEvent",
+    "HealthRecord",
     "HealthRules",
     "HttpCatalogSource",
     "Mark",
-    "Node",
     "NodeLink",
-    "PeerPort",
+    "RegisteredNode",
     "Registry",
+    "RemoteNode",
+    "RemoteNodes",
     "ResourceMean",
     "Seated",
     "ServiceCatalog",

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from dragoman.errors import NodeUnavailable
 from dragoman.ids import NodeId
-from dragoman.live.fleet.far_nodes import FarNode
 from dragoman.live.fleet.health import HealthEvent
-from dragoman.live.fleet.node import Node
-from dragoman.live.fleet.ports import PeerPort
-from dragoman.live.fleet.roll import Roll
+from dragoman.live.fleet.node import RegisteredNode
+from dragoman.live.fleet.node_table import NodeTable
+from dragoman.live.fleet.ports import FleetPeerPort
+from dragoman.live.fleet.remote_nodes import RemoteNode
 from dragoman.live.ledger import Owner, Seats
 from dragoman.live.protocol import Command, NodeControl, NodeHealth, NodeStatus
 
@@ -23,12 +23,12 @@ class Drains:
     def __init__(
         self,
         ledger: Seats,
-        roll: Roll,
-        known: Callable[[NodeId], Node | FarNode],
-        peers: PeerPort | None,
+        table: NodeTable,
+        known: Callable[[NodeId], RegisteredNode | RemoteNode],
+        peers: FleetPeerPort | None,
     ) -> None:
         self._ledger = ledger
-        self._roll = roll
+        self._table = table
         self._known = known
         self._peers = peers
 
@@ -38,11 +38,11 @@ class Drains:
         await self._ledger.set_drained(node.cell, node_id, True)
         self._control(node, Command.DRAIN, reason)
 
-    def drained_itself(self, node: Node, reason: str | None) -> None:
+    def drained_itself(self, node: RegisteredNode, reason: str | None) -> None:
         """The node wants no more jobs, on this connection."""
         if node.health.happened(HealthEvent.DRAIN):
             node.drain_reason = reason
-            self._roll.show(node)
+            self._table.show(node)
             node.link.send(NodeStatus(node.health.state, reason))
 
     async def resume(self, node_id: NodeId) -> None:
@@ -62,12 +62,14 @@ class Drains:
 
     def control(self, node_id: NodeId, owner: Owner, command: Command, reason: str | None) -> None:
         """Pass on a command that came to another instance, if this connection still speaks."""
-        node = self._roll.nodes.get(node_id)
+        node = self._table.nodes.get(node_id)
         if node is not None and node.owner == owner and node.online:
             self._control(node, command, reason)
 
-    def _control(self, node: Node | FarNode, command: Command, reason: str | None = None) -> None:
-        if isinstance(node, FarNode):
+    def _control(
+        self, node: RegisteredNode | RemoteNode, command: Command, reason: str | None = None
+    ) -> None:
+        if isinstance(node, RemoteNode):
             if self._peers is not None:
                 self._peers.control(node.node_id, node.owner, command, reason)
                 self._peers.changed(node.cell, node.node_id)
@@ -77,7 +79,7 @@ class Drains:
         if command is Command.SHUTDOWN:
             self.drained_itself(node, reason or "told by an operator to shut down")
         if command is Command.RESUME and node.health.happened(HealthEvent.RESUME):
-            self._roll.show(node)
+            self._table.show(node)
             node.link.send(NodeStatus(node.health.state, "resumed by an operator"))
         node.link.send(NodeControl(command, reason))
         if command is Command.RESUME:

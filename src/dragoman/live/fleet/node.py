@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Protocol
 
+import msgspec
+
 from dragoman.ids import ConnectionId, InstanceId, NodeId, TenantId
-from dragoman.live.fleet.breaker import Breaker
-from dragoman.live.fleet.census import Headcount
-from dragoman.live.fleet.health import Health, HealthRules
-from dragoman.live.fleet.marks import Mark
+from dragoman.live.fleet.health import Breaker, HealthRecord, HealthRules, RecentUsage, ResourceMean
 from dragoman.live.fleet.ports import NodeLink
-from dragoman.live.fleet.resources import RecentUsage, ResourceMean
+from dragoman.live.fleet.unavailable_services import Mark
 from dragoman.live.ledger import Owner, Sender
 from dragoman.live.protocol import (
     Capability,
@@ -21,13 +21,54 @@ from dragoman.live.protocol import (
     NodeRegister,
     Service,
     ServiceStatus,
+    ServiceType,
 )
 from dragoman.live.snapshot import NodeFacts, PoolRule, is_in_a_pool, what_is_missing
+from dragoman.observability import Metrics
+
+
+class Headcount(msgspec.Struct, frozen=True):
+    """What one node adds to the census."""
+
+    status: NodeHealth
+    slots: int
+    types: frozenset[ServiceType]
+    """Kinds of work it can do now."""
+
+
+class Census:
+    """The fleet in numbers. Offline nodes are known, but bring neither slots nor services."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._nodes_by_status = metrics.nodes
+        self.total = 0
+        self.slots = 0
+        self.by_status: Counter[NodeHealth] = Counter()
+        self.by_service_type: Counter[ServiceType] = Counter()
+
+    def change(self, before: Headcount | None, after: Headcount | None) -> None:
+        """A node is counted otherwise than before; None: it was not, or is no longer, known."""
+        if before == after:
+            return
+        for headcount, step in ((before, -1), (after, 1)):
+            if headcount is not None:
+                self._add(headcount, step)
+
+    def _add(self, headcount: Headcount, step: int) -> None:
+        status = headcount.status
+        self.total += step
+        self.by_status[status] += step
+        self._nodes_by_status.labels(status.value).set(self.by_status[status])
+        if status is not NodeHealth.OFFLINE:
+            self.slots += step * headcount.slots
+            for kind in headcount.types:
+                self.by_service_type[kind] += step
+
 
 NO_OWNER = Owner(InstanceId(""), ConnectionId(""), 0)
 
 
-class Node:
+class RegisteredNode:
     """Facts of one node under one connection. The registry alone changes them."""
 
     __slots__ = (
@@ -92,7 +133,7 @@ class Node:
         self.rests = 0
         """Failed trials after which it still rests: others are asked first meanwhile."""
         self.marks: tuple[Mark, ...] = ()
-        self.health = Health(rules)
+        self.health = HealthRecord(rules)
         self.counted: Headcount | None = None
         """As what the census counts it."""
         self.shared = b""
@@ -188,8 +229,24 @@ class Node:
             over_threshold=self.usage.over,
             resting=self.resting,
             here=True,
-            marked=frozenset(mark.service_id for mark in self.marks),
+            marked=marked_services(self.marks),
         )
+
+
+class ServiceMark(Protocol):
+    """A mark, as this instance or another one keeps it."""
+
+    @property
+    def service_id(self) -> str: ...
+    @property
+    def version(self) -> str | None: ...
+
+
+def marked_services(marks: Iterable[ServiceMark]) -> frozenset[str]:
+    """The names of what is marked: a service, or one version of it."""
+    return frozenset(
+        f"{mark.service_id}@{mark.version}" if mark.version else mark.service_id for mark in marks
+    )
 
 
 class Explained(Protocol):

@@ -67,7 +67,7 @@ class AttemptPort(Protocol):
         ...
 
 
-class PeerPort(Protocol):
+class FleetPeerPort(Protocol):
     """Tells other instances what concerns them. It does not wait; messages may get lost."""
 
     def changed(self, cell: int, node_id: NodeId) -> None:

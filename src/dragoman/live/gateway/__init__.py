@@ -6,7 +6,6 @@ over a WebSocket or through memory on a virtual clock.
 
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.admission import NO_ORIGIN, Handshake, origin_allowed
-from dragoman.live.gateway.closing import CloseCode, Closed, ConnectionClosed
 from dragoman.live.gateway.cluster import cluster_terms
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.connections import Connections
@@ -16,7 +15,8 @@ from dragoman.live.gateway.limits import ConnectionLimits, SocketCount, Transpor
 from dragoman.live.gateway.live_plane import LivePlane
 from dragoman.live.gateway.memory import (
     Delay,
-    Link,
+    DirectLink,
+    DuplexLink,
     MemoryClient,
     MemoryNetwork,
     fixed,
@@ -25,25 +25,26 @@ from dragoman.live.gateway.memory import (
     uniform,
 )
 from dragoman.live.gateway.uvicorn_server import uvicorn_options
-from dragoman.live.gateway.websocket import WebSocketApp
-from dragoman.live.gateway.wire import Frame, Receive, Wire
+from dragoman.live.gateway.websocket import ListenApp, WebSocketApp
+from dragoman.live.gateway.wire import CloseCode, ConnectionClosed, Frame, Receive, Wire, WireClosed
 
 __all__ = [
     "NO_ORIGIN",
     "Caller",
     "CloseCode",
-    "Closed",
     "Connection",
     "ConnectionClosed",
     "ConnectionLimits",
     "Connections",
     "Decodes",
     "Delay",
+    "DirectLink",
+    "DuplexLink",
     "Endpoint",
     "Frame",
     "Handler",
     "Handshake",
-    "Link",
+    "ListenApp",
     "LivePlane",
     "MemoryClient",
     "MemoryNetwork",
@@ -52,6 +53,7 @@ __all__ = [
     "TransportLimits",
     "WebSocketApp",
     "Wire",
+    "WireClosed",
     "cluster_terms",
     "fixed",
     "instant",

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 from dragoman.auth import ApiKey, authorize
 from dragoman.errors import DragomanError, Forbidden, RateLimited, Unauthorized
-from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.endpoint import Caller, Endpoint
+from dragoman.live.gateway.wire import CloseCode
 from dragoman.live.protocol import SubProtocol
 from dragoman.observability import get_logger
 
@@ -40,7 +40,7 @@ class Handshake:
     host: str | None = None
 
 
-class Refused(Exception):
+class AdmissionRefused(Exception):
     """Raised when a caller is not let in."""
 
     def __init__(self, code: CloseCode, reason: str) -> None:
@@ -55,9 +55,11 @@ async def admit(endpoint: Endpoint[Any], handshake: Handshake) -> tuple[SubProto
     sub = SubProtocol.choose(handshake.offered)
     if sub is None:
         known = ", ".join(known.value for known in SubProtocol)
-        raise Refused(CloseCode.POLICY, f"no known sub-protocol was offered; known are: {known}")
+        raise AdmissionRefused(
+            CloseCode.POLICY, f"no known sub-protocol was offered; known are: {known}"
+        )
     if not origin_allowed(handshake.origin, handshake.host, endpoint.allowed_origins):
-        raise Refused(
+        raise AdmissionRefused(
             CloseCode.FORBIDDEN,
             "pages of this origin may not connect; add it to server.allowed_origins",
         )
@@ -67,17 +69,17 @@ async def admit(endpoint: Endpoint[Any], handshake: Handshake) -> tuple[SubProto
         endpoint.connections.check_room(handshake.remote, principal.key_id)
     except DragomanError as error:
         code = _CLOSE_CODES.get(type(error), CloseCode.INTERNAL_ERROR)
-        raise Refused(code, error.message) from None
+        raise AdmissionRefused(code, error.message) from None
     except Exception:
         _log.exception("authentication_failed", endpoint=endpoint.name)
-        raise Refused(CloseCode.INTERNAL_ERROR, "the key could not be checked") from None
+        raise AdmissionRefused(CloseCode.INTERNAL_ERROR, "the key could not be checked") from None
     _check_draining(endpoint)  # it may have begun while the key was looked up
     return sub, Caller(principal, handshake.remote)
 
 
 def _check_draining(endpoint: Endpoint[Any]) -> None:
     if endpoint.connections.draining:
-        raise Refused(CloseCode.DRAINING, "the server is shutting down")
+        raise AdmissionRefused(CloseCode.DRAINING, "the server is shutting down")
 
 
 def origin_allowed(origin: str | None, host: str | None, allowed: Collection[str]) -> bool:

@@ -8,9 +8,15 @@ from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from dragoman.ids import ConnectionId
-from dragoman.live.gateway.closing import CloseCode, Closed, fitting_reason
 from dragoman.live.gateway.limits import ConnectionLimits
-from dragoman.live.gateway.wire import Frame, Wire, frame_bytes
+from dragoman.live.gateway.wire import (
+    CloseCode,
+    Frame,
+    Wire,
+    WireClosed,
+    fitting_reason,
+    frame_bytes,
+)
 from dragoman.live.protocol import Message, SubProtocol, unencodable
 
 Encode: TypeAlias = Callable[[Message], Frame]
@@ -58,7 +64,7 @@ class Connection:
         self._encode = encode
         self._queue: deque[Frame] = deque()
         self._writer: asyncio.Task[None] | None = None
-        self.end: Closed | None = None
+        self.end: WireClosed | None = None
         """How it ended; None while messages can be sent."""
         self._deadline: asyncio.TimerHandle | None = None
 
@@ -79,6 +85,14 @@ class Connection:
             frame = self._encode(message)
         except UnicodeEncodeError as error:
             raise unencodable(message) from error
+        if self._writer is None and self._write_now(frame):
+            return True
+        return self._send_in_turn(frame)
+
+    def send_frame(self, frame: Frame) -> bool:
+        """Send what was encoded before, for many connections at once; as `send` otherwise."""
+        if self.end is not None:
+            return False
         if self._writer is None and self._write_now(frame):
             return True
         return self._send_in_turn(frame)
@@ -110,7 +124,7 @@ class Connection:
         """
         if self.end is not None:
             return
-        self.end = Closed(code, fitting_reason(reason))
+        self.end = WireClosed(code, fitting_reason(reason))
         self._deadline = asyncio.get_running_loop().call_later(
             self._limits.close_seconds, self._wire.abort
         )
@@ -119,7 +133,7 @@ class Connection:
             if waiting is not None:
                 self._writer = asyncio.get_running_loop().create_task(_finish(waiting))
 
-    async def ended(self, end: Closed) -> Closed:
+    async def ended(self, end: WireClosed) -> WireClosed:
         """Let go of everything, now that the transport is through; answers what ended it."""
         self.end = self.end or end
         if self._deadline is not None:

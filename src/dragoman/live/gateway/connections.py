@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dragoman.addresses import address_group
 from dragoman.errors import RateLimited
 from dragoman.ids import ConnectionId
-from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.limits import SocketCount
+from dragoman.live.gateway.wire import CloseCode
 
 
 class Connections:

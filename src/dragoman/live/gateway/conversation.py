@@ -6,17 +6,25 @@ of frames; what happens in between is the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from math import inf
 from typing import Generic, TypeVar
 
 from dragoman.errors import DragomanError, InternalError, InvalidMessage, RateLimited
 from dragoman.ids import ConnectionId, new_id
-from dragoman.live.gateway.admission import Handshake, Refused, admit
-from dragoman.live.gateway.closing import CloseCode, Closed, fitting_reason
+from dragoman.live.gateway.admission import AdmissionRefused, Handshake, admit
 from dragoman.live.gateway.connection import Connection, Encode
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
-from dragoman.live.gateway.wire import NO_MESSAGE, Feed, Frame, Wire, is_larger
+from dragoman.live.gateway.wire import (
+    NO_MESSAGE,
+    CloseCode,
+    Feed,
+    Frame,
+    Wire,
+    WireClosed,
+    fitting_reason,
+    is_larger,
+)
 from dragoman.live.protocol import NOT_PLAIN, Error, encoder
 from dragoman.observability import get_logger
 
@@ -40,7 +48,7 @@ async def serve_connection(
     try:
         sub, caller = await admit(endpoint, handshake)
         handler = _make_handler(endpoint, caller)
-    except Refused as refused:
+    except AdmissionRefused as refused:
         waiting = wire.close(refused.code, fitting_reason(refused.reason))
         if waiting is not None:
             await waiting
@@ -58,7 +66,7 @@ async def serve_connection(
     stop_watching = endpoint.authenticator.watch(
         caller.principal, lambda: connection.close(CloseCode.UNAUTHORIZED, "the key was revoked")
     )
-    end = Closed(CloseCode.DRAINING, "the server stopped")
+    end = WireClosed(CloseCode.DRAINING, "the server stopped")
     try:
         await _open(connection, handler)
         end = await feed(_Conversation(endpoint, connection, handler).handle)
@@ -82,7 +90,9 @@ def _make_handler(endpoint: Endpoint[M], caller: Caller) -> Handler[M]:
         return endpoint.handler(caller)
     except Exception:
         _log.exception("handler_failed", endpoint=endpoint.name, at="creation")
-        raise Refused(CloseCode.INTERNAL_ERROR, "the connection could not be set up") from None
+        raise AdmissionRefused(
+            CloseCode.INTERNAL_ERROR, "the connection could not be set up"
+        ) from None
 
 
 async def _open(connection: Connection, handler: Handler[M]) -> None:
@@ -114,7 +124,7 @@ class _Conversation(Generic[M]):
     def __init__(self, endpoint: Endpoint[M], connection: Connection, handler: Handler[M]) -> None:
         self._connection = connection
         self._handler = handler
-        self._received = handler.received
+        self._received: Callable[[M, float], Awaitable[None] | None] = self._first_received
         self._monotonic = endpoint.clock.monotonic
         per_second = endpoint.limits.messages_per_second
         self._message_seconds = 1.0 / per_second if per_second > 0 else 0.0
@@ -135,21 +145,23 @@ class _Conversation(Generic[M]):
             return None
         now = self._monotonic()
         # A bucket of a second's worth of messages, without a call: until when they are paid for.
-        paid_until = max(self._paid_until, now - self._burst_seconds) + self._message_seconds
-        self._paid_until = paid_until
+        paid_until = self._paid_until
+        if paid_until < now - self._burst_seconds:
+            paid_until = now - self._burst_seconds
+        self._paid_until = paid_until = paid_until + self._message_seconds
         if paid_until > now + _ROUNDING_SECONDS:
             connection.send(_as_message(RateLimited("too many messages per second; send fewer")))
             connection.close(CloseCode.TOO_MANY, "too many messages per second")
             return None
-        if frame is NO_MESSAGE:
-            return None
-        first, self._first = self._first, False
         try:
             message = self._read(frame)
         except NOT_PLAIN:
+            if frame is NO_MESSAGE:
+                return None
             try:
                 message = self._decoder.decode(frame, connection.sub)
             except InvalidMessage as error:
+                first, self._first = self._first, False
                 return _malformed(connection, self._handler, error, first=first)
         try:
             waits = self._received(message, now)
@@ -157,6 +169,11 @@ class _Conversation(Generic[M]):
             _reply_failure(connection, error)
             return None
         return None if waits is None else self._finish(waits)
+
+    def _first_received(self, message: M, now: float) -> Awaitable[None] | None:
+        self._first = False
+        self._received = self._handler.received
+        return self._received(message, now)
 
     async def _finish(self, waits: Awaitable[None]) -> None:
         try:

@@ -7,12 +7,12 @@ pong, and mistakes that must be answered in prescribed ways) is left to a librar
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Protocol
 
 from websockets.speedups import apply_mask
 
-from dragoman.live.gateway.closing import CloseCode
-from dragoman.live.gateway.wire import NO_MESSAGE, Frame
+from dragoman.live.gateway.wire import NO_MESSAGE, CloseCode, Frame
 
 FRAMES_PER_TURN = 64
 """After so many frames of one connection the others get a turn, however fast they come."""
@@ -46,6 +46,10 @@ class FrameSink(Protocol):
 
     def message(self, frame: Frame) -> None:
         """A message is whole; `NO_MESSAGE` for a frame that was none, but counts as one."""
+        ...
+
+    def must_wait(self, waits: Awaitable[None]) -> None:
+        """Handling a message has to wait for something; those after it come later."""
         ...
 
     def control(self, data: bytes) -> None:
@@ -91,7 +95,7 @@ class FrameReader:
     def __init__(self, max_bytes: int, sink: FrameSink) -> None:
         self._max_bytes = max_bytes
         self._sink = sink
-        self._message = sink.message
+        self._message: Callable[[Frame], Awaitable[None] | None] = sink.message
         self._ended = False
         self._clear = True
         """Whether nothing is held, and it has not ended."""
@@ -118,29 +122,29 @@ class FrameReader:
         # What `_take` does with them is done here for all of them, up to one that is anything else.
         size, at, left = len(data), 0, FRAMES_PER_TURN
         while left and size - at >= _SHORTEST_BYTES:
-            first, length, start = data[at], data[at + 1] - _MASKED, at + 2
-            if length == _LENGTH_IN_2:
-                start += 2
+            first, length = data[at], data[at + 1] - _MASKED
+            if 0 <= length < _LENGTH_IN_2:
+                body = at + _SHORTEST_BYTES
+            elif length == _LENGTH_IN_2:
+                body = at + 2 + _SHORTEST_BYTES
                 length = data[at + 2] << 8 | data[at + 3]
-            body = start + _MASK_BYTES
-            end = body + length
-            if (
-                end > size
-                or (first != BINARY and first != _TEXT)
-                or not 0 <= length <= self._max_bytes
-                or data[at + 1] == _MASKED + _LENGTH_IN_8
-            ):
-                break
-            payload = apply_mask(data[body:end], data[start:body])
-            if first == BINARY:
-                self._message(payload)
             else:
+                break
+            end = body + length
+            if end > size or (first != BINARY and first != _TEXT) or length > self._max_bytes:
+                break
+            payload = apply_mask(data[body:end], data[body - _MASK_BYTES : body])
+            frame: Frame = payload
+            if first == _TEXT:
                 try:
-                    self._message(payload.decode())
+                    frame = payload.decode()
                 except UnicodeDecodeError:
                     break
             at = end
             left -= 1
+            waits = self._message(frame)
+            if waits is not None:
+                self._sink.must_wait(waits)
         if at < size:
             self._read(data, at, left)
 
@@ -163,6 +167,11 @@ class FrameReader:
         """Read what the turn before left."""
         if not self._ended:
             self._read(self.unread, self._at, FRAMES_PER_TURN)
+
+    def hand_to(self, message: Callable[[Frame], Awaitable[None] | None]) -> None:
+        """Give messages to this from now on; what it answers has to be waited for."""
+        if self._message is not _passed_over:
+            self._message = message
 
     def only_close(self) -> None:
         """From now on only a close frame matters: the rest is passed over."""
@@ -218,14 +227,19 @@ class FrameReader:
             return at - end
         payload = apply_mask(data[body:end], data[start:body])
         if first == BINARY:
-            self._message(payload)
+            self._tell(payload)
             return end
         try:
             text = payload.decode()
         except UnicodeDecodeError:
             return self._break(data, at)
-        self._message(text)
+        self._tell(text)
         return end
+
+    def _tell(self, frame: Frame) -> None:
+        waits = self._message(frame)
+        if waits is not None:
+            self._sink.must_wait(waits)
 
     # --- fragments and control frames ------------------------------------------------------------
 
@@ -257,7 +271,7 @@ class FrameReader:
         if first in _CONTROL:
             if self._message is not _passed_over:
                 self._sink.control(frame)
-                self._message(NO_MESSAGE)
+                self._tell(NO_MESSAGE)
             return True
         if first in (_FIRST_TEXT, _FIRST_BINARY):
             self._kind = first
@@ -265,20 +279,21 @@ class FrameReader:
         self._fragments += 1
         self._parts += apply_mask(frame[body:], frame[body - _MASK_BYTES : body])
         if first != _LAST:
-            self._message(NO_MESSAGE)
+            self._tell(NO_MESSAGE)
             return True
         message = bytes(self._parts)
         self._parts.clear()
         self._fragments = 0
         self._whole = _WHOLE
         if self._kind == _FIRST_BINARY:
-            self._message(message)
+            self._tell(message)
             return True
         try:
-            self._message(message.decode())
+            text = message.decode()
         except UnicodeDecodeError:
             self._refuse(CloseCode.NOT_TEXT, "a text is not UTF-8")
             return False
+        self._tell(text)
         return True
 
     def _break(self, data: bytes, at: int) -> int:
@@ -318,5 +333,5 @@ def plain_frame(frame: Frame) -> bytes:
     if size < _LENGTH_IN_2:
         return bytes((first, size)) + data
     if size < 1 << 16:
-        return bytes((first, _LENGTH_IN_2)) + size.to_bytes(2, "big") + data
+        return bytes((first, _LENGTH_IN_2, size >> 8, size & 0xFF)) + data
     return bytes((first, _LENGTH_IN_8)) + size.to_bytes(8, "big") + data

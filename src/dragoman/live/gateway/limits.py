@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from dragoman.clock import Clock
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class TransportLimits:
     """What connections may cost before it is known whose they are; all from the settings."""
 
     max_frame_bytes: int
-    budget: Budget
+    budget: ByteBudget
     """What all connections of the process may hold of messages that are not whole."""
     messages_per_second: float = 0
     """For sockets that have no limit of their own; 0 is no limit."""

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import TypeVar
 
 from dragoman.auth import Authenticator, Permission
 from dragoman.clock import Clock
-from dragoman.ids import InstanceId, JobId, SessionId
-from dragoman.live.budget import Budget
+from dragoman.errors import DependencyDown, InvalidMessage
+from dragoman.ids import InstanceId, JobId, SessionId, shard_in
+from dragoman.live.budget import ByteBudget
 from dragoman.live.cluster import Card, Cluster, Limited, Pulse
 from dragoman.live.dispatch import ClusterLedger, JobDispatcher, MemoryLedger, Share
 from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCatalog
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.cluster import (
+    ClusterMember,
     FencedHandler,
-    Neighbours,
     OtherStats,
     Outbox,
     Roster,
@@ -26,6 +28,7 @@ from dragoman.live.gateway.cluster import (
 )
 from dragoman.live.gateway.connections import Connections
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
+from dragoman.live.gateway.listen_handler import ListenAuthenticator, ListenHandler, Wanted
 from dragoman.live.gateway.node_handler import NodeDecoder, NodeHandler
 from dragoman.live.gateway.session_handler import SessionHandler, WaitingSockets
 from dragoman.live.protocol import (
@@ -37,11 +40,15 @@ from dragoman.live.sessions import SessionContext, Sessions
 from dragoman.live.shared import SharedLedger
 from dragoman.live.snapshot import PoolRule, SnapshotHolder
 from dragoman.live.stats import StatsCache, StatsSource
-from dragoman.observability import Metrics, Tracing, Watch
+from dragoman.observability import LimitWatch, Metrics, Tracing
 from dragoman.randomness import Randomness, Secrets
 from dragoman.settings import Settings
 
 M = TypeVar("M")
+
+
+_SPEAKER_BACK_MS = 1_000
+"""When a listener asks again whose speaker changes from one instance to another."""
 
 
 class LivePlane:
@@ -59,7 +66,7 @@ class LivePlane:
         clock: Clock,
         randomness: Randomness,
         secrets: Secrets | None = None,
-        budget: Budget | None = None,
+        budget: ByteBudget | None = None,
         tracing: Tracing | None = None,
         cluster: Cluster | None = None,
         url: str = "",
@@ -89,7 +96,7 @@ class LivePlane:
         terms = cluster_terms(settings)
         self._pulse = Pulse(terms.presence_ttl_ms / 1000, clock.monotonic())
         warn = settings.scheduler.observability
-        watch = Watch(
+        watch = LimitWatch(
             metrics,
             clock,
             path_warn_ms=warn.path_warn_ms,
@@ -132,10 +139,12 @@ class LivePlane:
             limit = settings.limits.max_inflight_per_tenant
             tenant_jobs = TenantLeases(Limited.IN_FLIGHT, cluster, limit)
         self._tenant_leases = [kind for kind in (tenant_sessions, tenant_jobs) if kind is not None]
-        budget = self.budget = budget or Budget(settings.limits.buffered_bytes)
+        budget = self.budget = budget or ByteBudget(settings.limits.buffered_bytes)
         if isinstance(ledger, MemoryLedger):
             budget.include(ledger.kept, ledger.let_go)
         metrics.buffered_bytes.set_function(lambda: budget.used)
+        metrics.buffered_bytes_max.set(settings.limits.buffered_bytes)
+        metrics.sessions_max.set(settings.limits.max_sessions)
         session_rules = rules.session_rules(settings)
         self.dispatcher = JobDispatcher(
             ledger=self.ledger,
@@ -201,7 +210,7 @@ class LivePlane:
         other_stats: OtherStats | None = None
         if outbox is not None and roster is not None:
             other_stats = OtherStats(outbox, roster, instance_id)
-        source = StatsSource(
+        source = self.stats_source = StatsSource(
             registry=self.registry,
             sessions=self.sessions,
             dispatcher=self.dispatcher,
@@ -225,11 +234,19 @@ class LivePlane:
             allowed_origins=frozenset(settings.server.allowed_origins),
             at_once=True,
         )
+        self._listen_endpoint = replace(
+            self.session_endpoint,
+            name="listen",
+            authenticator=ListenAuthenticator(authenticator),
+            random=randomness.stream("listen connections"),
+        )
+        self._roster = roster
         self._loops: list[asyncio.Task[None]] = []
-        self.neighbours: Neighbours | None = None
+        self.member: ClusterMember | None = None
         """The other instances; None: this one is alone."""
         if cluster is not None and roster and outbox and other_stats:
-            self.neighbours = Neighbours(
+            assert isinstance(self.ledger, ClusterLedger), "instances share their ledger"
+            self.member = ClusterMember(
                 cluster=cluster,
                 terms=terms,
                 outbox=outbox,
@@ -254,8 +271,8 @@ class LivePlane:
     async def start(self) -> None:
         """Begin the loops in the background."""
         self.catalog.load_local_index()
-        if self.neighbours is not None:
-            await self.neighbours.start()
+        if self.member is not None:
+            await self.member.start()
         loop = asyncio.get_running_loop()
         self._loops = [
             loop.create_task(self.registry.run(), name="registry"),
@@ -282,13 +299,40 @@ class LivePlane:
         await asyncio.gather(*self._loops, return_exceptions=True)
         await self.dispatcher.stop()
         await self.registry.stop()
-        if self.neighbours is not None:
-            await self.neighbours.stop()
+        if self.member is not None:
+            await self.member.stop()
         await self.ledger.close()
 
     def _session_handler(self, caller: Caller) -> Handler[ClientToScheduler]:
         handler = SessionHandler(caller, self.sessions, self._waiting_sockets)
-        return handler if self.neighbours is None else self._fenced(handler)
+        return handler if self.member is None else self._fenced(handler)
+
+    def listen_endpoint(self, wanted: Wanted | InvalidMessage) -> Endpoint[ClientToScheduler]:
+        """Where one comes in who listens to a session."""
+
+        def handler(caller: Caller) -> Handler[ClientToScheduler]:
+            listening = ListenHandler(caller, wanted, self.sessions, self._elsewhere)
+            return listening if self.member is None else self._fenced(listening)
+
+        return replace(self._listen_endpoint, handler=handler)
+
+    async def _elsewhere(self, session_id: SessionId) -> str | None:
+        """The address of the other instance that has a session; None: there is no such session."""
+        if self.shared is None or self._roster is None or shard_in(session_id) is None:
+            return None
+        record = await self.shared.read_session(session_id)
+        if record is None:
+            return None
+        owner = record.owner.instance_id
+        if owner not in self._roster.addresses():
+            await self._roster.refresh()  # it may have come just now
+        url = self._roster.addresses().get(owner)
+        if url is None:
+            raise DependencyDown(
+                f"Session {session_id} has no instance until its speaker is back; try again.",
+                retry_after_ms=_SPEAKER_BACK_MS,
+            )
+        return url
 
     def _node_handler(self, caller: Caller) -> Handler[NodeToScheduler]:
         handler = NodeHandler(
@@ -299,16 +343,16 @@ class LivePlane:
             self.node_endpoint.limits.max_frame_bytes,
             self._clock,
         )
-        return handler if self.neighbours is None else self._fenced(handler)
+        return handler if self.member is None else self._fenced(handler)
 
     def _fenced(self, handler: Handler[M]) -> Handler[M]:
         return FencedHandler(handler, self._pulse, self._clock)
 
     def _model_missed(self, service_id: str, version: str | None) -> None:
-        if self.neighbours is None:
+        if self.member is None:
             self.catalog.refresh_soon()
         else:
-            self.neighbours.model_missed(service_id, version)
+            self.member.model_missed(service_id, version)
 
     def _card(self) -> Card:
         return Card(

@@ -19,11 +19,10 @@ from dragoman.errors import (
 )
 from dragoman.ids import AttemptId, ConnectionId, JobId
 from dragoman.live.dispatch import NodeMessages, Step
-from dragoman.live.fleet import Applicant, Feedback, Node, Registry
-from dragoman.live.gateway.closing import CloseCode
+from dragoman.live.fleet import Applicant, Feedback, RegisteredNode, Registry
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
-from dragoman.live.gateway.wire import Frame
+from dragoman.live.gateway.wire import CloseCode, Frame
 from dragoman.live.protocol import (
     FROM_NODE,
     RESULT_TYPE,
@@ -127,7 +126,7 @@ class NodeHandler:
         self._max_frame_bytes = max_frame_bytes
         self._clock = clock
         self._connection: Connection | None = None
-        self._node: Node | None = None
+        self._node: RegisteredNode | None = None
         self._patience: asyncio.TimerHandle | None = None
 
     async def opened(self, connection: Connection) -> None:
@@ -169,37 +168,41 @@ class NodeHandler:
 
     # --- by type of message ----------------------------------------------------------------------
 
-    def _beat(self, node: Node, message: NodeHeartbeat, now: float) -> Awaitable[None] | None:
+    def _beat(
+        self, node: RegisteredNode, message: NodeHeartbeat, now: float
+    ) -> Awaitable[None] | None:
         return self._registry.beat(node, message)
 
-    def _ack(self, node: Node, message: JobAck, now: float) -> None:
+    def _ack(self, node: RegisteredNode, message: JobAck, now: float) -> None:
         node.words += 1
         self._events.took_step(node, message.attempt_id, Step.ACCEPTED, now)
 
-    def _started(self, node: Node, message: JobStarted, now: float) -> None:
+    def _started(self, node: RegisteredNode, message: JobStarted, now: float) -> None:
         node.words += 1
         self._events.took_step(node, message.attempt_id, Step.RUNNING, now)
 
-    def _result(self, node: Node, message: JobResult, now: float) -> None:
+    def _result(self, node: RegisteredNode, message: JobResult, now: float) -> None:
         if self._events.finished(node, message, now):
             self._registry.attempt_ended(node, message)
 
-    def _partial(self, node: Node, message: JobPartial, now: float) -> None:
+    def _partial(self, node: RegisteredNode, message: JobPartial, now: float) -> None:
         self._events.partial(node, message)
 
-    async def _not_available(self, node: Node, message: ModelNotAvailable, now: float) -> None:
+    async def _not_available(
+        self, node: RegisteredNode, message: ModelNotAvailable, now: float
+    ) -> None:
         self._feedback.report(node.node_id, message)
         # The service is marked in the background, best before its job looks for a node.
         await asyncio.sleep(0)
         self._events.model_not_available(node, message, self._clock.monotonic())
 
-    def _drain(self, node: Node, message: NodeDrain, now: float) -> None:
+    def _drain(self, node: RegisteredNode, message: NodeDrain, now: float) -> None:
         self._registry.drained_itself(node, message.reason)
 
-    def _error(self, node: Node, message: NodeError, now: float) -> None:
+    def _error(self, node: RegisteredNode, message: NodeError, now: float) -> None:
         self._registry.bad_beat(node, f"the node reported {message.code}")
 
-    def _again(self, node: Node, message: NodeRegister, now: float) -> None:
+    def _again(self, node: RegisteredNode, message: NodeRegister, now: float) -> None:
         raise InvalidMessage("This connection has registered already; open another one.")
 
     async def _register(self, message: NodeRegister) -> None:

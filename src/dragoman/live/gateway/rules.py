@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
-from dragoman.live.dispatch import DriverTerms, LedgerTerms, SelectionRules, SharedTerms, SlotRules
+from dragoman.extras import require_extra
+from dragoman.live.dispatch import (
+    CanaryRoute,
+    DriverTerms,
+    LedgerTerms,
+    SelectionRules,
+    SharedTerms,
+    SlotRules,
+)
 from dragoman.live.fleet import CatalogRules, FeedbackRules, HealthRules, Thresholds
 from dragoman.live.gateway.limits import ConnectionLimits
 from dragoman.live.ledger import Keep, Strategy
-from dragoman.live.sessions import SegmentRules, SessionRules
+from dragoman.live.protocol import Vad, normal_language
+from dragoman.live.sessions import PastRules, SegmentRules, SessionRules, VoiceRules
 from dragoman.live.snapshot import PoolRule
 from dragoman.settings import Settings
 
@@ -48,6 +57,7 @@ def shared_terms(settings: Settings) -> SharedTerms:
         run_ms=int(times.run_seconds * 1000),
         total_ms=int(times.total_seconds * 1000),
         tombstone_ms=2 * ack_ms + 2 * settings.cluster.redis_timeout_ms,
+        young_ms=max(0, ack_ms - 2 * settings.cluster.redis_timeout_ms),
     )
 
 
@@ -80,7 +90,20 @@ def selection_rules(settings: Settings) -> SelectionRules:
         tenant_cells={tenant: tuple(cells) for tenant, cells in pools.tenant_cells.items()},
         affinity_ttl_seconds=scheduler.selection.affinity_ttl_seconds,
         prefer_local=scheduler.selection.prefer_local,
+        canaries=tuple(
+            CanaryRoute(
+                _pair(route.pair),
+                (route.stage, route.service),
+                route.share,
+            )
+            for route in scheduler.canary.routes
+        ),
     )
+
+
+def _pair(written: str) -> tuple[str, str]:
+    source, _, target = written.partition(":")
+    return normal_language(source), normal_language(target)
 
 
 def thresholds(settings: Settings) -> Thresholds:
@@ -142,6 +165,8 @@ def session_rules(settings: Settings) -> SessionRules:
     """What a session may use, and how long it waits for what."""
     scheduler, limits = settings.scheduler, settings.limits
     cutting, delivery = scheduler.web_task_segmentation, scheduler.delivery
+    if cutting.vad != "off":
+        require_extra("vad", f'scheduler.web_task_segmentation.vad = "{cutting.vad}"')
     return SessionRules(
         segments=SegmentRules(
             pause_ms=cutting.pause_ms,
@@ -150,6 +175,13 @@ def session_rules(settings: Settings) -> SessionRules:
             max_bytes=min(cutting.max_bytes, limits.session_queue_bytes),
             hangover_auto_ms=cutting.hangover_auto_ms,
             hangover_manual_ms=cutting.hangover_manual_ms,
+        ),
+        voice=VoiceRules(
+            vad=Vad(cutting.vad),
+            min_speech_ms=cutting.min_speech_ms,
+            pre_roll_ms=cutting.pre_roll_ms,
+            pause_ms=cutting.speech_pause_ms,
+            max_silero_sessions=cutting.max_silero_sessions,
         ),
         padding_auto_ms=cutting.padding_auto_ms,
         padding_manual_ms=cutting.padding_manual_ms,
@@ -167,6 +199,12 @@ def session_rules(settings: Settings) -> SessionRules:
             scheduler.session.heartbeat_timeout_seconds,
         ),
         sessions_per_tenant=limits.sessions_per_tenant,
+        listeners=limits.listeners_per_session,
+        past=PastRules(
+            utterances=scheduler.context.utterances,
+            max_bytes=scheduler.context.max_bytes,
+            tenants_without=frozenset(scheduler.context.tenants_without),
+        ),
         semantic=PoolRule(scheduler.pools.rule) is not PoolRule.ASR_TTS,
     )
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from dragoman.auth import Principal, effective_tenant
 from dragoman.errors import DragomanError, Forbidden, InvalidMessage, RateLimited, ServerDraining
 from dragoman.ids import ConnectionId
-from dragoman.live.gateway.closing import CloseCode
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
+from dragoman.live.gateway.wire import CloseCode
 from dragoman.live.protocol import (
     AudioChunk,
     ClientHeartbeat,
@@ -115,15 +115,15 @@ class SessionHandler:
             return self._begin(message)
         session.last_heard = now
         if type(message) is AudioChunk:
-            session.audio(message, now)
-            return None
-        return HANDLED[type(message)](self, session, message, now)
-
-    def _utterance(self, session: Session, message: Utterance, now: float) -> None:
-        try:
-            session.utterance(message, now)
-        except DragomanError as error:
-            self._refuse_utterance(message, error)
+            session.input.audio(message, now)
+        elif type(message) is Utterance:
+            try:
+                session.utterance(message, now)
+            except DragomanError as error:
+                self._refuse_utterance(message, error)
+        else:
+            HANDLED[type(message)](self, session, message, now)
+        return None
 
     def _heartbeat(self, session: Session, message: ClientHeartbeat, now: float) -> None:
         session.heartbeat(message.last_delivery_seq)
@@ -185,7 +185,6 @@ def _error(error: DragomanError, utterance: Utterance | None = None) -> Error:
 
 
 HANDLED: dict[type[ClientToScheduler], Callable[..., Awaitable[None] | None]] = {
-    Utterance: SessionHandler._utterance,
     ClientHeartbeat: SessionHandler._heartbeat,
     SessionClose: SessionHandler._close,
     SessionInit: SessionHandler._again,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
@@ -12,19 +12,19 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.protocol import State
 
 from dragoman.clock import SystemClock
-from dragoman.live.gateway.arrivals import Arrivals
-from dragoman.live.gateway.closing import CloseCode, Closed
-from dragoman.live.gateway.feeds import Pushing
+from dragoman.live.gateway.feeds import FrameQueue, Pushing
 from dragoman.live.gateway.frame_reader import BINARY, SHORT_BYTES, FrameReader, plain_frame
 from dragoman.live.gateway.http_protocol import HttpProtocol
 from dragoman.live.gateway.limits import TokenBucket, TransportLimits
 from dragoman.live.gateway.websocket import SHORTCUT_KEY
-from dragoman.live.gateway.wire import NO_MESSAGE, Feed, Frame
+from dragoman.live.gateway.wire import NO_MESSAGE, CloseCode, Feed, Frame, WireClosed
 from dragoman.observability import RedactionFilter
 
 _LOGGERS = ("uvicorn", "uvicorn.error", "uvicorn.access", "uvicorn.asgi")
 _REDACTION = RedactionFilter()
 _QUERY_STRING = re.compile(r"\?[^\s\"']*")
+
+_OPEN = State.OPEN
 
 _FRAMES_AHEAD = 32
 """So many frames of a peer may wait to be handled before it is read no further."""
@@ -69,12 +69,13 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, limits: TransportLimits, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.queue: Any = Arrivals(self.loop)
+        self.queue: Any = FrameQueue(self.loop)
         self.message = self.queue.items.append
         self.holds = limits.budget.change
         self._reader = FrameReader(limits.max_frame_bytes, self)
         self._bucket = TokenBucket(limits.messages_per_second, SystemClock())
         """For applications that know only ASGI; the others count by themselves."""
+        self._pushing: Pushing | None = None
         self._early = b""
         """What came before the application had accepted the socket."""
         self._will_read_more = False
@@ -95,7 +96,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def data_received(self, data: bytes) -> None:
         # `state` is a property of the library's; what it reads is pinned by a test.
-        if self.conn._state is not State.OPEN and not self._is_read_unopened(data):
+        if self.conn._state is not _OPEN and not self._is_read_unopened(data):
             return
         reader, queue = self._reader, self.queue
         reader.feed(data)
@@ -208,9 +209,14 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._read_on()
         return event
 
-    def pushed(self, read: Callable[[Any], Frame | Closed]) -> Feed:
+    def pushed(self, read: Callable[[Any], Frame | WireClosed]) -> Feed:
         """Have everything handled as it comes."""
-        return Pushing(self.queue, read, self._read_on).feed
+        self._pushing = Pushing(self.queue, read, self._read_on, self._reader.hand_to)
+        return self._pushing.feed
+
+    def must_wait(self, waits: Awaitable[None]) -> None:
+        assert self._pushing is not None, "messages that queue up do not wait"
+        self._pushing.wait(waits)
 
     async def receive(self) -> Any:
         """The same for an application that knows only ASGI."""
@@ -236,7 +242,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         if (
             self._is_full
             or self.close_sent
-            or self.conn._state is not State.OPEN
+            or self.conn._state is not _OPEN
             or self.transport.is_closing()
         ):
             return False

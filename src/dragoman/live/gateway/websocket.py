@@ -11,13 +11,14 @@ from starlette.types import Scope
 from starlette.types import Send as AsgiSend
 
 from dragoman.auth import presented_key, remote_address
+from dragoman.errors import InvalidMessage
 from dragoman.live.gateway.admission import Handshake
-from dragoman.live.gateway.closing import CloseCode, Closed
 from dragoman.live.gateway.conversation import serve_connection
 from dragoman.live.gateway.endpoint import Endpoint
 from dragoman.live.gateway.feeds import pulling
-from dragoman.live.gateway.wire import Feed, Frame, Receive
-from dragoman.live.protocol import SubProtocol
+from dragoman.live.gateway.listen_handler import Wanted, wanted_in
+from dragoman.live.gateway.wire import CloseCode, Feed, Frame, Receive, WireClosed
+from dragoman.live.protocol import ClientToScheduler, SubProtocol
 
 M = TypeVar("M")
 
@@ -40,7 +41,7 @@ class Shortcut(Protocol):
         """The next frame, or else an ASGI event."""
         ...
 
-    def pushed(self, read: Callable[[Any], Frame | Closed]) -> Feed | None:
+    def pushed(self, read: Callable[[Any], Frame | WireClosed]) -> Feed | None:
         """Have everything handled as it comes, where that can be done."""
         ...
 
@@ -85,6 +86,21 @@ class WebSocketApp(Generic[M]):
             asyncio.get_running_loop().call_later(_LINGER_SECONDS, shortcut.abort)
 
 
+class ListenApp:
+    """Serves listeners over WebSocket: the address says which session, and what of it."""
+
+    def __init__(
+        self, endpoint: Callable[[Wanted | InvalidMessage], Endpoint[ClientToScheduler]]
+    ) -> None:
+        """`endpoint` is that of a listener who asks for this."""
+        self._endpoint = endpoint
+
+    async def __call__(self, scope: Scope, receive: AsgiReceive, send: AsgiSend) -> None:
+        query = scope.get("query_string", b"").decode("latin-1")
+        wanted = wanted_in(scope["path_params"]["session_id"], query, presented_key(scope))
+        await WebSocketApp(self._endpoint(wanted))(scope, receive, send)
+
+
 def handshake_of(scope: Scope) -> Handshake:
     """What an ASGI scope says of the caller."""
     headers = {name: value.decode("latin-1") for name, value in scope["headers"]}
@@ -98,13 +114,13 @@ def handshake_of(scope: Scope) -> Handshake:
 
 
 def _frames(next_event: Callable[[], Awaitable[Any]]) -> Receive:
-    async def next_frame() -> Frame | Closed:
+    async def next_frame() -> Frame | WireClosed:
         return _frame_of(await next_event())
 
     return next_frame
 
 
-def _frame_of(event: Any) -> Frame | Closed:
+def _frame_of(event: Any) -> Frame | WireClosed:
     """What came: a frame as it is, or what an ASGI event is about."""
     if isinstance(event, bytes | str):
         return event
@@ -115,15 +131,15 @@ def _frame_of(event: Any) -> Frame | Closed:
     return _closed(event.get("code", _NO_STATUS), event.get("reason"))
 
 
-def _closed(code: int, reason: str | None) -> Closed:
+def _closed(code: int, reason: str | None) -> WireClosed:
     """The end as uvicorn reports it.
 
     A socket that broke is reported as 1005 without a reason, a close frame without a code as 1005
     with an empty one; only the first is abnormal.
     """
     if code == _NO_STATUS and reason is None:
-        return Closed(CloseCode.ABNORMAL)
-    return Closed(code, reason or "")
+        return WireClosed(CloseCode.ABNORMAL)
+    return WireClosed(code, reason or "")
 
 
 class AsgiWire:
@@ -184,7 +200,7 @@ class _NoShortcut:
     def __init__(self, receive: AsgiReceive) -> None:
         self.next_event = receive
 
-    def pushed(self, read: Callable[[Any], Frame | Closed]) -> Feed | None:
+    def pushed(self, read: Callable[[Any], Frame | WireClosed]) -> Feed | None:
         return None
 
     def write(self, frame: Frame) -> bool:

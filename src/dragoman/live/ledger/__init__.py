@@ -15,10 +15,10 @@ from dragoman.live.ledger.answers import (
     HolderConflict,
     Inherited,
     NodeLost,
+    NodeRegistered,
     NotSeated,
     Outlook,
     Placed,
-    Registered,
     Stale,
     StaleReason,
 )
@@ -35,7 +35,6 @@ from dragoman.live.ledger.interface import Seats
 from dragoman.live.ledger.memory.choice import CHOICES, draw, indexes
 from dragoman.live.ledger.memory.directory import Directory
 from dragoman.live.ledger.memory.due import DueQueue
-from dragoman.live.ledger.memory.kept import KeptResults
 from dragoman.live.ledger.memory.recent import RecentJobs
 from dragoman.live.ledger.records import (
     AttemptRecord,
@@ -75,8 +74,8 @@ __all__ = [
     "JobRecord",
     "JobSpec",
     "Keep",
-    "KeptResults",
     "NodeLost",
+    "NodeRegistered",
     "NotSeated",
     "Outlook",
     "Owner",
@@ -84,7 +83,6 @@ __all__ = [
     "Placed",
     "Placement",
     "RecentJobs",
-    "Registered",
     "Registration",
     "SeatRecord",
     "Seats",

@@ -71,7 +71,7 @@ NOTHING_FREED = Freed()
 # --- the directory ------------------------------------------------------------------------------
 
 
-class Registered(msgspec.Struct, frozen=True):
+class NodeRegistered(msgspec.Struct, frozen=True):
     """The node has a cell, and this connection owns it from now on."""
 
     cell: int

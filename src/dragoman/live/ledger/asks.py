@@ -59,7 +59,7 @@ class Sender(msgspec.Struct, frozen=True):
     epoch: int
 
 
-class Ending(msgspec.Struct, frozen=True):
+class Ending(msgspec.Struct, frozen=True, gc=False):
     """How an attempt ended."""
 
     outcome: Outcome

@@ -27,7 +27,7 @@ class Seats(Protocol):
 
     async def register(
         self, registration: Registration
-    ) -> a.Registered | a.HolderConflict | a.DirectoryFull:
+    ) -> a.NodeRegistered | a.HolderConflict | a.DirectoryFull:
         """Give the node a cell (the lowest with room) and make the connection its owner."""
         ...
 

@@ -23,6 +23,7 @@ from dragoman.live.protocol import (
     JobResult,
     JobState,
     Mode,
+    NamedServices,
     Outcome,
     Pipeline,
     normal_language,
@@ -107,7 +108,7 @@ class AttemptRecord(msgspec.Struct, frozen=True):
     preemptions: int = 0
 
 
-class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What was asked for. It does not change while the job lives."""
 
     tenant: TenantId
@@ -130,6 +131,8 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     preferred_node_id: NodeId | None = None
     exclude_node_id: NodeId | None = None
     trace_id: str = ""
+    services: NamedServices = ()
+    """The services that it asks for; only of stages that it goes through."""
 
     @property
     def target_key(self) -> str:
@@ -137,7 +140,7 @@ class JobSpec(msgspec.Struct, frozen=True, omit_defaults=True):
         return normal_language(self.tgt_lang)
 
 
-class JobInput(msgspec.Struct, frozen=True, omit_defaults=True):
+class JobInput(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """What the node works on; dropped as soon as the job has ended."""
 
     audio: bytes | None = None

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
+from dragoman import voice_activity
 from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
 from dragoman.live.protocol import problems
 from dragoman.live.protocol.client_messages import SessionInit, Utterance
@@ -20,7 +21,8 @@ from dragoman.live.protocol.languages import AUTO, normal_language, same_languag
 from dragoman.live.protocol.node_messages import SCHEMA_VERSION, NodeRegister
 from dragoman.live.protocol.parts import Pipeline
 from dragoman.live.protocol.rest import JobRequest
-from dragoman.live.protocol.vocabulary import Mode, ServiceType
+from dragoman.live.protocol.services import check_services
+from dragoman.live.protocol.vocabulary import AudioFormat, Mode, ServiceType, Vad
 
 # --- nodes --------------------------------------------------------------------------------------
 
@@ -38,7 +40,8 @@ def check_register(register: NodeRegister) -> None:
         raise register_error(problems.refusal(error, NodeRegister, "node_register")) from error
     if not register.services:
         raise _bad_capability("services", "is empty; list at least one service")
-    if repeated := _first_repeated(service.service_id for service in register.services):
+    named = (f"{one.service_id}@{one.version or ''}".rstrip("@") for one in register.services)
+    if repeated := _first_repeated(named):
         raise _bad_capability("services", f"names service_id `{repeated}` twice; list it once")
     if repeated := _first_repeated(item.type for item in register.capability_by_type or ()):
         raise _bad_capability("capability_by_type", f"names `{repeated}` twice; list it once")
@@ -68,9 +71,8 @@ def check_session_init(init: SessionInit) -> None:
     source, targets = _languages(init)
     _check_stages(True, source, targets, init.features, init.pipeline)
     known_features(init.features)
-    if init.vad not in (None, "off"):
-        raise _bad("vad", "asks for voice activity detection, not built yet; leave it out")
-    _check_services(init.services)
+    _check_voice_activity(init)
+    check_services(init.services)
 
 
 def check_utterance(utterance: Utterance) -> None:
@@ -79,7 +81,7 @@ def check_utterance(utterance: Utterance) -> None:
     if utterance.text is not None:
         _check_text(utterance.pipeline)
     known_features(utterance.features or ())
-    _check_services(utterance.services)
+    check_services(utterance.services)
 
 
 def check_in_session(init: SessionInit, utterance: Utterance) -> None:
@@ -129,7 +131,7 @@ def check_job_request(request: JobRequest) -> None:
         request.pipeline,
     )
     known_features(request.features)
-    _check_services(request.services)
+    check_services(request.services)
 
 
 def _check_one_way(init: SessionInit) -> None:
@@ -190,15 +192,36 @@ def _check_stages(
             raise _bad("pipeline", "uses no stage; set each stage that is wanted to true")
 
 
-def _check_services(chosen: Mapping[str, str] | None) -> None:
-    if chosen:
-        raise _bad("services", "chooses services, which is not built yet; leave it out")
+def _check_voice_activity(init: SessionInit) -> None:
+    """Refuse voice activity on audio that no detector reads."""
+    if init.vad is None or init.vad is Vad.OFF:
+        return
+    if init.audio_format is not AudioFormat.PCM16:
+        raise _bad(
+            "vad",
+            f"is `{init.vad}`, which takes samples, and audio_format is `{init.audio_format}`; "
+            "send pcm16, or set vad to off",
+        )
+    if (fault := sample_rate_fault(init.vad, init.sample_rate)) is not None:
+        raise _bad("vad", f"{fault}; send another sample_rate, or set vad to off")
+
+
+def sample_rate_fault(vad: Vad, sample_rate: int) -> str | None:
+    """Why a detector does not take audio of this rate, as the end of a sentence; None: it does."""
+    rates = voice_activity.RATES[vad.value]
+    if sample_rate in rates:
+        return None
+    return f"is `{vad}`, which takes audio at {_listed(rates)} Hz, not at {sample_rate} Hz"
+
+
+def _listed(rates: Iterable[int]) -> str:
+    return ", ".join(map(str, rates))
 
 
 def _bad(field: str, says: str) -> InvalidMessage:
     return InvalidMessage(
         f"`{field}` {says}",
-        details={"problem": problems.Problem.BAD_FIELD.value, "field": field},
+        details={"problem": problems.MessageProblem.BAD_FIELD.value, "field": field},
     )
 
 

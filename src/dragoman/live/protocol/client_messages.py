@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated
 
 from msgspec import Meta
@@ -15,6 +14,7 @@ from dragoman.live.protocol.fields import (
     NodeIdField,
     RequestIdField,
     SampleRate,
+    SpeechMs,
     TenantIdField,
     Token,
 )
@@ -26,12 +26,14 @@ from dragoman.live.protocol.languages import (
 )
 from dragoman.live.protocol.message import Error, Message
 from dragoman.live.protocol.parts import Pipeline, Scheduling, Timings
+from dragoman.live.protocol.services import ChosenServices
 from dragoman.live.protocol.vocabulary import (
     AudioFormat,
     BackpressureAction,
     Mode,
     UiEventName,
     UiStatus,
+    Vad,
 )
 
 PROTOCOL_VERSION = "1"
@@ -40,8 +42,6 @@ FewLanguages = Annotated[tuple[Language, ...], Meta(max_length=32)]
 # Feature names stay text here: an utterance that asks for an unknown one is still an utterance,
 # and is refused by its index (see ``features.known_features``).
 FeatureNames = Annotated[tuple[Label, ...], Meta(max_length=64)]
-ChosenServices = Annotated[Mapping[Label, Label], Meta(max_length=16)]
-"""For each stage, ``service_id`` or ``service_id@version``."""
 
 # --- client to scheduler ------------------------------------------------------------------------
 
@@ -66,10 +66,16 @@ class SessionInit(Message, frozen=True):
     preferred_node_id: NodeIdField | None = None
     audio_format: AudioFormat = AudioFormat.PCM16
     sample_rate: SampleRate = 16_000
-    vad: Label | None = None
-    """Not built yet: anything but ``off`` is refused."""
+    vad: Vad | None = None
+    """Voice activity: audio chunks are cut at pauses of speech, and silence is not kept. For pcm16
+    alone; left out: as the server's settings say."""
+    min_speech_ms: SpeechMs | None = None
+    """With vad: so much voice begins an utterance."""
+    pre_roll_ms: SpeechMs | None = None
+    """With vad: so much is kept from before the voice."""
     services: ChosenServices | None = None
-    """Not built yet: a choice is refused."""
+    """The services that every utterance asks for: for each stage ``service_id``, or
+    ``service_id@version`` for one version. A stage that an utterance does not use needs none."""
     ui_events: bool = False
     client_version: Label | None = None
     platform: Label | None = None
@@ -117,7 +123,7 @@ class Utterance(Message, frozen=True):
     pipeline: Pipeline | None = None
     features: FeatureNames | None = None
     services: ChosenServices | None = None
-    """Not built yet: a choice is refused."""
+    """Stage by stage, before what the session asks for."""
 
     def __post_init__(self) -> None:
         normal_source(self, self.src_lang)
@@ -150,6 +156,8 @@ class SessionInitAck(Message, frozen=True):
     protocol_version: str
     instance_id: InstanceId
     heartbeat_interval_ms: int
+    listen_token: str | None = None
+    """Lets others listen to the session, at `/ws/listen/{session_id}`; it opens nothing else."""
 
 
 class TranslationResult(Message, frozen=True):
@@ -225,6 +233,29 @@ class ServerHeartbeat(Message, frozen=True):
 class SessionCloseAck(Message, frozen=True):
     """Everything has been sent; the socket closes now."""
 
+
+class ListenAck(Message, frozen=True):
+    """A listener was let in; results follow."""
+
+    session_id: SessionId
+    src_lang: str
+    tgt_lang: str
+    """The language that the listener gets."""
+    tgt_langs: tuple[str, ...]
+    """All languages that the session translates to."""
+    last_delivery_seq: int
+    """The number to resume from, until a result with a higher one has come."""
+    complete: bool
+    """False: results after the listener's last_delivery_seq are no longer kept."""
+
+
+class ListenEnd(Message, frozen=True):
+    """The session is over; the socket closes now."""
+
+
+OnlyToListener = ListenAck | ListenEnd
+SchedulerToListener = OnlyToListener | TranslationResult | MissingResult | Error
+"""What comes over ``/ws/listen/{session_id}``."""
 
 ClientToScheduler = SessionInit | AudioChunk | Utterance | ClientHeartbeat | SessionClose
 SchedulerToClient = (

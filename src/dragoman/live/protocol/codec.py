@@ -11,7 +11,11 @@ import msgspec
 
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol import problems
-from dragoman.live.protocol.client_messages import ClientToScheduler, SchedulerToClient
+from dragoman.live.protocol.client_messages import (
+    ClientToScheduler,
+    SchedulerToClient,
+    SchedulerToListener,
+)
 from dragoman.live.protocol.message import Message
 from dragoman.live.protocol.node_messages import NodeToScheduler, SchedulerToNode
 from dragoman.live.protocol.nulls import without_nulls
@@ -78,7 +82,7 @@ def unencodable(message: Message) -> InvalidMessage:
     name = type(message).__struct_config__.tag
     return InvalidMessage(
         f"the {name} holds text that is not valid Unicode; replace lone surrogates",
-        details={"problem": problems.Problem.BAD_FIELD.value, "type": name},
+        details={"problem": problems.MessageProblem.BAD_FIELD.value, "type": name},
     )
 
 
@@ -171,3 +175,4 @@ FROM_NODE: Final[Decoder[NodeToScheduler]] = Decoder(NodeToScheduler)
 TO_NODE: Final[Decoder[SchedulerToNode]] = Decoder(SchedulerToNode)
 FROM_CLIENT: Final[Decoder[ClientToScheduler]] = Decoder(ClientToScheduler)
 TO_CLIENT: Final[Decoder[SchedulerToClient]] = Decoder(SchedulerToClient)
+TO_LISTENER: Final[Decoder[SchedulerToListener]] = Decoder(SchedulerToListener)

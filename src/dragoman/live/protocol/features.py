@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dragoman.errors import InvalidMessage
 from dragoman.live.protocol.languages import same_language
 from dragoman.live.protocol.parts import Pipeline
-from dragoman.live.protocol.problems import Problem
+from dragoman.live.protocol.problems import MessageProblem
 from dragoman.live.protocol.vocabulary import Feature, ServiceType
 
 STAGES: Mapping[str, ServiceType] = {
@@ -40,7 +40,7 @@ def known_features(names: Iterable[str]) -> frozenset[Feature]:
         except ValueError:
             raise InvalidMessage(
                 f"unknown feature `{name}` in `features`; known are {', '.join(Feature)}",
-                details={"problem": Problem.BAD_FIELD.value, "field": "features"},
+                details={"problem": MessageProblem.BAD_FIELD.value, "field": "features"},
             ) from None
     return frozenset(known)
 

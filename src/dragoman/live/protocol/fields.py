@@ -56,6 +56,7 @@ Amount = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 Number = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 """Any finite number: MessagePack can carry NaN and infinity, JSON cannot."""
 
+SpeechMs = Annotated[int, Meta(ge=0, le=10_000)]
 SampleRate = Annotated[int, Meta(ge=8_000, le=192_000)]
 
 # --- free-form values -------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
@@ -25,8 +26,10 @@ from dragoman.live.protocol.message import Error, Message
 from dragoman.live.protocol.parts import (
     Capability,
     ErrorInfo,
+    GlossaryTerm,
     Hardware,
     Languages,
+    PastUtterance,
     Pipeline,
     ResourceUsage,
     RunningJob,
@@ -225,6 +228,13 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     text: str | None = None
     session_id: SessionId | None = None
     utterance_index: int | None = None
+    services: Mapping[str, str] = {}
+    """The services that the job asks for: for each stage ``service_id`` or
+    ``service_id@version``."""
+    context: tuple[PastUtterance, ...] = ()
+    """What was said last in the session, the oldest first."""
+    glossary: tuple[GlossaryTerm, ...] = ()
+    """The tenant's words for these languages."""
     traceparent: str | None = None
     """The job's span, as a W3C header; there while the scheduler traces."""
 

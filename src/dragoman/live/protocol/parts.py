@@ -106,6 +106,23 @@ class Pipeline(Part, frozen=True):
     use_tone: bool | None = None
 
 
+class GlossaryTerm(Part, frozen=True):
+    """A word of the job's tenant: one to hear, and perhaps how it is translated."""
+
+    term: str
+    translation: str | None = None
+    """What it must be in the target language; null: only listen for it."""
+
+
+class PastUtterance(Part, frozen=True):
+    """What was said before in the same session, and how it was translated."""
+
+    text_asr: str
+    text_translated: str
+    src_lang: str
+    tgt_lang: str
+
+
 class Timings(Part, frozen=True):
     """How long each stage took, as the node measured it."""
 
@@ -117,10 +134,14 @@ class Timings(Part, frozen=True):
 
 
 class Usage(Part, frozen=True, omit_defaults=False):
-    """What a job cost in tokens."""
+    """What a job used."""
 
     tokens_in: Count = 0
     tokens_out: Count = 0
+    audio_seconds: Amount = 0.0
+    """Seconds of speech that were recognised."""
+    characters: Count = 0
+    """Characters of text that were translated."""
 
 
 class Scheduling(Part, frozen=True):
@@ -135,6 +156,14 @@ class Scheduling(Part, frozen=True):
     total_ms: float
     """From the end of the input to the delivery."""
     attempts: int
+    speech_end_to_result_ms: float | None = None
+    """From the last speech of an utterance to its delivery, where that is known."""
+    speech_end_to_text_ms: float | None = None
+    """To its final recognised text."""
+    speech_end_to_translation_ms: float | None = None
+    """To its first translated text."""
+    speech_end_to_audio_ms: float | None = None
+    """To its first translated audio."""
 
 
 class ErrorInfo(Part, frozen=True):

@@ -27,7 +27,7 @@ _PATTERN_MEANINGS = {
 _type_info = cache(inspect.type_info)
 
 
-class Problem(StrEnum):
+class MessageProblem(StrEnum):
     """What kind of wrong a message is; ``details["problem"]`` of its InvalidMessage."""
 
     UNPARSABLE = "unparsable"
@@ -42,13 +42,14 @@ def unparsable(reason: Exception | str, data: bytes | str = b"") -> InvalidMessa
     elif half := lone_surrogate(data):  # the decoder would say that the data was truncated
         reason = half_pair(half)
     return InvalidMessage(
-        f"cannot be read as one object: {reason}", details={"problem": Problem.UNPARSABLE.value}
+        f"cannot be read as one object: {reason}",
+        details={"problem": MessageProblem.UNPARSABLE.value},
     )
 
 
 def unknown_type(found: object, known: list[str]) -> InvalidMessage:
     """The error for an object whose ``type`` is missing or is none that may be sent here."""
-    details: dict[str, object] = {"problem": Problem.UNKNOWN_TYPE.value}
+    details: dict[str, object] = {"problem": MessageProblem.UNKNOWN_TYPE.value}
     if isinstance(found, str):
         shown = found[:_SHOWN_CHARACTERS]
         details["type"] = shown
@@ -82,7 +83,7 @@ def refusal(
         allowed = ", ".join(_allowed_values(expected, path))
         reason = f"{wrong['value'][:_SHOWN_CHARACTERS]} is not one of {allowed}"
     reason = _PATTERN_MEANINGS.get(reason, reason)
-    details = {"problem": Problem.BAD_FIELD.value, "field": path}
+    details = {"problem": MessageProblem.BAD_FIELD.value, "field": path}
     if name is not None:
         details["type"] = name
     where = f"`{path}` of the {name or 'request'}" if path else f"the {name or 'request'}"

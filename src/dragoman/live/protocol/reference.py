@@ -25,11 +25,11 @@ from dragoman.live.protocol import (
     parts,
     vocabulary,
 )
-from dragoman.live.protocol.problems import Problem
+from dragoman.live.protocol.problems import MessageProblem
 
 T = TypeVar("T")
 
-_PROBLEMS = ", ".join(f"`{problem}`" for problem in Problem)
+_PROBLEMS = ", ".join(f"`{problem}`" for problem in MessageProblem)
 _INTRODUCTION = f"""\
 # Messages
 
@@ -44,6 +44,17 @@ ignore unknown fields. Language tags are BCP-47: the scheduler compares them wit
 and returns them as they were sent. It answers a message that it cannot use with an `error` with the
 code `INVALID_MESSAGE`. Its `details.problem` is one of {_PROBLEMS}, with the
 `type` and the `field` where they are known. The connection stays open.
+
+Others listen to a session at `/ws/listen/{{session_id}}`, with the `listen_token` of its
+`session_init_ack` where a key would stand. The query has `tgt_lang` (one that the session
+translates to; its first, unless given), `audio` (`true`: with speech) and `last_delivery_seq` (what
+is still kept after it comes first). A listener gets `listen_ack`, then each `translation_result`
+and `missing_result` of its language, and `listen_end` when the session is over. It need not send
+anything. In a cluster, an instance that does not have the session answers with an `error`
+`SESSION_ELSEWHERE`, whose `details.url` is the address of the one that has it. Refused listeners
+are closed with 4400 (a language that the session is not translated to; `details.served` has those
+that are), 4401 (the token of another session), 4429 (too many listeners, or one that reads too
+slowly) or 1008 (no such session here).
 """
 
 _DIRECTIONS = (
@@ -51,6 +62,7 @@ _DIRECTIONS = (
     ("Scheduler to node", node_messages.SchedulerToNode),
     ("Client to scheduler", client_messages.ClientToScheduler),
     ("Scheduler to client", client_messages.SchedulerToClient),
+    ("Scheduler to listener", client_messages.OnlyToListener),
 )
 
 
@@ -90,7 +102,7 @@ def _struct_section(struct: type[msgspec.Struct]) -> str:
         return "\n".join([*lines, "It has no fields.\n"])
     lines += ["| field | type | | |", "| --- | --- | --- | --- |"]
     for field in info.fields:
-        needed = "required" if field.required else _default(field.default)
+        needed = "required" if field.required else _default(field)
         note = notes.get(field.name, "")
         lines.append(f"| `{field.encode_name}` | {_type_name(field.type)} | {needed} | {note} |")
     return "\n".join(lines) + "\n"
@@ -119,7 +131,10 @@ def _own_field_notes(struct: type) -> dict[str, str]:
     return notes
 
 
-def _default(default: object) -> str:
+def _default(field: inspect.Field) -> str:
+    default = field.default
+    if default is msgspec.NODEFAULT:
+        default = field.default_factory()
     if default is None:
         return "optional"
     return f"default `{msgspec.json.encode(default).decode()}`"

@@ -21,7 +21,7 @@ from dragoman.ids import (
     SessionId,
     TenantId,
 )
-from dragoman.live.protocol.client_messages import ChosenServices, FeatureNames
+from dragoman.live.protocol.client_messages import FeatureNames
 from dragoman.live.protocol.fields import (
     FreeForm,
     NodeIdField,
@@ -36,10 +36,12 @@ from dragoman.live.protocol.parts import (
     Languages,
     Part,
     Pipeline,
+    Scheduling,
     Service,
     Timings,
     Usage,
 )
+from dragoman.live.protocol.services import ChosenServices
 from dragoman.live.protocol.vocabulary import (
     AttemptState,
     AudioFormat,
@@ -87,7 +89,7 @@ class JobRequest(Part, frozen=True, forbid_unknown_fields=True):
     pipeline: RequestedPipeline | None = None
     features: FeatureNames = ()
     services: ChosenServices | None = None
-    """Not built yet: a choice is refused."""
+    """For each stage ``service_id`` or ``service_id@version``: only nodes that run it are asked."""
     job_class: JobClass = msgspec.field(name="class", default=JobClass.LIVE)
     preferred_node_id: NodeIdField | None = None
     exclude_node_id: NodeIdField | None = None
@@ -170,15 +172,30 @@ class JobView(View, frozen=True):
     src_lang: str
     tgt_lang: str
     attempts: tuple[AttemptView, ...] = ()
+    services: Mapping[str, str] = {}
+    """The services that it asks for, by stage."""
     outcome: Outcome | None = None
     error: ErrorInfo | None = None
     node_id: NodeId | None = None
     result: JobOutput | None = None
+    scheduling: Scheduling | None = None
+    """Of a job that succeeded: the time it waited for a slot apart from the time its node took."""
+    preemptions: int = 0
+    """How often a batch job gave its slot to live work and was queued again."""
     live_sample: LiveSampleView | None = None
     """Only where one job is asked for."""
 
 
-class LeftOut(View, frozen=True):
+class ServedView(View, frozen=True):
+    """That a job would be served, as ``POST /api/v1/jobs/check`` answers."""
+
+    pool: str
+    """The language pair, such as ``zh:en``."""
+    nodes: int
+    """Nodes that could carry the job, each as soon as it has a free slot."""
+
+
+class LeftOutNodes(View, frozen=True):
     """How many nodes were left out for one reason, and which (at most 100)."""
 
     count: int
@@ -194,8 +211,10 @@ class AttemptExplanation(View, frozen=True):
     """The language pair, such as ``zh:en``."""
     shards_tried: tuple[int, ...]
     """Cells, in the order in which they were drawn."""
-    reasons: Mapping[ExclusionReason, LeftOut]
+    reasons: Mapping[ExclusionReason, LeftOutNodes]
     chosen: NodeId | None = None
+    services: Mapping[str, str] = {}
+    """The services that a node had to run, by stage: those the job asks for, or a canary's."""
     local: bool | None = None
     """In a cluster, whether the node chosen is connected to the instance that has the job; such
     nodes come first. Absent where they do not."""
@@ -236,6 +255,8 @@ class MarkView(View, frozen=True):
     service_id: str
     reason: str
     expires_at: str
+    version: str | None = None
+    """The version that is left alone; null: all of the service."""
 
 
 class NodePoolView(View, frozen=True):
@@ -304,6 +325,13 @@ class PoolView(View, frozen=True):
     nodes: int
     ready: int
     slots: PoolSlots
+
+
+class PoolNodesView(View, frozen=True):
+    """Which nodes serve one language pair, for jobs of any kind."""
+
+    pair: str
+    node_ids: tuple[NodeId, ...]
 
 
 class SessionView(View, frozen=True):

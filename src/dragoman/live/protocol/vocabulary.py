@@ -85,6 +85,14 @@ class SessionState(StrEnum):
     OVER = "over"
 
 
+class Vad(StrEnum):
+    """How a session finds speech in its audio."""
+
+    OFF = "off"
+    WEBRTC = "webrtc"
+    SILERO = "silero"
+
+
 class AudioFormat(StrEnum):
     """How a client's audio is coded."""
 

@@ -40,8 +40,14 @@ class KnownRecord:
             return
         self.next_index = index + 1
         self.open |= places
-        if next_chunk_seq > self.next_chunk_seq:
+        # With voice activity several utterances may end in one chunk.
+        if next_chunk_seq >= self.next_chunk_seq:
             self.next_chunk_seq, self.half_sample = next_chunk_seq, half_sample
+
+    def heard_until(self, next_chunk_seq: int, place: bytes) -> None:
+        """Chunks of silence need not be sent again."""
+        if next_chunk_seq > self.next_chunk_seq:
+            self.next_chunk_seq, self.half_sample = next_chunk_seq, place
 
     def made_again(self, place: Place, job_id: JobId) -> bool:
         """The utterance is this job's now; False when that is known, or it is not open."""
@@ -83,6 +89,8 @@ class KnownRecord:
         """Whether a stored record lacks something that is known to have been stored in it."""
         if found.next_index < self.next_index or found.next_seq < self.next_seq:
             return True
+        if found.next_chunk_seq < self.next_chunk_seq:
+            return True
         if any(
             self.open.get((each.index, each.target), each.job_id) != each.job_id
             for each in found.open
@@ -104,7 +112,7 @@ class KnownRecord:
                 r.OpenUtterance(index, target, self.open[index, target])
                 for index, target in sorted(self.open)
             ),
-            unacknowledged=tuple(r.Sent(seq, entry) for seq, entry in self._sent.items()),
+            unacknowledged=tuple(r.SentDelivery(seq, entry) for seq, entry in self._sent.items()),
             ended=dict(self._ended),
         )
 
@@ -124,7 +132,8 @@ def joined(known: r.StoredSession, found: r.StoredSession) -> r.StoredSession:
         entry = each.delivery
         del opened[entry.index, entry.target]
         ended[entry.target] = max(entry.index, ended.get(entry.target, -1))
-    further = known if known.next_chunk_seq >= found.next_chunk_seq else found
+    ahead = (found.next_chunk_seq, found.next_index) > (known.next_chunk_seq, known.next_index)
+    further = found if ahead else known
     return msgspec.structs.replace(
         known,
         revision=max(known.revision, found.revision),
@@ -140,7 +149,7 @@ def joined(known: r.StoredSession, found: r.StoredSession) -> r.StoredSession:
 
 def _newer(
     known: r.StoredSession, found: r.StoredSession, opened: set[Place]
-) -> tuple[r.Sent, ...]:
+) -> tuple[r.SentDelivery, ...]:
     """Numbers that were given, and that the owner has not heard of.
 
     None of them, where the record went another way than the client heard: those ends are numbered

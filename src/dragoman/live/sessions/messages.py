@@ -14,14 +14,17 @@ from dragoman.live.protocol import (
     same_language,
 )
 
-_ENVELOPE_BYTES = 512
-"""What a result weighs beside its texts and audio."""
-
 
 def translation_result(
-    session_id: SessionId, seq: int, index: int, lane: str, job: Job, output: JobResult
+    session_id: SessionId,
+    seq: int,
+    index: int,
+    lane: str,
+    job: Job,
+    output: JobResult,
+    now: float | None = None,
 ) -> TranslationResult:
-    """A finished job as its client gets it."""
+    """A finished job as its client gets it; now is when, where that matters to a speaker."""
     created, dispatched, finished = job.created_ms, job.dispatched_ms, job.finished_ms
     accepted = job.accepted_ms or dispatched
     return TranslationResult(
@@ -37,6 +40,7 @@ def translation_result(
             finished - accepted,
             finished - created,
             job.used,
+            *(_since_speech(job, output, now) if now is not None else ()),
         ),
         text_asr=output.text_asr,
         text_translated=output.text_translated,
@@ -47,6 +51,23 @@ def translation_result(
         timings=output.timings,
         quality_score=output.quality_score,
         extra=output.extra,
+    )
+
+
+def _since_speech(
+    job: Job, output: JobResult, now: float
+) -> tuple[float | None, float | None, float | None, float | None]:
+    """How long after the end of speech came the result, and each of its parts."""
+    ended = job.speech_ended
+    if ended is None:
+        return None, None, None, None
+    whole_ms = round((now - ended) * 1000, 3)
+    text_ms = whole_ms if job.text_known is None else round((job.text_known - ended) * 1000, 3)
+    return (
+        whole_ms,
+        text_ms if output.text_asr else None,
+        whole_ms if output.text_translated else None,
+        whole_ms if output.tts_audio else None,
     )
 
 
@@ -85,19 +106,6 @@ def error_message(
         utterance_index=index,
         tgt_lang=None if lane == AUTO_TARGET else lane,
         request_id=request_id,
-    )
-
-
-def weight_of(output: JobResult | None) -> int:
-    """About how many bytes a result takes while it waits for its acknowledgement."""
-    if output is None:
-        return _ENVELOPE_BYTES
-    audio, heard, translated = output.tts_audio, output.text_asr, output.text_translated
-    return (
-        _ENVELOPE_BYTES
-        + (len(audio) if audio else 0)
-        + (len(heard) if heard else 0)
-        + (len(translated) if translated else 0)
     )
 
 

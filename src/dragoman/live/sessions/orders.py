@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from dragoman.ids import RequestId, SessionId, TenantId
@@ -16,7 +18,9 @@ from dragoman.live.protocol import (
     Utterance,
     chosen_pipeline,
     default_pipeline,
+    required_types,
     same_language,
+    services_of,
 )
 from dragoman.live.sessions.rules import SessionRules
 
@@ -32,6 +36,7 @@ class Asked(msgspec.Struct, frozen=True):
     src_lang: str | None = None
     pipeline: Pipeline | None = None
     features: tuple[str, ...] | None = None
+    services: Mapping[str, str] | None = None
 
 
 def whole_utterance(init: SessionInit, message: Utterance) -> Asked:
@@ -44,6 +49,7 @@ def whole_utterance(init: SessionInit, message: Utterance) -> Asked:
         src_lang=message.src_lang,
         pipeline=message.pipeline,
         features=message.features,
+        services=message.services,
     )
 
 
@@ -81,13 +87,14 @@ def job_spec(
     pipeline = chosen_pipeline(default, speech.pipeline, init.pipeline)
     if not audio and pipeline.use_asr:  # the session recognises speech, and this is text
         pipeline = msgspec.structs.replace(pipeline, use_asr=False)
+    features = init.features if speech.features is None else speech.features
     return JobSpec(
         tenant=tenant,
         request_id=speech.request_id or utterance_request_id(session_id, speech.index),
         src_lang=source,
         tgt_lang=target,
         pipeline=pipeline,
-        features=init.features if speech.features is None else speech.features,
+        features=features,
         mode=init.mode,
         lang_a=init.lang_a,
         lang_b=init.lang_b,
@@ -100,6 +107,7 @@ def job_spec(
         utterance_index=speech.index,
         preferred_node_id=init.preferred_node_id,
         trace_id=trace_id_of(session_id, init, speech.index),
+        services=services_of(required_types(pipeline, features), speech.services, init.services),
     )
 
 

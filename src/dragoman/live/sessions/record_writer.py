@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -20,11 +21,13 @@ from dragoman.ids import ConnectionId, JobId, SessionId
 from dragoman.live.dispatch import AfterClaim, Claimed, Job
 from dragoman.live.ledger import Keep
 from dragoman.live.sessions.known_record import KnownRecord, Place, joined
-from dragoman.live.shared import Shards
+from dragoman.live.shared import SharedLedger, hot_of
 from dragoman.live.shared import records as r
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.sessions")
+
+OpenAnswer = r.Opened | r.Behind | r.NotOwner
 
 AfterDelivery = Callable[[int], None]
 """Gets the number of an end; 0: the client acknowledged it before."""
@@ -92,7 +95,7 @@ class RecordWriter:
     def __init__(
         self,
         record: r.StoredSession,
-        shards: Shards,
+        shards: SharedLedger,
         terms: WriterTerms,
         *,
         run: Callable[[Coroutine[Any, Any, None]], None],
@@ -130,7 +133,14 @@ class RecordWriter:
         record was written anew since, perhaps without them."""
         self._acknowledged = 0
         """What the record has not been told: everything up to this number has arrived."""
+        self._heard_until: tuple[int, bytes] | None = None
+        """What the record has not been told: chunks up to there hold nothing to send again."""
+        self._hot = hot_of(shards, run)
         self._turn = asyncio.Lock()
+        self._is_under_way = False
+        """An opening is on its way that was asked for without the turn."""
+        self._landed: asyncio.Future[None] | None = None
+        """Waited for by one that has the turn, until that opening is answered."""
         self._asked: _Opening | None = None
         """The opening that is on its way."""
         self._has_forked = False
@@ -160,7 +170,13 @@ class RecordWriter:
     @property
     def is_idle(self) -> bool:
         """Whether all that was to be stored is."""
-        return not (self._openings or self._endings or self._numbered or self._acknowledged)
+        return not (
+            self._openings
+            or self._endings
+            or self._numbered
+            or self._acknowledged
+            or self._heard_until
+        )
 
     # --- utterances -----------------------------------------------------------------------------
 
@@ -254,6 +270,15 @@ class RecordWriter:
             self._acknowledged = max(self._acknowledged, arrived)
             self._wake()
 
+    def heard_until(self, next_chunk_seq: int, place: bytes) -> None:
+        """Up to a chunk, and a place in it, the audio is in utterances that were opened, or is
+        silence. Nothing is said to the record while utterances are on their way to it."""
+        if self._stopped or self._openings or self._collected:
+            return
+        if next_chunk_seq > self._known.next_chunk_seq:
+            self._heard_until = (next_chunk_seq, place)
+            self._wake()
+
     def _number(self, ending: _Ending, seq: int) -> bool:
         """An end has a number; False when that is another's: the record was taken back."""
         if seq < self._known.next_seq or seq in self._numbered:
@@ -344,14 +369,73 @@ class RecordWriter:
     # --- one step at a time ---------------------------------------------------------------------
 
     def _wake(self) -> None:
-        if not self._working and self._has_work():
-            self._working = True
+        if self._working or not self._has_work():
+            return
+        self._working = True
+        opening = self._next_opening()
+        if (
+            opening is None
+            or self.doubtful
+            or self._failures
+            or self._turn.locked()
+            or (self._opened_last and self._due())
+        ):
             self._run(self._work())
+        else:
+            self._begin_opening(opening)
+
+    def _begin_opening(self, opening: _Opening) -> None:
+        """Open the next utterance; its answer is taken in where it is read, without a task."""
+        self._opened_last = True
+        self._asked = opening
+        self._landed = None
+        self._is_under_way = True
+        held, seen = self.holding, self.seen
+        then = partial(self._opening_answered, opening, held, seen)
+        try:
+            self._hot.open(self._opening_of(opening, held), then)
+        except Exception as error:
+            then(None, error)
+
+    def _opening_answered(
+        self,
+        opening: _Opening,
+        held: r.Holding,
+        seen: int,
+        answer: OpenAnswer | None,
+        error: Exception | None,
+    ) -> None:
+        self._asked = None
+        self._is_under_way = False
+        done = False
+        try:
+            if answer is not None:
+                done = self._take_opened(opening, held, answer)
+            else:
+                assert error is not None, "there is an answer, or an error"
+                done = self._not_opened(opening, error)
+                if isinstance(error, DependencyDown):
+                    self._is_down(error, seen)
+        finally:
+            self._working = False
+            if self._landed is not None and not self._landed.done():
+                self._landed.set_result(None)
+            if done and error is None:
+                self._wake()
+            elif not self._stopped:
+                self._working = True
+                self._run(self._work(pause_first=not done))
 
     def _has_work(self) -> bool:
         if self._stopped or self._waits_for_client:
             return False
-        return bool(self.doubtful or self._next_opening() or self._due() or self._acknowledged)
+        return bool(
+            self.doubtful
+            or self._next_opening()
+            or self._due()
+            or self._acknowledged
+            or self._heard_until
+        )
 
     def _next_opening(self) -> _Opening | None:
         opening = self._openings[0] if self._openings else None
@@ -373,15 +457,20 @@ class RecordWriter:
                 due.append(ending)
         return due
 
-    async def _work(self) -> None:
+    async def _work(self, *, pause_first: bool = False) -> None:
         try:
+            if pause_first:
+                await self._pause()
             while self._has_work():
                 if not await self._step():
-                    pause = FIRST_PAUSE_SECONDS * 2**self._failures
-                    self._failures += pause < LONGEST_PAUSE_SECONDS
-                    await asyncio.sleep(pause)
+                    await self._pause()
         finally:
             self._working = False
+
+    async def _pause(self) -> None:
+        pause = FIRST_PAUSE_SECONDS * 2**self._failures
+        self._failures += pause < LONGEST_PAUSE_SECONDS
+        await asyncio.sleep(pause)
 
     async def _step(self) -> bool:
         """Take the next step; False when it must be taken again, after a pause."""
@@ -398,22 +487,24 @@ class RecordWriter:
                 self._opened_last = False
                 if due:
                     return await self._deliver(due)
-                if self._acknowledged:
-                    return await self._acknowledge(self._acknowledged)
+                if self._acknowledged or self._heard_until:
+                    return await self._acknowledge(self._acknowledged, self._heard_until)
                 return True
         except DependencyDown as down:
-            # If it was done, it may be in the place of one that was confirmed meanwhile.
-            self.doubtful |= self.seen > seen
-            self._on_down()
-            log.warning_limited(
-                "session_not_stored", key="record", every_seconds=10, error=down.message
-            )
+            self._is_down(down, seen)
             return False
 
-    async def _open_next(self, opening: _Opening) -> bool:
-        """Open the next utterance, with its jobs."""
-        held = self.holding
-        asked = r.Opening(
+    def _is_down(self, down: DependencyDown, seen: int) -> None:
+        """A step was not answered; seen is the newest revision that was known when it was asked."""
+        # If it was done, it may be in the place of one that was confirmed meanwhile.
+        self.doubtful |= self.seen > seen
+        self._on_down()
+        log.warning_limited(
+            "session_not_stored", key="record", every_seconds=10, error=down.message
+        )
+
+    def _opening_of(self, opening: _Opening, held: r.Holding) -> r.UtteranceOpening:
+        return r.UtteranceOpening(
             jobs=tuple(claim.new for claim in opening.claims),
             instance_id=held.owner.instance_id,
             claim_ms=self._terms.claim_ms,
@@ -427,19 +518,34 @@ class RecordWriter:
             next_chunk_seq=opening.next_chunk_seq,
             half_sample=opening.half_sample,
         )
+
+    async def _open_next(self, opening: _Opening) -> bool:
+        """Open the next utterance, with its jobs."""
+        held = self.holding
         self._asked = opening
         try:
-            answer = await self._shards.open(asked)
-        except DependencyDown:
-            if self._stopped:
-                _answer(opening.claims, None)
-            raise
-        except Exception:
-            log.exception("utterance_not_opened", session_id=self.session_id)
-            self._open_without_jobs(opening)
-            return True
+            answer = await self._shards.open(self._opening_of(opening, held))
+        except Exception as error:
+            done = self._not_opened(opening, error)
+            if isinstance(error, DependencyDown):
+                raise
+            return done
         finally:
             self._asked = None
+        return self._take_opened(opening, held, answer)
+
+    def _not_opened(self, opening: _Opening, error: Exception) -> bool:
+        """There is no answer, or the step failed; whether the next one may be taken."""
+        if isinstance(error, DependencyDown):
+            if self._stopped:
+                _answer(opening.claims, None)
+            return False
+        log.error("utterance_not_opened", session_id=self.session_id, exc_info=error)
+        self._open_without_jobs(opening)
+        return True
+
+    def _take_opened(self, opening: _Opening, held: r.Holding, answer: OpenAnswer) -> bool:
+        """Take in what became of an utterance; False when the step must be taken again."""
         if isinstance(answer, r.Opened):
             self._failures = 0
             self._opened(opening, answer)
@@ -508,14 +614,19 @@ class RecordWriter:
         self.doubtful |= bool(waiting)
         return not waiting
 
-    async def _acknowledge(self, upto: int) -> bool:
+    async def _acknowledge(self, upto: int, heard_until: tuple[int, bytes] | None) -> bool:
         held = self.holding
-        revision = await self._shards.acknowledge(held, upto)
+        next_chunk_seq, place = heard_until or (0, b"")
+        revision = await self._shards.acknowledge(held, upto, next_chunk_seq, place)
         if not revision:
             return self._refused(held, None)
         self.saw(revision)
         if self._acknowledged == upto:
             self._acknowledged = 0
+        if heard_until is not None:
+            self._known.heard_until(next_chunk_seq, place)
+            if self._heard_until == heard_until:
+                self._heard_until = None
         return True
 
     def _refused(self, held: r.Holding, answer: r.NotOwner | None) -> bool:
@@ -535,6 +646,9 @@ class RecordWriter:
         """
         try:
             async with self._turn:
+                if self._is_under_way:
+                    self._landed = asyncio.get_running_loop().create_future()
+                    await self._landed
                 return await self._check(returning)
         finally:
             self._wake()

@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dragoman.ids import SessionId
-from dragoman.live.dispatch import Job
+from dragoman.live.dispatch import Job, weight_of
 from dragoman.live.protocol import Outcome, SessionInit, same_language
 from dragoman.live.sessions.delivery import Sent
 from dragoman.live.sessions.messages import (
     failure,
     missing_result,
     translation_result,
-    weight_of,
 )
 from dragoman.live.sessions.orders import targets_of
 from dragoman.live.shared import records as r
@@ -39,7 +38,7 @@ def lane_of(init: SessionInit, target: str) -> str:
     return next((own for own in targets_of(init) if same_language(own, target)), target)
 
 
-def sent_before(session_id: SessionId, sent: r.Sent, target: str, job: Job | None) -> Sent:
+def sent_before(session_id: SessionId, sent: r.SentDelivery, target: str, job: Job | None) -> Sent:
     """What an earlier owner of the session sent, with its result where that is still kept."""
     seq, entry = sent.seq, sent.delivery
     job_id, reason = entry.job_id, entry.reason

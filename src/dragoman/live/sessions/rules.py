@@ -5,13 +5,16 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.live.protocol import Cut
-from dragoman.live.sessions.segments import SegmentRules
+from dragoman.live.sessions.past import PastRules
+from dragoman.live.sessions.segmenter import SegmentRules
+from dragoman.live.sessions.voice import VoiceRules
 
 
 class SessionRules(msgspec.Struct, frozen=True):
     """What one session may use, and how long it waits for what."""
 
     segments: SegmentRules
+    voice: VoiceRules
     padding_auto_ms: int
     padding_manual_ms: int
     heartbeat_interval_seconds: float
@@ -29,6 +32,10 @@ class SessionRules(msgspec.Struct, frozen=True):
     """0: as many as the server has room for."""
     semantic: bool
     """The pool rule asks for semantic repair."""
+    listeners: int = 0
+    """Maximum listeners of one session; 0: as many as come."""
+    past: PastRules = PastRules(0, 0, frozenset())
+    """What nodes are told of earlier utterances."""
 
     def padding_ms(self, cut: Cut) -> int:
         """Silence a node adds after the audio: more after a cut a person made."""

@@ -14,13 +14,106 @@ from collections import Counter, deque
 from heapq import heappop, heappush
 from typing import NamedTuple
 
+import msgspec
+
 from dragoman import errors
 from dragoman.live.protocol import Cut
 from dragoman.live.sessions.audio import Meter
-from dragoman.live.sessions.early_chunks import EarlyChunks
-from dragoman.live.sessions.segments import Segment, SegmentRules
 
-__all__ = ["CHUNK_OVERHEAD_BYTES", "Segment", "SegmentRules", "Segmenter"]
+
+class SegmentRules(msgspec.Struct, frozen=True):
+    """Where a speaker's audio is cut into utterances."""
+
+    pause_ms: float
+    max_duration_ms: float
+    max_bytes: int
+    hangover_auto_ms: float
+    hangover_manual_ms: float
+
+    def hangover_seconds(self, cut: Cut) -> float:
+        """How long missing chunks are waited for before such a cut."""
+        manual = cut is Cut.FINAL
+        return (self.hangover_manual_ms if manual else self.hangover_auto_ms) / 1000
+
+    def limit_passed(self, duration_ms: float, size_bytes: int) -> Cut | None:
+        """The cut for an utterance that has grown so long, or None when it may go on."""
+        if duration_ms > self.max_duration_ms:
+            return Cut.MAX_DURATION
+        if size_bytes > self.max_bytes:
+            return Cut.MAX_BYTES
+        return None
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """The audio of one utterance: the chunks from first_seq up to, but without, next_seq."""
+
+    first_seq: int
+    next_seq: int
+    chunks: tuple[bytes, ...]
+    cut: Cut
+    missing: int
+    """How many chunks were waited for and left out."""
+    duration_ms: float
+    gaps: tuple[tuple[int, int], ...] = ()
+    """Where in the chunks some are missing, and how many."""
+    began: float | None = None
+    """When its first audio came, where that is known of each utterance."""
+    speech_ended: float | None = None
+    """When its last speech came, as far as that can be told from the rest."""
+    place: bytes = b""
+    """With voice activity: what of the chunk `next_seq` is not needed again."""
+
+
+class EarlyChunks:
+    """Holds early chunks until their turn comes, lowest first.
+
+    Only chunks that came take room, however far apart their numbers are.
+    """
+
+    def __init__(self) -> None:
+        self.first_seq: int | None = None
+        self._chunks: dict[int, tuple[bytes, float]] = {}
+        self._order: list[int] = []
+        self.count = 0
+        self.size_bytes = 0
+        self.duration_ms = 0.0
+
+    def __len__(self) -> int:
+        return self.count
+
+    def __contains__(self, seq: int) -> bool:
+        return seq in self._chunks
+
+    def hold(self, seq: int, payload: bytes, duration_ms: float) -> None:
+        self._chunks[seq] = (payload, duration_ms)
+        heappush(self._order, seq)
+        self.count += 1
+        self.first_seq = self._order[0]
+        self.size_bytes += len(payload)
+        self.duration_ms += duration_ms
+
+    def take_first(self) -> bytes:
+        payload, duration_ms = self._chunks.pop(heappop(self._order))
+        self.count -= 1
+        self.size_bytes -= len(payload)
+        self.duration_ms -= duration_ms
+        if self._order:
+            self.first_seq = self._order[0]
+        else:
+            self.first_seq = None
+            self.duration_ms = 0.0  # sums of floats drift
+        return payload
+
+
+__all__ = [
+    "CHUNK_OVERHEAD_BYTES",
+    "REMEMBERED_GAPS",
+    "EarlyChunks",
+    "Segment",
+    "SegmentRules",
+    "Segmenter",
+    "check_not_far_ahead",
+]
 
 CHUNK_OVERHEAD_BYTES = 64
 """What a buffered chunk costs besides its audio, so that many tiny ones are not free."""
@@ -29,8 +122,18 @@ MOST_CHUNKS_AHEAD = 500
 """How far a chunk may be ahead of all others. A client that sends as fast as it may sends fewer
 within any hangover; one wild number would have all chunks up to it left out as missing."""
 
-_REMEMBERED_GAPS = 64
+REMEMBERED_GAPS = 64
 """How many stretches of left-out chunks are remembered: a chunk of theirs is late, not repeated."""
+
+
+def check_not_far_ahead(seq: int, highest_seq: int, next_seq: int) -> None:
+    """Refuse a chunk with a wild number."""
+    if seq > highest_seq + MOST_CHUNKS_AHEAD:
+        raise errors.InvalidMessage(
+            f"audio_chunk seq {seq} came where {next_seq} is next; number chunks from 0, "
+            f"next after next, and send none more than {MOST_CHUNKS_AHEAD} ahead.",
+            details={"seq": seq, "expected_seq": next_seq},
+        )
 
 
 class _End(NamedTuple):
@@ -74,7 +177,7 @@ class Segmenter:
         self._last_audio_at = float("-inf")
         self._audio_end_seq = next_seq
         self._closed_off_seq = next_seq
-        self._left_out: deque[range] = deque(maxlen=_REMEMBERED_GAPS)
+        self._left_out: deque[range] = deque(maxlen=REMEMBERED_GAPS)
 
     @property
     def next_chunk_seq(self) -> int:
@@ -85,6 +188,11 @@ class Segmenter:
     def is_open(self) -> bool:
         """Whether an utterance is being spoken, as far as its chunks came in order."""
         return bool(self._chunks)
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether audio is held that is in no segment yet."""
+        return bool(self._chunks) or bool(self._early)
 
     @property
     def buffered_bytes(self) -> int:
@@ -188,12 +296,7 @@ class Segmenter:
 
     def _push_any(self, seq: int, payload: bytes, is_final: bool, now: float) -> list[Segment]:
         self._highest_seq = max(self._highest_seq, self._next_seq)
-        if seq > self._highest_seq + MOST_CHUNKS_AHEAD:
-            raise errors.InvalidMessage(
-                f"audio_chunk seq {seq} came where {self._next_seq} is next; number chunks from 0, "
-                f"next after next, and send none more than {MOST_CHUNKS_AHEAD} ahead.",
-                details={"seq": seq, "expected_seq": self._next_seq},
-            )
+        check_not_far_ahead(seq, self._highest_seq, self._next_seq)
         self._highest_seq = max(self._highest_seq, seq)
         segments = self.due(now)
         if seq < self._next_seq or seq in self._early:
@@ -249,7 +352,16 @@ class Segmenter:
             chunks = tuple(self._chunks)
             gaps = tuple(self._gaps)
             segments.append(
-                Segment(self._first_seq, next_seq, chunks, cut, self._missing, self._open_ms, gaps)
+                Segment(
+                    self._first_seq,
+                    next_seq,
+                    chunks,
+                    cut,
+                    self._missing,
+                    self._open_ms,
+                    gaps,
+                    speech_ended=self._last_audio_at,
+                )
             )
             self._gaps = []
         elif cut is Cut.FINAL:

@@ -6,21 +6,21 @@ nothing here waits, and nothing needs a lock.
 
 from __future__ import annotations
 
-import asyncio
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
-from math import inf
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import JobId, RequestId, SessionId, TenantId
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.dispatch import (
     CANCELLED,
+    SUCCESS,
     Job,
     Progress,
     Route,
@@ -28,12 +28,11 @@ from dragoman.live.dispatch import (
     TenantCounts,
     body_hash,
     named_hash,
+    weight_of,
 )
 from dragoman.live.ledger import JobInput, Keep
 from dragoman.live.protocol import (
     AsrPartial,
-    AudioChunk,
-    Cut,
     Error,
     ErrorInfo,
     JobPartial,
@@ -47,24 +46,16 @@ from dragoman.live.protocol import (
     Utterance,
     normal_language,
 )
-from dragoman.live.sessions.audio import WholeSamples, make_meter
-from dragoman.live.sessions.client_link import ClientLink
-from dragoman.live.sessions.delivery import Delivery, End, Lane, Sent, Unacknowledged
-from dragoman.live.sessions.messages import (
-    error_message,
-    failure,
-    missing_result,
-    translation_result,
-    weight_of,
-)
+from dragoman.live.sessions.audience import Audience, Listener, listen_token
+from dragoman.live.sessions.delivery import GAP_TIMEOUT, Deliveries, End, Lane, Pressure
+from dragoman.live.sessions.input import SpeechInput, SpokenUtterance
+from dragoman.live.sessions.messages import error_message, failure
 from dragoman.live.sessions.orders import targets_of
-from dragoman.live.sessions.ports import JobWatching, ResultKeeper, SessionPeers
-from dragoman.live.sessions.pressure import Pressure
+from dragoman.live.sessions.past import PastUtterances
+from dragoman.live.sessions.ports import ClientLink, JobWatching, ResultKeeper, SessionPeers
 from dragoman.live.sessions.record_writer import NO_JOB, RecordWriter, WriterTerms
 from dragoman.live.sessions.resume import lane_of, sent_before
 from dragoman.live.sessions.rules import SessionRules
-from dragoman.live.sessions.segmenter import CHUNK_OVERHEAD_BYTES, Segmenter
-from dragoman.live.sessions.segments import Segment
 from dragoman.live.sessions.spans import Spans
 from dragoman.live.sessions.speech import Ask, Asks, Speech, refusal_info
 from dragoman.live.sessions.timeline import PROGRESS, Timeline
@@ -77,11 +68,10 @@ if TYPE_CHECKING:
 
 log = get_logger("dragoman.sessions")
 
-GAP_TIMEOUT = "gap_timeout"
-"""The reason given for an utterance that kept others waiting for too long, or that is lost."""
-
-_REMEMBERED_MISSING = 1_000
-"""Utterances announced missing whose late results are told from repeated ones."""
+ACTIVE: Final = SessionState.ACTIVE
+DISCONNECTED: Final = SessionState.DISCONNECTED
+CLOSING: Final = SessionState.CLOSING
+OVER: Final = SessionState.OVER
 
 _BUDGET_STEP_BYTES = 8_192
 """Audio that is being spoken is charged to the process's budget in steps of so much."""
@@ -93,7 +83,7 @@ class SessionContext(msgspec.Struct, frozen=True):
     dispatcher: JobDispatcher
     ledger: ResultKeeper
     rules: SessionRules
-    budget: Budget
+    budget: ByteBudget
     metrics: Metrics
     clock: Clock
     tracing: Tracing | None
@@ -134,7 +124,7 @@ class Session:
         self.init = init
         self.secret_hash = secret_hash
         """Proves that a resume_token is this session's."""
-        self.state = SessionState.DISCONNECTED
+        self.state = DISCONNECTED
         self.link: ClientLink | None = None
         self.last_heard = context.clock.monotonic()
         self.handed_on = False
@@ -148,7 +138,6 @@ class Session:
         self._clock = context.clock
         self._route = Route()
         self._asks = Asks(session_id, tenant, init, rules, context.dispatcher.requirement)
-        self._own_targets = frozenset(targets_of(init))
         self._trace = session_id.removeprefix("s-")
         self._timeline = Timeline(session_id, self._send, context.clock) if init.ui_events else None
         self._spans = (
@@ -168,31 +157,37 @@ class Session:
                 on_down=doubt,
             )
         # What comes in.
+        self.input = SpeechInput(
+            init, rules, context.metrics, context.clock, context.dispatcher.run, self
+        )
+        """Audio that is in no utterance yet."""
         self.next_utterance_index = 0
-        self._meter = make_meter(init.audio_format, init.sample_rate)
-        self._samples = WholeSamples(self._meter, b"")
-        self._segmenter: Segmenter | None = None
         self._by_utterance = False
-        self._is_speaking = False
-        """The next chunk in order goes on with an utterance that has begun."""
-        self._uncharged_bytes = 0
-        """Audio that came since the budget was charged."""
-        self._began = 0.0
-        """When the utterance that is being spoken began."""
         self._next_chunk_seq = 0
+        self.past: PastUtterances | None = None
+        """What was said last, for nodes; None: they are not told."""
+        if rules.past.hold_for(tenant):
+            store = self._store_past if self.writer is not None else None
+            self.past = PastUtterances(init, rules.past, store)
         # What waits for its job, and what jobs work on.
         self._waiting: deque[Speech] = deque()
         self._waiting_bytes = 0
         self._working_bytes = 0
         self._submitting = False
         # What goes back.
-        self._lanes: dict[str, Lane] = {}
-        self._targets_left: dict[int, int] = {}
-        """Utterances in flight, and for how many targets each is."""
-        self._held_bytes = 0
-        self._next_delivery_seq = 1
-        self._unacknowledged = Unacknowledged(rules.queue_messages, rules.queue_bytes, session_id)
-        self._announced: OrderedDict[tuple[int, str], None] = OrderedDict()
+        self._deliveries = Deliveries(
+            session_id,
+            frozenset(targets_of(init)),
+            rules,
+            context.metrics,
+            context.clock,
+            writer=self.writer,
+            past=self.past,
+            timeline=self._timeline,
+            spans=self._spans,
+            services_of=context.dispatcher.services_of,
+            on_moved=self._moved,
+        )
         self._pressure = Pressure(rules.max_inflight)
         self._pressed = False
         self._draining = False
@@ -200,8 +195,6 @@ class Session:
         """While draining: what was said so far is in utterances."""
         self._charged_bytes = 0
         """What the process's budget was charged for this session."""
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = inf
         self._watched: dict[tuple[int, str], JobId] = {}
         """Utterances that an earlier owner, or another request, had made the jobs of."""
         if record is not None:
@@ -210,11 +203,9 @@ class Session:
     def _go_on_from(self, record: r.StoredSession) -> None:
         """Begin where the record ends."""
         self.next_utterance_index = record.next_index
-        self._next_delivery_seq = record.next_seq
-        self._samples = WholeSamples(self._meter, record.half_sample)
-        if record.next_chunk_seq:
-            self._segmenter = self._new_segmenter(record.next_chunk_seq)
-        self._by_utterance = bool(record.next_index) and self._segmenter is None
+        self._deliveries.next_seq = record.next_seq
+        self.input.go_on_from(record.next_chunk_seq, record.half_sample)
+        self._by_utterance = bool(record.next_index) and not self.input.has_come
 
     @property
     def tgt_langs(self) -> tuple[str, ...]:
@@ -222,9 +213,41 @@ class Session:
         return self.init.heard
 
     @property
+    def listen_token(self) -> str:
+        """Lets others listen, and nothing else: no other secret follows from it."""
+        return listen_token(self.secret_hash)
+
+    def let_listen(self, listener: Listener, last_delivery_seq: int | None) -> None:
+        """Give a listener what is kept after a number, and from now on each result."""
+        deliveries = self._deliveries
+        if deliveries.audience is None:
+            rules = self._rules
+            deliveries.audience = Audience(
+                rules.listeners,
+                rules.queue_messages,
+                rules.queue_bytes,
+                deliveries.next_seq,
+                deliveries.unacknowledged.kept(),
+            )
+        deliveries.audience.join(listener, last_delivery_seq)
+        self.charge()
+
+    def stops_listening(self, listener: Listener) -> None:
+        """A listener is gone."""
+        if self._deliveries.audience is not None:
+            self._deliveries.audience.leave(listener)
+
+    @property
     def next_chunk_seq(self) -> int:
-        """The first chunk that is in no job; where there is a record, in no stored one."""
-        return self._next_chunk_seq if self.writer is None else self.writer.next_chunk_seq
+        """The first chunk that is in no job; where there is a record, in no stored one.
+
+        With voice activity, chunks of silence are done with, too."""
+        if self.writer is not None:
+            return self.writer.next_chunk_seq
+        silent_until = self.input.silent_until
+        if silent_until is not None and not self._waiting:
+            return silent_until[0]
+        return self._next_chunk_seq
 
     @property
     def next_stored_index(self) -> int:
@@ -234,26 +257,25 @@ class Session:
     @property
     def in_flight(self) -> int:
         """Utterances not yet delivered or announced for every target."""
-        return len(self._targets_left)
+        return len(self._deliveries.targets_left)
 
     # --- its connection -------------------------------------------------------------------------
 
     def attach(self, link: ClientLink) -> None:
         """The client speaks over this connection from now on."""
-        before, self.link = self.link, link
+        before = self.link
+        self.link = self._deliveries.link = link
         if before is not None:
             before.superseded()
         if self.writer is not None:
             self.writer.client_is_here = True
-        if self.state is SessionState.DISCONNECTED:
-            self.state = SessionState.ACTIVE
-        if self._segmenter is not None:
-            self._segmenter.resume(self._clock.monotonic())
-        self._arm()
+        if self.state is DISCONNECTED:
+            self.state = ACTIVE
+        self.input.resume()
 
     def go_on(self, last_delivery_seq: int) -> None:
         """The client is back, and has everything up to a number."""
-        for message in self._unacknowledged.after(last_delivery_seq):
+        for message in self._deliveries.unacknowledged.after(last_delivery_seq):
             self._send(message)
         # What the client was told before may have been lost with its connection.
         self._pressure = Pressure(self._rules.max_inflight)
@@ -264,16 +286,14 @@ class Session:
 
     def detach(self, link: ClientLink) -> bool:
         """The connection is gone; False when the client has another one already."""
-        if self.link is not link or self.state is SessionState.OVER:
+        if self.link is not link or self.state is OVER:
             return False
-        self.link = None
-        self._is_speaking = False
+        self.link = self._deliveries.link = None
         if self.writer is not None:
             self.writer.client_left()
-        if self.state is SessionState.ACTIVE:
-            self.state = SessionState.DISCONNECTED
-        if self._segmenter is not None:
-            self._segmenter.suspend(self._clock.monotonic())
+        if self.state is ACTIVE:
+            self.state = DISCONNECTED
+        self.input.suspend()
         return True
 
     def _send(self, message: SchedulerToClient) -> bool:
@@ -287,20 +307,23 @@ class Session:
 
         ended are the jobs of what the client has not acknowledged, as far as they are kept.
         """
+        deliveries = self._deliveries
         for utterance in record.open:
-            lane = self._lanes.setdefault(lane_of(self.init, utterance.target), Lane())
+            lane = deliveries.lanes.setdefault(lane_of(self.init, utterance.target), Lane())
             lane.order.append(utterance.index)
             lane.working[utterance.index] = None
-            self._targets_left[utterance.index] = self._targets_left.get(utterance.index, 0) + 1
+            self._deliveries.targets_left[utterance.index] = (
+                self._deliveries.targets_left.get(utterance.index, 0) + 1
+            )
         if self._timeline is not None:
-            for index, targets in self._targets_left.items():
+            for index, targets in self._deliveries.targets_left.items():
                 self._timeline.expect(index, targets)
         for sent in record.unacknowledged:
             job_id = sent.delivery.job_id
             job = ended.get(job_id) if job_id is not None else None
             if sent.seq > has_upto:
                 target = lane_of(self.init, sent.delivery.target)
-                self._unacknowledged.keep(sent_before(self.session_id, sent, target, job))
+                deliveries.unacknowledged.keep(sent_before(self.session_id, sent, target, job))
             elif job is not None:
                 # What the client heard from the earlier owner it acknowledges by coming back.
                 self._context.ledger.release_now(job)
@@ -308,36 +331,44 @@ class Session:
     def take_up_jobs(self, record: r.StoredSession, watching: JobWatching) -> None:
         """The client is there: bring it what has ended, and wait for the rest."""
         for utterance in record.open:
-            if self.state is SessionState.OVER:
+            if self.state is OVER:
                 return
             lane = lane_of(self.init, utterance.target)
             if utterance.job_id == NO_JOB:
                 self._watched_ended(utterance.index, lane, None)
             else:
                 self._watch(utterance.index, lane, utterance.job_id, watching)
-        self._arm()
 
     def has_said(self, upto: int) -> bool:
         """Whether the client heard up to this number from this very session."""
-        return upto < self._next_delivery_seq
+        return upto < self._deliveries.next_seq
 
     async def check_hold(self, *, returning: bool = False) -> bool:
         """Find out whether the session is still this instance's; if not, it is let go of.
 
         If it is, its record is made whole, where its client is here or just returning.
         """
-        if self.state is SessionState.OVER or self.writer is None:
+        if self.state is OVER or self.writer is None:
             return False
         return await self.writer.check(returning=returning)
 
     def hand_on(self) -> None:
         """Let go of the session: another connection has it, at this instance or another."""
-        if self.state is SessionState.OVER:
+        if self.state is OVER:
             return
         link = self.link
         self._let_go()
         if link is not None:
             link.superseded()
+
+    def _store_past(self, written: bytes) -> None:
+        """Have the record keep what was said last."""
+        if self._context.shared is not None:
+            self._dispatcher.run(self._keep_past(self._context.shared, written))
+
+    async def _keep_past(self, shared: SharedLedger, written: bytes) -> None:
+        with suppress(errors.DependencyDown):  # The next result is written with it.
+            await shared.keep_past(self.session_id, written)
 
     def _lost(self, owner: r.SessionOwner) -> None:
         log.info("session_handed_on", session_id=self.session_id, to=owner.instance_id)
@@ -345,59 +376,68 @@ class Session:
 
     # --- what the client says -------------------------------------------------------------------
 
-    def audio(self, chunk: AudioChunk, now: float) -> None:
-        """A piece of audio, to be cut into utterances."""
-        if self._is_speaking and not chunk.is_final:
-            segmenter = self._segmenter
-            if segmenter is not None and segmenter.append(chunk.seq, chunk.payload, now):
-                # Nearly every chunk is like this. What it takes is charged some chunks at a time.
-                self._uncharged_bytes += len(chunk.payload) + CHUNK_OVERHEAD_BYTES
-                if self._uncharged_bytes >= _BUDGET_STEP_BYTES:
-                    self._check_kept(segmenter)
-                return
-        self._take_chunk(chunk, now)
-
-    def _take_chunk(self, chunk: AudioChunk, now: float) -> None:
-        """A chunk that begins or ends something, or that came out of turn."""
-        if self.state is not SessionState.ACTIVE:
+    def takes_audio(self) -> bool:
+        """Whether audio counts now; raises where it must not come at all."""
+        if self.state is not ACTIVE:
             raise _closing()
         if self._draining:
-            return
+            return False
         if self._by_utterance:
             raise errors.InvalidMessage(
                 "This session sends whole utterances; audio_chunk and utterance do not mix."
             )
-        segmenter = self._segmenter
-        if segmenter is None:
-            segmenter = self._segmenter = self._new_segmenter()
-        begins = not segmenter.buffered_bytes
-        if begins:
-            self._began = now
-        segments = segmenter.push(chunk.seq, chunk.payload, chunk.is_final, now)
-        if begins and self._timeline is not None and chunk.payload:
-            self._timeline.tell(self.next_utterance_index, UiEventName.INPUT_STARTED)
-        if segments or segmenter.ignored:
-            self._cut(segmenter, segments, now)
-        if self._spans is not None and segmenter.buffered_bytes:
-            self._spans.heard(self.next_utterance_index)
-        self._check_kept(segmenter)
-        self._is_speaking = segmenter.is_open
-        self._arm()
+        return True
 
-    def _check_kept(self, segmenter: Segmenter) -> None:
+    def speech_began(self) -> None:
+        """Audio of the next utterance is there."""
+        if self._timeline is not None:
+            self._timeline.tell(self.next_utterance_index, UiEventName.INPUT_STARTED)
+        if self._spans is not None:
+            self._spans.heard(self.next_utterance_index)
+
+    def spoken(self, utterances: Sequence[SpokenUtterance], *, goes_on: bool, now: float) -> None:
+        """Utterances are complete. They get their numbers before anything else can happen."""
+        for each in utterances:
+            speech = Speech(
+                self.next_utterance_index,
+                self._asks.of_audio(),
+                JobInput(audio=each.audio),
+                len(each.audio),
+                cut=each.cut,
+                began=each.began,
+                speech_ended=each.speech_ended,
+                next_chunk_seq=each.next_chunk_seq,
+                half_sample=each.place,
+            )
+            self.next_utterance_index += 1
+            if self._timeline is not None:
+                self._timeline.tell(speech.index, UiEventName.INPUT_ENDED)
+            self._open(speech)
+        if goes_on:
+            self.speech_began()
+        self._submit_waiting(now)
+        self._press()
+
+    def check_kept(self) -> None:
         """Cut off a client that sends more audio than can be kept."""
-        within = self._charge()
-        kept = segmenter.buffered_bytes + self._waiting_bytes
+        within = self.charge()
+        segmenter = self.input.segmenter
+        kept = self._waiting_bytes + (segmenter.buffered_bytes if segmenter is not None else 0)
         if self.link is not None and (not within or kept > self._rules.queue_bytes):
             self.link.overrun("more audio came than can be kept; wait for results")
 
+    def judged(self) -> None:
+        """A slow detector has judged all that came in."""
+        if self.state is CLOSING or self._draining:
+            self._finish_if_done()
+
     def utterance(self, message: Utterance, now: float) -> None:
         """A whole utterance; one that came before is passed over."""
-        if self.state is not SessionState.ACTIVE:
+        if self.state is not ACTIVE:
             raise _closing()
         if self._draining:
             return
-        if self._segmenter is not None:
+        if self.input.segmenter is not None:
             raise errors.InvalidMessage(
                 "This session sends audio chunks; utterance and audio_chunk do not mix."
             )
@@ -415,8 +455,8 @@ class Session:
             self._timeline.tell(index, UiEventName.INPUT_ENDED)
         self._open(self._speech_of(message))
         self._submit_waiting(now)
-        self._charge()
-        if self._pressed or len(self._targets_left) * 2 >= self._rules.max_inflight:
+        self.charge()
+        if self._pressed or len(self._deliveries.targets_left) * 2 >= self._rules.max_inflight:
             self._press()
 
     def _speech_of(self, message: Utterance) -> Speech:
@@ -431,14 +471,14 @@ class Session:
             message.tgt_lang,
             message.pipeline,
             message.features,
-            message.services is None,
+            None if message.services is None else tuple(sorted(message.services.items())),
             audio is None,
         )
         try:
             asks = self._asks.get(way)
             if asks is None or not size or (audio is None) == (text is None):
                 asks = self._asks.work_out(message, way)
-            if len(self._targets_left) >= self._rules.max_inflight:
+            if len(self._deliveries.targets_left) >= self._rules.max_inflight:
                 raise errors.RateLimited(
                     "The session has as many utterances in flight as it may; wait for results."
                 )
@@ -467,96 +507,46 @@ class Session:
         """The client is there, and has everything up to a number."""
         if last_delivery_seq is not None:
             self.acknowledge(last_delivery_seq)
+        if self.writer is not None and not self._waiting:
+            self._pass_silence(self.writer)
         self._send(ServerHeartbeat(self.next_chunk_seq))
+
+    def _pass_silence(self, writer: RecordWriter) -> None:
+        """Let the record know how far there is nothing to send again, where that is all there is.
+
+        What follows an utterance is stored with that utterance.
+        """
+        silent_until = self.input.silent_until
+        if silent_until is not None and not self.input.has_begun:
+            writer.heard_until(*silent_until)
 
     def acknowledge(self, upto: int) -> None:
         """Deliveries arrived: their payloads may go."""
-        upto = min(upto, self._next_delivery_seq - 1)
+        upto = min(upto, self._deliveries.next_seq - 1)
         if self.writer is not None:
             self.writer.acknowledge(upto)
-        released = self._unacknowledged.acknowledge(upto)
+        released = self._deliveries.unacknowledged.acknowledge(upto)
         for job in released:
             self._context.ledger.release_now(job)
         if released:
-            self._charge()
+            self.charge()
 
     def close(self) -> None:
         """The speaker is done: the last cut is made, and the end comes after the last result."""
-        if self.state in (SessionState.CLOSING, SessionState.OVER) or self._draining:
+        if self.state in (CLOSING, OVER) or self._draining:
             return
-        self.state = SessionState.CLOSING
-        self._is_speaking = False
-        self._cut_rest()
+        self.state = CLOSING
+        self.input.cut_rest()
         self._press()
         self._finish_if_done()
-
-    # --- cutting --------------------------------------------------------------------------------
-
-    def _cut(self, segmenter: Segmenter, segments: Sequence[Segment], now: float) -> None:
-        """Utterances are complete. They get their numbers before anything else can happen."""
-        self._is_speaking = False
-        metrics = self._context.metrics
-        for segment in segments:
-            audio = self._samples.join(segment.chunks, segment.gaps)
-            if not audio:  # half a sample
-                if segment.cut is Cut.FINAL:
-                    self._samples.drop_half()
-                    segmenter.ignored["empty_final"] += 1
-                continue  # after any other cut it begins the next utterance
-            metrics.web_task_finalized.labels(segment.cut.value).inc()
-            speech = Speech(
-                self.next_utterance_index,
-                self._asks.of_audio(),
-                JobInput(audio=audio),
-                len(audio),
-                cut=segment.cut,
-                began=self._began,
-                next_chunk_seq=segment.next_seq,
-                half_sample=self._samples.half,
-            )
-            self._began = now
-            self.next_utterance_index += 1
-            if self._timeline is not None:
-                self._timeline.tell(speech.index, UiEventName.INPUT_ENDED)
-            self._open(speech)
-        for reason, count in segmenter.ignored.items():
-            metrics.audio_ignored.labels(reason).inc(count)
-        segmenter.ignored.clear()
-        if not segments:
-            return
-        if segmenter.buffered_bytes and self._timeline is not None:
-            self._timeline.tell(self.next_utterance_index, UiEventName.INPUT_STARTED)
-        self._submit_waiting(now)
-        self._press()
-
-    def _cut_rest(self) -> None:
-        if self._segmenter is not None:
-            now = self._clock.monotonic()
-            self._cut(self._segmenter, self._segmenter.close(now), now)
-
-    def _new_segmenter(self, next_seq: int = 0) -> Segmenter:
-        rules = self._rules.segments
-        # The half sample that an utterance may begin with must not take it past the limit.
-        sample_bytes = self._meter.sample_bytes
-        whole_bytes = rules.max_bytes // sample_bytes * sample_bytes
-        rules = msgspec.structs.replace(rules, max_bytes=max(sample_bytes, whole_bytes))
-        return Segmenter(rules, self._meter, next_seq)
 
     # --- utterances become jobs -----------------------------------------------------------------
 
     def _open(self, speech: Speech) -> None:
         """An utterance is complete: it has its place in every lane, and waits for its jobs."""
-        index = speech.index
-        targets = speech.refused_targets or [ask.target for ask in speech.asks]
-        for target in targets:
-            lane = self._lanes.get(target)
-            if lane is None:
-                lane = self._lanes[target] = Lane()
-            lane.order.append(index)
-            lane.working[index] = None
-        self._targets_left[index] = len(targets)
-        if self._timeline is not None:
-            self._timeline.expect(index, len(targets))
+        self._deliveries.expect(
+            speech.index, speech.refused_targets or [ask.target for ask in speech.asks]
+        )
         if self._spans is not None:
             self._spans.begin(speech)
         self._waiting.append(speech)
@@ -569,9 +559,9 @@ class Session:
         self._submitting = True
         try:
             waiting, most = self._waiting, self._rules.max_inflight
-            while waiting and self.state is not SessionState.OVER:
+            while waiting and self.state is not OVER:
                 speech = waiting[0]
-                working = len(self._targets_left) - len(waiting)
+                working = len(self._deliveries.targets_left) - len(waiting)
                 if speech.refusal is None and working >= most:
                     return
                 waiting.popleft()
@@ -622,13 +612,22 @@ class Session:
             self,
             ask.target,
             self._timeline is not None,
+            own_id is None,
         )
         job.total_until = now + self._dispatcher.total_seconds
         job.weight = speech.size_bytes
+        if audio is not None:
+            job.speech_ended = now if speech.speech_ended is None else speech.speech_ended
         job.writer = self.writer
+        if self.past is not None:
+            # Here, because every job passes: a call would cost more than the look-up.
+            if speech.input.text is not None:
+                self.past.texts[index] = speech.input.text
+            if ask.target in self.past.by_target:
+                job.context = tuple(self.past.by_target[ask.target].utterances)
         if self._spans is not None:
             job.parent_span = self._spans.context(index)
-        self._lanes[ask.target].working[index] = job
+        self._deliveries.lanes[ask.target].working[index] = job
         self._working_bytes += job.weight
         self._start(job, now)
 
@@ -649,20 +648,22 @@ class Session:
         """A job of the session has its end: its result, or why there is none, takes its turn."""
         self._working_bytes -= job.weight
         output, reason = job.output, None
-        if job.outcome is not Outcome.SUCCESS:
+        if job.outcome is not SUCCESS:
             reason = self._failed(job)
-        elif self.state is SessionState.OVER:
+        elif self.state is OVER:
             self._context.metrics.results_dropped.labels("session_gone").inc()
             self._context.ledger.release_now(job)
             return
-        index = job.spec.utterance_index or 0
-        self._end(index, job.lane, End(job, output, reason, weight_of(output)), now)
+        if self.state is not OVER:
+            end = End(job, output, reason, weight_of(output))
+            self._deliveries.end(job.spec.utterance_index or 0, job.lane, end)
+            self._moved(now)
 
     def _failed(self, job: Job) -> str:
         """Tell why a job brought nothing, while its utterance is open."""
         info = failure(job)
         index = job.spec.utterance_index or 0
-        if self.state is not SessionState.OVER and self._is_open(index, job.lane):
+        if self.state is not OVER and self._deliveries.is_open(index, job.lane):
             self._tell_error(index, job.lane, info, job.spec.request_id, job.job_id)
         return info.code
 
@@ -699,7 +700,7 @@ class Session:
 
     def job_forgotten(self, job: Job, job_input: JobInput, now: float) -> None:
         """The ledger lost the job: it is made again from its input, beside the record."""
-        if self._is_open(job.spec.utterance_index or 0, job.lane):
+        if self._deliveries.is_open(job.spec.utterance_index or 0, job.lane):
             self._make_again(job, job.spec.request_id, job_input, now)
         else:
             self._working_bytes -= job.weight
@@ -720,12 +721,14 @@ class Session:
             job.watched,
         )
         again.total_until, again.weight = job.total_until, job.weight
+        again.speech_ended = job.speech_ended
         again.parent_span = job.parent_span
+        again.context = job.context
         again.on_submitted = self._made_again
         job.owner = None
         index = job.spec.utterance_index or 0
-        if self._is_open(index, job.lane):
-            self._lanes[job.lane].working[index] = again
+        if self._deliveries.is_open(index, job.lane):
+            self._deliveries.lanes[job.lane].working[index] = again
         self._start(again, now)
 
     def _made_again(self, job: Job, error: errors.DragomanError | None) -> None:
@@ -741,8 +744,8 @@ class Session:
         index, lane = job.spec.utterance_index or 0, job.lane
         if self.writer is not None:
             self.writer.made_again(index, normal_language(lane), known.job_id)
-        if self._is_open(index, lane):
-            self._lanes[lane].working[index] = None
+        if self._deliveries.is_open(index, lane):
+            self._deliveries.lanes[lane].working[index] = None
         if self._context.watching is not None:
             self._watch(index, lane, known.job_id, self._context.watching)
         else:
@@ -763,39 +766,41 @@ class Session:
         self._watched.pop((index, lane), None)
         if known is not None:
             self._found_ended(index, lane, known)
-        elif self.state is not SessionState.OVER:
+        elif self.state is not OVER:
             self._end(index, lane, End(None, None, GAP_TIMEOUT, 0), self._clock.monotonic())
 
     def _watched_partial(self, index: int, lane: str, message: JobPartial) -> None:
-        if self.state is not SessionState.OVER:
+        if self.state is not OVER:
             self._tell_partial(index, lane, message)
 
     def _watched_progressed(self, index: int, lane: str, progress: Progress, job_id: JobId) -> None:
-        if self._timeline is not None and self._is_open(index, lane):
+        if self._timeline is not None and self._deliveries.is_open(index, lane):
             self._timeline.tell(index, PROGRESS[progress], job_id)
 
     def _found_ended(self, index: int, lane: str, known: Job) -> None:
-        if self.state is SessionState.OVER:
+        if self.state is OVER:
             return
         now = self._clock.monotonic()
         output = known.output
-        if known.outcome is Outcome.SUCCESS and output is not None:
+        if known.outcome is SUCCESS and output is not None:
             self._end(index, lane, End(known, output, None, weight_of(output)), now)
             return
-        if known.outcome is Outcome.SUCCESS:
+        if known.outcome is SUCCESS:
             info = ErrorInfo(errors.RateLimited.code, "The result is no longer kept.")
         else:
             info = failure(known)
-        if self._is_open(index, lane):
+        if self._deliveries.is_open(index, lane):
             self._tell_error(index, lane, info, known.spec.request_id, known.job_id)
         self._end(index, lane, End(None, None, info.code, 0), now, known.job_id)
 
     def job_partial(self, job: Job, message: JobPartial) -> None:
         """A node has recognised a part of the utterance."""
+        if message.is_final:
+            job.text_known = self._clock.monotonic()
         self._tell_partial(job.spec.utterance_index or 0, job.lane, message)
 
     def _tell_partial(self, index: int, lane: str, message: JobPartial) -> None:
-        if not self._is_open(index, lane):
+        if not self._deliveries.is_open(index, lane):
             return
         self._send(
             AsrPartial(self.session_id, index, message.job_id, message.text, message.is_final)
@@ -806,13 +811,13 @@ class Session:
     def job_progressed(self, job: Job, progress: Progress) -> None:
         """A job of the utterance took a step."""
         index = job.spec.utterance_index or 0
-        if self._timeline is not None and self._is_open(index, job.lane):
+        if self._timeline is not None and self._deliveries.is_open(index, job.lane):
             self._timeline.tell(index, PROGRESS[progress], job.job_id)
 
     def _refused(
         self, index: int, lane: str, info: ErrorInfo, request_id: str | None, now: float
     ) -> None:
-        if self._is_open(index, lane):
+        if self._deliveries.is_open(index, lane):
             self._tell_error(index, lane, info, request_id, None)
         self._end(index, lane, End(None, None, info.code, 0), now)
 
@@ -823,185 +828,47 @@ class Session:
         if self._timeline is not None:
             self._timeline.tell(index, UiEventName.ERROR, job_id or None, info.code)
 
-    # --- delivery, in order ---------------------------------------------------------------------
-
-    def _is_open(self, index: int, target: str) -> bool:
-        lane = self._lanes.get(target)
-        return lane is not None and index in lane.working
-
     def _end(
-        self, index: int, target: str, end: End, now: float, job_id: JobId | None = None
+        self, index: int, lane: str, end: End, now: float, job_id: JobId | None = None
     ) -> None:
-        """An utterance has its end for a target: it is sent, with all that waited for it."""
-        if self.state is SessionState.OVER:
-            return
-        lane = self._lanes.get(target)
-        if lane is None or index not in lane.working:
-            late = (index, target) in self._announced
-            reason = "late" if late else "duplicate"
-            self._context.metrics.results_dropped.labels(reason).inc()
-            return
-        del lane.working[index]
-        if end.job is None:
-            self._announce(index, target)
-        if lane.order[0] == index:
-            lane.order.popleft()
-            self._deliver(index, target, end, job_id)
-        else:
-            lane.held[index] = end
-            self._held_bytes += end.weight
-            while len(lane.held) > self._rules.reorder_window:
-                self._give_up_head(lane, target)
-        if lane.held:
-            self._deliver_held(lane, target)
-        if not lane.order and target not in self._own_targets:
-            del self._lanes[target]
-        self._moved(now)
-
-    def _deliver_held(self, lane: Lane, target: str) -> None:
-        """Deliver what is no longer blocked."""
-        while lane.order and (end := lane.held.pop(lane.order[0], None)) is not None:
-            self._held_bytes -= end.weight
-            self._deliver(lane.order.popleft(), target, end)
-
-    def _give_up_head(self, lane: Lane, target: str) -> None:
-        """The utterance that blocks the others is announced missing."""
-        index = lane.order.popleft()
-        lane.working.pop(index, None)
-        self._announce(index, target)
-        self._deliver(index, target, End(None, None, GAP_TIMEOUT, 0))
-        self._deliver_held(lane, target)
-
-    def _announce(self, index: int, target: str) -> None:
-        self._announced[index, target] = None
-        if len(self._announced) > _REMEMBERED_MISSING:
-            self._announced.popitem(last=False)
-
-    def _deliver(
-        self, index: int, target: str, end: End, job_id: JobId | None = None, seq: int = 0
-    ) -> None:
-        """Send the end of an utterance under the next number, once that is stored."""
-        if not seq:
-            if self.writer is not None:
-                self._store_end(self.writer, index, target, end, job_id)
-                return
-            seq = self._next_delivery_seq
-        self._next_delivery_seq = seq + 1
-        job, output = end.job, end.output
-        message: Delivery
-        if job is not None and output is not None and end.reason is None:
-            message = translation_result(self.session_id, seq, index, target, job, output)
-        else:
-            job_id = job.job_id if job is not None else job_id
-            message = missing_result(
-                self.session_id, seq, index, target, job_id, end.reason or GAP_TIMEOUT
-            )
-        self._unacknowledged.keep(Sent(message, job, end.weight))
-        self._told(index)
-        if self.link is not None:
-            self.link.send(message)
-        if self._timeline is not None:
-            if job is not None and end.reason is None:
-                self._timeline.tell(index, UiEventName.DELIVERED, job.job_id)
-            self._timeline.ended(index)
-        if self._spans is not None:
-            self._spans.delivered(index, target, end.reason)
-
-    def _told(self, index: int) -> None:
-        """The utterance is in flight for one target less."""
-        left = self._targets_left[index] - 1
-        if left:
-            self._targets_left[index] = left
-        else:
-            del self._targets_left[index]
-
-    def _store_end(
-        self, writer: RecordWriter, index: int, target: str, end: End, job_id: JobId | None
-    ) -> None:
-        """Have the end stored; it is sent when its number is known."""
-        job, seq = end.job, 0
-        if job is not None:
-            job_id = job.job_id
-            if job.writer is writer and job.spec.utterance_index == index:
-                seq = job.delivery_seq
-            # It is kept until the client has it, and must not keep its session.
-            job.writer = None
-        entry = r.Delivery(index, normal_language(target), job_id or None, end.reason)
-        self._held_bytes += end.weight
-        writer.deliver(entry, partial(self._end_stored, index, target, end, job_id), seq)
-
-    def _end_stored(
-        self, index: int, target: str, end: End, job_id: JobId | None, seq: int
-    ) -> None:
-        if self.state is SessionState.OVER:
-            return
-        self._held_bytes -= end.weight
-        if seq:
-            self._deliver(index, target, end, job_id, seq)
-        else:
-            self._told(index)  # The client acknowledged it before.
-        self._moved(self._clock.monotonic())
+        """An utterance has its end for a target."""
+        if self.state is not OVER:
+            self._deliveries.end(index, lane, end, job_id)
+            self._moved(now)
 
     def _moved(self, now: float) -> None:
         """Something went out to the client: there may be room for what waits, or all is done."""
-        if self.state is SessionState.OVER:
+        if self.state is OVER:
             return
         if self._waiting:
             self._submit_waiting(now)
-        if self._pressed or len(self._targets_left) * 2 >= self._rules.max_inflight:
+        if self._pressed or len(self._deliveries.targets_left) * 2 >= self._rules.max_inflight:
             self._press()
-        self._charge()
-        if self.state is SessionState.CLOSING or self._draining:
+        self.charge()
+        if self.state is CLOSING or self._draining:
             self._finish_if_done()
 
     # --- time and bounds ------------------------------------------------------------------------
 
-    def _arm(self) -> None:
-        """Wake when a pause or a gap in the audio ends. A time that moves later costs nothing."""
-        segmenter = self._segmenter
-        if segmenter is None or self._draining or self.state is SessionState.OVER:
-            return
-        at = segmenter.deadline
-        if at is None or at >= self._timer_at:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        delay = max(0.0, at - self._clock.monotonic())
-        self._timer = asyncio.get_running_loop().call_later(delay, self._wake)
-        self._timer_at = at
-
-    def _wake(self) -> None:
-        self._timer = None
-        self._timer_at = inf
-        segmenter = self._segmenter
-        if segmenter is None or self.state is SessionState.OVER or self._draining:
-            return
-        now = self._clock.monotonic()
-        segments = segmenter.due(now)
-        if segments or segmenter.ignored:
-            self._cut(segmenter, segments, now)
-            self._charge()
-        self._arm()
-
     def _press(self) -> None:
-        message = self._pressure.now(len(self._targets_left))
+        message = self._pressure.now(len(self._deliveries.targets_left))
         if message is not None:
             self._pressed = True
             self._send(message)
 
-    def _charge(self) -> bool:
+    def charge(self) -> bool:
         """Charge the process's budget for what this session keeps; False when it is too much."""
-        self._uncharged_bytes = 0
-        segmenter = self._segmenter
+        segmenter, deliveries = self.input.segmenter, self._deliveries
         kept = (
             (segmenter.buffered_bytes if segmenter is not None else 0)
             + self._waiting_bytes
             + self._working_bytes
-            + self._held_bytes
-            + self._unacknowledged.size_bytes
+            + deliveries.held_bytes
+            + deliveries.unacknowledged.size_bytes
+            + (deliveries.audience.size_bytes if deliveries.audience is not None else 0)
         )
         change = kept - self._charged_bytes
-        if not change or self.state is SessionState.OVER:
+        if not change or self.state is OVER:
             return True
         self._charged_bytes = kept
         return self._context.budget.change(change)
@@ -1013,24 +880,22 @@ class Session:
 
         What it says from now on it says again to the next instance.
         """
-        if self.state is SessionState.OVER:
+        if self.state is OVER:
             return
         if self.link is not None:
             # A client that is away still has what it said last, and does not hear of it.
-            self._cut_rest()
+            self.input.cut_rest()
             self._rest_is_cut = True
         self._draining = True
-        self._is_speaking = False
+        self.input.drain()
         self._finish_if_done()
 
     def abandon(self) -> None:
         """The client did not come back: its jobs are cancelled, its open audio is dropped."""
-        if self.state is SessionState.OVER:
+        if self.state is OVER:
             return
-        dropped = len(self._waiting)
-        if self._segmenter is not None and self._segmenter.buffered_bytes:
-            dropped += 1
-        jobs, watched = self._jobs(), list(self._watched.values())
+        dropped = len(self._waiting) + self.input.has_begun
+        jobs, watched = self._deliveries.jobs(), list(self._watched.values())
         self._over(release=True)
         for job in jobs:
             self._dispatcher.stop_job(job, Stop(Outcome.CANCELLED, CANCELLED))
@@ -1058,9 +923,9 @@ class Session:
 
     def stop(self) -> None:
         """The server stops: nothing more becomes due."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self.input.stop()
+        if self.past is not None:
+            self.past.stop()
 
     def _finish_if_done(self) -> None:
         """End a closing session once everything was sent, and send a draining one's client on.
@@ -1068,12 +933,14 @@ class Session:
         While its client is away it waits: the client may come back for its last results.
         """
         link = self.link
-        if self.state is SessionState.CLOSING and link is not None and not self._targets_left:
+        if self.input.is_judging:
+            return
+        if self.state is CLOSING and link is not None and not self._deliveries.targets_left:
             link.send(SessionCloseAck())
             link.finished()
             self._over(release=True)
-        elif self._draining and self.state is not SessionState.OVER:
-            if link is not None and (self._targets_left or not self._rest_is_cut):
+        elif self._draining and self.state is not OVER:
+            if link is not None and (self._deliveries.targets_left or not self._rest_is_cut):
                 return
             self._let_go()
             if link is not None:
@@ -1082,32 +949,30 @@ class Session:
     def _let_go(self) -> None:
         """Leave the session to another instance: its jobs go on, and are no concern of this one."""
         self.handed_on = True
-        for job in self._jobs():
+        if self.past is not None:
+            self.past.store_now()
+        for job in self._deliveries.jobs():
             job.owner = None
         self._over(release=False)
 
-    def _jobs(self) -> list[Job]:
-        """The jobs that work for the session now."""
-        return [job for lane in self._lanes.values() for job in lane.working.values() if job]
-
     def _over(self, *, release: bool) -> None:
         """The session ends; `release` when no client will come for its results."""
-        self.state = SessionState.OVER
-        self._is_speaking = False
+        self.state = OVER
         self.stop()
         if self.writer is not None:
             self.writer.stop()
+        kept = self._deliveries.close()
         if release:
-            held = [end.job for lane in self._lanes.values() for end in lane.held.values()]
-            for job in (*self._unacknowledged.jobs(), *held):
-                if job is not None:
-                    self._context.ledger.release_now(job)
+            for job in kept:
+                self._context.ledger.release_now(job)
         self._context.budget.change(-self._charged_bytes)
         self._charged_bytes = 0
         self._waiting.clear()
         self._watched.clear()
-        self._lanes.clear()
-        self.link = None
+        self.link = self._deliveries.link = None
+        if self._deliveries.audience is not None:
+            self._deliveries.audience.close(moved=self.handed_on)
+            self._deliveries.audience = None
         self._timeline = None
         if self._spans is not None:
             self._spans.close()

@@ -12,21 +12,63 @@ import msgspec
 from dragoman import errors
 from dragoman.ids import InstanceId, SessionId, TenantId, new_id, shard_in
 from dragoman.live.protocol import (
+    AUTO,
     PROTOCOL_VERSION,
+    Mode,
     SessionInit,
     SessionInitAck,
     SessionState,
+    Vad,
     check_session_init,
+    normal_language,
 )
-from dragoman.live.sessions.client_link import ClientLink
-from dragoman.live.sessions.languages import LanguageUsage
+from dragoman.live.sessions.ports import ClientLink
 from dragoman.live.sessions.renewal import Renewal
 from dragoman.live.sessions.resume import Turns, is_behind
 from dragoman.live.sessions.session import Session, SessionContext
+from dragoman.live.sessions.voice import check_can_go_on, with_voice_activity
 from dragoman.live.shared import SharedLedger
 from dragoman.live.shared import records as r
 from dragoman.observability import get_logger, yielding
 from dragoman.randomness import Secrets, is_same, token_hash
+
+
+class LanguageUsage:
+    """How many open sessions have each language as a source, and how many as a target."""
+
+    def __init__(self) -> None:
+        self.as_source: Counter[str] = Counter()
+        self.as_target: Counter[str] = Counter()
+        self._spelling: dict[str, str] = {}
+        """How the first of the sessions that use a language now wrote it."""
+
+    def opened(self, init: SessionInit) -> None:
+        self._add(init, 1)
+
+    def closed(self, init: SessionInit) -> None:
+        self._add(init, -1)
+
+    def _add(self, init: SessionInit, step: int) -> None:
+        sources, targets = languages_of(init)
+        for counts, languages in ((self.as_source, sources), (self.as_target, targets)):
+            for tag in languages:
+                language = self._spelling.setdefault(normal_language(tag), tag)
+                counts[language] += step
+                if not counts[language]:
+                    # Names come from clients: one that no session uses must not stay.
+                    del counts[language]
+                    if language not in self.as_source and language not in self.as_target:
+                        del self._spelling[normal_language(tag)]
+
+
+def languages_of(init: SessionInit) -> tuple[set[str], set[str]]:
+    """The languages a session may speak, and those it hears; both, where it goes either way."""
+    if init.mode is Mode.TWO_WAY_AUTO:
+        both = {language for language in (init.lang_a, init.lang_b) if language}
+        return both, both
+    sources = set(init.auto_langs) if init.src_lang == AUTO else {init.src_lang}
+    return sources, set(init.targets)
+
 
 log = get_logger("dragoman.sessions")
 
@@ -47,6 +89,7 @@ class Sessions:
         self._secrets = secrets
         self._open: dict[SessionId, Session] = {}
         self._by_tenant: Counter[TenantId] = Counter()
+        self._silero_sessions = 0
         self.languages = LanguageUsage()
         self._looks: list[tuple[float, SessionId, Session]] = []
         """When to see whether a connected session's client has fallen silent; one entry each."""
@@ -95,7 +138,9 @@ class Sessions:
             if session is not None:
                 return session
         check_session_init(init)
+        init = with_voice_activity(init, self._rules.voice)
         self._check_room()
+        self._check_silero(init)
         session_id = SessionId(new_id(self._secrets.source, "s"))
         secret = self._secrets.token()
         # The token is the client's alone.
@@ -142,6 +187,7 @@ class Sessions:
     def _enter(self, session: Session) -> Session:
         self._open[session.session_id] = session
         self._by_tenant[session.tenant] += 1
+        self._silero_sessions += session.init.vad is Vad.SILERO
         self.languages.opened(session.init)
         self._context.metrics.sessions.set(len(self._open))
         return session
@@ -196,6 +242,7 @@ class Sessions:
                 protocol_version=PROTOCOL_VERSION,
                 instance_id=self._instance_id,
                 heartbeat_interval_ms=int(self._rules.heartbeat_interval_seconds * 1000),
+                listen_token=session.listen_token,
             )
         )
 
@@ -207,6 +254,15 @@ class Sessions:
         if len(self._open) >= self._rules.max_sessions:
             raise errors.RateLimited(
                 "This server has as many sessions as it may; try again later, or another server.",
+                retry_after_ms=_RETRY_MS,
+            )
+
+    def _check_silero(self, init: SessionInit) -> None:
+        most = self._rules.voice.max_silero_sessions
+        if init.vad is Vad.SILERO and self._silero_sessions >= most:
+            raise errors.RateLimited(
+                f"This server has {most} sessions with vad `silero`, as many as it may; use "
+                "`webrtc`, try again later, or another server.",
                 retry_after_ms=_RETRY_MS,
             )
 
@@ -253,7 +309,9 @@ class Sessions:
             if session is not None and session.writer is not None:
                 session.writer.expect(link.id)
             else:
+                check_can_go_on(record.init, session_id)
                 self._check_room()
+                self._check_silero(record.init)
             taken = await shared.take_session(
                 session_id, self._instance_id, link.id, epoch=record.owner.epoch
             )
@@ -317,8 +375,13 @@ class Sessions:
             context.peers.taken(record.session_id, taken.before, record.owner)
         delivered = [sent.delivery.job_id for sent in record.unacknowledged]
         ended = await watching.find_ended([job_id for job_id in delivered if job_id is not None])
+        past = b""
+        if self._rules.past.hold_for(record.tenant) and self._shared is not None:
+            past = await self._shared.read_past(record.session_id)
         self._check_takes_sessions()
         session = self._enter(self._recorded(record))
+        if session.past is not None:
+            session.past.read(past)
         if context.tenants is not None:
             context.tenants.adopt(session.tenant, session.session_id)
         session.take_up(record, ended, has_upto)
@@ -368,9 +431,7 @@ class Sessions:
             while True:
                 await asyncio.sleep(TICK_SECONDS)
                 now = self._clock.monotonic()
-                async for session in yielding(self._silent(now), self._clock):
-                    if session.link is not None:
-                        session.link.timed_out()
+                await self._cut_off_silent(now)
                 await _unless_down("end", self._end_gone(now))
                 if self._renewal is not None:
                     await self._forget_records()
@@ -386,6 +447,11 @@ class Sessions:
             session.drain()
         if self._open:
             await self._drained.wait()
+
+    async def _cut_off_silent(self, now: float) -> None:
+        async for session in yielding(self._silent(now), self._clock):
+            if session.link is not None:
+                session.link.timed_out()
 
     def _silent(self, now: float) -> Iterator[Session]:
         """Connected sessions whose client has said nothing for too long."""
@@ -438,6 +504,7 @@ class Sessions:
         self._by_tenant[session.tenant] -= 1
         if not self._by_tenant[session.tenant]:
             del self._by_tenant[session.tenant]
+        self._silero_sessions -= session.init.vad is Vad.SILERO
         self.languages.closed(session.init)
         self._gone.pop(session_id, None)
         self._context.metrics.sessions.set(len(self._open))

@@ -13,7 +13,7 @@ from dragoman.live.sessions.orders import trace_id_of
 from dragoman.observability import Trace, Tracing
 
 
-class Spoken(Protocol):
+class SpannedUtterance(Protocol):
     """What of an utterance its span tells."""
 
     @property
@@ -45,7 +45,7 @@ class Spans:
         if index not in self._heard_at:
             self._heard_at[index] = self._clock.monotonic()
 
-    def begin(self, speech: Spoken) -> None:
+    def begin(self, speech: SpannedUtterance) -> None:
         """An utterance is complete."""
         heard_at = self._heard_at.pop(speech.index, None)
         trace = self._tracing.begin(

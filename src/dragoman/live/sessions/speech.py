@@ -26,12 +26,12 @@ from dragoman.live.sessions.orders import (
     whole_utterance,
 )
 from dragoman.live.sessions.rules import SessionRules
-from dragoman.live.snapshot import Requirement
+from dragoman.live.snapshot import JobRequirement
 
 _REMEMBERED = 64
 """Ways of asking that a session remembers; each utterance may ask in one of its own."""
 
-RequirementOf = Callable[[JobSpec], Requirement]
+RequirementOf = Callable[[JobSpec], JobRequirement]
 
 
 class Ask(msgspec.Struct, frozen=True, gc=False):
@@ -43,7 +43,7 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     """The target as requests are bound by it."""
     spec: JobSpec
     """Complete but for what differs from one utterance to the next."""
-    requirement: Requirement
+    requirement: JobRequirement
     demand_hash: bytes
 
 
@@ -59,6 +59,8 @@ class Speech(msgspec.Struct, frozen=True, gc=False):
     request_id: RequestId | None = None
     began: float | None = None
     """When its first audio came, in monotonic seconds."""
+    speech_ended: float | None = None
+    """When its last speech came."""
     next_chunk_seq: int = 0
     """The first chunk after it."""
     half_sample: bytes = b""

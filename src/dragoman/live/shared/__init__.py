@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from dragoman.extras import require_extra
 from dragoman.live.shared import check, records
+from dragoman.live.shared.hot import HotOperations, hot_of
 from dragoman.live.shared.interface import WAITING_MS, Cells, Shards, SharedLedger
 from dragoman.live.shared.memory import MemorySharedLedger
 
@@ -18,12 +19,14 @@ __all__ = [
     "KEY_FAMILIES",
     "WAITING_MS",
     "Cells",
+    "HotOperations",
     "MemorySharedLedger",
     "RedisCheck",
     "RedisSharedLedger",
     "Shards",
     "SharedLedger",
     "check",
+    "hot_of",
     "records",
 ]
 

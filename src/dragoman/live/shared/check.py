@@ -49,7 +49,7 @@ REPAIRABLE = frozenset(Damage) - {Damage.UTTERANCE_WITHOUT_JOB, Damage.UNDECLARE
 """What can be put right without asking the instance that owns it."""
 
 
-class Finding(msgspec.Struct, frozen=True):
+class LedgerFinding(msgspec.Struct, frozen=True):
     """Something that does not fit."""
 
     damage: Damage
@@ -66,7 +66,9 @@ class Finding(msgspec.Struct, frozen=True):
         return self.damage, self.subject
 
 
-def confirmed(first: Sequence[Finding], second: Sequence[Finding]) -> tuple[Finding, ...]:
+def confirmed(
+    first: Sequence[LedgerFinding], second: Sequence[LedgerFinding]
+) -> tuple[LedgerFinding, ...]:
     """What was found both times, as it was found last."""
     before = {finding.identity for finding in first}
     return tuple(finding for finding in second if finding.identity in before)
@@ -128,11 +130,11 @@ class CellCheck:
         if attempt.is_cancelling and attempt.peer:
             self._passes_on[attempt.field] = attempt.peer
 
-    def findings(self) -> Iterator[Finding]:
+    def findings(self) -> Iterator[LedgerFinding]:
         for index, seat in sorted(self._seats.items()):
             where = f"seat {index} of cell {self._cell}"
             if seat.node_id is None:
-                yield Finding(
+                yield LedgerFinding(
                     Damage.SEAT_WITHOUT_NODE,
                     where,
                     "the cell does not say which node has it",
@@ -140,7 +142,7 @@ class CellCheck:
                     str(index),
                 )
             elif seat.held != self._held[index]:
-                yield Finding(
+                yield LedgerFinding(
                     Damage.HELD_COUNT,
                     where,
                     f"{seat.node_id} counts {_slots(seat.held)} as held, its attempts hold "
@@ -149,7 +151,7 @@ class CellCheck:
                     str(index),
                 )
         for stray in self._strays:
-            yield Finding(
+            yield LedgerFinding(
                 Damage.ATTEMPT_WITHOUT_SEAT,
                 f"attempt {stray.attempt_id} in cell {self._cell}",
                 f"it holds a slot of seat {stray.index}, which its node does not have",
@@ -158,7 +160,7 @@ class CellCheck:
             )
         for heir, victim in self._heirs.items():
             if self._passes_on.get(victim) != heir:
-                yield Finding(
+                yield LedgerFinding(
                     Damage.HEIR_WITHOUT_VICTIM,
                     f"attempt {heir} in cell {self._cell}",
                     f"it waits for the slot of {victim}, which does not pass it on",
@@ -169,7 +171,7 @@ class CellCheck:
 
 def check_attempt(
     cell: int, attempt: AttemptFacts, current: AttemptId | None, *, ended: bool
-) -> Finding | None:
+) -> LedgerFinding | None:
     """Compare an attempt that holds a slot, and is not cancelled, with its job.
 
     `current` is the attempt that the job's record names; None: there is no record.
@@ -183,7 +185,7 @@ def check_attempt(
         found = f"{job} has ended"
     else:
         found = f"{job} goes on with attempt {current}"
-    return Finding(
+    return LedgerFinding(
         Damage.ATTEMPT_WITHOUT_JOB,
         f"attempt {attempt.attempt_id} in cell {cell}",
         f"it holds a slot, and {found}",
@@ -199,11 +201,11 @@ def _slots(count: int) -> str:
 # --- the directory ------------------------------------------------------------------------------
 
 
-def check_member(node_id: NodeId, entry: int | None, member: int | None) -> Finding | None:
+def check_member(node_id: NodeId, entry: int | None, member: int | None) -> LedgerFinding | None:
     """Compare the cell that a node's entry names with the one it is listed in."""
     if entry == member:
         return None
-    return Finding(
+    return LedgerFinding(
         Damage.DIRECTORY_COUNT,
         f"node {node_id}",
         f"its entry says {_cell(entry)}, the list of members {_cell(member)}",
@@ -211,11 +213,11 @@ def check_member(node_id: NodeId, entry: int | None, member: int | None) -> Find
     )
 
 
-def check_count(cell: int, counted: int, members: int) -> Finding | None:
+def check_count(cell: int, counted: int, members: int) -> LedgerFinding | None:
     """Compare how many nodes of a cell are counted with how many there are."""
     if counted == members:
         return None
-    return Finding(
+    return LedgerFinding(
         Damage.DIRECTORY_COUNT,
         f"cell {cell}",
         f"{counted} nodes are counted in it, {members} are its members",
@@ -223,11 +225,11 @@ def check_count(cell: int, counted: int, members: int) -> Finding | None:
     )
 
 
-def check_seat(cell: int, seat: SeatFacts, entry: int | None) -> Finding | None:
+def check_seat(cell: int, seat: SeatFacts, entry: int | None) -> LedgerFinding | None:
     """Compare a seat with the cell that the directory has its node in."""
     if seat.node_id is None or entry == cell:
         return None
-    return Finding(
+    return LedgerFinding(
         Damage.SEAT_WITHOUT_ENTRY,
         f"node {seat.node_id} in cell {cell}",
         f"the directory says {_cell(entry)}",
@@ -243,25 +245,25 @@ def _cell(cell: int | None) -> str:
 # --- jobs and sessions --------------------------------------------------------------------------
 
 
-def check_listed(job_id: JobId, *, is_open: bool) -> Finding | None:
+def check_listed(job_id: JobId, *, is_open: bool) -> LedgerFinding | None:
     """Look at a job that is listed as open."""
     if is_open:
         return None
     found = "it is listed as open, and has ended or is gone"
-    return Finding(Damage.OPEN_WITHOUT_RECORD, f"job {job_id}", found, name=job_id)
+    return LedgerFinding(Damage.OPEN_WITHOUT_RECORD, f"job {job_id}", found, name=job_id)
 
 
-def check_record(job_id: JobId, *, is_listed: bool) -> Finding | None:
+def check_record(job_id: JobId, *, is_listed: bool) -> LedgerFinding | None:
     """Look at the record of an open job."""
     if is_listed:
         return None
     found = "it is open, and no sweep looks at it"
-    return Finding(Damage.RECORD_NOT_LISTED, f"job {job_id}", found, name=job_id)
+    return LedgerFinding(Damage.RECORD_NOT_LISTED, f"job {job_id}", found, name=job_id)
 
 
-def check_utterance(session_id: str, index: int, target: str, job_id: JobId) -> Finding:
+def check_utterance(session_id: str, index: int, target: str, job_id: JobId) -> LedgerFinding:
     """An utterance that is open, and whose job is gone."""
-    return Finding(
+    return LedgerFinding(
         Damage.UTTERANCE_WITHOUT_JOB,
         f"utterance {index} for {target} of session {session_id}",
         f"job {job_id} is gone, and nothing after it is delivered for that target; close the "

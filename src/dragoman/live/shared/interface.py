@@ -33,11 +33,11 @@ from dragoman.live.ledger import (
     Heartbeat,
     HolderConflict,
     NodeLost,
+    NodeRegistered,
     NotSeated,
     Outlook,
     Placed,
     Placement,
-    Registered,
     Registration,
     Sender,
     Stale,
@@ -56,7 +56,7 @@ class Shards(Protocol):
 
     # --- a job's life ---------------------------------------------------------------------------
 
-    async def open(self, opening: r.Opening) -> r.Opened | r.Behind | r.NotOwner:
+    async def open(self, opening: r.UtteranceOpening) -> r.Opened | r.Behind | r.NotOwner:
         """Claim the requests of one utterance, all its targets at once, or of one `POST /jobs`.
 
         All jobs lie in one shard, and with a session in the session's. With a session only its
@@ -166,8 +166,13 @@ class Shards(Protocol):
         """
         ...
 
-    async def acknowledge(self, held: r.Holding, upto: int) -> int:
-        """Everything up to this delivery number has arrived; the new revision, or 0."""
+    async def acknowledge(
+        self, held: r.Holding, upto: int, next_chunk_seq: int = 0, half_sample: bytes = b""
+    ) -> int:
+        """Everything up to this delivery number has arrived; the new revision, or 0.
+
+        Chunks below next_chunk_seq need not be sent again: they were silence.
+        """
         ...
 
     async def renew_sessions(self, held: Sequence[r.Holding]) -> tuple[SessionId, ...]:
@@ -176,6 +181,15 @@ class Shards(Protocol):
 
     async def end_session(self, session_id: SessionId, owner: r.SessionOwner) -> bool:
         """The session is over; False when another connection owns it."""
+        ...
+
+    async def keep_past(self, session_id: SessionId, written: bytes) -> None:
+        """Keep what was said last in a session, for its next owner. The last writer counts: it
+        helps nodes, and nothing is decided by it. It goes with the session."""
+        ...
+
+    async def read_past(self, session_id: SessionId) -> bytes:
+        """What was kept; empty where nothing is."""
         ...
 
     async def read_session(self, session_id: SessionId) -> r.StoredSession | None: ...
@@ -202,7 +216,7 @@ class Cells(Protocol):
 
     async def finish(
         self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish
-    ) -> r.Freed | r.LateFinish | Stale | Cold:
+    ) -> r.FreedSlot | r.LateFinish | Stale | Cold:
         """The node ended the attempt: free the slot. The result is kept in the cell only where
         the job's driver is another instance, until it has `settled` it.
 
@@ -210,7 +224,7 @@ class Cells(Protocol):
         """
         ...
 
-    async def step(self, cell: int, steps: Sequence[r.Step]) -> tuple[AttemptId, ...]:
+    async def step(self, cell: int, steps: Sequence[r.AttemptStep]) -> tuple[AttemptId, ...]:
         """Attempts were accepted or are run, gathered for a while; those that hold no slot, or not
         under the sender's connection, and did not end by their node's word come back."""
         ...
@@ -229,7 +243,7 @@ class Cells(Protocol):
 
     async def drop(
         self, cell: int, attempt_id: AttemptId, *, tombstone_ms: int
-    ) -> r.Freed | Stale | Cold:
+    ) -> r.FreedSlot | Stale | Cold:
         """Give back the slot of an attempt whose node was never told, and let no late `reserve`
         hold it again; also ends waiting for an inheritance.
 
@@ -273,7 +287,7 @@ class Cells(Protocol):
 
     async def register(
         self, registration: Registration
-    ) -> Registered | HolderConflict | DirectoryFull: ...
+    ) -> NodeRegistered | HolderConflict | DirectoryFull: ...
     async def forget(self, node_id: NodeId, epoch: int) -> Done | Stale: ...
     async def lookup(self, node_id: NodeId) -> DirectoryEntry | None: ...
     async def members(self, cell: int) -> tuple[NodeId, ...]: ...

@@ -82,7 +82,7 @@ class Delivery(msgspec.Struct, frozen=True):
     reason: str | None = None
 
 
-class Sent(msgspec.Struct, frozen=True):
+class SentDelivery(msgspec.Struct, frozen=True):
     """A delivery with its number, until it is acknowledged."""
 
     seq: int
@@ -104,7 +104,7 @@ class StoredSession(msgspec.Struct, frozen=True):
     next_seq: int = 1
     open: tuple[OpenUtterance, ...] = ()
     """In the order of utterances, then of targets."""
-    unacknowledged: tuple[Sent, ...] = ()
+    unacknowledged: tuple[SentDelivery, ...] = ()
     ended: dict[str, int] = {}
     """The last utterance that was delivered for a target; none up to it opens again."""
 
@@ -157,7 +157,7 @@ class NewJob(msgspec.Struct, frozen=True):
     """It is ended as it is opened."""
 
 
-class Opening(msgspec.Struct, frozen=True):
+class UtteranceOpening(msgspec.Struct, frozen=True):
     """The jobs of one utterance."""
 
     jobs: tuple[NewJob, ...]
@@ -388,7 +388,7 @@ class Finish(msgspec.Struct, frozen=True):
     tombstone stays; 0 where no second `reserve` was ever sent, so that none can come late."""
 
 
-class Freed(msgspec.Struct, frozen=True):
+class FreedSlot(msgspec.Struct, frozen=True):
     """A slot was given back."""
 
     job_id: JobId
@@ -403,7 +403,7 @@ class Freed(msgspec.Struct, frozen=True):
 class LateFinish(msgspec.Struct, frozen=True):
     """The attempt was being cancelled: its slot is free now, its outcome is not used."""
 
-    freed: Freed
+    freed: FreedSlot
 
 
 class CancelWon(msgspec.Struct, frozen=True):
@@ -421,7 +421,7 @@ class AlreadyEnded(msgspec.Struct, frozen=True):
     attempt: StoredAttempt
 
 
-class Step(msgspec.Struct, frozen=True):
+class AttemptStep(msgspec.Struct, frozen=True):
     """A node accepted an attempt, or runs it."""
 
     attempt_id: AttemptId

@@ -2,12 +2,12 @@
 
 from dragoman.live.snapshot.cell import CellView
 from dragoman.live.snapshot.facts import NodeFacts
-from dragoman.live.snapshot.index import LanguageIndex, Shards
+from dragoman.live.snapshot.index import LanguageIndex, PoolShards
 from dragoman.live.snapshot.pools import (
     Pair,
+    PipelineStage,
     PoolRule,
     Spoken,
-    Stage,
     count_pools,
     is_in_a_pool,
     kind_of,
@@ -15,22 +15,22 @@ from dragoman.live.snapshot.pools import (
     pool_languages,
     what_is_missing,
 )
-from dragoman.live.snapshot.requirement import Requirement, Requirements, stage_languages
+from dragoman.live.snapshot.requirement import JobRequirement, Requirements, stage_languages
 from dragoman.live.snapshot.snapshot import RuntimeSnapshot, SnapshotHolder
 
 __all__ = [
     "CellView",
+    "JobRequirement",
     "LanguageIndex",
     "NodeFacts",
     "Pair",
+    "PipelineStage",
     "PoolRule",
-    "Requirement",
+    "PoolShards",
     "Requirements",
     "RuntimeSnapshot",
-    "Shards",
     "SnapshotHolder",
     "Spoken",
-    "Stage",
     "count_pools",
     "is_in_a_pool",
     "kind_of",

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from dragoman.ids import NodeId
-from dragoman.live.protocol import ExclusionReason, ServiceType
+from dragoman.live.protocol import ExclusionReason, NamedService, NamedServices, ServiceType
 from dragoman.live.snapshot.facts import NodeFacts
 from dragoman.live.snapshot.pools import Spoken, spelling, spoken_languages
-from dragoman.live.snapshot.requirement import Requirement
+from dragoman.live.snapshot.requirement import JobRequirement
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
+
+NamedMasks = Mapping[NamedService, int]
 
 MAX_REMEMBERED = 512
 """Requirements whose candidates a cell remembers. Past it the oldest goes: clients choose what
@@ -25,6 +27,7 @@ class CellView:
     __slots__ = (
         "_fit",
         "_left_out",
+        "_services",
         "calm",
         "features",
         "here",
@@ -33,12 +36,15 @@ class CellView:
         "nodes",
         "number",
         "present",
+        "present_services",
         "public",
         "ready",
+        "ready_services",
         "ready_types",
         "resting",
         "spoken",
         "unmarked",
+        "unmarked_services",
     )
 
     def __init__(self, number: int, before: CellView | None = None) -> None:
@@ -53,16 +59,30 @@ class CellView:
         self.here: int = before.here if before else 0
         # Shared until a node's languages change: most changes are of health.
         self.spoken: Mapping[Spoken, int] = before.spoken if before else {}
+        # Shared until a node's services change.
+        self.present_services: NamedMasks = before.present_services if before else {}
+        self.ready_services: NamedMasks = before.ready_services if before else {}
+        self.unmarked_services: NamedMasks = before.unmarked_services if before else {}
         self.present: dict[ServiceType, int] = dict(before.present) if before else {}
         self.ready_types: dict[ServiceType, int] = dict(before.ready_types) if before else {}
         self.unmarked: dict[ServiceType, int] = dict(before.unmarked) if before else {}
         self.features: dict[str, int] = dict(before.features) if before else {}
-        self._fit: dict[Requirement, int] = {}
-        self._left_out: dict[Requirement, dict[ExclusionReason, int]] = {}
+        self._fit: dict[JobRequirement, int] = {}
+        self._left_out: dict[JobRequirement, dict[ExclusionReason, int]] = {}
+        self._services: dict[tuple[int, NamedServices], Mapping[ServiceType, str]] = {}
 
     @classmethod
     def of(cls, number: int, nodes: Iterable[NodeFacts]) -> CellView:
         return cls(number).with_nodes({facts.index: facts for facts in nodes})
+
+    def services_of(self, index: int, named: NamedServices) -> Mapping[ServiceType, str]:
+        """What does each kind of work of a job that names these services on a node."""
+        found = self._services.get((index, named))
+        if found is None:
+            if len(self._services) >= MAX_REMEMBERED:
+                self._services.clear()
+            found = self._services[index, named] = self.nodes[index].services_for(named)
+        return found
 
     def with_node(self, facts: NodeFacts) -> CellView:
         """The cell with one node added or changed; it may have had another place before."""
@@ -83,6 +103,7 @@ class CellView:
         """The cell with other nodes in some places; None: with none."""
         view = CellView(self.number, self)
         spoken: dict[Spoken, int] | None = None
+        named: tuple[dict[NamedService, int], ...] | None = None
         leaving: dict[int, NodeFacts] = {}
         for index, facts in changes.items():
             if index in view.nodes:
@@ -95,6 +116,11 @@ class CellView:
             if after is None or after.languages != gone.languages:
                 spoken = dict(self.spoken) if spoken is None else spoken
                 _unmark(spoken, spoken_languages(gone.languages), 1 << index)
+            if after is None or not after.has_same_services(gone):
+                named = self._named_services() if named is None else named
+                _unmark(named[0], gone.present_services(), 1 << index)
+                _unmark(named[1], gone.ready_services(), 1 << index)
+                _unmark(named[2], gone.unmarked_services(), 1 << index)
             view._remove(gone, index)
         for index, facts in changes.items():
             if facts is None:
@@ -103,10 +129,20 @@ class CellView:
             if was is None or was.languages != facts.languages:
                 spoken = dict(self.spoken) if spoken is None else spoken
                 _mark(spoken, spoken_languages(facts.languages), 1 << index)
+            if was is None or not facts.has_same_services(was):
+                named = self._named_services() if named is None else named
+                _mark(named[0], facts.present_services(), 1 << index)
+                _mark(named[1], facts.ready_services(), 1 << index)
+                _mark(named[2], facts.unmarked_services(), 1 << index)
             view._add(facts)
         if spoken is not None:
             view.spoken = spoken
+        if named is not None:
+            view.present_services, view.ready_services, view.unmarked_services = named
         return view
+
+    def _named_services(self) -> tuple[dict[NamedService, int], ...]:
+        return dict(self.present_services), dict(self.ready_services), dict(self.unmarked_services)
 
     def _add(self, facts: NodeFacts) -> None:
         bit = 1 << facts.index
@@ -150,13 +186,27 @@ class CellView:
     def node_ids(self, mask: int) -> list[NodeId]:
         return [facts.node_id for index, facts in self.nodes.items() if mask >> index & 1]
 
-    def pool(self, requirement: Requirement) -> int:
+    def pool(self, requirement: JobRequirement) -> int:
         """The nodes in the pools of the requirement's pairs, whatever their health."""
         return 0 if requirement.impossible else self.knowing(requirement.pool)
 
     def knowing(self, languages: Iterable[Spoken]) -> int:
         """The nodes that know all these languages."""
         return _all(self.spoken, languages, self.members)
+
+    def offering(self, requirement: JobRequirement) -> int:
+        """The nodes that have every service that is asked for by name, running or not."""
+        return _all(self.present_services, requirement.services, self.members)
+
+    def _depending(self, services: Iterable[NamedService]) -> int:
+        """The nodes that can do a stage with one of these services, and with no other."""
+        found = 0
+        for stage, name in services:
+            having = self.unmarked_services.get((stage, name), 0)
+            for index, facts in self.nodes.items() if having else ():
+                if having >> index & 1 and facts.depends_on(stage, name):
+                    found |= 1 << index
+        return found
 
     def spelling(self, spoken: Spoken) -> str | None:
         """How the first node that knows a language writes it."""
@@ -165,7 +215,7 @@ class CellView:
             return None
         return spelling(self.nodes[(mask & -mask).bit_length() - 1].languages, spoken)
 
-    def fit(self, requirement: Requirement, welcome: int = 0) -> int:
+    def fit(self, requirement: JobRequirement, welcome: int = 0) -> int:
         """Nodes that may carry the job, slots aside; those welcome need not be public."""
         if welcome & ~self.public:
             return self._fitting(requirement, welcome)
@@ -175,7 +225,7 @@ class CellView:
             _remember(self._fit, requirement, found)
         return found
 
-    def left_out(self, requirement: Requirement, welcome: int = 0) -> dict[ExclusionReason, int]:
+    def left_out(self, requirement: JobRequirement, welcome: int = 0) -> dict[ExclusionReason, int]:
         """The nodes that may not carry the job, each under the first reason that holds."""
         if welcome & ~self.public:
             return self._sort_out(requirement, welcome)
@@ -185,32 +235,34 @@ class CellView:
             _remember(self._left_out, requirement, found)
         return found
 
-    def lacking(self, requirement: Requirement, welcome: int = 0) -> dict[ExclusionReason, int]:
+    def lacking(self, requirement: JobRequirement, welcome: int = 0) -> dict[ExclusionReason, int]:
         """For each reason, the nodes it holds for, whatever else is wrong with them."""
         pool = self.pool(requirement)
+        members, named = self.members, requirement.services
         return {
             ExclusionReason.NOT_READY: self.members & ~self.ready,
             ExclusionReason.NOT_PUBLIC: self.members & ~self.public & ~welcome,
             ExclusionReason.PAIR_UNSUPPORTED: self.members
             & ~_all(self.spoken, requirement.spoken, pool),
             ExclusionReason.SERVICE_MISSING: self.members
-            & ~_all(self.present, requirement.types, self.members),
+            & ~_all(self.present, requirement.types, self.offering(requirement))
+            | self._depending(requirement.without),
             ExclusionReason.SERVICE_NOT_READY: self.members
-            & ~_all(self.ready_types, requirement.types, self.members),
+            & ~_all(self.ready_types, requirement.types, _all(self.ready_services, named, members)),
             ExclusionReason.FEATURE_UNSUPPORTED: self.members
             & ~_all(self.features, requirement.features, self.members),
             ExclusionReason.MODEL_UNAVAILABLE: self.members
-            & ~_all(self.unmarked, requirement.types, self.members),
+            & ~_all(self.unmarked, requirement.types, _all(self.unmarked_services, named, members)),
             ExclusionReason.RESOURCE_THRESHOLD: self.members & ~self.calm,
         }
 
-    def _fitting(self, requirement: Requirement, welcome: int) -> int:
+    def _fitting(self, requirement: JobRequirement, welcome: int) -> int:
         fit = self.members
         for mask in self.left_out(requirement, welcome).values():
             fit &= ~mask
         return fit
 
-    def _sort_out(self, requirement: Requirement, welcome: int) -> dict[ExclusionReason, int]:
+    def _sort_out(self, requirement: JobRequirement, welcome: int) -> dict[ExclusionReason, int]:
         left = self.members
         found: dict[ExclusionReason, int] = {}
         for reason, lacking in self.lacking(requirement, welcome).items():
@@ -235,7 +287,9 @@ def _unmark(masks: dict[Key, int], keys: Iterable[Key], bit: int) -> None:
             masks.pop(key, None)
 
 
-def _remember(answers: dict[Requirement, Value], requirement: Requirement, answer: Value) -> None:
+def _remember(
+    answers: dict[JobRequirement, Value], requirement: JobRequirement, answer: Value
+) -> None:
     if len(answers) >= MAX_REMEMBERED:
         del answers[next(iter(answers))]
     answers[requirement] = answer

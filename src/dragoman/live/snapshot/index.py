@@ -22,7 +22,7 @@ _MAX_CHANGES = 4_096
 """Changes that are kept. An answer older than the oldest of them is found anew."""
 
 
-class Shards:
+class PoolShards:
     """The cells that have members of a pool, and how many; immutable.
 
     The order for drawing is made for the first draw: while nodes come in by the thousand, most of
@@ -53,7 +53,7 @@ class Shards:
         return cells[bisect_right(self._bounds, int(random.random() * self.total))]
 
 
-NO_SHARDS = Shards({})
+NO_SHARDS = PoolShards({})
 
 
 class LanguageIndex:
@@ -66,7 +66,7 @@ class LanguageIndex:
         self.generation = 0
         self._changed: list[int] = []
         """Cells whose languages changed, the last change last."""
-        self._found: dict[str, tuple[int, Shards]] = {}
+        self._found: dict[str, tuple[int, PoolShards]] = {}
         self._relatives: dict[Spoken, dict[str, int]] = {}
         """By stage and primary subtag: the tags that are known, and in how many cells."""
 
@@ -94,7 +94,7 @@ class LanguageIndex:
         languages: Sequence[Spoken],
         generation: int,
         cells: Mapping[int, CellView],
-    ) -> Shards:
+    ) -> PoolShards:
         """The cells with nodes that know all the languages, which always have the same name."""
         found = self._found.get(name)
         if found is None:
@@ -141,7 +141,7 @@ def _count(
     numbers: Iterable[int],
     cells: Mapping[int, CellView],
     before: Mapping[int, int],
-) -> Shards:
+) -> PoolShards:
     """The members of each cell, looked at anew in the cells of these numbers."""
     members = dict(before)
     for number in numbers:
@@ -151,7 +151,7 @@ def _count(
             members[number] = known
         else:
             members.pop(number, None)
-    return Shards(members) if members else NO_SHARDS
+    return PoolShards(members) if members else NO_SHARDS
 
 
 def _primary(spoken: Spoken) -> Spoken:

@@ -23,7 +23,7 @@ class PoolRule(StrEnum):
     SEMANTIC_ONE_WAY = "semantic_one_way"
 
 
-class Stage(StrEnum):
+class PipelineStage(StrEnum):
     """A step of the pipeline that knows languages of its own."""
 
     ASR = "asr"
@@ -35,7 +35,7 @@ class Stage(StrEnum):
     __hash__ = str.__hash__
 
 
-Spoken = tuple[Stage, str]
+Spoken = tuple[PipelineStage, str]
 """A stage and a language it must know, in the form in which tags are compared."""
 
 _SPEECH_IN = (PoolKind.SPEECH_TO_SPEECH, PoolKind.SPEECH_TO_TEXT)
@@ -56,20 +56,24 @@ def pool_languages(rule: PoolRule, kind: PoolKind, pair: Pair) -> tuple[Spoken, 
         if source == target:
             return None
         if rule is PoolRule.SEMANTIC_F2F:
-            return (Stage.SEMANTIC, source), (Stage.SEMANTIC, target)
-        return (Stage.SEMANTIC, source), (Stage.NMT, target), (Stage.TTS, target)
+            return (PipelineStage.SEMANTIC, source), (PipelineStage.SEMANTIC, target)
+        return (
+            (PipelineStage.SEMANTIC, source),
+            (PipelineStage.NMT, target),
+            (PipelineStage.TTS, target),
+        )
     ends: list[Spoken] = []
     if kind in _SPEECH_IN:
-        ends.append((Stage.ASR, source))
+        ends.append((PipelineStage.ASR, source))
     if kind in _SPEECH_OUT:
-        ends.append((Stage.TTS, target))
+        ends.append((PipelineStage.TTS, target))
     if source != target:
         # Text comes from the translation, or goes into it.
         if kind not in _SPEECH_IN:
-            ends.append((Stage.NMT, source))
+            ends.append((PipelineStage.NMT, source))
         if kind not in _SPEECH_OUT:
-            ends.append((Stage.NMT, target))
-    return tuple(ends) or ((Stage.NMT, source),)
+            ends.append((PipelineStage.NMT, target))
+    return tuple(ends) or ((PipelineStage.NMT, source),)
 
 
 def spoken_languages(known: Languages) -> list[Spoken]:
@@ -158,12 +162,12 @@ def _targets(rule: PoolRule, by_stage: Sequence[set[str]], source: str) -> dict[
     }
 
 
-def _by_stage(known: Languages) -> dict[Stage, tuple[str, ...]]:
+def _by_stage(known: Languages) -> dict[PipelineStage, tuple[str, ...]]:
     return {
-        Stage.ASR: known.asr_langs,
-        Stage.SEMANTIC: known.semantic_langs,
-        Stage.NMT: known.nmt_langs,
-        Stage.TTS: known.tts_langs,
+        PipelineStage.ASR: known.asr_langs,
+        PipelineStage.SEMANTIC: known.semantic_langs,
+        PipelineStage.NMT: known.nmt_langs,
+        PipelineStage.TTS: known.tts_langs,
     }
 
 

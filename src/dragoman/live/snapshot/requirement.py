@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from dragoman.live.protocol import Pipeline, ServiceType, normal_language, required_types
+from dragoman.live.protocol import (
+    NamedServices,
+    Pipeline,
+    ServiceType,
+    normal_language,
+    required_types,
+)
 from dragoman.live.snapshot.pools import (
     Pair,
+    PipelineStage,
     PoolRule,
     Spoken,
-    Stage,
     kind_of,
     pool_languages,
 )
@@ -18,17 +24,17 @@ def stage_languages(pipeline: Pipeline, pair: Pair) -> tuple[Spoken, ...]:
     source, target = pair
     found: list[Spoken] = []
     if pipeline.use_asr:
-        found.append((Stage.ASR, source))
+        found.append((PipelineStage.ASR, source))
     if pipeline.use_semantic:
-        found.append((Stage.SEMANTIC, source))
+        found.append((PipelineStage.SEMANTIC, source))
     if pipeline.use_nmt:
-        found += [(Stage.NMT, source), (Stage.NMT, target)]
+        found += [(PipelineStage.NMT, source), (PipelineStage.NMT, target)]
     if pipeline.use_tts:
-        found.append((Stage.TTS, target))
+        found.append((PipelineStage.TTS, target))
     return tuple(found)
 
 
-class Requirement:
+class JobRequirement:
     """One distinct demand; equal demands are the same object, so masks can be remembered by it."""
 
     __slots__ = (
@@ -42,9 +48,12 @@ class Requirement:
         "pipeline",
         "pool",
         "rule",
+        "services",
         "shown",
         "spoken",
         "types",
+        "without",
+        "written",
     )
 
     def __init__(
@@ -53,6 +62,8 @@ class Requirement:
         pairs: tuple[tuple[str, str], ...],
         pipeline: Pipeline,
         features: tuple[str, ...],
+        services: NamedServices = (),
+        without: NamedServices = (),
     ) -> None:
         self.rule = rule
         self.pipeline = pipeline
@@ -62,9 +73,15 @@ class Requirement:
         )
         self.pair = self.pairs[0]
         """The pair the job is filed under."""
+        self.written = pairs
+        """The pairs, as the client wrote them."""
         self.shown = ":".join(pairs[0])
-        """The same, as the client wrote it."""
+        """The pair the job is filed under, as the client wrote it."""
         self.features = features
+        self.services = services
+        """The services that a node must run, by stage and name."""
+        self.without = without
+        """The services that a node must not depend on: it needs another one for the stage."""
         self.types: tuple[ServiceType, ...] = tuple(sorted(required_types(pipeline, features)))
         pool: dict[Spoken, None] = {}
         spoken: dict[Spoken, None] = {}
@@ -91,19 +108,21 @@ class Requirements:
 
     def __init__(self, rule: PoolRule) -> None:
         self._rule = rule
-        self._known: dict[tuple[object, ...], Requirement] = {}
+        self._known: dict[tuple[object, ...], JobRequirement] = {}
 
     def of(
         self,
         pairs: tuple[tuple[str, str], ...],
         pipeline: Pipeline,
         features: tuple[str, ...],
-    ) -> Requirement:
-        key = (pairs, pipeline, features)
+        services: NamedServices = (),
+        without: NamedServices = (),
+    ) -> JobRequirement:
+        key = (pairs, pipeline, features, services, without)
         found = self._known.get(key)
         if found is None:
             if len(self._known) >= self._LIMIT:
                 self._known.clear()
-            found = Requirement(self._rule, pairs, pipeline, features)
+            found = JobRequirement(self._rule, pairs, pipeline, features, services, without)
             self._known[key] = found
         return found

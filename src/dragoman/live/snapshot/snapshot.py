@@ -7,9 +7,9 @@ from itertools import combinations, islice
 
 from dragoman.ids import NodeId
 from dragoman.live.snapshot.cell import CellView
-from dragoman.live.snapshot.index import NO_SHARDS, LanguageIndex, Shards
+from dragoman.live.snapshot.index import NO_SHARDS, LanguageIndex, PoolShards
 from dragoman.live.snapshot.pools import PoolRule
-from dragoman.live.snapshot.requirement import Requirement
+from dragoman.live.snapshot.requirement import JobRequirement
 
 _MAX_RELATIVES = 4
 """Relatives of one language that a refusal looks at."""
@@ -55,7 +55,7 @@ class RuntimeSnapshot:
             generation = self._index.change(before, cell)
         return RuntimeSnapshot(self.rule, self.version + 1, cells, self._index, generation)
 
-    def shards(self, requirement: Requirement) -> Shards:
+    def shards(self, requirement: JobRequirement) -> PoolShards:
         """Where nodes know every language the requirement asks for, whatever their health."""
         if requirement.impossible:
             return NO_SHARDS
@@ -63,7 +63,7 @@ class RuntimeSnapshot:
             requirement.name, requirement.languages, self._generation, self.cells
         )
 
-    def near(self, requirement: Requirement) -> tuple[str, ...]:
+    def near(self, requirement: JobRequirement) -> tuple[str, ...]:
         """Tags close to those asked for, such as ``zh`` for ``zh-TW``, that would be served.
 
         They are written as the nodes write them. Empty when no relative would be.
@@ -78,7 +78,7 @@ class RuntimeSnapshot:
             found.update(dict.fromkeys(served))
         return tuple(found)
 
-    def _relatives(self, requirement: Requirement, tag: str) -> list[str]:
+    def _relatives(self, requirement: JobRequirement, tag: str) -> list[str]:
         """Known relatives of one language, by the stages that the requirement needs it for."""
         found: dict[str, None] = {}
         for stage, language in requirement.languages:
@@ -86,12 +86,12 @@ class RuntimeSnapshot:
                 found.update(dict.fromkeys(self._index.relatives((stage, tag))))
         return list(found)[:_MAX_RELATIVES]
 
-    def _served(self, requirement: Requirement, instead: dict[str, str]) -> list[str]:
+    def _served(self, requirement: JobRequirement, instead: dict[str, str]) -> list[str]:
         """The exchanged tags as nodes write them, if nodes serve the pairs made of them."""
         pairs = tuple((instead.get(s, s), instead.get(t, t)) for s, t in requirement.pairs)
         if sum(s == t for s, t in pairs) > sum(s == t for s, t in requirement.pairs):
             return []  # A translation into itself is not what was asked for.
-        other = Requirement(requirement.rule, pairs, requirement.pipeline, ())
+        other = JobRequirement(requirement.rule, pairs, requirement.pipeline, ())
         shards = self.shards(other)
         if not shards.cells:
             return []

@@ -10,7 +10,7 @@ from dragoman.live.cluster.answers import ClusterTerms, DeadLetter, Limited
 from dragoman.live.cluster.memory.faults import Faults
 from dragoman.live.cluster.memory.instance import Instance
 from dragoman.live.cluster.memory.peers import MemoryPeers
-from dragoman.live.cluster.memory.records import Listener, Window
+from dragoman.live.cluster.memory.records import FeedListener, Window
 
 
 class MemoryHub:
@@ -21,7 +21,7 @@ class MemoryHub:
         self.random = random
         self.terms = terms or ClusterTerms()
         self.faults = Faults(random)
-        self.listeners: dict[InstanceId, Listener] = {}
+        self.listeners: dict[InstanceId, FeedListener] = {}
         self.forget()
 
     def peers(self, instance_id: InstanceId) -> MemoryPeers:

@@ -5,32 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import suppress
+from functools import partial
 
 from dragoman.ids import InstanceId
 from dragoman.live.cluster.answers import (
     Burial,
     DeadLetter,
-    Delivery,
     Handed,
     InboxFull,
     InstanceGone,
     NoSuchLetter,
+    NoteDelivery,
     Posted,
+    Received,
     Superseded,
     TakenDown,
+    letter_id_of,
 )
-from dragoman.live.cluster.letters import letter_id_of
-from dragoman.live.cluster.memory.instance import Entry
-from dragoman.live.cluster.memory.seat import Seat
+from dragoman.live.cluster.memory.instance import InboxEntry, InboxQueue
+from dragoman.live.cluster.memory.seat import HubSeat
 from dragoman.live.cluster.notes import Note, decode_note, encode_note
 
 
-class MemoryInbox(Seat):
+class MemoryInbox(HubSeat):
     """Notes from one instance to another, and those that could not be handled."""
 
-    async def post(self, to: InstanceId, note: Note) -> Posted | InboxFull | InstanceGone:
+    async def post(self, to: InstanceId, *notes: Note) -> Posted | InboxFull | InstanceGone:
         await self._there()
-        answer = self._post(to, encode_note(note))
+        answer = self._post(to, *map(encode_note, notes))
         self._back()
         return answer
 
@@ -57,20 +59,33 @@ class MemoryInbox(Seat):
                 buried.append(entry.entry_id)
             else:
                 age_ms = self._now_ms - entry.posted_at_ms
-                deliveries.append(Delivery(entry.entry_id, entry.deliveries, note, age_ms))
+                deliveries.append(NoteDelivery(entry.entry_id, entry.deliveries, note, age_ms))
         inbox.strike_out(buried)
         self._back()
         return Handed(tuple(deliveries), len(inbox), len(buried))
 
-    async def wait(self, seconds: float) -> None:
+    async def receive(self, count: int, seconds: float) -> Received:
         await self._there()
         instance = self._hub.instances.get(self._instance_id)
-        if instance is None:
+        if instance is None or self._refusal() is not None:
             await asyncio.sleep(seconds)
-            return
+            return Received()
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await instance.inbox.news.wait()
+        if self._refusal() is not None:
+            return Received()
+        deliveries = []
+        handed = instance.inbox.hand_out_new(count, self._now_ms)
+        for entry in handed:
+            note = decode_note(entry.written)
+            if note is not None:
+                # One that cannot be read is left lying, until it is buried.
+                deliveries.append(NoteDelivery(entry.entry_id, 1, note))
+        # They are handed out, whether or not the answer arrives.
+        await self._there()
+        self._back()
+        return Received(tuple(deliveries), is_all=len(handed) < count)
 
     async def letters(self, count: int = 100, after: str = "") -> tuple[DeadLetter, ...]:
         await self._there()
@@ -94,18 +109,22 @@ class MemoryInbox(Seat):
         self._back()
         return sum(letter is not None for letter in dropped)
 
-    def _post(self, to: InstanceId, written: bytes) -> Posted | InboxFull | InstanceGone:
+    def _post(self, to: InstanceId, *written: bytes) -> Posted | InboxFull | InstanceGone:
         hub = self._hub
         instance = hub.instances.get(to)
         if instance is None or not instance.is_alive(self._now_ms):
             return InstanceGone()
-        if len(instance.inbox) >= hub.terms.inbox_max:
-            return InboxFull()
         inbox = instance.inbox
-        hub.faults.carry_note(lambda: inbox.add(written, self._now_ms))
+        if len(inbox) + len(written) > hub.terms.inbox_max:
+            return InboxFull()
+        for each in written:
+            hub.faults.carry_note(partial(self._add, inbox, each))
         return Posted()
 
-    def _bury(self, entry: Entry, reason: Burial) -> None:
+    def _add(self, inbox: InboxQueue, written: bytes) -> None:
+        inbox.add(written, self._now_ms)
+
+    def _bury(self, entry: InboxEntry, reason: Burial) -> None:
         letters = self._hub.letters
         letter_id = letter_id_of(self._instance_id, entry.entry_id)
         letters[letter_id] = DeadLetter(

@@ -7,10 +7,16 @@ from collections.abc import Collection, Iterator
 
 import msgspec
 
-from dragoman.live.cluster.answers import Card, ClusterTerms, Standing, Superseded, TakenDown
+from dragoman.live.cluster.answers import (
+    Card,
+    ClusterTerms,
+    InstanceStanding,
+    Superseded,
+    TakenDown,
+)
 
 
-class Entry(msgspec.Struct):
+class InboxEntry(msgspec.Struct):
     """A note in an inbox."""
 
     entry_id: str
@@ -21,18 +27,18 @@ class Entry(msgspec.Struct):
     """How often it was handed out; 0 for a new one."""
 
 
-class Inbox:
+class InboxQueue:
     """Notes in the order they came, those handed out included until they are done."""
 
     def __init__(self) -> None:
-        self._entries: dict[str, Entry] = {}
+        self._entries: dict[str, InboxEntry] = {}
         self._posted = 0
         self.news = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[InboxEntry]:
         return iter(self._entries.values())
 
     @property
@@ -41,7 +47,7 @@ class Inbox:
 
     def add(self, written: bytes, now_ms: int) -> None:
         self._posted += 1
-        entry = Entry(f"{now_ms}-{self._posted}", written, now_ms)
+        entry = InboxEntry(f"{now_ms}-{self._posted}", written, now_ms)
         self._entries[entry.entry_id] = entry
         self.news.set()
 
@@ -51,7 +57,7 @@ class Inbox:
 
     def hand_out(
         self, count: int, in_hand: Collection[str], reclaim_idle_ms: int, now_ms: int
-    ) -> list[Entry]:
+    ) -> list[InboxEntry]:
         """Notes left lying first, then new ones."""
         for entry_id in in_hand:
             if entry_id in self._entries:
@@ -69,6 +75,16 @@ class Inbox:
             self.news.clear()
         return handed
 
+    def hand_out_new(self, count: int, now_ms: int) -> list[InboxEntry]:
+        """Notes that were never handed out."""
+        fresh = [entry for entry in self if not entry.deliveries]
+        for entry in fresh[:count]:
+            entry.deliveries = 1
+            entry.handed_at_ms = now_ms
+        if len(fresh) <= count:
+            self.news.clear()
+        return fresh[:count]
+
     def drain(self, count: int) -> tuple[bytes, ...]:
         entry_ids = list(self._entries)[:count]
         return tuple(self._entries.pop(entry_id).written for entry_id in entry_ids)
@@ -78,26 +94,26 @@ class Instance:
     """An instance that has joined."""
 
     def __init__(
-        self, incarnation: str, born_ms: int, until_ms: int, card: Card, inbox: Inbox
+        self, incarnation: str, born_ms: int, until_ms: int, card: Card, inbox: InboxQueue
     ) -> None:
         self.incarnation = incarnation
         self.born_ms = born_ms
         self.until_ms = until_ms
         self.card = card
         self.inbox = inbox
-        self.standing = Standing.UP
+        self.standing = InstanceStanding.UP
         self._suspected_at_ms: int | None = None
         self._cleaner = ""
         self._cleaner_until_ms = 0
 
     def is_alive(self, now_ms: int) -> bool:
-        return self.standing is Standing.UP and self.until_ms > now_ms
+        return self.standing is InstanceStanding.UP and self.until_ms > now_ms
 
     def refusal(self, incarnation: str) -> Superseded | TakenDown | None:
         """Why a process may not speak for the instance, or None when it may."""
         if self.incarnation != incarnation:
             return Superseded()
-        return None if self.standing is Standing.UP else TakenDown()
+        return None if self.standing is InstanceStanding.UP else TakenDown()
 
     def is_of_earlier_life(self, incarnation: str, born_ms: int) -> bool:
         """Whether this is a life before the one that joined then, to which the hub went back.
@@ -113,7 +129,7 @@ class Instance:
 
     def take_down(self, token: str, terms: ClusterTerms, now_ms: int) -> bool:
         """Suspect it, or take it down; True when the cleaner may clean up."""
-        if self.standing is Standing.UP:
+        if self.standing is InstanceStanding.UP:
             if self.is_alive(now_ms):
                 return False
             if self._suspected_at_ms is None:
@@ -121,19 +137,19 @@ class Instance:
             if now_ms - self._suspected_at_ms < terms.suspicion_ms:
                 return False
         elif (
-            self.standing is Standing.DOWN
+            self.standing is InstanceStanding.DOWN
             and self._cleaner != token
             and self._cleaner_until_ms > now_ms
         ):
             return False
-        self.standing = Standing.DOWN
+        self.standing = InstanceStanding.DOWN
         self._cleaner = token
         self._cleaner_until_ms = now_ms + terms.owner_ttl_ms
         return True
 
     def is_cleaner(self, token: str, incarnation: str) -> bool:
         return (
-            self.standing is Standing.DOWN
+            self.standing is InstanceStanding.DOWN
             and self.incarnation == incarnation
             and self._cleaner == token
         )

@@ -11,7 +11,7 @@ from dragoman.live.cluster.answers import Block, Counted, Limited
 from dragoman.live.cluster.changes import Change, encode_change, heard_from_others
 from dragoman.live.cluster.memory.inbox import MemoryInbox
 from dragoman.live.cluster.memory.presence import MemoryPresence
-from dragoman.live.cluster.memory.records import Listener, Window
+from dragoman.live.cluster.memory.records import FeedListener, Window
 
 
 class MemoryPeers(MemoryPresence, MemoryInbox):
@@ -32,7 +32,7 @@ class MemoryPeers(MemoryPresence, MemoryInbox):
                 on_change(change)
 
         await self._there()
-        listener = Listener(hear, on_gap)
+        listener = FeedListener(hear, on_gap)
         self._hub.listeners[self._instance_id] = listener
         on_gap()
         try:

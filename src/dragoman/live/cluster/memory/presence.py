@@ -8,19 +8,19 @@ from dragoman.live.cluster.answers import (
     CleanUp,
     Drained,
     Fenced,
+    InstanceStanding,
     InstanceView,
     Joined,
     Renewed,
-    Standing,
     Superseded,
     TakenDown,
 )
-from dragoman.live.cluster.memory.instance import Inbox, Instance
-from dragoman.live.cluster.memory.seat import Seat
+from dragoman.live.cluster.memory.instance import InboxQueue, Instance
+from dragoman.live.cluster.memory.seat import HubSeat
 from dragoman.live.cluster.notes import decode_note
 
 
-class MemoryPresence(Seat):
+class MemoryPresence(HubSeat):
     """Who is there, and who cleans up after those who are not."""
 
     async def join(self, card: Card) -> Joined:
@@ -35,7 +35,7 @@ class MemoryPresence(Seat):
             now_ms,
             now_ms + hub.terms.presence_ttl_ms,
             card,
-            before.inbox if before else Inbox(),
+            before.inbox if before else InboxQueue(),
         )
         self._back()
         self._incarnation, self._next_incarnation = incarnation, ""
@@ -55,7 +55,7 @@ class MemoryPresence(Seat):
         revived = instance is None or not instance.is_alive(now_ms)
         if instance is None:
             hub.instances[self._instance_id] = Instance(
-                self._incarnation, self._born_ms, until_ms, card, Inbox()
+                self._incarnation, self._born_ms, until_ms, card, InboxQueue()
             )
         else:
             instance.renew(until_ms, card)
@@ -67,7 +67,7 @@ class MemoryPresence(Seat):
         instance = self._hub.instances.get(self._instance_id)
         if instance is not None and self._refusal() is None:
             if len(instance.inbox):
-                instance.standing = Standing.LEFT
+                instance.standing = InstanceStanding.LEFT
             else:
                 del self._hub.instances[self._instance_id]
         self._back()

@@ -14,7 +14,7 @@ class Window(msgspec.Struct):
     count: int = 0
 
 
-class Listener(msgspec.Struct, frozen=True):
+class FeedListener(msgspec.Struct, frozen=True):
     """A listener of the feed."""
 
     on_called: Callable[[bytes], None]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from dragoman.live.cluster.memory.hub import MemoryHub
 
 
-class Seat:
+class HubSeat:
     """An instance's place at the hub, and the way there and back."""
 
     def __init__(self, hub: MemoryHub, instance_id: InstanceId) -> None:

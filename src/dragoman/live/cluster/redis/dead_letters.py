@@ -15,8 +15,8 @@ from dragoman.live.cluster.answers import (
     InstanceGone,
     NoSuchLetter,
     Posted,
+    letter_id_of,
 )
-from dragoman.live.cluster.letters import letter_id_of
 from dragoman.live.cluster.redis.tags import Tags
 
 _POST_ANSWERS: dict[bytes, Posted | InboxFull | InstanceGone] = {
@@ -65,8 +65,8 @@ class DeadLetterOperations:
         (dropped,) = await self._tags.ask_dead_letters("drop", tuple(letter_ids))
         return int(dropped)
 
-    async def _post(self, to: InstanceId, written: bytes) -> Posted | InboxFull | InstanceGone:
-        (answer,) = await self._tags.ask_instance(to, "post", (self._terms.inbox_max,), written)
+    async def _post(self, to: InstanceId, *written: bytes) -> Posted | InboxFull | InstanceGone:
+        (answer,) = await self._tags.ask_instance(to, "post", (self._terms.inbox_max,), *written)
         return _POST_ANSWERS[answer]
 
     async def _bury(self, entry_id: str, reason: Burial, deliveries: int, written: bytes) -> None:

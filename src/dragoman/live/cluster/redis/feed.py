@@ -11,7 +11,7 @@ from dragoman.ids import InstanceId
 from dragoman.live.cluster.changes import Change, encode_change, heard_from_others
 from dragoman.live.cluster.redis.tags import Tags
 from dragoman.observability import get_logger
-from dragoman.redis_servers import Caller, Plain, Servers, Subscription
+from dragoman.redis_servers import Plain, RedisPipeline, Servers, Subscription
 
 log = get_logger("dragoman.cluster")
 
@@ -20,7 +20,7 @@ class FeedOperations:
     """News that may be missed."""
 
     _tags: Tags
-    _caller: Caller
+    _caller: RedisPipeline
     _servers: Servers
     _timeout_ms: int
     _instance_id: InstanceId

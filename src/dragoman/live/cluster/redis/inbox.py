@@ -10,11 +10,12 @@ from dragoman.ids import InstanceId
 from dragoman.live.cluster.answers import (
     Burial,
     ClusterTerms,
-    Delivery,
     Handed,
     InboxFull,
     InstanceGone,
+    NoteDelivery,
     Posted,
+    Received,
     Superseded,
     TakenDown,
 )
@@ -22,7 +23,10 @@ from dragoman.live.cluster.notes import Note, decode_note, encode_note
 from dragoman.live.cluster.redis.dead_letters import DeadLetterOperations
 from dragoman.live.cluster.redis.presence import refusal
 from dragoman.live.cluster.redis.tags import Tags
-from dragoman.redis_servers import Caller, Plain
+from dragoman.redis_servers import Plain, RedisPipeline
+
+_GROUP = "instance"
+"""The one group that reads an inbox, in which each life of the instance is a consumer."""
 
 
 class InboxOperations(DeadLetterOperations):
@@ -30,16 +34,16 @@ class InboxOperations(DeadLetterOperations):
 
     _tags: Tags
     _terms: ClusterTerms
-    _bell: Caller
+    _bell: RedisPipeline
     """A connection of its own: a wait there keeps no other request waiting."""
     _longest_wait_ms: int
     _instance_id: InstanceId
     _incarnation: str
-    _last_entry_id: str
-    """Up to here everything was handed out; the bell rings for what comes after it."""
+    _is_outlived: bool
+    """A note was written to another life of the instance: this one asks before it reads on."""
 
-    async def post(self, to: InstanceId, note: Note) -> Posted | InboxFull | InstanceGone:
-        return await self._post(to, encode_note(note))
+    async def post(self, to: InstanceId, *notes: Note) -> Posted | InboxFull | InstanceGone:
+        return await self._post(to, *map(encode_note, notes))
 
     async def take(
         self, count: int, *, done: Collection[str] = (), in_hand: Collection[str] = ()
@@ -56,8 +60,8 @@ class InboxOperations(DeadLetterOperations):
         no = refusal(answer)
         if no is not None:
             return no
-        _, length, handed, spent, last_entry_id, now_ms = answer
-        self._last_entry_id = last_entry_id.decode() or self._last_entry_id
+        _, length, handed, spent, now_ms = answer
+        self._is_outlived = False
         deliveries = []
         for entry_id, times, written in _entries(handed):
             note = decode_note(written)
@@ -66,18 +70,33 @@ class InboxOperations(DeadLetterOperations):
             else:
                 # Both are times of the server that the inbox lies on.
                 age_ms = max(0, now_ms - int(entry_id.partition("-")[0]))
-                deliveries.append(Delivery(entry_id, times, note, age_ms))
+                deliveries.append(NoteDelivery(entry_id, times, note, age_ms))
         buried = await self._bury_all(_entries(spent))
         return Handed(tuple(deliveries), length - buried, buried)
 
-    async def wait(self, seconds: float) -> None:
-        key = self._tags.inbox_key(self._instance_id)
+    async def receive(self, count: int, seconds: float) -> Received:
         wait_ms = max(1, min(int(seconds * 1000), self._longest_wait_ms))
-        await self._bell.ask(
-            self._tags.instance(self._instance_id).name,
-            "wait",
-            Plain(("XREAD", "COUNT", 1, "BLOCK", wait_ms, "STREAMS", key, self._last_entry_id)),
-        )
+        if self._is_outlived:
+            await asyncio.sleep(wait_ms / 1000)
+            return Received()
+        tag, key = self._tags.instance(self._instance_id), self._tags.inbox_key(self._instance_id)
+        reading = ("XREADGROUP", "GROUP", _GROUP, self._incarnation)
+        how = ("COUNT", count, "BLOCK", wait_ms, "STREAMS", key, ">")
+        answer = await self._bell.ask(tag.name, "receive", Plain(reading + how))
+        deliveries = []
+        entries = answer[0][1] if answer else ()
+        for entry_id, fields in entries:
+            written, life = fields[1], fields[3].decode() if len(fields) > 3 else ""
+            if life and life != self._incarnation:
+                # It is the next life's; what was read here is handed out again there.
+                self._is_outlived = True
+                continue
+            note = decode_note(written)
+            if note is not None:
+                # One that cannot be read is left lying, until it is buried.
+                deliveries.append(NoteDelivery(entry_id.decode(), 1, note))
+        is_all = len(entries) < count and not self._is_outlived
+        return Received(tuple(deliveries), is_all)
 
     async def _bury_all(self, entries: Iterator[tuple[str, int, bytes]]) -> int:
         """First the grave, then the inbox: a note is never in neither."""

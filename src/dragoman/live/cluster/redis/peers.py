@@ -12,7 +12,7 @@ from dragoman.live.cluster.redis.inbox import InboxOperations
 from dragoman.live.cluster.redis.limits import LimitOperations
 from dragoman.live.cluster.redis.presence import PresenceOperations
 from dragoman.live.cluster.redis.tags import Tags
-from dragoman.redis_servers import Caller, open_servers, versioned
+from dragoman.redis_servers import RedisPipeline, open_servers, versioned
 
 
 class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOperations):
@@ -47,13 +47,13 @@ class RedisPeers(PresenceOperations, InboxOperations, FeedOperations, LimitOpera
         self._incarnation = ""
         self._born_ms = 0
         self._next_incarnation = ""
-        self._last_entry_id = "0-0"
+        self._is_outlived = False
         self._timeout_ms = timeout_ms
         # A wait that nothing ends must be answered well before the line gives up on it.
         self._longest_wait_ms = timeout_ms // 2
         self._servers = open_servers(url, timeout_ms, cluster=cluster)
-        self._caller = Caller(self._servers, timeout_ms, on_answer)
-        self._bell = Caller(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
+        self._caller = RedisPipeline(self._servers, timeout_ms, on_answer)
+        self._bell = RedisPipeline(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
         self._tags = Tags(self._caller, versioned(key_prefix), time_shift_ms)
 
     @property

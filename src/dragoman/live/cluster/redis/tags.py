@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from dragoman.ids import InstanceId, TenantId
-from dragoman.redis_servers import Caller, Operations, Tag
+from dragoman.redis_servers import KeyTag, Operations, RedisPipeline
 
 Answer: TypeAlias = list[Any]
 """What an operation's Lua file says it answers."""
@@ -39,17 +39,17 @@ class Tags:
     """Sends operations to the tag that they are about."""
 
     def __init__(
-        self, caller: Caller, key_prefix: str, time_shift_ms: Callable[[], int] | None = None
+        self, caller: RedisPipeline, key_prefix: str, time_shift_ms: Callable[[], int] | None = None
     ) -> None:
         """time_shift_ms is added to the server's time, for tests."""
         self._caller = caller
         self.key_prefix = key_prefix
         self._time_shift_ms = time_shift_ms
-        self._roster = Tag.of(_ROSTER, key_prefix, "instances", _PRESENCE_KEPT_MS)
-        self._dead_letters = Tag.of(_DEAD_LETTERS, key_prefix, "dead_letters", _LETTERS_KEPT_MS)
+        self._roster = KeyTag.of(_ROSTER, key_prefix, "instances", _PRESENCE_KEPT_MS)
+        self._dead_letters = KeyTag.of(_DEAD_LETTERS, key_prefix, "dead_letters", _LETTERS_KEPT_MS)
 
-    def instance(self, instance_id: InstanceId) -> Tag:
-        return Tag.of(_INSTANCE, self.key_prefix, f"i:{_safe(instance_id)}", _PRESENCE_KEPT_MS)
+    def instance(self, instance_id: InstanceId) -> KeyTag:
+        return KeyTag.of(_INSTANCE, self.key_prefix, f"i:{_safe(instance_id)}", _PRESENCE_KEPT_MS)
 
     def inbox_key(self, instance_id: InstanceId) -> bytes:
         return self.instance(instance_id).keys[_INBOX_KEY]
@@ -68,15 +68,15 @@ class Tags:
         return self._ask(self._dead_letters, name, arguments, blobs)
 
     def ask_window(self, key: str, name: str, *arguments: int) -> Future[Answer]:
-        tag = Tag.of(_WINDOW, self.key_prefix, f"w:{_safe(key)}", _SELF_TIMED)
+        tag = KeyTag.of(_WINDOW, self.key_prefix, f"w:{_safe(key)}", _SELF_TIMED)
         return self._ask(tag, name, arguments, ())
 
     def ask_tenant(self, tenant: TenantId, name: str, *arguments: Any) -> Future[Answer]:
-        tag = Tag.of(_TENANT, self.key_prefix, f"t:{_safe(tenant)}", _SELF_TIMED)
+        tag = KeyTag.of(_TENANT, self.key_prefix, f"t:{_safe(tenant)}", _SELF_TIMED)
         return self._ask(tag, name, arguments, ())
 
     def _ask(
-        self, tag: Tag, name: str, arguments: Sequence[Any], blobs: Sequence[bytes]
+        self, tag: KeyTag, name: str, arguments: Sequence[Any], blobs: Sequence[bytes]
     ) -> Future[Answer]:
         shift_ms = self._time_shift_ms() if self._time_shift_ms is not None else 0
         call = tag.call(name, arguments, blobs, time_shift_ms=shift_ms)

@@ -13,7 +13,7 @@ from dragoman.errors import DependencyDown
 from dragoman.ids import AttemptId
 from dragoman.live.dispatch.cells import SlotRules
 from dragoman.live.ledger import Freed, Keep
-from dragoman.live.shared import SharedLedger
+from dragoman.live.shared import SharedLedger, hot_of
 from dragoman.live.shared import records as r
 from dragoman.observability import get_logger
 
@@ -24,6 +24,9 @@ T = TypeVar("T")
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 2.0
 """Between two tries of a step that must be carried out."""
+
+_SETTLE_SECONDS = 0.02
+"""How long a cell is left with results that their jobs have, so that many are settled at once."""
 
 MOST_TOGETHER = 24
 """Steps that are tried again, or for jobs that look again, and are under way at a time."""
@@ -42,6 +45,8 @@ class SharedTerms(msgspec.Struct, frozen=True):
     total_ms: int
     tombstone_ms: int
     """How long a cell remembers an attempt that is over, so that no late step revives it."""
+    young_ms: int = 0
+    """Until when a note of a new attempt need not be doubted."""
 
 
 class SharedAsks:
@@ -58,18 +63,23 @@ class SharedAsks:
         """Told of slots that came free after the step that freed them had been answered for."""
         self.turns = asyncio.Semaphore(MOST_TOGETHER)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._closed = False
+        self._to_settle: dict[int, list[AttemptId]] = {}
+        self.closed = False
+        """The instance stops: answers that still come are for the next one to find out."""
+        self.hot = hot_of(shared, self.spawn)
 
     def now_ms(self, now: float) -> int:
         return self.origin_ms + int(now * 1000)
 
-    async def insist(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask until there is an answer."""
+    async def insist(self, ask: Callable[[], Awaitable[T]], failed: Exception | None = None) -> T:
+        """Ask until there is an answer; failed is why there was none when it was asked before."""
         pause = FIRST_PAUSE_SECONDS
         try:
+            if failed is not None:
+                raise failed
             return await ask()
         except DependencyDown:
-            if self._closed:
+            if self.closed:
                 raise
         while True:
             await asyncio.sleep(pause)
@@ -78,7 +88,7 @@ class SharedAsks:
                 async with self.turns:
                     return await ask()
             except DependencyDown:
-                if self._closed:
+                if self.closed:
                     raise
 
     def give_back(self, cell: int, attempt_id: AttemptId) -> None:
@@ -90,44 +100,38 @@ class SharedAsks:
         answer = await self.insist(
             lambda: self.shared.drop(cell, attempt_id, tombstone_ms=tombstone_ms)
         )
-        if isinstance(answer, r.Freed):
+        if isinstance(answer, r.FreedSlot):
             self.on_freed(freed_of(answer))
 
     def settle(self, cell: int, attempt_id: AttemptId) -> None:
         """The result of an attempt is with its job: the cell may forget it."""
-        self.spawn(self._settled(cell, attempt_id))
+        settled = self._to_settle.get(cell)
+        if settled is None:
+            self._to_settle[cell] = settled = []
+            asyncio.get_running_loop().call_later(_SETTLE_SECONDS, self._settle_all, cell)
+        settled.append(attempt_id)
 
-    async def _settled(self, cell: int, attempt_id: AttemptId) -> None:
-        await self.insist(lambda: self.shared.settle(cell, (attempt_id,)))
+    def _settle_all(self, cell: int) -> None:
+        self.spawn(self._settle(cell, tuple(self._to_settle.pop(cell))))
+
+    async def _settle(self, cell: int, attempt_ids: tuple[AttemptId, ...]) -> None:
+        await self.insist(lambda: self.shared.settle(cell, attempt_ids))
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Do something beside the walk; not when the instance stops."""
-        if self._closed:
+        if self.closed:
             work.close()
             return
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
 
-    def background(self, work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Ask something whose answer is waited for later."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)  # type: ignore[arg-type]
-        task.add_done_callback(self._noticed)
-        return task
-
     async def stop(self) -> None:
         """Let go of what is under way: another instance takes it up."""
-        self._closed = True
+        self.closed = True
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    def _noticed(self, task: asyncio.Task[Any]) -> None:
-        """Its answer, or why there is none, is for the task that asked, which may be gone."""
-        self._tasks.discard(task)
-        if not task.cancelled():
-            task.exception()
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
@@ -136,6 +140,6 @@ class SharedAsks:
             log.error("dispatch_task_failed", error=repr(error), exc_info=error)
 
 
-def freed_of(freed: r.Freed) -> Freed:
+def freed_of(freed: r.FreedSlot) -> Freed:
     """What came free, as the driver is told."""
     return Freed(freed.slots, freed.inherited, () if freed.wake is None else (freed.wake,))

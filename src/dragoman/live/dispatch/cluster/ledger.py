@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from math import inf
 from random import Random
 
@@ -19,7 +20,7 @@ from dragoman.live.dispatch.cluster.placing import JobPlacer
 from dragoman.live.dispatch.cluster.stored_jobs import let_go, record_of, take_end
 from dragoman.live.dispatch.job import Job, Leaving, Seat, leave_attempt, record, times_of
 from dragoman.live.dispatch.job_ledger import AfterCheck, AfterFinish, AfterOutlook, Finishing
-from dragoman.live.ledger import AttemptRecord, Ending, Freed, JobRecord, Sender
+from dragoman.live.ledger import AttemptRecord, Cold, Ending, Freed, JobRecord, Sender, Stale
 from dragoman.live.protocol import AttemptState, ErrorInfo, Outcome
 from dragoman.live.shared import SharedLedger
 from dragoman.live.shared import records as r
@@ -28,6 +29,47 @@ MOST_SEATS = 256
 """No cell has more seats."""
 
 _ACKNOWLEDGED = (AttemptState.ACCEPTED, AttemptState.RUNNING, AttemptState.FINISHED)
+
+
+SlotEnd = r.FreedSlot | r.LateFinish | Stale | Cold
+JobEnd = r.Closed | r.NotCurrent | r.HasEnded | r.NoJob
+
+
+class _Over:
+    """An attempt that is over, until its slot is free and its job has its end."""
+
+    __slots__ = (
+        "again",
+        "answer",
+        "attempt_id",
+        "closing",
+        "ending",
+        "free",
+        "freed",
+        "is_far",
+        "job",
+        "missing",
+        "seat",
+        "then",
+    )
+
+    def __init__(
+        self, job: Job, ending: Ending, again: bool, seat: Seat, then: AfterFinish
+    ) -> None:
+        self.job = job
+        self.ending = ending
+        self.again = again
+        self.seat = seat
+        self.attempt_id = job.attempt_id
+        self.then = then
+        self.missing = 2
+        """How many answers have not come: the cell's, and the shard's."""
+        self.is_far = False
+        """Its slot is another instance's."""
+        self.free: Callable[[], Awaitable[SlotEnd]] | None = None
+        self.freed = NOTHING
+        self.closing: r.Closing | None = None
+        self.answer = Finishing.AGAIN
 
 
 class ClusterLedger(SharedAsks):
@@ -53,6 +95,7 @@ class ClusterLedger(SharedAsks):
         self.set_drained, self.disconnect = shared.set_drained, shared.disconnect
         self.lose, self.remove = shared.lose, shared.remove
         self.read_cell, self.cell_version = shared.read_cell, shared.cell_version
+        self.read_changes = shared.read_changes
         self.size = shared.size
         self._released: list[JobId] = []
 
@@ -61,39 +104,69 @@ class ClusterLedger(SharedAsks):
     def finish(
         self, job: Job, ending: Ending, *, again: bool, now: float, then: AfterFinish
     ) -> None:
-        self.spawn(self._finish(job, ending, again, then))
-
-    async def _finish(self, job: Job, ending: Ending, again: bool, then: AfterFinish) -> None:
         seat = job.seat
         assert seat is not None, "a job that is out has a seat"
-        cell, attempt_id = seat.cell, job.attempt_id
-        job.finished_ms = self.now_ms(self.clock.monotonic())
-        far = seat.owner.instance_id != self._instance_id
-        freeing: asyncio.Task[Freed] | None = None
-        if far:
+        job.finished_ms = self.now_ms(now)
+        over = _Over(job, ending, again, seat, then)
+        if seat.owner.instance_id != self._instance_id:
             # The node's instance has freed the slot, and keeps the result until it is settled.
-            if again:
-                self.settle(cell, attempt_id)
+            over.missing -= 1
+            over.is_far = True
         else:
-            freeing = self.background(self._free(cell, attempt_id, seat, ending))
+            finish = r.Finish(ending.outcome, error=ending.error)
+            sender = Sender(seat.node_id, seat.owner.epoch)
+            over.free = partial(self.shared.finish, seat.cell, job.attempt_id, sender, finish)
+            self.hot.finish(
+                seat.cell, job.attempt_id, sender, finish, partial(self._slot_freed, over)
+            )
         if again:
-            freed = await freeing if freeing is not None else NOTHING
-            leave_attempt(job, ending.outcome, ending.error, counts=True)
-            then(job, Finishing.AGAIN, freed, self.clock.monotonic())
+            over.missing -= 1
+            self._finished(over)
             return
-        answer = await self._close(job, ending)
-        if far:
-            self.settle(cell, attempt_id)
-        freed = await freeing if freeing is not None else NOTHING
-        then(job, answer, freed, self.clock.monotonic())
+        over.closing = self._closing(job, ending)
+        self.hot.close(over.closing, partial(self._job_closed, over))
 
-    async def _free(self, cell: int, attempt_id: AttemptId, seat: Seat, ending: Ending) -> Freed:
-        finish = r.Finish(ending.outcome, error=ending.error)
-        sender = Sender(seat.node_id, seat.owner.epoch)
-        answer = await self.insist(lambda: self.shared.finish(cell, attempt_id, sender, finish))
-        if isinstance(answer, r.LateFinish):
-            return freed_of(answer.freed)
-        return freed_of(answer) if isinstance(answer, r.Freed) else NOTHING
+    def _slot_freed(self, over: _Over, answer: SlotEnd | None, error: Exception | None) -> None:
+        if error is not None:
+            self.spawn(self._free_again(over, error))
+            return
+        over.freed = _what_came_free(answer)
+        over.missing -= 1
+        self._finished(over)
+
+    async def _free_again(self, over: _Over, error: Exception) -> None:
+        """The cell did not answer: ask until it does."""
+        assert over.free is not None, "a slot that was to be freed"
+        self._slot_freed(over, await self.insist(over.free, error), None)
+
+    def _job_closed(self, over: _Over, answer: JobEnd | None, error: Exception | None) -> None:
+        if isinstance(answer, r.Closed):
+            over.answer = self._take_closed(over.job, over.ending, over.closing, answer)
+            over.missing -= 1
+            self._finished(over)
+        elif not self.closed:
+            self.spawn(self._close_again(over, answer, error))
+
+    async def _close_again(
+        self, over: _Over, answer: JobEnd | None, error: Exception | None
+    ) -> None:
+        """The shard did not answer, or the job went on: find out."""
+        assert over.closing is not None, "a job that was to be closed"
+        if answer is None:
+            answer = await self.insist(partial(self.shared.close, over.closing), error)
+        over.answer = await self._take_in(over.job, over.ending, over.closing, answer)
+        over.missing -= 1
+        self._finished(over)
+
+    def _finished(self, over: _Over) -> None:
+        """The slot is free, and the job has its end: with the second of them, its driver hears."""
+        if over.missing or self.closed:
+            return
+        if over.is_far:
+            self.settle(over.seat.cell, over.attempt_id)
+        if over.again:
+            leave_attempt(over.job, over.ending.outcome, over.ending.error, counts=True)
+        over.then(over.job, over.answer, over.freed, self.clock.monotonic())
 
     def check_acknowledged(self, job: Job, now: float, then: AfterCheck) -> None:
         seat = job.seat
@@ -120,28 +193,36 @@ class ClusterLedger(SharedAsks):
 
     async def _close(self, job: Job, ending: Ending) -> Finishing:
         """Have the shard give the job its end, and take in the end that it has."""
+        closing = self._closing(job, ending)
+        answer = await self.insist(partial(self.shared.close, closing))
+        return await self._take_in(job, ending, closing, answer)
+
+    def _closing(self, job: Job, ending: Ending) -> r.Closing:
         spec, writer = job.spec, job.writer
         held = delivery = None
         if writer is not None and spec.request_id == f"{writer.session_id}/{spec.utterance_index}":
             reason = None if ending.outcome is Outcome.SUCCESS else _code(ending.error)
             held = writer.holding
             delivery = r.Delivery(spec.utterance_index or 0, job.target_key, job.job_id, reason)
-        node_id = job.seat.node_id if job.seat is not None else None
-        closing = r.Closing(
+        return r.Closing(
             job.job_id,
             job.named,
             ending,
             times_of(job),
-            node_id,
+            job.seat.node_id if job.seat is not None else None,
             self.terms.keep,
             held,
             delivery,
         )
-        answer = await self.insist(lambda: self.shared.close(closing))
+
+    async def _take_in(
+        self, job: Job, ending: Ending, closing: r.Closing, answer: JobEnd
+    ) -> Finishing:
+        """Take in what the shard says to a closing."""
         if isinstance(answer, r.NotCurrent) and answer.job.instance_id == self._instance_id:
             # The record lost a move, or its answer was lost; the job is this instance's still.
             closing = msgspec.structs.replace(closing, attempt_id=answer.job.attempt_id)
-            answer = await self.insist(lambda: self.shared.close(closing))
+            answer = await self.insist(partial(self.shared.close, closing))
         if isinstance(answer, r.NotCurrent):
             job.driven = False
             job.driver_instance = answer.job.instance_id
@@ -149,9 +230,15 @@ class ClusterLedger(SharedAsks):
         if isinstance(answer, r.HasEnded):
             take_end(job, answer.job)
             return Finishing.ENDED
+        return self._take_closed(job, ending, closing, answer)
+
+    def _take_closed(
+        self, job: Job, ending: Ending, closing: r.Closing | None, answer: r.Closed | r.NoJob
+    ) -> Finishing:
+        writer = job.writer
         if isinstance(answer, r.Closed):
             job.delivery_seq = answer.seq or 0
-            if writer is not None and held is not None:
+            if writer is not None and closing is not None and closing.held is not None:
                 writer.saw(answer.revision)
         # A ledger that lost its memory of the job changes nothing for those who wait for it.
         let_go(job)
@@ -319,6 +406,12 @@ class ClusterLedger(SharedAsks):
         """Let go of what is under way, and of the servers."""
         await self.stop()
         await self.shared.stop()
+
+
+def _what_came_free(answer: SlotEnd | None) -> Freed:
+    if isinstance(answer, r.LateFinish):
+        return freed_of(answer.freed)
+    return freed_of(answer) if isinstance(answer, r.FreedSlot) else NOTHING
 
 
 def _code(error: ErrorInfo | None) -> str:

@@ -18,11 +18,16 @@ from dragoman.live.dispatch.cluster.remote import RemoteAttempts
 from dragoman.live.dispatch.cluster.stored_jobs import take_end
 from dragoman.live.dispatch.cluster.watcher import RemoteJobWatcher
 from dragoman.live.dispatch.driver import JobDriver
-from dragoman.live.dispatch.job import Job
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.job import Job, Progress
 from dragoman.live.dispatch.telemetry import progressed
 from dragoman.live.ledger import Ending, Owner
-from dragoman.live.protocol import AttemptState, JobPartial, RunningJob
+from dragoman.live.protocol import (
+    AttemptState,
+    ErrorInfo,
+    JobPartial,
+    JobResult,
+    RunningJob,
+)
 from dragoman.live.shared import records as r
 
 
@@ -51,9 +56,13 @@ class PeerMessages:
 
     # --- of nodes here --------------------------------------------------------------------------
 
-    async def assign(self, note: AssignNote) -> None:
+    def assign_at_once(self, note: AssignNote, age_seconds: float) -> bool:
+        """The same, where nothing must be read before; False when something must."""
+        return self._remote.assign_at_once(note, age_seconds)
+
+    async def assign(self, note: AssignNote, age_seconds: float) -> None:
         """A node here is to be told of an attempt."""
-        await self._remote.assign(note)
+        await self._remote.assign(note, age_seconds)
 
     def cancel(self, running: RunningJob, node_id: NodeId, owner: Owner, reason: str) -> None:
         """A node here is to stop an attempt."""
@@ -63,19 +72,31 @@ class PeerMessages:
 
     async def result(self, note: ResultNote) -> None:
         """An attempt on another instance's node is over; its slot is free."""
+        if self.result_at_once(note):
+            return
+        job = self._driver.attempts.get(note.attempt_id)
+        kept = await self._ledger.shared.look(
+            note.cell, note.attempt_id, tombstone_ms=self._ledger.terms.tombstone_ms
+        )
+        if not isinstance(kept, r.StoredAttempt) or kept.state is not AttemptState.FINISHED:
+            return
+        if job is None or self._driver.attempts.get(note.attempt_id) is not job or job.in_flight:
+            return
+        self._take_result(job, note, kept.output, kept.error)
+
+    def result_at_once(self, note: ResultNote) -> bool:
+        """Take in a result that the note brings; False when it must be read."""
         job = self._driver.attempts.get(note.attempt_id)
         if job is None or job.in_flight:
-            return  # It went on without this attempt; the sweep sees to what the cell keeps.
-        output, error = note.output, note.error
-        if output is None:
-            kept = await self._ledger.shared.look(
-                note.cell, note.attempt_id, tombstone_ms=self._ledger.terms.tombstone_ms
-            )
-            if not isinstance(kept, r.StoredAttempt) or kept.state is not AttemptState.FINISHED:
-                return
-            output, error = kept.output, kept.error
-            if self._driver.attempts.get(note.attempt_id) is not job or job.in_flight:
-                return
+            return True  # It went on without this attempt; the sweep sees to what the cell keeps.
+        if note.output is None:
+            return False
+        self._take_result(job, note, note.output, note.error)
+        return True
+
+    def _take_result(
+        self, job: Job, note: ResultNote, output: JobResult | None, error: ErrorInfo | None
+    ) -> None:
         if job.seat is not None:
             # Wherever its node was when it was told, another instance has freed the slot.
             job.seat.owner = msgspec.structs.replace(job.seat.owner, instance_id=InstanceId(""))

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 from dragoman.errors import DependencyDown, RateLimited
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, new_attempt_id, new_job_id_for
@@ -29,15 +29,13 @@ from dragoman.live.dispatch.job_ledger import (
     AfterPreempt,
     PlaceAnswer,
     Placing,
-    Preempted,
+    PreemptedAttempt,
 )
 from dragoman.live.dispatch.refusals import as_info
 from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome, RunningJob
 from dragoman.live.shared import records as r
-
-T = TypeVar("T")
 
 Work = Callable[[], Coroutine[Any, Any, PlaceAnswer]]
 
@@ -48,6 +46,29 @@ DOWN = PlaceAnswer(Placing.DOWN)
 _PATH = "allocation"
 _AGAIN = frozenset({Placing.DOWN, Placing.GONE})
 PREEMPTED = ErrorInfo("PREEMPTED", "The slot was needed for live work.")
+
+
+SlotAnswer = r.Granted | r.Full | r.Gone
+
+
+class _Named:
+    """A job that is opened with its utterance, while a slot is asked for at the same time."""
+
+    __slots__ = ("asked", "at_ms", "got", "job", "missing", "new", "opened", "sent", "then", "told")
+
+    def __init__(self, job: Job, new: r.NewJob, then: AfterPlace, sent: float) -> None:
+        self.job = job
+        self.new = new
+        self.then = then
+        self.sent = sent
+        self.missing = 2
+        """How many answers have not come."""
+        self.opened: Any = None
+        self.at_ms = 0
+        self.asked = False
+        """Whether a slot was asked for."""
+        self.got: SlotAnswer | Exception | None = None
+        self.told = False
 
 
 def _not_ours(running: RunningJob, left: Leaving, driver: InstanceId) -> Job | None:
@@ -67,6 +88,9 @@ class JobPlacer:
         """Counts over all instances, where tenants are limited."""
         self.driven: Mapping[JobId, Job] = {}
         """The jobs that this instance drives."""
+        self.opening: set[JobId] = set()
+        """Jobs whose first look for a slot is under way: they may be stored, and are not driven
+        yet."""
         self.knows: Callable[[int, int, NodeId], bool] = lambda cell, index, node_id: True
         """Whether a seat is the node's that it was taken for: seats change hands unheard."""
         self.near: Callable[[int], int] | None = None
@@ -80,7 +104,8 @@ class JobPlacer:
 
     def place(self, job: Job, now: float, then: AfterPlace) -> None:
         if job.job_id:
-            self._asks.spawn(self._place(job, then, partial(self._search, job)))
+            work = partial(self._search, job)
+            self._asks.spawn(self._place(job, then, work, now, again=True))
             return
         spec, writer = job.spec, job.writer
         job_id = new_job_id_for(self._random, spec.tenant, spec.request_id, job.target_key)
@@ -94,21 +119,106 @@ class JobPlacer:
             job.cells[0][0] if job.cells else NO_CELL,
             None if job.is_batch else max(0, int((job.total_until - now) * 1000)),
         )
+        self.opening.add(job_id)
         limited = self.tenants is not None and self.tenants.limited
         if writer is not None and spec.request_id == f"{writer.session_id}/{spec.utterance_index}":
-            opened: asyncio.Future[tuple[Any, int]] = asyncio.get_running_loop().create_future()
-            writer.claim(job, new, partial(_tell, opened))
-            self._asks.spawn(self._place(job, then, partial(self._open_named, job, new, opened)))
+            named = _Named(job, new, then, now)
+            writer.claim(job, new, partial(self._named_opened, named))
+            if limited:
+                self._asks.spawn(self._ask_within_limit(named))
+            else:
+                self._ask_for_named(named)
             return
         noted = None
         if writer is not None:
             noted = writer.elsewhere(spec.utterance_index or 0, job.target_key)
-        self._asks.spawn(self._place(job, then, partial(self._open_own, job, new, noted, limited)))
+        own = partial(self._open_own, job, new, noted, limited)
+        self._asks.spawn(self._place_new(job_id, job, then, own, now))
 
-    async def _place(self, job: Job, then: AfterPlace, work: Work) -> None:
-        asked = self._asks.clock.monotonic()
+    # --- a job that is opened with its utterance ------------------------------------------------
+
+    async def _ask_within_limit(self, named: _Named) -> None:
         try:
-            answer = await self._answer(job, work)
+            over_limit = await self._is_over_limit(named.job, named.new.job_id)
+        except DependencyDown:
+            self._tell(named, DOWN)
+            return
+        if over_limit:
+            self._named_granted(named, None, None)
+        else:
+            self._ask_for_named(named)
+
+    def _ask_for_named(self, named: _Named) -> None:
+        """Ask for the job's slot, at the same time as its utterance is opened."""
+        job, new = named.job, named.new
+        if not job.cells:
+            self._named_granted(named, None, None)
+            return
+        named.asked = True
+        ask = self._ask(job, job.cells[0], new.attempt_id, new.job_id)
+        self._asks.hot.reserve(ask, partial(self._named_granted, named))
+
+    def _named_opened(self, named: _Named, job: Job, answer: Any, at_ms: int) -> None:
+        named.opened, named.at_ms = answer, at_ms
+        self._named_heard(named)
+
+    def _named_granted(
+        self, named: _Named, got: SlotAnswer | None, error: Exception | None
+    ) -> None:
+        named.got = got if error is None else error
+        self._named_heard(named)
+
+    def _named_heard(self, named: _Named) -> None:
+        """One of the two answers is here; with the second the job is placed, in most cases."""
+        named.missing -= 1
+        if named.missing or self._asks.closed:
+            return  # The instance stops; a session's utterances go on at the next one.
+        job, got = named.job, named.got
+        found = self._opened(job, named.new, named.opened, named.at_ms, named.sent)
+        if found is not None:
+            self._drop_unused(got, named.new)
+        elif not named.asked:
+            found = FULL
+        elif isinstance(got, r.Granted):
+            found = self._hold(job, got, named.sent)
+        if found is None:
+            self._asks.spawn(self._go_on_with(named))
+        else:
+            self._tell(named, found)
+
+    async def _go_on_with(self, named: _Named) -> None:
+        """The first cell had no slot for the job, or none that is sure: look further."""
+        job, got = named.job, named.got
+        if isinstance(got, Exception) and not isinstance(got, DependencyDown):
+            raise got
+        work = partial(self._search_after, job, got)
+        await self._place_new(named.new.job_id, job, named.then, work, named.sent)
+
+    def _tell(self, named: _Named, answer: PlaceAnswer) -> None:
+        if named.told:
+            return
+        named.told = True
+        self.opening.discard(named.new.job_id)
+        now = self._asks.clock.monotonic()
+        self.took(_PATH, now - named.sent)
+        named.then(named.job, answer, now)
+
+    # --- looking for a slot ---------------------------------------------------------------------
+
+    async def _place_new(
+        self, job_id: JobId, job: Job, then: AfterPlace, work: Work, asked: float
+    ) -> None:
+        """Place a job that may be stored long before it is driven, if the ledger answers late."""
+        try:
+            await self._place(job, then, work, asked, again=False)
+        finally:
+            self.opening.discard(job_id)
+
+    async def _place(
+        self, job: Job, then: AfterPlace, work: Work, asked: float, *, again: bool
+    ) -> None:
+        try:
+            answer = await self._answer(job, work, again)
         except asyncio.CancelledError:
             # The instance stops; a session's utterances go on at the next one.
             if job.owner is None and job.on_submitted is not None:
@@ -118,11 +228,11 @@ class JobPlacer:
         self.took(_PATH, now - asked)
         then(job, answer, now)
 
-    async def _answer(self, job: Job, work: Work) -> PlaceAnswer:
+    async def _answer(self, job: Job, work: Work, again: bool) -> PlaceAnswer:
         pause = FIRST_PAUSE_SECONDS
         while True:
             try:
-                if job.job_id:
+                if again:
                     # Those that look again take turns: there may be thousands, woken at once.
                     async with self._asks.turns:
                         answer = await work()
@@ -137,28 +247,9 @@ class JobPlacer:
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
             job.attempt_id = new_attempt_id(self._random)
-            work = partial(self._search, job)
+            work, again = partial(self._search, job), True
         # One that is to stop is stopped where no slot is found.
         return FULL if answer.kind in _AGAIN and job.job_id else answer
-
-    async def _open_named(
-        self, job: Job, new: r.NewJob, opened: asyncio.Future[tuple[Any, int]]
-    ) -> PlaceAnswer:
-        """Open a job of an utterance with the utterance, and ask for its slot at the same time."""
-        sent = self._asks.clock.monotonic()
-        asked = None
-        if job.cells and not await self._is_over_limit(job, new.job_id):
-            ask = self._ask(job, job.cells[0], new.attempt_id, new.job_id)
-            asked = self._asks.background(self._shared.reserve(ask))
-        answer, at_ms = await opened
-        granted = await _answer_of(asked)
-        found = self._opened(job, new, answer, at_ms, sent)
-        if found is not None:
-            self._drop_unused(granted, new)
-            return found
-        if asked is None:
-            return FULL
-        return await self._got(job, granted, sent, self._search(job, skip=1))
 
     async def _open_own(
         self,
@@ -169,7 +260,9 @@ class JobPlacer:
     ) -> PlaceAnswer:
         """Open a request that the client named, then look for its slot."""
         sent = self._asks.clock.monotonic()
-        opening = r.Opening((new,), self._instance_id, self._terms.claim_ms, self._terms.keep)
+        opening = r.UtteranceOpening(
+            (new,), self._instance_id, self._terms.claim_ms, self._terms.keep
+        )
         job_id: JobId | None = None
         try:
             if limited:
@@ -256,28 +349,18 @@ class JobPlacer:
             return PlaceAnswer(Placing.COLD, cold=cells, headroom=headroom)
         return FULL_BUT_HEADROOM if headroom else FULL
 
-    async def _got(
-        self,
-        job: Job,
-        got: r.Granted | r.Full | r.Gone | DependencyDown | None,
-        sent: float,
-        others: Coroutine[Any, Any, PlaceAnswer],
-    ) -> PlaceAnswer:
-        """Take in the answer of the first cell; the others are asked where it had no slot."""
-        if isinstance(got, r.Granted):
-            held = self._hold(job, got, sent)
-            if held is not None:
-                others.close()
-                return held
-        if isinstance(got, r.Granted | r.Gone | DependencyDown):
-            others.close()
+    async def _search_after(self, job: Job, got: SlotAnswer | Exception | None) -> PlaceAnswer:
+        """Go on after the answer of the first cell; the others are asked where it had no slot."""
+        if not isinstance(got, r.Full):
+            # The slot of an answer that was not sure was given back.
             if isinstance(got, DependencyDown):
                 self._asks.give_back(job.named_cell, job.attempt_id)
-            job.attempt_id = new_attempt_id(self._random)
+            if not isinstance(got, r.Granted):
+                job.attempt_id = new_attempt_id(self._random)
             return await self._search(job)
-        job.named_idle = isinstance(got, r.Full)
-        answer = await others
-        if answer is FULL and isinstance(got, r.Full):
+        job.named_idle = True
+        answer = await self._search(job, skip=1)
+        if answer is FULL:
             if got.cold:
                 return PlaceAnswer(Placing.COLD, cold=(job.cells[0][0],), headroom=got.headroom)
             return FULL_BUT_HEADROOM if got.headroom else FULL
@@ -329,7 +412,7 @@ class JobPlacer:
             gave_way = None
         then(job, gave_way, self._asks.clock.monotonic())
 
-    async def _find_victim(self, job: Job) -> Preempted | PlaceAnswer | None:
+    async def _find_victim(self, job: Job) -> PreemptedAttempt | PlaceAnswer | None:
         for cell, mask in job.cells:
             if job.named_idle and cell == job.named_cell:
                 attempt_id = job.named
@@ -368,7 +451,7 @@ class JobPlacer:
                 victim = self.gave_way(answer.victim, left, answer.victim_instance)
                 if victim is not None:
                     self.preempted(victim, self._asks.clock.monotonic())
-                return Preempted(victim, left)
+                return PreemptedAttempt(victim, left)
             job.named_idle = isinstance(answer, r.NoVictim)
         return None
 
@@ -515,17 +598,3 @@ class JobPlacer:
     def known(self, stored: r.StoredJob) -> Job:
         """The job that is driven here, or as it is stored."""
         return self.driven.get(stored.job_id) or foreign(stored)
-
-
-def _tell(opened: asyncio.Future[tuple[Any, int]], job: Job, answer: Any, at_ms: int) -> None:
-    if not opened.done():
-        opened.set_result((answer, at_ms))
-
-
-async def _answer_of(asked: asyncio.Task[T] | None) -> T | DependencyDown | None:
-    if asked is None:
-        return None
-    try:
-        return await asked
-    except DependencyDown as error:
-        return error

@@ -9,7 +9,7 @@ import msgspec
 
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.cluster import AssignNote, ResultNote
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.job import Progress
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import JobPartial, RunningJob
 

@@ -3,8 +3,10 @@ that are connected to other instances."""
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Set
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -13,15 +15,13 @@ from dragoman import errors
 from dragoman.errors import DependencyDown
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.cluster import AssignNote, ResultNote
+from dragoman.live.dispatch.canary import forgiven
 from dragoman.live.dispatch.cluster.asks import freed_of
-from dragoman.live.dispatch.cluster.ledger import ClusterLedger
+from dragoman.live.dispatch.cluster.ledger import ClusterLedger, SlotEnd
 from dragoman.live.dispatch.cluster.ports import PeerPort
-from dragoman.live.dispatch.cluster.steps import TransitionBuffer
 from dragoman.live.dispatch.driver import LOST, JobDriver, Nodes
-from dragoman.live.dispatch.job import Job, Leaving, Step
-from dragoman.live.dispatch.leftovers import why_dropped
-from dragoman.live.dispatch.node_messages import Node
-from dragoman.live.dispatch.orders import Progress
+from dragoman.live.dispatch.job import Job, Leaving, Progress, Step
+from dragoman.live.dispatch.node_messages import AttemptNode, why_dropped
 from dragoman.live.dispatch.telemetry import DispatchTelemetry
 from dragoman.live.ledger import Adoption, Done, Ending, Freed, Owner, Sender, StaleReason, Times
 from dragoman.live.protocol import (
@@ -37,6 +37,71 @@ from dragoman.live.protocol import (
 )
 from dragoman.live.shared import records as r
 from dragoman.observability import get_logger
+
+TOGETHER_SECONDS = 0.02
+"""A step this much later is of no use, and most nodes report the next one before."""
+
+_STATES = {Step.ACCEPTED: AttemptState.ACCEPTED, Step.RUNNING: AttemptState.RUNNING}
+
+
+class TransitionBuffer:
+    """Keeps steps for a moment: the next one says as much, and a result says it all."""
+
+    def __init__(
+        self, ledger: ClusterLedger, on_lost: Callable[[int, AttemptId], Coroutine[Any, Any, None]]
+    ) -> None:
+        """on_lost is told of attempts that hold no slot any more."""
+        self._ledger = ledger
+        self._on_lost = on_lost
+        self._kept: dict[int, dict[AttemptId, r.AttemptStep]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def say(
+        self, cell: int, sender: Sender, attempt_id: AttemptId, step: Step, number: int
+    ) -> None:
+        """Tell the cell soon."""
+        kept = self._kept.get(cell)
+        if kept is None:
+            kept = self._kept[cell] = {}
+            asyncio.get_running_loop().call_later(TOGETHER_SECONDS, self._flush, cell)
+        kept[attempt_id] = r.AttemptStep(
+            attempt_id, sender.node_id, sender.epoch, _STATES[step], number
+        )
+
+    def over(self, cell: int, attempt_id: AttemptId) -> None:
+        """The attempt has its result: the cell need not hear of its steps."""
+        kept = self._kept.get(cell)
+        if kept is not None:
+            kept.pop(attempt_id, None)
+
+    def _flush(self, cell: int) -> None:
+        kept = self._kept.pop(cell)
+        if kept:
+            task = asyncio.get_running_loop().create_task(self._tell(cell, tuple(kept.values())))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _tell(self, cell: int, steps: tuple[r.AttemptStep, ...]) -> None:
+        try:
+            lost = await self._ledger.insist(lambda: self._ledger.shared.step(cell, steps))
+        except DependencyDown:
+            return
+        if lost and await self._is_cold(cell):
+            return  # It lost its memory; its nodes say what they run.
+        for attempt_id in lost:
+            await self._on_lost(cell, attempt_id)
+
+    async def _is_cold(self, cell: int) -> bool:
+        try:
+            return await self._ledger.shared.cell_version(cell) is None
+        except DependencyDown:
+            return True
+
+    async def stop(self) -> None:
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
 
 log = get_logger("dragoman.dispatch")
 
@@ -83,6 +148,7 @@ class ClusterNodes:
             message,
             size_bytes > INLINE_BYTES,
             watched,
+            job.on_canary,
         )
         self._peers.assign(note, owner.instance_id)
         return True
@@ -123,7 +189,21 @@ class Guest(msgspec.Struct, eq=False):
     listener: InstanceId
     """The instance that is told how it goes on: its job's driver, or its session's owner."""
     watched: bool
+    is_canary: bool = False
     shown: Step = Step.DISPATCHED
+
+
+class _Over(msgspec.Struct, frozen=True, eq=False):
+    """An attempt of another instance's job that its node has ended."""
+
+    cell: int
+    sender: Sender
+    attempt_id: AttemptId
+    job_id: JobId | None
+    """As the node says."""
+    ending: Ending
+    finish: r.Finish
+    guest: Guest | None
 
 
 class RemoteAttempts:
@@ -158,15 +238,15 @@ class RemoteAttempts:
 
     # --- what other instances ask for -----------------------------------------------------------
 
-    async def assign(self, note: AssignNote) -> None:
+    async def assign(self, note: AssignNote, age_seconds: float) -> None:
         """Another instance reserved a slot on a node of ours: tell the node, if it still holds.
 
-        Asked again, a node is not told again.
+        Asked again, a node is not told again. While the note is young, the slot surely holds:
+        its driver waits longer than that for an acknowledgement.
         """
-        attempt_id = note.attempt_id
-        if attempt_id in self._guests or attempt_id in self._over:
+        if self.assign_at_once(note, age_seconds):
             return
-        message = note.message
+        attempt_id, message = note.attempt_id, note.message
         grace_seconds = self._ledger.terms.slots.grace_ms / 1000
         while True:
             asked = self._driver.now()
@@ -186,6 +266,20 @@ class RemoteAttempts:
             # An attempt that was cancelled since may have no slot any more.
         if attempt_id in self._guests or attempt_id in self._over:
             return  # It was told, or cancelled, meanwhile.
+        self._tell_node(note, message)
+
+    def assign_at_once(self, note: AssignNote, age_seconds: float) -> bool:
+        """Tell the node, if nothing must be read before that; False when something must."""
+        attempt_id = note.attempt_id
+        if attempt_id in self._guests or attempt_id in self._over:
+            return True
+        if note.input_is_stored or age_seconds * 1000 >= self._ledger.terms.young_ms:
+            return False
+        self._tell_node(note, note.message)
+        return True
+
+    def _tell_node(self, note: AssignNote, message: JobAssign) -> None:
+        attempt_id = note.attempt_id
         owner = Owner(self._instance_id, note.connection_id, note.epoch)
         guest = Guest(
             RunningJob(note.job_id, attempt_id),
@@ -195,6 +289,7 @@ class RemoteAttempts:
             note.driver,
             note.driver,
             note.watched,
+            note.is_canary,
         )
         _remember(self._guests, attempt_id, guest)
         if not self._nodes.send(note.node_id, owner, message):
@@ -232,11 +327,11 @@ class RemoteAttempts:
 
     # --- what nodes say -------------------------------------------------------------------------
 
-    def driven_step(self, job: Job, node: Node, step: Step) -> None:
+    def driven_step(self, job: Job, node: AttemptNode, step: Step) -> None:
         """A node here took a step with a job that is driven here: its cell is to know, too."""
         self.steps.say(node.cell, node.sender, job.attempt_id, step, node.words)
 
-    def took_step(self, node: Node, attempt_id: AttemptId, step: Step) -> None:
+    def took_step(self, node: AttemptNode, attempt_id: AttemptId, step: Step) -> None:
         """A node accepted an attempt of another instance's job, or works on it."""
         self.steps.say(node.cell, node.sender, attempt_id, step, node.words)
         node.breaker.acknowledged(attempt_id, self._driver.now())
@@ -257,7 +352,7 @@ class RemoteAttempts:
             self._peers.progressed(guest.running, guest.listener, progress)
 
     def finished(
-        self, node: Node, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
+        self, node: AttemptNode, attempt_id: AttemptId, job_id: JobId | None, ending: Ending
     ) -> bool:
         """An attempt of another instance's job is over; False when none is known here."""
         self.steps.over(node.cell, attempt_id)
@@ -265,29 +360,39 @@ class RemoteAttempts:
         guest = self._guests.pop(attempt_id, None)
         if guest is not None:
             _remember(self._over, attempt_id, None)
+            if guest.is_canary:
+                ending = forgiven(ending)
         known = guest is not None and guest.node_id == node.node_id
-        self._spawn(self._finish(node.cell, node.sender, attempt_id, job_id, ending, guest))
+        finish = r.Finish(ending.outcome, ending.output, ending.error, RESULT_LEFT_MS)
+        over = _Over(node.cell, node.sender, attempt_id, job_id, ending, finish, guest)
+        self._ledger.hot.finish(
+            over.cell, attempt_id, over.sender, finish, partial(self._slot_freed, over)
+        )
         return known
 
-    async def _finish(
-        self,
-        cell: int,
-        sender: Sender,
-        attempt_id: AttemptId,
-        job_id: JobId | None,
-        ending: Ending,
-        guest: Guest | None,
-    ) -> None:
-        """Free the slot, and bring the result to the instance that drives the job."""
-        finish = r.Finish(ending.outcome, ending.output, ending.error, RESULT_LEFT_MS)
-        answer = await self._ledger.insist(
-            lambda: self._shared.finish(cell, attempt_id, sender, finish)
-        )
+    def _slot_freed(self, over: _Over, answer: SlotEnd | None, error: Exception | None) -> None:
+        """Bring the result to the instance that drives the job, in most cases at once."""
+        guest = over.guest
+        if isinstance(answer, r.FreedSlot) and guest is not None and guest.listener == guest.driver:
+            self.freed(freed_of(answer))
+            self._tell_result(
+                answer.job_id, over.attempt_id, over.cell, over.ending, answer.times, guest.driver
+            )
+        else:
+            self._spawn(self._finish(over, answer, error))
+
+    async def _finish(self, over: _Over, answer: SlotEnd | None, error: Exception | None) -> None:
+        """See to it that the slot is free, and that the job's driver hears of the result."""
+        cell, sender, attempt_id = over.cell, over.sender, over.attempt_id
+        job_id, ending, guest = over.job_id, over.ending, over.guest
+        if answer is None:
+            finish = partial(self._shared.finish, cell, attempt_id, sender, over.finish)
+            answer = await self._ledger.insist(finish, error)
         if isinstance(answer, r.LateFinish):
             self._telemetry.dropped(StaleReason.LATE)
             self.freed(freed_of(answer.freed))
             return
-        if not isinstance(answer, r.Freed):
+        if not isinstance(answer, r.FreedSlot):
             reason = getattr(answer, "reason", StaleReason.UNKNOWN)
             await self._count_dropped(reason, attempt_id, sender, job_id)
             return
@@ -378,7 +483,7 @@ class RemoteAttempts:
             reason = why_dropped(record, attempt_id, sender.node_id)
         self._telemetry.dropped(reason)
 
-    def partial(self, node: Node, partial: JobPartial) -> None:
+    def partial(self, node: AttemptNode, partial: JobPartial) -> None:
         """What a node has recognised so far of another instance's job."""
         guest = self._guests.get(partial.attempt_id)
         if guest is None or guest.node_id != node.node_id:

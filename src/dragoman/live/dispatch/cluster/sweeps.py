@@ -29,7 +29,7 @@ from dragoman.live.protocol import (
     Outcome,
 )
 from dragoman.live.shared import records as r
-from dragoman.observability import Watch, get_logger
+from dragoman.observability import LimitWatch, get_logger
 
 log = get_logger("dragoman.dispatch")
 
@@ -73,7 +73,7 @@ class ClusterSweeps:
         present: Callable[[], Collection[InstanceId]],
         own_cells: Callable[[], Set[int]],
         instance_id: InstanceId,
-        watch: Watch,
+        watch: LimitWatch,
         clock: Clock,
     ) -> None:
         """revive makes a job that can be driven of a stored one, at a time; present names the
@@ -164,7 +164,7 @@ class ClusterSweeps:
             self._passes += 1
             shards = [shard for shard in share.of(range(JOB_SHARDS)) if shard % SHARD_TURNS == turn]
             for stored in await self._shared.due(shards, SWEEP_LIMIT):
-                if stored.job_id not in self._driver.jobs:
+                if not self._is_here(stored.job_id):
                     await self.take_over(stored)
             cells = await self._shared.cells()
             ours = {*share.of(cells), *(self._own_cells() & set(cells))}
@@ -178,6 +178,14 @@ class ClusterSweeps:
         for start in range(0, len(things), TOGETHER):
             await asyncio.gather(*map(work, things[start : start + TOGETHER]))
 
+    def _is_here(self, job_id: JobId) -> bool:
+        """Whether this instance has the job already: it drives it, or is about to.
+
+        A job that is being opened may be stored, with a claim that ran out meanwhile, before its
+        driver hears of it. Revived beside that one, it would end without its session's knowledge.
+        """
+        return job_id in self._driver.jobs or job_id in self._ledger.placer.opening
+
     async def take_over(self, stored: r.StoredJob) -> None:
         """Drive a job whose instance has fallen silent."""
         answer = await self._shared.take_over(
@@ -186,13 +194,13 @@ class ClusterSweeps:
             self._instance_id,
             claim_ms=self._ledger.terms.claim_ms,
         )
-        if not isinstance(answer, r.TakenOver) or stored.job_id in self._driver.jobs:
+        if not isinstance(answer, r.TakenOver) or self._is_here(stored.job_id):
             return
         work = answer.work
         held = await self._shared.look(
             work.job.cell, work.job.attempt_id, tombstone_ms=self._ledger.terms.tombstone_ms
         )
-        if stored.job_id in self._driver.jobs:
+        if self._is_here(stored.job_id):
             return
         now = self._clock.monotonic()
         job = self._revive(work, now)
@@ -304,6 +312,8 @@ class ClusterSweeps:
             await self._not_ours(attempt.job_id)
         else:
             self._peers.ended(attempt.job_id, stored.instance_id)
+            # Its driver may be gone; those who wait for it here need not find out by looking.
+            await self._remote.on_ended(attempt.job_id)
 
     async def _win_back(self, cell: int, attempt: r.StoredAttempt) -> None:
         """No job wants the attempt any more."""

@@ -47,6 +47,7 @@ class RemoteJobWatcher:
             known.on_end = [*(known.on_end or ()), *(job.on_end or ())]
             known.on_partial = job.on_partial or known.on_partial
             known.on_progress = job.on_progress or known.on_progress
+            job.on_end = job.on_partial = job.on_progress = None
             job = known
         self.jobs[job.job_id] = job
         if job.driver_instance:

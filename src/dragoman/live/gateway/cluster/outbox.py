@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
 
 from dragoman.errors import DependencyDown
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
@@ -22,24 +24,88 @@ from dragoman.live.cluster import (
     NodeChanged,
     Note,
     Posted,
+    Presence,
     ResultNote,
     SlotFreed,
     SupersededNote,
     TryAgainNote,
     WatchNote,
 )
-from dragoman.live.cluster import Progress as ProgressNews
-from dragoman.live.dispatch import Progress
-from dragoman.live.gateway.cluster.progress_news import PartialNews, StepNews, write_progress
-from dragoman.live.gateway.cluster.roster import Roster
+from dragoman.live.cluster import AttemptProgress as ProgressNews
+from dragoman.live.dispatch import Progress, Share
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import Command, JobPartial, RunningJob
 from dragoman.observability import get_logger
+
+
+class Roster:
+    """The instances that were present when they were last asked for."""
+
+    def __init__(self, presence: Presence, instance_id: InstanceId) -> None:
+        self._presence = presence
+        self._instance_id = instance_id
+        self._present: tuple[InstanceId, ...] = ()
+        self._urls: dict[InstanceId, str] = {}
+
+    async def refresh(self) -> None:
+        """Ask who is present; while Redis does not answer, this instance sees to everything."""
+        try:
+            views = await self._presence.instances()
+        except DependencyDown:
+            self._present = ()
+            raise
+        self._present = tuple(sorted(view.instance_id for view in views if view.alive))
+        self._urls = {view.instance_id: view.card.url for view in views if view.alive}
+
+    def others(self) -> tuple[InstanceId, ...]:
+        return tuple(name for name in self._present if name != self._instance_id)
+
+    def addresses(self) -> dict[InstanceId, str]:
+        """Where the other instances answer over HTTP, as they last said."""
+        return {name: url for name, url in self._urls.items() if name != self._instance_id}
+
+    def share(self) -> Share:
+        """This instance's part of what all of them look after."""
+        if self._instance_id not in self._present:
+            return Share()
+        return Share(self._present.index(self._instance_id), len(self._present))
+
+
+class StepNews(msgspec.Struct, frozen=True, array_like=True, tag="step"):
+    """The attempt took a step."""
+
+    progress: Progress
+
+
+class PartialNews(msgspec.Struct, frozen=True, array_like=True, tag="partial"):
+    """What the node has recognised so far."""
+
+    text: str
+    is_final: bool
+
+
+_Payload: TypeAlias = StepNews | PartialNews
+
+write_progress = msgspec.msgpack.Encoder().encode
+_decoder = msgspec.msgpack.Decoder(_Payload)
+
+
+def read_progress(payload: bytes) -> StepNews | PartialNews | None:
+    """None for news that this version of Dragoman cannot read."""
+    try:
+        news: StepNews | PartialNews = _decoder.decode(payload)
+    except msgspec.DecodeError:
+        return None
+    return news
+
 
 log = get_logger("dragoman.cluster")
 
 _MOST_UNDERWAY = 10_000
 """Hints that are being sent; past it they are dropped, and what they were about is swept up."""
+
+_MOST_TOGETHER = 100
+"""Notes that are posted in one step."""
 
 
 class Outbox:
@@ -49,6 +115,10 @@ class Outbox:
         self._cluster = cluster
         self._roster = roster
         self._tasks: set[asyncio.Task[None]] = set()
+        self._written: dict[InstanceId, list[Note]] = {}
+        """Notes of this turn of the event loop, which go together."""
+        self._underway = 0
+        """Notes that are being sent."""
         self.on_not_told: Callable[[AttemptId], None] = lambda attempt_id: None
         """Called when the instance of an attempt's node surely was not reached."""
         self.on_gone: Callable[[InstanceId], None] = lambda instance_id: None
@@ -58,10 +128,22 @@ class Outbox:
 
     def post(self, to: InstanceId, note: Note) -> None:
         """Write a note to an instance, when there is time."""
-        self._soon(self._post(to, note))
+        if self._underway >= _MOST_UNDERWAY:
+            log.warning_limited("hints_dropped", key="hints", every_seconds=10)
+            return
+        self._underway += 1
+        notes = self._written.get(to)
+        if notes is not None:
+            notes.append(note)
+            return
+        self._written[to] = [note]
+        self._soon(self._post_all(to))
 
     def publish(self, change: Change, to: InstanceId | None = None) -> None:
         """Call something out, when there is time."""
+        if len(self._tasks) >= _MOST_UNDERWAY:
+            log.warning_limited("hints_dropped", key="hints", every_seconds=10)
+            return
         self._soon(self._publish(change, to))
 
     async def stop(self) -> None:
@@ -75,14 +157,7 @@ class Outbox:
         return self._roster.others()
 
     def assign(self, note: AssignNote, to: InstanceId) -> None:
-        self._soon(self._assign(note, to))
-
-    async def _assign(self, note: AssignNote, to: InstanceId) -> None:
-        answer = await self._cluster.post(to, note)
-        if isinstance(answer, InstanceGone):
-            self.on_gone(to)
-        if not isinstance(answer, Posted):
-            self.on_not_told(note.attempt_id)
+        self.post(to, note)
 
     def result(self, note: ResultNote, to: InstanceId) -> None:
         self.post(to, note)
@@ -157,19 +232,32 @@ class Outbox:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    async def _post(self, to: InstanceId, note: Note) -> None:
-        answer = await self._cluster.post(to, note)
-        if not isinstance(answer, Posted):
-            log.info("note_not_posted", to=to, kind=type(note).__name__, why=type(answer).__name__)
+    async def _post_all(self, to: InstanceId) -> None:
+        notes = self._written.pop(to)
+        for start in range(_MOST_TOGETHER, len(notes), _MOST_TOGETHER):
+            self._soon(self._post(to, notes[start : start + _MOST_TOGETHER]))
+        await self._post(to, notes[:_MOST_TOGETHER])
+
+    async def _post(self, to: InstanceId, notes: Sequence[Note]) -> None:
+        try:
+            answer = await self._cluster.post(to, *notes)
+        finally:
+            self._underway -= len(notes)
+        if isinstance(answer, Posted):
+            return
+        attempts = [note.attempt_id for note in notes if isinstance(note, AssignNote)]
+        if attempts and isinstance(answer, InstanceGone):
+            self.on_gone(to)
+        for attempt_id in attempts:
+            self.on_not_told(attempt_id)
+        if len(attempts) < len(notes):
+            kinds = sorted({type(note).__name__ for note in notes})
+            log.info("note_not_posted", to=to, kinds=kinds, why=type(answer).__name__)
 
     async def _publish(self, change: Change, to: InstanceId | None) -> None:
         await self._cluster.publish(change, to)
 
     def _soon(self, work: Coroutine[Any, Any, None]) -> None:
-        if len(self._tasks) >= _MOST_UNDERWAY:
-            work.close()
-            log.warning_limited("hints_dropped", key="hints", every_seconds=10)
-            return
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)

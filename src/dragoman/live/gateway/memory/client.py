@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from typing import Generic, TypeVar
 
-from dragoman.live.gateway.closing import CloseCode, Closed, ConnectionClosed, fitting_reason
 from dragoman.live.gateway.connection import Encode
 from dragoman.live.gateway.endpoint import Decodes
-from dragoman.live.gateway.memory.link import Link
-from dragoman.live.gateway.wire import Frame
+from dragoman.live.gateway.memory.link import DuplexLink
+from dragoman.live.gateway.wire import (
+    CloseCode,
+    ConnectionClosed,
+    Frame,
+    WireClosed,
+    fitting_reason,
+)
 from dragoman.live.protocol import Message, SubProtocol
 
 R = TypeVar("R")
@@ -20,7 +25,9 @@ class MemoryClient(Generic[R]):
     Its `link` is where faults are made.
     """
 
-    def __init__(self, link: Link, sub: SubProtocol, encode: Encode, decoder: Decodes[R]) -> None:
+    def __init__(
+        self, link: DuplexLink, sub: SubProtocol, encode: Encode, decoder: Decodes[R]
+    ) -> None:
         self.link = link
         self.sub = sub
         self._encode = encode
@@ -42,13 +49,13 @@ class MemoryClient(Generic[R]):
 
     async def receive_frame(self) -> Frame:
         item = await self.link.to_client.get()
-        if isinstance(item, Closed):
+        if isinstance(item, WireClosed):
             raise ConnectionClosed(item)
         return item
 
     async def close(self, code: int = CloseCode.NORMAL, reason: str = "") -> None:
         """Close this end; the server learns of it after what was sent before."""
         if self.link.to_client.ended is None:
-            end = Closed(code, fitting_reason(reason))
+            end = WireClosed(code, fitting_reason(reason))
             self.link.to_server.put(end)
             self.link.to_client.end(end)

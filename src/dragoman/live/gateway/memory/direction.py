@@ -7,8 +7,7 @@ import sys
 from collections import deque
 from collections.abc import Callable
 
-from dragoman.live.gateway.closing import Closed
-from dragoman.live.gateway.wire import Frame, frame_bytes
+from dragoman.live.gateway.wire import Frame, WireClosed, frame_bytes
 
 
 class Direction:
@@ -21,17 +20,17 @@ class Direction:
     def __init__(self, draw_delay: Callable[[], float], buffer_bytes: int) -> None:
         self.on_end: Callable[[], None] = _nothing
         """Called when the reader's end learns that nothing more will come."""
-        self.ended: Closed | None = None
+        self.ended: WireClosed | None = None
         """What it learnt; frames that had arrived before can still be read."""
         self._draw_delay = draw_delay
         self._buffer_bytes = buffer_bytes
         self._loop = asyncio.get_running_loop()
-        self._under_way: deque[Frame | Closed] = deque()
+        self._under_way: deque[Frame | WireClosed] = deque()
         self._last_arrival = 0.0
         self._due = 0  # how many of those under way would be there, were it not for the pause
         self._paused = False
         self._lossy = False
-        self._arrived: asyncio.Queue[Frame | Closed] = asyncio.Queue()
+        self._arrived: asyncio.Queue[Frame | WireClosed] = asyncio.Queue()
         self._unread_bytes = 0
         self._room = asyncio.Event()
         self._room.set()
@@ -44,7 +43,7 @@ class Direction:
     async def wait_for_room(self) -> None:
         await self._room.wait()
 
-    def put(self, item: Frame | Closed) -> None:
+    def put(self, item: Frame | WireClosed) -> None:
         """Send a frame, or the news that the sender closed, on its way."""
         self._count(item, +1)
         if self._lossy:
@@ -53,7 +52,7 @@ class Direction:
         self._last_arrival = max(self._last_arrival, self._loop.time() + self._draw_delay())
         self._loop.call_at(self._last_arrival, self._arrive)
 
-    async def get(self) -> Frame | Closed:
+    async def get(self) -> Frame | WireClosed:
         """The next frame; when all are read and nothing more will come, the end, each time."""
         if self.ended is not None and self._arrived.empty():
             return self.ended
@@ -77,7 +76,7 @@ class Direction:
         self._lossy = True
         self._under_way.clear()
 
-    def end(self, end: Closed) -> None:
+    def end(self, end: WireClosed) -> None:
         """Let the reader know, at once, that nothing more will come."""
         self.lose()
         self._deliver(end)
@@ -93,16 +92,16 @@ class Direction:
         elif self._under_way:
             self._deliver(self._under_way.popleft())
 
-    def _deliver(self, item: Frame | Closed) -> None:
+    def _deliver(self, item: Frame | WireClosed) -> None:
         if self.ended is not None:
             return
         self._arrived.put_nowait(item)
-        if isinstance(item, Closed):
+        if isinstance(item, WireClosed):
             self.ended = item
             self.on_end()
 
-    def _count(self, item: Frame | Closed, sign: int) -> None:
-        if isinstance(item, Closed):
+    def _count(self, item: Frame | WireClosed, sign: int) -> None:
+        if isinstance(item, WireClosed):
             return
         self._unread_bytes += sign * frame_bytes(item)
         if self._unread_bytes > self._buffer_bytes:

@@ -6,15 +6,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from dragoman.live.gateway.closing import CloseCode, Closed
 from dragoman.live.gateway.endpoint import Endpoint
 from dragoman.live.gateway.memory.direction import Direction
-from dragoman.live.gateway.wire import Frame
+from dragoman.live.gateway.wire import CloseCode, Frame, WireClosed
 
-_GONE = Closed(CloseCode.ABNORMAL)
+_GONE = WireClosed(CloseCode.ABNORMAL)
 
 
-class Link:
+class DuplexLink:
     """Both directions of one connection, and its faults.
 
     `to_server` and `to_client` can be paused, resumed, or made to lose what they carry, each by
@@ -59,7 +58,7 @@ class Link:
 class ServerWire:
     """The server's way of writing to a link."""
 
-    def __init__(self, link: Link) -> None:
+    def __init__(self, link: DuplexLink) -> None:
         self._link = link
 
     def write_now(self, frame: Frame) -> bool:
@@ -75,9 +74,9 @@ class ServerWire:
 
     def close(self, code: int, reason: str) -> Awaitable[None] | None:
         if self._link.to_client.has_room:
-            self._say_goodbye(Closed(code, reason))
+            self._say_goodbye(WireClosed(code, reason))
             return None
-        return self._close_when_there_is_room(Closed(code, reason))
+        return self._close_when_there_is_room(WireClosed(code, reason))
 
     def abort(self) -> None:
         link = self._link
@@ -88,11 +87,11 @@ class ServerWire:
         await self._link.to_client.wait_for_room()
         self._link.to_client.put(frame)
 
-    async def _close_when_there_is_room(self, end: Closed) -> None:
+    async def _close_when_there_is_room(self, end: WireClosed) -> None:
         await self._link.to_client.wait_for_room()
         self._say_goodbye(end)
 
-    def _say_goodbye(self, end: Closed) -> None:
+    def _say_goodbye(self, end: WireClosed) -> None:
         """The server that has closed is through, whether or not the client ever hears of it."""
         self._link.to_client.put(end)
         self._link.to_server.end(end)

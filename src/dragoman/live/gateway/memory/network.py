@@ -15,9 +15,10 @@ from dragoman.live.gateway.endpoint import Decodes, Endpoint
 from dragoman.live.gateway.feeds import pulling
 from dragoman.live.gateway.memory.client import MemoryClient
 from dragoman.live.gateway.memory.delays import Delay, instant
-from dragoman.live.gateway.memory.link import Link, ServerWire
-from dragoman.live.gateway.wire import Frame
-from dragoman.live.protocol import Message, SubProtocol, encoder
+from dragoman.live.gateway.memory.direct import DirectLink, ReadDirectly, Uncoded, as_it_is, uncoded
+from dragoman.live.gateway.memory.link import DuplexLink, ServerWire
+from dragoman.live.gateway.wire import Frame, WireClosed
+from dragoman.live.protocol import SubProtocol, encoder
 
 M = TypeVar("M")
 R = TypeVar("R")
@@ -45,10 +46,11 @@ class MemoryNetwork:
         self._random = random
         self._codec = codec
         self._buffer_bytes = buffer_bytes
-        self._links: dict[Link, asyncio.Task[None]] = {}
+        self._links: dict[DuplexLink, asyncio.Task[None]] = {}
+        self._direct: dict[DirectLink[Any], asyncio.Task[None]] = {}
 
     @property
-    def links(self) -> Sequence[Link]:
+    def links(self) -> Sequence[DuplexLink]:
         """The links whose server end is open, the oldest first."""
         return list(self._links)
 
@@ -73,7 +75,7 @@ class MemoryNetwork:
             return (delay or self.delay)(self._random)
 
         await asyncio.sleep(draw_delay())
-        link = Link(endpoint, draw_delay, self._buffer_bytes)
+        link = DuplexLink(endpoint, draw_delay, self._buffer_bytes)
         handshake = Handshake(remote=remote, offered=offered, key=key, origin=origin, host=host)
         task = asyncio.get_running_loop().create_task(self._serve(endpoint, handshake, link))
         self._links[link] = task
@@ -82,16 +84,41 @@ class MemoryNetwork:
         sub = SubProtocol.choose(offered) or SubProtocol.JSON
         if self._codec:
             return MemoryClient(link, sub, encoder(sub), decoder)
-        return MemoryClient(link, sub, _uncoded, _Unwrap(decoder))
+        return MemoryClient(link, sub, uncoded, _Unwrap(decoder))
+
+    def connect_directly(
+        self,
+        endpoint: Endpoint[Any],
+        hear: Callable[[R], None],
+        on_end: Callable[[WireClosed], None],
+        *,
+        key: ApiKey | None = None,
+        remote: str = "memory",
+    ) -> DirectLink[R]:
+        """A connection whose messages are handed over in one call, without delay or frames."""
+        link = DirectLink(hear, on_end)
+        serving = serve_connection(
+            replace(endpoint, decoder=ReadDirectly()),
+            Handshake(remote=remote, key=key),
+            link,
+            link.feed,
+            encode=as_it_is,
+        )
+        task = asyncio.get_running_loop().create_task(serving)
+        self._direct[link] = task
+        task.add_done_callback(lambda _: self._direct.pop(link))
+        return link
 
     async def close(self) -> None:
         """Cut every link, and wait until the server's ends are through."""
-        tasks = list(self._links.values())
+        tasks = [*self._links.values(), *self._direct.values()]
         for link in self.links:
             link.cut()
+        for direct in list(self._direct):
+            direct.cut()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _serve(self, endpoint: Endpoint[Any], handshake: Handshake, link: Link) -> None:
+    async def _serve(self, endpoint: Endpoint[Any], handshake: Handshake, link: DuplexLink) -> None:
         wire = ServerWire(link)
         try:
             if self._codec:
@@ -99,23 +126,11 @@ class MemoryNetwork:
             else:
                 unwrapping = replace(endpoint, decoder=_Unwrap(endpoint.decoder))
                 await serve_connection(
-                    unwrapping, handshake, wire, pulling(link.to_server.get), encode=_uncoded
+                    unwrapping, handshake, wire, pulling(link.to_server.get), encode=uncoded
                 )
         except BaseException:
             wire.abort()
             raise
-
-
-class _Uncoded(bytes):
-    """A frame that only stands for its message."""
-
-    message: Any
-
-
-def _uncoded(message: Message) -> _Uncoded:
-    frame = _Uncoded()
-    frame.message = message
-    return frame
 
 
 class _Unwrap(Generic[R]):
@@ -126,10 +141,10 @@ class _Unwrap(Generic[R]):
 
     def reader(self, sub: SubProtocol) -> Callable[[Any], R]:
         read = self._decoder.reader(sub)
-        return lambda data: data.message if isinstance(data, _Uncoded) else read(data)
+        return lambda data: data.message if isinstance(data, Uncoded) else read(data)
 
     def decode(self, data: Frame, sub: SubProtocol) -> R:
-        if isinstance(data, _Uncoded):
+        if isinstance(data, Uncoded):
             message: R = data.message
             return message
         return self._decoder.decode(data, sub)

@@ -11,7 +11,7 @@ from dragoman.live.ledger.states import Strategy
 _BLIND_DRAWS = 6
 
 
-class Seated(Protocol):
+class SeatChoice(Protocol):
     """What a choice looks at."""
 
     slots: int
@@ -45,12 +45,12 @@ def draw(mask: int, random: Random) -> int:
     return found[int(random.random() * len(found))]
 
 
-def load(seat: Seated) -> float:
+def load(seat: SeatChoice) -> float:
     """The share of its slots that a node has in use."""
     return seat.held_count / seat.slots
 
 
-def expected_ms(seat: Seated) -> float:
+def expected_ms(seat: SeatChoice) -> float:
     """How long one more job would take there: its pace, and how busy it is.
 
     A node not measured yet counts as instant, so that it gets measured.
@@ -58,11 +58,11 @@ def expected_ms(seat: Seated) -> float:
     return seat.mean_ms * (1.0 + load(seat))
 
 
-def _random(mask: int, seats: Sequence[Seated | None], random: Random) -> int:
+def _random(mask: int, seats: Sequence[SeatChoice | None], random: Random) -> int:
     return draw(mask, random)
 
 
-def _power_of_two(mask: int, seats: Sequence[Seated | None], random: Random) -> int:
+def _power_of_two(mask: int, seats: Sequence[SeatChoice | None], random: Random) -> int:
     first = draw(mask, random)
     others = mask & ~(1 << first)
     if not others:
@@ -71,23 +71,25 @@ def _power_of_two(mask: int, seats: Sequence[Seated | None], random: Random) -> 
     return second if _cost(seats, second, load) < _cost(seats, first, load) else first
 
 
-def _least_loaded(mask: int, seats: Sequence[Seated | None], random: Random) -> int:
+def _least_loaded(mask: int, seats: Sequence[SeatChoice | None], random: Random) -> int:
     return _cheapest(mask, seats, load, random)
 
 
-def _latency_weighted(mask: int, seats: Sequence[Seated | None], random: Random) -> int:
+def _latency_weighted(mask: int, seats: Sequence[SeatChoice | None], random: Random) -> int:
     return _cheapest(mask, seats, expected_ms, random)
 
 
-def _cost(seats: Sequence[Seated | None], index: int, cost: Callable[[Seated], float]) -> float:
+def _cost(
+    seats: Sequence[SeatChoice | None], index: int, cost: Callable[[SeatChoice], float]
+) -> float:
     seat = seats[index]
     return cost(seat) if seat is not None else float("inf")
 
 
 def _cheapest(
     mask: int,
-    seats: Sequence[Seated | None],
-    cost: Callable[[Seated], float],
+    seats: Sequence[SeatChoice | None],
+    cost: Callable[[SeatChoice], float],
     random: Random,
 ) -> int:
     """The lowest cost; among equals each has the same chance, so that jobs do not herd."""
@@ -97,7 +99,7 @@ def _cheapest(
     return equals[int(random.random() * len(equals))]
 
 
-CHOICES: dict[Strategy, Callable[[int, Sequence[Seated | None], Random], int]] = {
+CHOICES: dict[Strategy, Callable[[int, Sequence[SeatChoice | None], Random], int]] = {
     Strategy.RANDOM: _random,
     Strategy.POWER_OF_TWO: _power_of_two,
     Strategy.LEAST_LOADED: _least_loaded,

@@ -21,7 +21,7 @@ class Directory:
 
     def register(
         self, registration: Registration
-    ) -> a.Registered | a.HolderConflict | a.DirectoryFull:
+    ) -> a.NodeRegistered | a.HolderConflict | a.DirectoryFull:
         known = self.entries.get(registration.node_id)
         if known is None:
             cell = self._cell_with_room(registration.not_cells)
@@ -36,7 +36,7 @@ class Directory:
         full = cell in registration.not_cells
         same = known.holder == (registration.holder or known.holder)
         if known.owner.connection_id == registration.connection_id and same and not full:
-            return a.Registered(cell, known.owner, None)
+            return a.NodeRegistered(cell, known.owner, None)
         if full:
             moved = self._cell_with_room(registration.not_cells)
             if moved is None:
@@ -64,7 +64,7 @@ class Directory:
 
     def _write(
         self, registration: Registration, cell: int, known: DirectoryEntry | None
-    ) -> a.Registered:
+    ) -> a.NodeRegistered:
         before = known.owner.epoch if known else 0
         owner = Owner(
             registration.instance_id,
@@ -75,7 +75,7 @@ class Directory:
         self.entries[registration.node_id] = DirectoryEntry(
             registration.node_id, cell, holder, owner
         )
-        return a.Registered(cell, owner, known.owner if known else None)
+        return a.NodeRegistered(cell, owner, known.owner if known else None)
 
     def _cell_with_room(self, not_cells: tuple[int, ...]) -> int | None:
         for cell in range(self._lowest, self._max_cells):

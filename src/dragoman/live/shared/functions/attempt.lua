@@ -11,8 +11,9 @@
 --          asker packed: the error of a cancelled one; '<H', the node's owner, and the end of a finished one
 local ENTRY = '<BBBBBI4I4I4I4ddddddc8Bc0Bc0Bc0'
 local FRESH = '<BBBBBI4I4I4I4ddddddc8'
+local PLAIN = '<BBBBBI4I4I4I4ddddddc8Bc0'
 local DISPATCHED, ACCEPTED, RUNNING, CANCELLING, FINISHED, TOMBSTONE, HEIR = 0, 1, 2, 3, 4, 5, 6
-local ACKED, ASKED, BY_NODE = 1, 2, 4
+local ACKED, ASKED, BY_NODE, RESULT_ELSEWHERE = 1, 2, 4, 8
 local NO_NODE = '\0\0\0\0\0\0\0\0'
 local LOST_DUE_MS = 1000
 local MEAN_WEIGHT = 0.2
@@ -291,7 +292,7 @@ end
 -- time, ack_ms, lease_ms, run_ms, class, preemptions, strategy, two chances in 256, how many candidates come
 -- first, headroom; attempt_id
 local ASK = '<dI4I4I4BBBBBBdBc0'
-local RANDOM, POWER_OF_TWO, LEAST_LOADED = 0, 1, 2
+local RANDOM, POWER_OF_TWO, LEAST_LOADED, LATENCY_WEIGHTED = 0, 1, 2, 3
 
 local function load_of(seat) return seat.held / seat.slots end
 
@@ -331,9 +332,10 @@ local function choose(keys, now, candidates, near, class, strategy, headroom, ch
     for i = #found, first + 1, -1 do found[i] = nil end
   end
   if strategy == LEAST_LOADED then return cheapest(found, load_of, chance) end
-  if strategy > LEAST_LOADED then return cheapest(found, expected_ms, chance) end
+  if strategy == LATENCY_WEIGHTED then return cheapest(found, expected_ms, chance) end
   local one = table.remove(found, floor(chance / 256 * #found) + 1)
   if strategy == RANDOM then return one end
+  if strategy ~= POWER_OF_TWO then error('there is no strategy ' .. strategy) end
   local other = found[floor(second_chance / 256 * #found) + 1]
   return other and load_of(other) < load_of(one) and other or one
 end
@@ -450,6 +452,31 @@ local function spoken_of(keys, x, id, now, node, epoch)
   return x
 end
 
+-- The ordinary end: an attempt that holds a slot of its node's seat, whose end is not kept and which leaves no
+-- tombstone. Nothing is put into tables for it. Answers nil where `finish` must look closer.
+local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well)
+  local index, state, _, _, _, its_epoch, _, _, _, _, dispatched, accepted, running, _, _, its_node, job, at =
+    unpk(PLAIN, entry)
+  if state >= CANCELLING or its_node ~= node or its_epoch ~= epoch then return nil end
+  local record = call('GETRANGE', keys[BOARD], FROM[index], TO[index])
+  if #record ~= RECORD_BYTES then return nil end
+  local _, slots, held, flags, spare, seat_epoch, stamp, changed, alive, mean, seated = unpk(RECORD, record)
+  if flags < SEATED or seated ~= node or held == 0 then return nil end
+  if well == 1 then
+    local service = max(1, now - (accepted > 0 and accepted or dispatched))
+    mean = mean == 0 and service or mean + MEAN_WEIGHT * (service - mean)
+  end
+  held = held - 1
+  -- Online and not drained: of the three flags, these two as they must be.
+  local left = flags == SEATED + ONLINE and max(0, slots - held) or 0
+  call('SETRANGE', keys[BOARD], FROM[index], pack(RECORD, left, slots, held, flags, spare, seat_epoch, stamp,
+    changed, alive, mean, seated))
+  call('HDEL', keys[ATTEMPTS], id)
+  local came_free = left > 0 and alive > now
+  return {'freed', job, dispatched, accepted, running, now, came_free and 1 or 0, {},
+    waiters and came_free and wake(keys, now, index, 1, waiters) or {}}
+end
+
 -- finish: the node ended the attempt; free the slot.
 -- args     1 SENDER: time, epoch, node, attempt_id; then '<I4BB' due_ms, whether it ended well, whether its end
 --          is kept (2: its result under a key of its own, the fourth); 2 the end, if it is kept
@@ -460,6 +487,10 @@ local function finish(keys, args)
   local _, epoch, node, id, at = unpk(SENDER, args[1])
   local due_ms, well, keep = unpk('<I4BB', args[1], at)
   local both = call('HMGET', keys[ATTEMPTS], id, 'w')
+  if both[1] and keep == 0 and due_ms == 0 then
+    local answer = finish_plainly(keys, now, id, both[1], both[2], epoch, node, well)
+    if answer then return answer end
+  end
   local x, reason = spoken_of(keys, known(both[1], id, now), id, now, node, epoch)
   if not x then
     if reason == 'unknown_job' then return unknown(keys) end
@@ -481,6 +512,7 @@ local function finish(keys, args)
     set_flag(x, BY_NODE)
     free(keys, now, seat, x, freed)
     if keep > 0 then
+      if keep == 2 then set_flag(x, RESULT_ELSEWHERE) end
       keep_end(keys, x, now, now + due_ms, args[2])
     else
       bury(keys, x, now, now + due_ms)
@@ -576,12 +608,15 @@ end
 
 -- settle: forget finished attempts whose results their drivers have.
 -- args     1 '<d' time; then attempt_ids
--- answers  done
+-- answers  those whose results may lie elsewhere: such as have one there, and such as are not known (any more)
 local function settle(keys, args)
-  local now = clock(args[1])
+  local now, elsewhere = clock(args[1]), {}
   for i = 2, #args do
     local x = find_attempt(keys, args[i], now)
-    if x and x.state == FINISHED then
+    if not x or x.state ~= FINISHED then
+      elsewhere[#elsewhere + 1] = args[i]
+    else
+      if has_flag(x, RESULT_ELSEWHERE) then elsewhere[#elsewhere + 1] = args[i] end
       local grave = grave_of(x)
       if grave > now then unset_flag(x, BY_NODE) end
       if max(x.due, grave) > now then
@@ -591,7 +626,7 @@ local function settle(keys, args)
       end
     end
   end
-  return 1
+  return elsewhere
 end
 
 -- look: the attempt as it is; one that is unknown gets a tombstone, unless only a look is asked for

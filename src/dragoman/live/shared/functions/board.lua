@@ -1,6 +1,6 @@
 -- A cell's board: one string with a record of 44 bytes for each seat. Record 0 begins with the
--- cell's version and the one it was made with; the record of seat i is number i + 1. A cell without a board has no seats: it is
--- cold. Every function of a cell has the same keys: BOARD, ATTEMPTS and SEATS, a hash with
+-- cell's version and the one it was made with; its other 28 bytes are zero, and free. The record of seat i is number
+-- i + 1. A cell without a board has no seats: it is cold. Every function of a cell has the same keys: BOARD, ATTEMPTS and SEATS, a hash with
 --   n<node_id>  its seat's index
 --   i<index>    who sits there, packed by the asker
 --   f<index>    what other instances need to know of the node

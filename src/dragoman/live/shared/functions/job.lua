@@ -9,8 +9,10 @@
 --   past   '<I4' and what the asker packed, for each earlier attempt
 -- OPEN is a hash with all open jobs of the shard and when the sweep must look at each.
 local HEAD, HEAD_BYTES = '<c1BBddddddd', 59
+local ENDED_HEAD = '<c1Bc17dc8ddd'
 local NAMES = '<HBc0Bc0Bc0Bc0'
-local CLAIM_AT = 11
+local CLAIM_AT, LEASE_AT, TOTAL_AT, RELEASE_AT, FORGET_AT = 12, 20, 28, 44, 52
+local OPEN_STATE = 79
 local INPUT_ELSEWHERE, RESULT_ELSEWHERE, RELEASED = 1, 2, 4
 local MOST_HEAD_BYTES = '1100'
 
@@ -187,7 +189,7 @@ local function open(keys, args)
       end
     end
     s.index = index + 1
-    if chunk > s.chunk then s.chunk, s.half = chunk, half end
+    if chunk >= s.chunk then s.chunk, s.half = chunk, half end
     if numbered then shorten(s, writes, kept) end
     write_session(s, (unpk(KEPT, kept)), writes)
   end
@@ -233,17 +235,21 @@ local function close(keys, args)
   local now = clock(args[1])
   local _, lease_ms, release_ms, forget_ms, ttl_ms, state, flags, any, with_session, epoch, seen,
     index, job_id, attempt, instance, connection, target = unpk(CLOSING, args[1])
-  local j, value = known_job(keys[2], job_id, now)
-  if not j then return {'gone'} end
-  if j.state ~= 'O' then return {'ended', now, value} end
-  if any == 0 and j.attempt ~= attempt then return {'not_current', now, value} end
+  -- Every job comes by here: the record is changed as it lies there, without a table.
+  local value = call('GET', keys[2])
+  if not value then return {'gone'} end
+  local _, _, its_id, its_attempt, _, spec_at = unpk(NAMES, value, HEAD_BYTES + 1)
+  local forget = unpk('<d', value, FORGET_AT)
+  if its_id ~= job_id or forget > 0 and forget <= now then return {'gone'} end
+  if byte(value) ~= OPEN_STATE then return {'ended', now, value} end
+  if any == 0 and its_attempt ~= attempt then return {'not_current', now, value} end
   if has(flags, RESULT_ELSEWHERE) and call('EXISTS', keys[4]) == 0 then return {'unstored'} end
-  if has(j.flags, INPUT_ELSEWHERE) then call('UNLINK', keys[3]) end
-  j.state, j.flags, j.finished = state, flags, now
-  j.lease, j.release, j.forget = now + lease_ms, now + release_ms, now + forget_ms
-  local body_at = j.rest + 4 + unpk('<I4', value, j.rest)
+  if has(byte(value, 2), INPUT_ELSEWHERE) then call('UNLINK', keys[3]) end
+  local body_at = spec_at + 4 + unpk('<I4', value, spec_at)
   local past_at = body_at + 4 + unpk('<I4', value, body_at)
-  call('SET', keys[2], head_of(j) .. sub(value, HEAD_BYTES + 1, body_at - 1)
+  call('SET', keys[2], pack(ENDED_HEAD, state, flags, sub(value, 3, LEASE_AT - 1), now + lease_ms,
+      sub(value, TOTAL_AT, TOTAL_AT + 7), now, now + release_ms, now + forget_ms)
+    .. sub(value, HEAD_BYTES + 1, body_at - 1)
     .. pack('<I4', #args[2]) .. args[2] .. sub(value, past_at), 'PX', ttl_ms)
   call('HDEL', keys[1], job_id)
 
@@ -281,7 +287,7 @@ local function renew(keys, args)
       refused[#refused + 1] = i - 2
     else
       j.claim = max(j.claim, now + claim_ms)
-      call('SETRANGE', key, CLAIM_AT, pack('<d', j.claim))
+      call('SETRANGE', key, CLAIM_AT - 1, pack('<d', j.claim))
       call('PEXPIRE', key, ttl_ms, 'GT')
       if has(j.flags, INPUT_ELSEWHERE) then call('PEXPIRE', keys[2 * i - 1], ttl_ms, 'GT') end
       due[#due + 1] = job_id
@@ -314,6 +320,17 @@ local function take_over(keys, args)
   return {'taken', now, value}
 end
 
+-- Take the input and the result out of an ended job's record; how it ended stays.
+local function drop_body(key)
+  local value = call('GET', key)
+  local _, _, _, _, _, spec_at = unpk(NAMES, value, HEAD_BYTES + 1)
+  local body_at = spec_at + 4 + unpk('<I4', value, spec_at)
+  local past_at = body_at + 4 + unpk('<I4', value, body_at)
+  local kept = 4 + unpk('<I4', value, body_at + 4)
+  call('SET', key, sub(value, 1, body_at - 1) .. pack('<I4', kept)
+    .. sub(value, body_at + 4, body_at + 3 + kept) .. sub(value, past_at), 'KEEPTTL')
+end
+
 -- release: deliveries were acknowledged; payloads go when the binding's lease ends.
 -- keys     record of each
 -- args     1 '<d' time; then job_ids
@@ -322,21 +339,20 @@ local function release(keys, args)
   local now = clock(args[1])
   local elsewhere = {}
   for i = 2, #args do
-    local j, value = known_job(keys[i - 1], args[i], now)
-    if j and j.state ~= 'O' and not has(j.flags, RELEASED) then
-      j.flags = j.flags + RELEASED
-      j.release = min(j.release, max(j.lease, now))
-      local rest = sub(value, HEAD_BYTES + 1)
-      if j.release <= now then
-        local body_at = j.rest + 4 + unpk('<I4', value, j.rest)
-        local past_at = body_at + 4 + unpk('<I4', value, body_at)
-        local kept = 4 + unpk('<I4', value, body_at + 4)
-        rest = sub(value, HEAD_BYTES + 1, body_at - 1) .. pack('<I4', kept)
-          .. sub(value, body_at + 4, body_at + 3 + kept) .. sub(value, past_at)
-      end
-      call('SET', keys[i - 1], head_of(j) .. rest, 'KEEPTTL')
-      if has(j.flags, RESULT_ELSEWHERE) then
-        elsewhere[#elsewhere + 1] = {i - 2, j.attempt, max(1, j.release - now)}
+    local key = keys[i - 1]
+    local head = call('GETRANGE', key, '0', MOST_HEAD_BYTES)
+    local flags = #head > 0 and byte(head, 2)
+    if flags and byte(head) ~= OPEN_STATE and not has(flags, RELEASED) then
+      local lease, _, _, release, forget = unpk('<ddddd', head, LEASE_AT)
+      local _, _, job_id, attempt = unpk(NAMES, head, HEAD_BYTES + 1)
+      if job_id == args[i] and (forget <= 0 or forget > now) then
+        release = min(release, max(lease, now))
+        call('SETRANGE', key, 1,
+          char(flags + RELEASED) .. sub(head, 3, RELEASE_AT - 1) .. pack('<d', release))
+        if release <= now then drop_body(key) end
+        if has(flags, RESULT_ELSEWHERE) then
+          elsewhere[#elsewhere + 1] = {i - 2, attempt, max(1, release - now)}
+        end
       end
     end
   end

@@ -260,14 +260,14 @@ local function deliver(keys, args)
   return {'delivered', s.revision, numbers}
 end
 
--- acknowledge: everything up to a number has arrived.
+-- acknowledge: everything up to a number has arrived, and chunks below another need not be sent again.
 -- keys     session
--- args     1 OWNER; 2 '<dI4' session_ms, the number
+-- args     1 OWNER; 2 '<dI4I4Bc0' session_ms, the number, next_chunk_seq, half sample
 -- answers  the revision, or 0
 local function acknowledge(keys, args)
   local now = clock(args[1])
   local _, epoch, seen, instance, connection = unpk(OWNER, args[1])
-  local session_ms, upto = unpk('<dI4', args[2])
+  local session_ms, upto, chunk, half = unpk('<dI4I4Bc0', args[2])
   local fields = call('HGETALL', keys[1])
   local s
   local drop = {}
@@ -280,9 +280,13 @@ local function acknowledge(keys, args)
     end
   end
   if not holds(s, instance, connection, epoch, seen) or s.expires <= now then return 0 end
+  local heard_more = chunk > s.chunk
+  if heard_more then s.chunk, s.half = chunk, half end
   if #drop > 0 then
     s.acked = max(s.acked, min(upto, s.seq - 1))
     call('HDEL', keys[1], unpack(drop))
+  end
+  if #drop > 0 or heard_more then
     write_session(s, session_ms, {})
   else
     keep_session(s, session_ms)

@@ -27,7 +27,7 @@ class Grave(msgspec.Struct):
     by_node: bool
 
 
-class Attempt(msgspec.Struct, kw_only=True):
+class CellAttempt(msgspec.Struct, kw_only=True):
     """An attempt that holds a slot, or one that has ended and whose result is kept."""
 
     attempt_id: AttemptId
@@ -141,7 +141,7 @@ class Attempt(msgspec.Struct, kw_only=True):
         )
 
 
-class Seat(msgspec.Struct, kw_only=True):
+class CellSeat(msgspec.Struct, kw_only=True):
     """A node's place in a cell."""
 
     node_id: NodeId
@@ -153,7 +153,7 @@ class Seat(msgspec.Struct, kw_only=True):
     drained: bool = False
     mean_ms: float = 0.0
     facts: bytes = b""
-    held: dict[AttemptId, Attempt] = msgspec.field(default_factory=dict)
+    held: dict[AttemptId, CellAttempt] = msgspec.field(default_factory=dict)
 
     @property
     def bit(self) -> int:

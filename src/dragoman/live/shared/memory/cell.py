@@ -35,7 +35,7 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import AttemptState, ErrorInfo, JobClass, Outcome, RunningJob
 from dragoman.live.shared import records as r
-from dragoman.live.shared.memory.attempts import Attempt, Grave, Seat
+from dragoman.live.shared.memory.attempts import CellAttempt, CellSeat, Grave
 from dragoman.live.shared.memory.waiting import Waiting
 
 LOST_DUE_MS = 1_000
@@ -48,7 +48,7 @@ LOST = Ending(
 )
 
 
-class Cell:
+class MemoryCell:
     """At most a hundred seats; choosing one of them and holding its slot is one step.
 
     An attempt is held, or finished with its result kept, or over with a tombstone; else the cell
@@ -62,13 +62,13 @@ class Cell:
         self._first_version = version
         self._changed: dict[int, int] = {}
         """With which version each seat changed last, by its index."""
-        self.seats: dict[NodeId, Seat] = {}
-        self.held: dict[AttemptId, Attempt] = {}
-        self.finished: dict[AttemptId, Attempt] = {}
+        self.seats: dict[NodeId, CellSeat] = {}
+        self.held: dict[AttemptId, CellAttempt] = {}
+        self.finished: dict[AttemptId, CellAttempt] = {}
         self.graves: dict[AttemptId, Grave] = {}
         self.waiting = Waiting()
-        self._by_index: list[Seat | None] = [None] * size
-        self._victims: dict[AttemptId, Attempt] = {}
+        self._by_index: list[CellSeat | None] = [None] * size
+        self._victims: dict[AttemptId, CellAttempt] = {}
         """The cancelled batch attempt whose slot each waiting attempt gets."""
         self._random = random
         self._due = DueQueue[AttemptId](self._due_at)
@@ -113,7 +113,7 @@ class Cell:
             self._due.watch(victim.attempt_id, victim.due_at_ms)
         return victim.preempted()
 
-    def step(self, step: r.Step, now_ms: int) -> bool:
+    def step(self, step: r.AttemptStep, now_ms: int) -> bool:
         """False when the node should not have the attempt, or not under this connection."""
         attempt = self._spoken_of(step.attempt_id, Sender(step.sender_node, step.epoch))
         if isinstance(attempt, Stale):
@@ -130,7 +130,7 @@ class Cell:
 
     def finish(
         self, attempt_id: AttemptId, sender: Sender, finish: r.Finish, now_ms: int
-    ) -> r.Freed | r.LateFinish | Stale:
+    ) -> r.FreedSlot | r.LateFinish | Stale:
         attempt = self._spoken_of(attempt_id, sender)
         if isinstance(attempt, Stale):
             return attempt
@@ -162,7 +162,7 @@ class Cell:
             self._due.watch(attempt_id, attempt.due_at_ms)
         return r.CancelWon(attempt.job_id, attempt.node_id, attempt.owner, attempt.times)
 
-    def drop(self, attempt_id: AttemptId, tombstone_ms: int, now_ms: int) -> r.Freed | Stale:
+    def drop(self, attempt_id: AttemptId, tombstone_ms: int, now_ms: int) -> r.FreedSlot | Stale:
         attempt = self.held.get(attempt_id)
         if attempt_id in self.finished:
             return Stale(StaleReason.OLD_ATTEMPT)
@@ -195,7 +195,7 @@ class Cell:
 
     def adopt(self, adoption: Adoption, now_ms: int) -> Done | Stale | NotSeated:
         seat = self._seat_of(adoption.sender)
-        if not isinstance(seat, Seat):
+        if not isinstance(seat, CellSeat):
             return seat
         attempt_id = adoption.running.attempt_id
         known = self.held.get(attempt_id)
@@ -204,7 +204,7 @@ class Cell:
             return Done() if here else Stale(StaleReason.WRONG_NODE)
         if adoption.wanted and self.knows(attempt_id):
             return Stale(StaleReason.LATE)
-        attempt = Attempt(
+        attempt = CellAttempt(
             attempt_id=attempt_id,
             cell=self.number,
             job_id=adoption.running.job_id,
@@ -261,7 +261,7 @@ class Cell:
                 return CellFull()
             index = self._by_index.index(None)
             # Its slots count as new: they are set below.
-            seat = Seat(node_id=placement.node_id, index=index, slots=0, owner=placement.owner)
+            seat = CellSeat(node_id=placement.node_id, index=index, slots=0, owner=placement.owner)
             self.seats[seat.node_id] = seat
             self._by_index[index] = seat
         elif placement.owner.epoch < seat.owner.epoch:
@@ -303,7 +303,7 @@ class Cell:
     def beat(self, heartbeat: Heartbeat, now_ms: int) -> Beat | Stale | NotSeated:
         """Renew the leases of what the node lists, and say where the two lists differ."""
         seat = self._seat_of(Sender(heartbeat.node_id, heartbeat.epoch))
-        if not isinstance(seat, Seat):
+        if not isinstance(seat, CellSeat):
             return seat
         if not seat.online:
             # It was given up while its connection lived: it takes its seat again by being seated.
@@ -336,7 +336,7 @@ class Cell:
     ) -> NodeLost | Stale | NotSeated:
         """The node is gone: it is granted nothing, and what it held is ended."""
         seat = self._seat_of(sender)
-        if not isinstance(seat, Seat):
+        if not isinstance(seat, CellSeat):
             return seat
         if only_if_silent and seat.alive_until_ms > now_ms:
             return Stale(StaleReason.OLD_ATTEMPT)
@@ -362,7 +362,7 @@ class Cell:
     ) -> Done | Stale | NotSeated:
         """Change a seat's slots or facts. Fewer slots cancel nothing."""
         seat = self._seat_of(sender)
-        if not isinstance(seat, Seat):
+        if not isinstance(seat, CellSeat):
             return seat
         before = seat.free_slots(now_ms)
         seat.slots = seat.slots if slots is None else slots
@@ -373,7 +373,7 @@ class Cell:
     def disconnect(self, sender: Sender, now_ms: int) -> Done | Stale | NotSeated:
         """The node's socket is lost: no slot is granted on it, what it holds is kept."""
         seat = self._seat_of(sender)
-        if not isinstance(seat, Seat):
+        if not isinstance(seat, CellSeat):
             return seat
         seat.online = False
         self._change(seat)
@@ -408,7 +408,7 @@ class Cell:
             whole,
         )
 
-    def _change(self, seat: Seat) -> None:
+    def _change(self, seat: CellSeat) -> None:
         """What others must know of the seat changes."""
         self.version += 1
         self._changed[seat.index] = self.version
@@ -445,7 +445,7 @@ class Cell:
         self._hold(seat, ask, now_ms)
         return r.Granted(self.number, index, seat.node_id, seat.owner, now_ms)
 
-    def _victim(self, ask: r.SlotAsk, now_ms: int) -> Attempt | None:
+    def _victim(self, ask: r.SlotAsk, now_ms: int) -> CellAttempt | None:
         """The youngest batch attempt that may still give way: it loses the least work."""
         able = [
             attempt
@@ -458,9 +458,9 @@ class Cell:
         ]
         return max(able, key=lambda attempt: attempt.dispatched_ms, default=None)
 
-    def _hold(self, seat: Seat, ask: r.SlotAsk, now_ms: int) -> None:
+    def _hold(self, seat: CellSeat, ask: r.SlotAsk, now_ms: int) -> None:
         """Grant a slot of the seat to a new attempt."""
-        attempt = Attempt(
+        attempt = CellAttempt(
             attempt_id=ask.attempt_id,
             cell=self.number,
             job_id=ask.job_id,
@@ -476,7 +476,7 @@ class Cell:
         )
         self._occupy(seat, attempt)
 
-    def _occupy(self, seat: Seat, attempt: Attempt) -> None:
+    def _occupy(self, seat: CellSeat, attempt: CellAttempt) -> None:
         """The attempt has a slot of the seat from now on; one attempt, one slot."""
         self._stop_waiting(attempt.attempt_id)
         self.held[attempt.attempt_id] = attempt
@@ -485,13 +485,13 @@ class Cell:
 
     # --- giving back ----------------------------------------------------------------------------
 
-    def _freed(self, attempt: Attempt, tombstone_ms: int, now_ms: int) -> r.Freed:
+    def _freed(self, attempt: CellAttempt, tombstone_ms: int, now_ms: int) -> r.FreedSlot:
         """Give back the slot of one attempt, which leaves a tombstone for so long."""
         seat = self.seats[attempt.node_id]
         before = seat.free_slots(now_ms)
         passed = self._free(attempt, tombstone_ms, now_ms)
         woken = self._woken(seat, before, now_ms)
-        return r.Freed(
+        return r.FreedSlot(
             job_id=attempt.job_id,
             times=attempt.times,
             slots=passed.count(None),
@@ -500,7 +500,7 @@ class Cell:
         )
 
     def _all_freed(
-        self, passed: list[Inherited | None], seat: Seat, before: int, now_ms: int
+        self, passed: list[Inherited | None], seat: CellSeat, before: int, now_ms: int
     ) -> Freed:
         return Freed(
             passed.count(None),
@@ -508,14 +508,14 @@ class Cell:
             self._woken(seat, before, now_ms),
         )
 
-    def _give_up(self, attempt: Attempt, now_ms: int) -> list[Inherited | None]:
+    def _give_up(self, attempt: CellAttempt, now_ms: int) -> list[Inherited | None]:
         """The node no longer has the attempt: a cancelled one is gone, another one is lost."""
         if attempt.is_cancelling:
             return self._free(attempt, attempt.grace_ms, now_ms)
         self._keep_end(attempt, LOST, LOST_DUE_MS, now_ms)
         return self._free(attempt, 0, now_ms)
 
-    def _keep_end(self, attempt: Attempt, ending: Ending, due_ms: int, now_ms: int) -> None:
+    def _keep_end(self, attempt: CellAttempt, ending: Ending, due_ms: int, now_ms: int) -> None:
         """Keep how the attempt ended until its driver has settled it."""
         attempt.state = AttemptState.FINISHED
         attempt.outcome, attempt.output, attempt.error = (
@@ -528,7 +528,7 @@ class Cell:
         self.finished[attempt.attempt_id] = attempt
         self._due.watch(attempt.attempt_id, attempt.due_at_ms)
 
-    def _free(self, attempt: Attempt, tombstone_ms: int, now_ms: int) -> list[Inherited | None]:
+    def _free(self, attempt: CellAttempt, tombstone_ms: int, now_ms: int) -> list[Inherited | None]:
         """Give the slot back once: to the heir, or to any job (None), if the seat grants it."""
         attempt_id = attempt.attempt_id
         seat = self.seats[attempt.node_id]
@@ -548,7 +548,7 @@ class Cell:
         self._hold(seat, heir, now_ms)
         return [Inherited(heir.job_id, heir.attempt_id)]
 
-    def _woken(self, seat: Seat, before: int, now_ms: int) -> tuple[InstanceId, ...]:
+    def _woken(self, seat: CellSeat, before: int, now_ms: int) -> tuple[InstanceId, ...]:
         """Wake an instance for each slot that may be granted now and could not be before."""
         more = seat.free_slots(now_ms) - before
         woken = (self.waiting.wake(seat.index, now_ms) for _ in range(more))
@@ -570,14 +570,14 @@ class Cell:
 
     # --- looking up -----------------------------------------------------------------------------
 
-    def _candidates(self, mask: int) -> list[Seat]:
+    def _candidates(self, mask: int) -> list[CellSeat]:
         return [
             seat
             for index in indexes(mask)
             if index < len(self._by_index) and (seat := self._by_index[index]) is not None
         ]
 
-    def _seat_of(self, sender: Sender) -> Seat | Stale | NotSeated:
+    def _seat_of(self, sender: Sender) -> CellSeat | Stale | NotSeated:
         """The seat that the sender may speak for."""
         seat = self.seats.get(sender.node_id)
         if seat is None or sender.epoch > seat.owner.epoch:
@@ -586,7 +586,7 @@ class Cell:
             return Stale(StaleReason.OLD_ATTEMPT)
         return seat
 
-    def _spoken_of(self, attempt_id: AttemptId, sender: Sender) -> Attempt | Stale:
+    def _spoken_of(self, attempt_id: AttemptId, sender: Sender) -> CellAttempt | Stale:
         """The attempt that holds a slot, if the sender may speak for it."""
         attempt = self.held.get(attempt_id) or self.finished.get(attempt_id)
         if attempt is None:

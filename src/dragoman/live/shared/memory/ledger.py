@@ -32,19 +32,19 @@ from dragoman.live.ledger import (
     Heartbeat,
     HolderConflict,
     NodeLost,
+    NodeRegistered,
     NotSeated,
     Outlook,
     Placed,
     Placement,
     RecentJobs,
-    Registered,
     Registration,
     Sender,
     Stale,
 )
 from dragoman.live.protocol import ErrorInfo
 from dragoman.live.shared import records as r
-from dragoman.live.shared.memory.cell import Cell
+from dragoman.live.shared.memory.cell import MemoryCell
 from dragoman.live.shared.memory.shard import Shard
 
 
@@ -67,7 +67,7 @@ class MemorySharedLedger:
         self._random = random
         self._cell_size = cell_size
         self._directory = Directory(cell_size, max_cells)
-        self._cells: dict[int, Cell] = {}
+        self._cells: dict[int, MemoryCell] = {}
         self._retired_version = 0
         """No cell that was given up had a higher version; one made anew goes on from here."""
         self._recent: dict[TenantId, RecentJobs] = {}
@@ -76,7 +76,7 @@ class MemorySharedLedger:
 
     # --- a job's life ---------------------------------------------------------------------------
 
-    async def open(self, opening: r.Opening) -> r.Opened | r.Behind | r.NotOwner:
+    async def open(self, opening: r.UtteranceOpening) -> r.Opened | r.Behind | r.NotOwner:
         if opening.held is not None:
             shard, now_ms = self._shard(opening.held.session_id)
         else:
@@ -169,9 +169,11 @@ class MemorySharedLedger:
         shard, now_ms = self._shard(held.session_id)
         return shard.deliver(held, entries, now_ms)
 
-    async def acknowledge(self, held: r.Holding, upto: int) -> int:
+    async def acknowledge(
+        self, held: r.Holding, upto: int, next_chunk_seq: int = 0, half_sample: bytes = b""
+    ) -> int:
         shard, now_ms = self._shard(held.session_id)
-        return shard.acknowledge(held, upto, now_ms)
+        return shard.acknowledge(held, upto, next_chunk_seq, half_sample, now_ms)
 
     async def renew_sessions(self, held: Sequence[r.Holding]) -> tuple[SessionId, ...]:
         lost = []
@@ -184,6 +186,15 @@ class MemorySharedLedger:
     async def end_session(self, session_id: SessionId, owner: r.SessionOwner) -> bool:
         shard, _ = self._shard(session_id)
         return shard.end_session(session_id, owner)
+
+    async def keep_past(self, session_id: SessionId, written: bytes) -> None:
+        session = self._shard(session_id)[0].sessions.get(session_id)
+        if session is not None:
+            session.past = written
+
+    async def read_past(self, session_id: SessionId) -> bytes:
+        session = self._shard(session_id)[0].sessions.get(session_id)
+        return session.past if session is not None else b""
 
     async def read_session(self, session_id: SessionId) -> r.StoredSession | None:
         session = self._shard(session_id)[0].sessions.get(session_id)
@@ -199,7 +210,7 @@ class MemorySharedLedger:
         cell, now_ms = self._cell(ask.cell)
         return cell.preempt(ask, now_ms) if cell is not None else r.NoVictim()
 
-    async def step(self, cell: int, steps: Sequence[r.Step]) -> tuple[AttemptId, ...]:
+    async def step(self, cell: int, steps: Sequence[r.AttemptStep]) -> tuple[AttemptId, ...]:
         known, now_ms = self._cell(cell)
         return tuple(
             step.attempt_id for step in steps if known is None or not known.step(step, now_ms)
@@ -207,7 +218,7 @@ class MemorySharedLedger:
 
     async def finish(
         self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish
-    ) -> r.Freed | r.LateFinish | Stale | Cold:
+    ) -> r.FreedSlot | r.LateFinish | Stale | Cold:
         known, now_ms = self._cell_of(cell, attempt_id)
         return known.finish(attempt_id, sender, finish, now_ms) if known else Cold(cell)
 
@@ -219,7 +230,7 @@ class MemorySharedLedger:
 
     async def drop(
         self, cell: int, attempt_id: AttemptId, *, tombstone_ms: int
-    ) -> r.Freed | Stale | Cold:
+    ) -> r.FreedSlot | Stale | Cold:
         known, now_ms = self._make_cell(cell)
         return known.drop(attempt_id, tombstone_ms, now_ms)
 
@@ -262,7 +273,7 @@ class MemorySharedLedger:
 
     async def register(
         self, registration: Registration
-    ) -> Registered | HolderConflict | DirectoryFull:
+    ) -> NodeRegistered | HolderConflict | DirectoryFull:
         return self._directory.register(registration)
 
     async def forget(self, node_id: NodeId, epoch: int) -> Done | Stale:
@@ -372,7 +383,7 @@ class MemorySharedLedger:
             shard.expire(now_ms)
         return now_ms
 
-    def _cell(self, number: int) -> tuple[Cell | None, int]:
+    def _cell(self, number: int) -> tuple[MemoryCell | None, int]:
         """The cell without what has run out, if anything is left of it, and the time."""
         now_ms = self._now()
         cell = self._cells.get(number)
@@ -384,21 +395,21 @@ class MemorySharedLedger:
                 cell = None
         return cell, now_ms
 
-    def _warm_cell(self, number: int) -> tuple[Cell | None, int]:
+    def _warm_cell(self, number: int) -> tuple[MemoryCell | None, int]:
         """The cell, if it has seats."""
         cell, now_ms = self._cell(number)
         return (cell if cell is not None and cell.seats else None), now_ms
 
-    def _cell_of(self, number: int, attempt_id: AttemptId) -> tuple[Cell | None, int]:
+    def _cell_of(self, number: int, attempt_id: AttemptId) -> tuple[MemoryCell | None, int]:
         """The cell, if it has seats or at least knows the attempt."""
         cell, now_ms = self._cell(number)
         if cell is not None and not cell.seats and not cell.knows(attempt_id):
             cell = None
         return cell, now_ms
 
-    def _make_cell(self, number: int) -> tuple[Cell, int]:
+    def _make_cell(self, number: int) -> tuple[MemoryCell, int]:
         cell, now_ms = self._cell(number)
         if cell is None:
-            cell = Cell(number, self._cell_size, self._retired_version, self._random)
+            cell = MemoryCell(number, self._cell_size, self._retired_version, self._random)
             self._cells[number] = cell
         return cell, now_ms

@@ -15,7 +15,7 @@ Place = tuple[int, str]
 """An utterance's index, and a target."""
 
 
-class Session:
+class ShardSession:
     """A session's record as it is written to."""
 
     def __init__(
@@ -33,6 +33,8 @@ class Session:
         self.next_index = record.next_index
         self.next_seq = record.next_seq
         self.expires_at_ms = 0
+        self.past = b""
+        """What was said last."""
         self._open = {(each.index, each.target): each for each in record.open}
         self._ended = dict(record.ended)
         self._sent: dict[int, r.Delivery] = {}
@@ -55,7 +57,9 @@ class Session:
             next_index=self.next_index,
             next_seq=self.next_seq,
             open=tuple(self._open[place] for place in sorted(self._open)),
-            unacknowledged=tuple(r.Sent(seq, delivery) for seq, delivery in self._sent.items()),
+            unacknowledged=tuple(
+                r.SentDelivery(seq, delivery) for seq, delivery in self._sent.items()
+            ),
             ended=dict(self._ended),
         )
 
@@ -77,14 +81,14 @@ class Session:
 
     # --- utterances -----------------------------------------------------------------------------
 
-    def open(self, opening: r.Opening, utterances: Iterable[r.OpenUtterance]) -> None:
+    def open(self, opening: r.UtteranceOpening, utterances: Iterable[r.OpenUtterance]) -> None:
         """The next utterance has its jobs: its chunks need not be sent again."""
         for utterance in utterances:
             # A record that was restored may be older than what was delivered since.
             if utterance.index > self._ended.get(utterance.target, -1):
                 self._open[utterance.index, utterance.target] = utterance
         self.next_index = opening.index + 1
-        if opening.next_chunk_seq > self.next_chunk_seq:
+        if opening.next_chunk_seq >= self.next_chunk_seq:
             self.next_chunk_seq = opening.next_chunk_seq
             self.half_sample = opening.half_sample
         self.revision += 1
@@ -97,11 +101,14 @@ class Session:
             self.revision += 1
         return numbers
 
-    def acknowledge(self, upto: int) -> None:
+    def acknowledge(self, upto: int, next_chunk_seq: int = 0, half_sample: bytes = b"") -> None:
         arrived = [seq for seq in self._sent if seq <= upto]
         for seq in arrived:
             self._forget(seq)
-        if arrived:
+        heard_more = next_chunk_seq > self.next_chunk_seq
+        if heard_more:
+            self.next_chunk_seq, self.half_sample = next_chunk_seq, half_sample
+        if arrived or heard_more:
             self.revision += 1
 
     # --- inside ---------------------------------------------------------------------------------

@@ -23,13 +23,13 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import ErrorInfo, JobResult, Outcome
 from dragoman.live.shared import records as r
-from dragoman.live.shared.memory.session import Session
+from dragoman.live.shared.memory.session import ShardSession
 
 Request = tuple[TenantId, str, str]
 """A tenant, its request_id, and the target."""
 
 
-class Job(msgspec.Struct, kw_only=True):
+class ShardJob(msgspec.Struct, kw_only=True):
     """A job as the shard holds it: mutable, and never handed out."""
 
     job_id: JobId
@@ -104,19 +104,19 @@ class Shard:
         self, recent: dict[TenantId, RecentJobs], keep_delivered: int, session_ms: int
     ) -> None:
         """recent knows the jobs of all shards."""
-        self.jobs: dict[JobId, Job] = {}
+        self.jobs: dict[JobId, ShardJob] = {}
         self.requests: dict[Request, JobId] = {}
-        self.sessions: dict[SessionId, Session] = {}
+        self.sessions: dict[SessionId, ShardSession] = {}
         self._recent = recent
         self._keep_delivered = keep_delivered
         self._session_ms = session_ms
-        self._open_due = DueQueue[JobId](self._look_at)
-        self._ended_due = DueQueue[JobId](self._job_expires_at)
-        self._sessions_due = DueQueue[SessionId](self._session_expires_at)
+        self._open_due: DueQueue[JobId] = DueQueue(self._look_at)
+        self._ended_due: DueQueue[JobId] = DueQueue(self._job_expires_at)
+        self._sessions_due: DueQueue[SessionId] = DueQueue(self._session_expires_at)
 
     # --- a job's life ---------------------------------------------------------------------------
 
-    def open(self, opening: r.Opening, now_ms: int) -> r.Opened | r.Behind | r.NotOwner:
+    def open(self, opening: r.UtteranceOpening, now_ms: int) -> r.Opened | r.Behind | r.NotOwner:
         if opening.held is None:
             answers = tuple(
                 self._found(job, self._bound(job, now_ms), now_ms)
@@ -137,7 +137,7 @@ class Shard:
 
     def move(self, move: r.Move, now_ms: int) -> r.MovedOn | r.NotCurrent | r.HasEnded | r.NoJob:
         job = self._current(move.job_id, None, now_ms)
-        if not isinstance(job, Job):
+        if not isinstance(job, ShardJob):
             return job
         if job.attempt_id == move.attempt_id:
             return r.MovedOn(job.moved_ms)
@@ -158,12 +158,12 @@ class Shard:
         self, closing: r.Closing, now_ms: int
     ) -> r.Closed | r.NotCurrent | r.HasEnded | r.NoJob:
         job = self._current(closing.job_id, closing.attempt_id, now_ms)
-        if not isinstance(job, Job):
+        if not isinstance(job, ShardJob):
             return job
         self._end(job, closing.ending, closing.keep, now_ms)
         job.node_id, job.times = closing.node_id, closing.times
         session = self._session_held(closing.held) if closing.held is not None else None
-        if not isinstance(session, Session):
+        if not isinstance(session, ShardSession):
             return r.Closed(now_ms)
         seq = session.deliver((closing.delivery,))[0] if closing.delivery is not None else None
         self._keep_session(session, now_ms)
@@ -185,7 +185,7 @@ class Shard:
         self, job_id: JobId, seen: AttemptId, instance_id: InstanceId, claim_ms: int, now_ms: int
     ) -> r.TakenOver | r.StillDriven | r.NotCurrent | r.HasEnded | r.NoJob:
         job = self._current(job_id, seen, now_ms)
-        if not isinstance(job, Job):
+        if not isinstance(job, ShardJob):
             return job
         if job.claim_until_ms <= now_ms:
             job.instance_id = instance_id
@@ -215,7 +215,9 @@ class Shard:
         known = self.sessions.get(record.session_id)
         if known is None or known.is_older_than(record):
             before = known.before if known is not None and known.owner == record.owner else None
-            self._keep_session(Session(record, self._keep_delivered, before), now_ms)
+            session = ShardSession(record, self._keep_delivered, before)
+            session.past = known.past if known is not None else b""
+            self._keep_session(session, now_ms)
             return record.revision
         same = known.owner == record.owner and known.revision == record.revision
         return record.revision if same else 0
@@ -249,11 +251,13 @@ class Shard:
         self._keep_session(session, now_ms)
         return r.Delivered(seqs, session.revision)
 
-    def acknowledge(self, held: r.Holding, upto: int, now_ms: int) -> int:
+    def acknowledge(
+        self, held: r.Holding, upto: int, next_chunk_seq: int, half_sample: bytes, now_ms: int
+    ) -> int:
         session = self._session_held(held)
         if isinstance(session, r.NotOwner):
             return 0
-        session.acknowledge(upto)
+        session.acknowledge(upto, next_chunk_seq, half_sample)
         self._keep_session(session, now_ms)
         return session.revision
 
@@ -300,8 +304,8 @@ class Shard:
 
     def _open_next(
         self,
-        opening: r.Opening,
-        session: Session,
+        opening: r.UtteranceOpening,
+        session: ShardSession,
         found: Sequence[r.JobFound | None],
         now_ms: int,
     ) -> r.Opened:
@@ -322,7 +326,7 @@ class Shard:
         self._keep_session(session, now_ms)
         return r.Opened(now_ms, tuple(answers), session.revision)
 
-    def _known(self, new: r.NewJob) -> Job | None:
+    def _known(self, new: r.NewJob) -> ShardJob | None:
         """The job that was made of the request, or the very same asked for again."""
         same = self.jobs.get(new.job_id)
         if same is not None:
@@ -330,20 +334,20 @@ class Shard:
         job_id = self.requests.get(_request(new))
         return self.jobs[job_id] if job_id is not None else None
 
-    def _bound(self, new: r.NewJob, now_ms: int) -> Job | None:
+    def _bound(self, new: r.NewJob, now_ms: int) -> ShardJob | None:
         """The job that answers the request now: a failed one, or one of long ago, does not."""
         job = self._known(new)
         if job is None or job.job_id == new.job_id:
             return job
         return job if not job.ended or job.bound_until_ms > now_ms else None
 
-    def _found(self, new: r.NewJob, job: Job | None, now_ms: int) -> r.JobFound | None:
+    def _found(self, new: r.NewJob, job: ShardJob | None, now_ms: int) -> r.JobFound | None:
         if job is None:
             return None
         return r.JobFound(job.record(now_ms), job.body_hash == new.body_hash)
 
-    def _make(self, new: r.NewJob, opening: r.Opening, now_ms: int) -> r.JobOpened:
-        job = Job(
+    def _make(self, new: r.NewJob, opening: r.UtteranceOpening, now_ms: int) -> r.JobOpened:
+        job = ShardJob(
             job_id=new.job_id,
             request=_request(new),
             spec=new.spec,
@@ -367,7 +371,7 @@ class Shard:
 
     def _current(
         self, job_id: JobId, attempt_id: AttemptId | None, now_ms: int
-    ) -> Job | r.NotCurrent | r.HasEnded | r.NoJob:
+    ) -> ShardJob | r.NotCurrent | r.HasEnded | r.NoJob:
         """The open job, if its record names the attempt."""
         job = self.jobs.get(job_id)
         if job is None:
@@ -378,7 +382,7 @@ class Shard:
             return r.NotCurrent(job.record(now_ms))
         return job
 
-    def _end(self, job: Job, ending: Ending, keep: Keep, now_ms: int) -> None:
+    def _end(self, job: ShardJob, ending: Ending, keep: Keep, now_ms: int) -> None:
         job.input = None
         job.outcome, job.output, job.error = ending.outcome, ending.output, ending.error
         success = ending.outcome is Outcome.SUCCESS
@@ -388,7 +392,7 @@ class Shard:
         self._open_due.forget(job.job_id)
         self._ended_due.watch(job.job_id, job.expires_at_ms)
 
-    def _forget(self, job: Job) -> None:
+    def _forget(self, job: ShardJob) -> None:
         del self.jobs[job.job_id]
         self._ended_due.forget(job.job_id)
         if self.requests.get(job.request) == job.job_id:
@@ -398,13 +402,13 @@ class Shard:
         if not recent:
             del self._recent[job.spec.tenant]
 
-    def _session_held(self, held: r.Holding) -> Session | r.NotOwner:
+    def _session_held(self, held: r.Holding) -> ShardSession | r.NotOwner:
         session = self.sessions.get(held.session_id)
         if session is not None and session.is_held_as(held):
             return session
         return r.NotOwner(session.owner if session is not None else None)
 
-    def _keep_session(self, session: Session, now_ms: int) -> None:
+    def _keep_session(self, session: ShardSession, now_ms: int) -> None:
         """The session was written to, or renewed: it lives on for a while."""
         session.expires_at_ms = now_ms + self._session_ms
         self.sessions[session.session_id] = session
@@ -419,6 +423,6 @@ def _job_id(new: r.NewJob, answer: r.JobOpened | r.JobFound) -> JobId:
     return answer.job.job_id if isinstance(answer, r.JobFound) else new.job_id
 
 
-def _work(job: Job, now_ms: int) -> r.OpenWork:
+def _work(job: ShardJob, now_ms: int) -> r.OpenWork:
     assert job.input is not None, "an open job has its input"
     return r.OpenWork(job.record(now_ms), job.input)

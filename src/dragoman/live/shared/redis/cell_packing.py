@@ -102,7 +102,7 @@ def pack_end(
     return pack(_End(outcome, error, output, elsewhere))
 
 
-class Entry(msgspec.Struct, frozen=True):
+class PackedAttempt(msgspec.Struct, frozen=True):
     """An attempt's record as it was read. The owner of one that holds a slot is its seat's."""
 
     attempt_id: AttemptId
@@ -147,7 +147,7 @@ def is_node(packed: bytes, node: bytes) -> bool:
     return packed[_NODE_AT : _ENTRY.size] == node
 
 
-def read_entry(field: bytes, packed: bytes) -> Entry:
+def read_entry(field: bytes, packed: bytes) -> PackedAttempt:
     (
         index,
         state,
@@ -170,7 +170,7 @@ def read_entry(field: bytes, packed: bytes) -> Entry:
     instance_id, at = name_at(packed, at)
     peer, at = name_at(packed, at)
     grave = _TIME.unpack(peer)[0] if state == FINISHED and len(peer) == _TIME.size else 0
-    return Entry(
+    return PackedAttempt(
         attempt_id=AttemptId(field.decode().removesuffix(HELD_AGAIN)),
         index=index,
         state=state,
@@ -192,7 +192,7 @@ def read_entry(field: bytes, packed: bytes) -> Entry:
     )
 
 
-def stored_attempt(cell: int, entry: Entry, owner: bytes) -> r.StoredAttempt | None:
+def stored_attempt(cell: int, entry: PackedAttempt, owner: bytes) -> r.StoredAttempt | None:
     """The attempt with its owner; None when the seat has another owner by now."""
     ended = None
     extra = entry.extra

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Sequence
+from functools import partial
 from struct import Struct
 
 import msgspec
 
+from dragoman.errors import DragomanError
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId
 from dragoman.live.ledger import (
     Adoption,
@@ -34,16 +36,25 @@ from dragoman.live.ledger import (
 )
 from dragoman.live.protocol import ErrorInfo, JobClass, Outcome, RunningJob
 from dragoman.live.shared import records as r
+from dragoman.live.shared.hot import AfterFree, AfterReserve, tell
 from dragoman.live.shared.redis import cell_packing as packing
-from dragoman.live.shared.redis.packing import names, pack, read_result
+from dragoman.live.shared.redis.packing import (
+    NO_NAME,
+    kept_name,
+    name,
+    names,
+    pack,
+    read_result,
+)
 from dragoman.live.shared.redis.server import (
     CELL,
     PAYLOAD_BYTES,
     Answer,
-    Server,
-    Tag,
+    FunctionServer,
+    FunctionTag,
     unstored,
 )
+from dragoman.task_set import TaskSet
 
 _ASK = Struct("<3I6Bd")
 _PREEMPT = Struct("<II")
@@ -79,7 +90,8 @@ _ONLY_ALL, _AS_NAMED, _LOOK = 0, 1, 2
 _LOOKS_FROM_OUTSIDE = 3
 """How often the attempts of a seat are looked for before the server does it itself."""
 
-_OWNERS_REMEMBERED = 16_384
+_Seated = tuple[int, int, bytes]
+"""A seat's stamp, epoch and node."""
 
 _LARGEST_CELL = 250
 """A seat's index is one byte wherever it is named."""
@@ -98,17 +110,18 @@ _LOST = packing.pack_end(
 class RedisCells:
     """The part of the shared ledger that knows nodes and slots."""
 
-    def __init__(self, server: Server, *, cell_size: int, cell_ttl_ms: int) -> None:
+    def __init__(self, server: FunctionServer, *, cell_size: int, cell_ttl_ms: int) -> None:
         """cell_ttl_ms is how long a cell is kept that no sweep visits."""
         if cell_size > _LARGEST_CELL:
             raise ValueError(f"A cell on Redis has at most {_LARGEST_CELL} seats.")
         self._server = server
         self._cell_size = cell_size
         self._cell_ttl_ms = cell_ttl_ms
-        self._tags: dict[int, Tag] = {}
+        self._tags: dict[int, FunctionTag] = {}
         self._keys: dict[int, tuple[bytes, ...]] = {}
-        self._owners: dict[tuple[int, int, int, bytes], tuple[NodeId, Owner]] = {}
-        """Who sits where, by cell, the seat's stamp, epoch and node, as far as it was seen."""
+        self._owners: dict[tuple[int, int], tuple[_Seated, tuple[NodeId, Owner]]] = {}
+        """Who was last seen on a seat, by its cell and index; one who comes back costs no more."""
+        self._tasks = TaskSet()
 
     @property
     def seen(self) -> tuple[int, ...]:
@@ -117,50 +130,72 @@ class RedisCells:
 
     # --- hot ------------------------------------------------------------------------------------
 
-    async def reserve(self, ask: r.SlotAsk) -> r.Granted | r.Full | r.Gone:
-        waiting = names(ask.instance_id, ask.waits_for) if ask.waits_for else b""
-        answer = await self._call(ask.cell, "reserve", self._ask(ask), *self._places(ask), waiting)
+    def reserve(self, ask: r.SlotAsk, then: AfterReserve) -> None:
+        waits_for = ask.waits_for
+        waiting = kept_name(ask.instance_id) + kept_name(waits_for) if waits_for else b""
+        self._server.send(
+            self._tag(ask.cell),
+            "reserve",
+            self._keys[ask.cell],
+            self._ask(ask),
+            (*self._places(ask), waiting),
+            partial(self._reserved, ask.cell, then),
+        )
+
+    def _reserved(
+        self, cell: int, then: AfterReserve, answer: Answer, error: DragomanError | None
+    ) -> None:
+        if error is not None:
+            then(None, error)
+            return
         match answer[0]:
             case b"granted":
-                return await self._granted(ask.cell, answer)
+                _, index, epoch, node, at_ms, stamp = answer
+                known = self._owners.get((cell, index))
+                if known is not None and known[0] == (stamp, epoch, node):
+                    then(r.Granted(cell, index, *known[1], at_ms), None)
+                else:
+                    self._tasks.spawn(tell(partial(self._granted, cell, answer), then))
             case b"gone":
-                return r.Gone()
-        return r.Full(cold=answer[0] == b"cold", headroom=answer[0] == b"headroom")
+                then(r.Gone(), None)
+            case why:
+                then(r.Full(cold=why == b"cold", headroom=why == b"headroom"), None)
 
-    async def finish(
-        self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish
-    ) -> r.Freed | r.LateFinish | Stale | Cold:
-        keep, kept, payload = b"", 0, None
+    def finish(
+        self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish, then: AfterFree
+    ) -> None:
+        keep, kept = b"", 0
         if finish.keep is not None:
             keep, kept = packing.pack_end(finish.outcome, finish.error, finish.keep), 1
             if len(keep) > PAYLOAD_BYTES:
-                payload = self._keep_result(cell, attempt_id, pack(finish.keep))
-                keep = packing.pack_end(finish.outcome, finish.error, None, elsewhere=True)
-                kept = 2
-        terms = b"".join(
-            (
-                _SENDER.pack(sender.epoch, packing.node_digest(sender.node_id)),
-                names(attempt_id),
-                _FINISH.pack(finish.due_ms, finish.outcome is Outcome.SUCCESS, kept),
-            )
+                self._tasks.spawn(
+                    tell(partial(self._finish_long, cell, attempt_id, sender, finish), then)
+                )
+                return
+        self._server.send(
+            self._tag(cell),
+            "finish",
+            self._keys[cell],
+            _finish_terms(attempt_id, sender, finish, kept),
+            (keep,),
+            partial(_finished, cell, attempt_id, then),
         )
-        if payload is None:
-            answer = await self._call(cell, "finish", terms, keep)
-        else:
-            tag = self._tag(cell)
-            keys = (*self._cell_keys(cell), tag.key(f"o:{attempt_id}"))
-            call = self._server.call(tag, "finish", keys, terms, keep)
-            answer, _ = await asyncio.gather(call, payload)
-        match answer[0]:
-            case b"freed":
-                return _freed(answer)
-            case b"late":
-                return r.LateFinish(_freed(answer))
-            case b"unstored":
-                raise unstored(f"the result of attempt {attempt_id}")
-        return _stale_or_cold(cell, answer)
 
-    async def step(self, cell: int, steps: Sequence[r.Step]) -> tuple[AttemptId, ...]:
+    async def _finish_long(
+        self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish
+    ) -> r.FreedSlot | r.LateFinish | Stale | Cold:
+        """Finish an attempt whose result is stored under a key of its own."""
+        tag, name = self._tag(cell), f"o:{attempt_id}"
+        payload = self._server.plain(
+            tag, "SET", tag.key(name), pack(finish.keep), "PX", self._cell_ttl_ms
+        )
+        keep = packing.pack_end(finish.outcome, finish.error, None, elsewhere=True)
+        terms = _finish_terms(attempt_id, sender, finish, 2)
+        call = self._server.call(tag, "finish", (*self._keys[cell], tag.key(name)), terms, keep)
+        answer, _ = await asyncio.gather(call, payload)
+        return _end_of(cell, attempt_id, answer)
+
+    async def step(self, cell: int, steps: Sequence[r.AttemptStep]) -> tuple[AttemptId, ...]:
         if not steps:
             return ()
         arguments = [
@@ -230,7 +265,7 @@ class RedisCells:
 
     async def drop(
         self, cell: int, attempt_id: AttemptId, *, tombstone_ms: int
-    ) -> r.Freed | Stale | Cold:
+    ) -> r.FreedSlot | Stale | Cold:
         answer = await self._call(cell, "drop", _MS.pack(tombstone_ms) + names(attempt_id))
         return _freed(answer) if answer[0] == b"freed" else _stale_or_cold(cell, answer)
 
@@ -238,10 +273,10 @@ class RedisCells:
         if not attempt_ids:
             return
         tag = self._tag(cell)
-        await asyncio.gather(
-            self._call(cell, "settle", b"", *attempt_ids),
-            self._server.plain(tag, "UNLINK", *(tag.key(f"o:{name}") for name in attempt_ids)),
-        )
+        elsewhere: list[bytes] = await self._call(cell, "settle", b"", *attempt_ids)
+        if elsewhere:
+            keys = (tag.key(f"o:{name.decode()}") for name in elsewhere)
+            await self._server.plain(tag, "UNLINK", *keys)
 
     async def look(
         self, cell: int, attempt_id: AttemptId, *, tombstone_ms: int
@@ -484,7 +519,7 @@ class RedisCells:
             chance >> 8,
             _near(ask).bit_count() % 256,
             ask.headroom,
-        ) + names(ask.attempt_id)
+        ) + name(ask.attempt_id)
 
     def _places(self, ask: r.SlotAsk) -> tuple[bytes, bytes, bytes]:
         """The candidates, those to try blindly, and what the entry says of the job."""
@@ -497,22 +532,21 @@ class RedisCells:
         if ask.strategy is Strategy.RANDOM and ask.job_class is JobClass.LIVE and candidates:
             random = self._server.random.random
             width = len(first)
-            draws = bytes(first[int(random() * width)] for _ in range(min(_BLIND_DRAWS, width)))
-        return candidates, draws, names(ask.job_id, ask.instance_id, b"")
+            draws = bytes([first[int(random() * width)] for _ in range(min(_BLIND_DRAWS, width))])
+        return candidates, draws, name(ask.job_id) + kept_name(ask.instance_id) + NO_NAME
 
     async def _granted(self, cell: int, answer: Answer) -> r.Granted | r.Gone:
         _, index, epoch, node, at_ms, stamp = answer
-        seen = (cell, stamp, epoch, node)
-        owner = self._owners.get(seen)
+        seated = (stamp, epoch, node)
+        known = self._owners.get((cell, index))
+        if known is not None and known[0] == seated:
+            return r.Granted(cell, index, *known[1], at_ms)
+        owner = await self._owner(cell, index, node, epoch)
         if owner is None:
-            owner = await self._owner(cell, index, node, epoch)
-            if owner is None:
-                # The node took its seat anew this moment: the attempt was its older connection's.
-                return r.Gone()
-            if stamp >= 0:
-                if len(self._owners) >= _OWNERS_REMEMBERED:
-                    self._owners.clear()
-                self._owners[seen] = owner
+            # The node took its seat anew this moment: the attempt was its older connection's.
+            return r.Gone()
+        if stamp >= 0:
+            self._owners[cell, index] = (seated, owner)
         return r.Granted(cell, index, *owner, at_ms)
 
     async def _owner(
@@ -533,7 +567,7 @@ class RedisCells:
         seats = record.seats if record is not None else ()
         return next((seat.owner for seat in seats if seat.node_id == sender.node_id), None)
 
-    async def _entries(self, cell: int, node: bytes | None = None) -> list[packing.Entry]:
+    async def _entries(self, cell: int, node: bytes | None = None) -> list[packing.PackedAttempt]:
         """All attempts of a cell, or those of one node, page by page."""
         tag, key = self._tag(cell), self._cell_keys(cell)[1]
         cursor = b"0"
@@ -569,7 +603,7 @@ class RedisCells:
         return None if stored is None else await self._with_result(cell, entry, stored)
 
     async def _with_result(
-        self, cell: int, entry: packing.Entry, stored: r.StoredAttempt
+        self, cell: int, entry: packing.PackedAttempt, stored: r.StoredAttempt
     ) -> r.StoredAttempt:
         if not entry.result_elsewhere:
             return stored
@@ -581,24 +615,55 @@ class RedisCells:
                 return msgspec.structs.replace(stored, output=read_result(packed))
         return stored
 
-    def _keep_result(self, cell: int, attempt_id: AttemptId, packed: bytes) -> Future[Answer]:
-        tag = self._tag(cell)
-        key = tag.key(f"o:{attempt_id}")
-        return self._server.plain(tag, "SET", key, packed, "PX", self._cell_ttl_ms)
-
     def _call(self, cell: int, name: str, terms: bytes, *arguments: bytes | str) -> Future[Answer]:
         return self._server.call(self._tag(cell), name, self._cell_keys(cell), terms, *arguments)
 
-    def _tag(self, cell: int) -> Tag:
+    def _tag(self, cell: int) -> FunctionTag:
         tag = self._tags.get(cell)
         if tag is None:
-            tag = self._tags[cell] = Tag(self._server.key_prefix, f"c{cell}", CELL)
+            tag = self._tags[cell] = FunctionTag(self._server.key_prefix, f"c{cell}", CELL)
             self._keys[cell] = (tag.key("board"), tag.key("a"), tag.key("seats"))
         return tag
 
     def _cell_keys(self, cell: int) -> tuple[bytes, ...]:
         self._tag(cell)
         return self._keys[cell]
+
+
+def _finish_terms(attempt_id: AttemptId, sender: Sender, finish: r.Finish, kept: int) -> bytes:
+    return b"".join(
+        (
+            _SENDER.pack(sender.epoch, packing.node_digest(sender.node_id)),
+            name(attempt_id),
+            _FINISH.pack(finish.due_ms, finish.outcome is Outcome.SUCCESS, kept),
+        )
+    )
+
+
+def _finished(
+    cell: int,
+    attempt_id: AttemptId,
+    then: AfterFree,
+    answer: Answer,
+    error: DragomanError | None,
+) -> None:
+    if error is not None:
+        then(None, error)
+    else:
+        then(_end_of(cell, attempt_id, answer), None)
+
+
+def _end_of(
+    cell: int, attempt_id: AttemptId, answer: Answer
+) -> r.FreedSlot | r.LateFinish | Stale | Cold:
+    match answer[0]:
+        case b"freed":
+            return _freed(answer)
+        case b"late":
+            return r.LateFinish(_freed(answer))
+        case b"unstored":
+            raise unstored(f"the result of attempt {attempt_id}")
+    return _stale_or_cold(cell, answer)
 
 
 def _ignore(done: Future[Answer]) -> None:
@@ -628,9 +693,9 @@ def _near(ask: r.SlotAsk) -> int:
     return 0 if near == ask.candidates else near
 
 
-def _freed(answer: Answer) -> r.Freed:
+def _freed(answer: Answer) -> r.FreedSlot:
     _, job_id, dispatched, accepted, running, finished, slots, inherited, woken = answer
-    return r.Freed(
+    return r.FreedSlot(
         JobId(job_id.decode()),
         Times(dispatched, accepted, running, finished),
         slots,

@@ -13,11 +13,25 @@ from dragoman.ids import AttemptId, JobId, NodeId, request_in, shard_in
 from dragoman.live.ledger import Sender
 from dragoman.live.protocol import ErrorInfo
 from dragoman.live.shared import check
-from dragoman.live.shared.check import Damage, Finding
+from dragoman.live.shared.check import Damage, LedgerFinding
 from dragoman.live.shared.redis import cell_packing, packing
 from dragoman.live.shared.redis.cells import RedisCells
-from dragoman.live.shared.redis.server import CELL, DIRECTORY, SHARD, Answer, Server, Tag
-from dragoman.redis_servers import Caller, KeyFamily, Plain, family_of, open_servers, versioned
+from dragoman.live.shared.redis.server import (
+    CELL,
+    DIRECTORY,
+    SHARD,
+    Answer,
+    FunctionServer,
+    FunctionTag,
+)
+from dragoman.redis_servers import (
+    KeyFamily,
+    Plain,
+    RedisPipeline,
+    family_of,
+    open_servers,
+    versioned,
+)
 
 _PAGE = 500
 _TOMBSTONE_MS = 60_000
@@ -53,12 +67,12 @@ class RedisCheck:
         key_prefix: str = "dragoman",
         timeout_ms: int = 1_000,
     ) -> None:
-        self._caller = Caller(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
-        self._server = Server(self._caller, Random(), key_prefix=key_prefix)
+        self._caller = RedisPipeline(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
+        self._server = FunctionServer(self._caller, Random(), key_prefix=key_prefix)
         self._families = families
         self._prefix = key_prefix
         self._cells = RedisCells(self._server, cell_size=_LARGEST_CELL, cell_ttl_ms=_LIFE_MS)
-        directory = Tag(key_prefix, "directory", DIRECTORY)
+        directory = FunctionTag(key_prefix, "directory", DIRECTORY)
         self._directory = directory
         self._entries, self._members, self._counts = (
             directory.key(name) for name in ("entries", "members", "counts")
@@ -67,9 +81,9 @@ class RedisCheck:
     async def close(self) -> None:
         await self._caller.close()
 
-    async def look(self) -> list[Finding]:
+    async def look(self) -> list[LedgerFinding]:
         """Everything that does not fit right now; some of it may only be on its way."""
-        findings: list[Finding] = []
+        findings: list[LedgerFinding] = []
         cells: set[int] = set()
         async for keys in self._all_keys():
             findings += await self._look_at_keys(keys)
@@ -93,19 +107,23 @@ class RedisCheck:
                 if cursor == b"0":
                     break
 
-    async def _look_at_keys(self, keys: Sequence[bytes]) -> list[Finding]:
-        findings: list[Finding] = []
+    async def _look_at_keys(self, keys: Sequence[bytes]) -> list[LedgerFinding]:
+        findings: list[LedgerFinding] = []
         lives = await asyncio.gather(*(self._plain_on(key, "PTTL", key) for key in keys))
-        looks: list[Awaitable[list[Finding]]] = []
+        looks: list[Awaitable[list[LedgerFinding]]] = []
         for key, life_ms in zip(keys, lives, strict=True):
             family, shown = family_of(key, self._prefix, self._families), _shown(key)
             if family is None:
                 found = "no such key is kept by this version of Dragoman"
-                findings.append(Finding(Damage.UNDECLARED_KEY, f"key {shown}", found, name=shown))
+                findings.append(
+                    LedgerFinding(Damage.UNDECLARED_KEY, f"key {shown}", found, name=shown)
+                )
                 continue
             if life_ms == _FOR_EVER and not family.for_ever:
                 found = "it has no time to live"
-                findings.append(Finding(Damage.NO_TIME_TO_LIVE, f"key {shown}", found, name=shown))
+                findings.append(
+                    LedgerFinding(Damage.NO_TIME_TO_LIVE, f"key {shown}", found, name=shown)
+                )
             if family.tag.startswith("s<"):
                 looks += self._looks_at_shard_key(key, family.name)
         for some in await asyncio.gather(*looks):
@@ -125,7 +143,9 @@ class RedisCheck:
 
     # --- shards ---------------------------------------------------------------------------------
 
-    def _looks_at_shard_key(self, key: bytes, name: str) -> Iterator[Awaitable[list[Finding]]]:
+    def _looks_at_shard_key(
+        self, key: bytes, name: str
+    ) -> Iterator[Awaitable[list[LedgerFinding]]]:
         if name == "open":
             yield self._look_at_listed(key)
         elif name == "r:<request>":
@@ -133,9 +153,9 @@ class RedisCheck:
         elif name == "z:<session_id>":
             yield self._look_at_session(key)
 
-    async def _look_at_listed(self, key: bytes) -> list[Finding]:
+    async def _look_at_listed(self, key: bytes) -> list[LedgerFinding]:
         """Jobs that are listed as open."""
-        findings: list[Finding] = []
+        findings: list[LedgerFinding] = []
         async for fields in self._pages(key):
             job_ids = [JobId(field.decode()) for field in fields[::2]]
             states = await asyncio.gather(*(self._job(job_id) for job_id in job_ids))
@@ -144,7 +164,7 @@ class RedisCheck:
                 findings += [found] if found is not None else []
         return findings
 
-    async def _look_at_record(self, key: bytes) -> list[Finding]:
+    async def _look_at_record(self, key: bytes) -> list[LedgerFinding]:
         head = await self._plain_on(key, "GETRANGE", key, 0, packing.MOST_HEAD_BYTES)
         if head[:1] != packing.OPEN:
             return []
@@ -153,9 +173,9 @@ class RedisCheck:
         found = check.check_record(job_id, is_listed=bool(listed))
         return [found] if found is not None else []
 
-    async def _look_at_session(self, key: bytes) -> list[Finding]:
+    async def _look_at_session(self, key: bytes) -> list[LedgerFinding]:
         session_id = key.rpartition(b":z:")[2].decode()
-        findings: list[Finding] = []
+        findings: list[LedgerFinding] = []
         async for fields in self._pages(key):
             for field, value in zip(fields[::2], fields[1::2], strict=True):
                 if field[:1] != b"u" or value[:1] != packing.OPEN:
@@ -178,16 +198,16 @@ class RedisCheck:
                 return found
         return None
 
-    def _shard(self, job_id: JobId) -> Tag:
-        return Tag(self._prefix, f"s{shard_in(job_id):02x}", SHARD)
+    def _shard(self, job_id: JobId) -> FunctionTag:
+        return FunctionTag(self._prefix, f"s{shard_in(job_id):02x}", SHARD)
 
     # --- cells ----------------------------------------------------------------------------------
 
-    async def _look_at_cell(self, cell: int) -> list[Finding]:
+    async def _look_at_cell(self, cell: int) -> list[LedgerFinding]:
         seats, _ = await self._seats(cell)
         attempts_key = self._cell_keys(cell)[1]
         comparison = check.CellCheck(cell, seats)
-        findings: list[Finding] = []
+        findings: list[LedgerFinding] = []
         seen: set[str] = set()
         async for page in self._pages(attempts_key):
             attempts = [
@@ -219,7 +239,7 @@ class RedisCheck:
 
     async def _look_at_jobs(
         self, cell: int, attempts: Sequence[check.AttemptFacts]
-    ) -> list[Finding]:
+    ) -> list[LedgerFinding]:
         held = [each for each in attempts if each.holds_slot and not each.is_cancelling]
         jobs = await asyncio.gather(*(self._job(each.job_id) for each in held))
         findings = []
@@ -231,13 +251,13 @@ class RedisCheck:
         return findings
 
     def _cell_keys(self, cell: int) -> tuple[bytes, bytes, bytes]:
-        tag = Tag(self._prefix, f"c{cell}", CELL)
+        tag = FunctionTag(self._prefix, f"c{cell}", CELL)
         return tag.key("board"), tag.key("a"), tag.key("seats")
 
     # --- the directory --------------------------------------------------------------------------
 
-    async def _look_at_directory(self) -> list[Finding]:
-        findings: list[Finding] = []
+    async def _look_at_directory(self) -> list[LedgerFinding]:
+        findings: list[LedgerFinding] = []
         members: Counter[int] = Counter()
         async for fields in self._pages(self._entries):
             node_ids = [NodeId(field.decode()) for field in fields[::2]]
@@ -275,17 +295,17 @@ class RedisCheck:
 
     # --- repairs --------------------------------------------------------------------------------
 
-    async def repair(self, finding: Finding) -> bool:
+    async def repair(self, finding: LedgerFinding) -> bool:
         """Put it right, if it still is as it was found; False when it was sound by then."""
         mend = self._repairs.get(finding.damage)
         return mend is not None and await mend(self, finding)
 
-    async def _recount(self, finding: Finding) -> bool:
+    async def _recount(self, finding: LedgerFinding) -> bool:
         terms = _INDEX.pack(int(finding.name))
         answer = await self._call_cell(finding.cell, "recount", terms)
         return bool(answer) and answer[0] != answer[1]
 
-    async def _clear_seat(self, finding: Finding) -> bool:
+    async def _clear_seat(self, finding: LedgerFinding) -> bool:
         seats, named = await self._seats(finding.cell)
         for seat in seats:
             if str(seat.index) == finding.name and seat.node_id is None:
@@ -295,17 +315,17 @@ class RedisCheck:
                 return bool(await self._call_cell(finding.cell, "clear_seat", terms, *leading))
         return False
 
-    async def _mend_attempt(self, finding: Finding) -> bool:
+    async def _mend_attempt(self, finding: LedgerFinding) -> bool:
         terms = _MS.pack(_TOMBSTONE_MS)
         return bool(await self._call_cell(finding.cell, "mend_attempt", terms, finding.name))
 
-    async def _cancel(self, finding: Finding) -> bool:
+    async def _cancel(self, finding: LedgerFinding) -> bool:
         """Its node is asked to report by the sweep, and its next heartbeat decides."""
         name = AttemptId(finding.name)
         await self._cells.cancel(finding.cell, name, _NO_JOB, grace_ms=_GRACE_MS)
         return True
 
-    async def _remove_seat(self, finding: Finding) -> bool:
+    async def _remove_seat(self, finding: LedgerFinding) -> bool:
         record = await self._cells.read_cell(finding.cell)
         for seat in record.seats if record is not None else ():
             if seat.node_id == finding.name:
@@ -314,7 +334,7 @@ class RedisCheck:
                 return True
         return False
 
-    async def _mend_directory(self, finding: Finding) -> bool:
+    async def _mend_directory(self, finding: LedgerFinding) -> bool:
         keys = (self._entries, self._members, self._counts)
         if finding.cell >= 0:
             await self._server.call(self._directory, "mend_count", keys, b"", finding.cell)
@@ -322,29 +342,29 @@ class RedisCheck:
             await self._server.call(self._directory, "mend_member", keys, b"", finding.name)
         return True
 
-    async def _strike_listed(self, finding: Finding) -> bool:
+    async def _strike_listed(self, finding: LedgerFinding) -> bool:
         job_id = JobId(finding.name)
         tag = self._shard(job_id)
         keys = (tag.key("open"), tag.key(f"r:{request_in(job_id)}"))
         return not await self._server.call(tag, "due", keys, b"", job_id)
 
-    async def _list(self, finding: Finding) -> bool:
+    async def _list(self, finding: LedgerFinding) -> bool:
         job_id = JobId(finding.name)
         tag = self._shard(job_id)
         keys = (tag.key("open"), tag.key(f"r:{request_in(job_id)}"))
         return bool(await self._server.call(tag, "list_open", keys, b"", job_id))
 
-    async def _give_life(self, finding: Finding) -> bool:
+    async def _give_life(self, finding: LedgerFinding) -> bool:
         key = finding.name.encode("utf-8", "surrogateescape")
         return bool(await self._plain_on(key, "PEXPIRE", key, _LIFE_MS, "NX"))
 
     def _call_cell(
         self, cell: int, name: str, terms: bytes, *arguments: bytes | str
     ) -> Awaitable[Answer]:
-        tag = Tag(self._prefix, f"c{cell}", CELL)
+        tag = FunctionTag(self._prefix, f"c{cell}", CELL)
         return self._server.call(tag, name, self._cell_keys(cell), terms, *arguments)
 
-    _repairs: ClassVar[dict[Damage, Callable[[RedisCheck, Finding], Awaitable[bool]]]] = {
+    _repairs: ClassVar[dict[Damage, Callable[[RedisCheck, LedgerFinding], Awaitable[bool]]]] = {
         Damage.HELD_COUNT: _recount,
         Damage.SEAT_WITHOUT_NODE: _clear_seat,
         Damage.ATTEMPT_WITHOUT_SEAT: _mend_attempt,

@@ -10,14 +10,14 @@ from dragoman.live.ledger import (
     DirectoryFull,
     Done,
     HolderConflict,
-    Registered,
+    NodeRegistered,
     Registration,
     Stale,
     StaleReason,
 )
 from dragoman.live.shared.redis.cell_packing import read_directory_entry
 from dragoman.live.shared.redis.packing import names
-from dragoman.live.shared.redis.server import DIRECTORY, Server, Tag
+from dragoman.live.shared.redis.server import DIRECTORY, FunctionServer, FunctionTag
 
 _ENROLL = Struct("<3IB")
 _COPY = Struct("<3I")
@@ -27,16 +27,16 @@ _EPOCH = Struct("<I")
 class RedisDirectory:
     """The part of the shared ledger that only registering and forgetting touch."""
 
-    def __init__(self, server: Server, *, cell_size: int, max_cells: int) -> None:
+    def __init__(self, server: FunctionServer, *, cell_size: int, max_cells: int) -> None:
         self._server = server
         self._cell_size = cell_size
         self._max_cells = max_cells
-        self._tag = Tag(server.key_prefix, "directory", DIRECTORY)
+        self._tag = FunctionTag(server.key_prefix, "directory", DIRECTORY)
         self._keys = tuple(self._tag.key(name) for name in ("entries", "members", "counts"))
 
     async def register(
         self, registration: Registration
-    ) -> Registered | HolderConflict | DirectoryFull:
+    ) -> NodeRegistered | HolderConflict | DirectoryFull:
         terms = _ENROLL.pack(
             self._cell_size,
             self._max_cells,
@@ -61,7 +61,7 @@ class RedisDirectory:
         previous = (
             read_directory_entry(registration.node_id, answer[2]).owner if answer[2] else None
         )
-        return Registered(entry.cell, entry.owner, previous)
+        return NodeRegistered(entry.cell, entry.owner, previous)
 
     async def copy_entry(self, node_id: NodeId, holder: str, epoch: int) -> int | None:
         """Enter a node of another model; its cell, or None when it is known here."""

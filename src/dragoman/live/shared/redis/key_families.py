@@ -97,6 +97,14 @@ FAMILIES = (
         "twice the ledger's `session_ms`; its owner's writes and renewals renew it",
     ),
     KeyFamily(
+        "s<00..ff>",
+        "p:<session_id>",
+        "string",
+        "the last utterances of a session with their results, for the nodes that hear the next",
+        "up to `scheduler.context.max_bytes` a target",
+        "twice the ledger's `session_ms`; each result renews it, and it goes with the session",
+    ),
+    KeyFamily(
         "n<tenant and instance>",
         "jobs:<minute>",
         "list",

@@ -5,19 +5,31 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from random import Random
 
 from dragoman.errors import CannotStart, DependencyDown
-from dragoman.ids import SessionId
+from dragoman.ids import AttemptId, SessionId
+from dragoman.live.ledger import Cold, Sender, Stale
+from dragoman.live.shared import records as r
+from dragoman.live.shared.hot import HotOperations, awaited
 from dragoman.live.shared.redis.cells import RedisCells
 from dragoman.live.shared.redis.directory import RedisDirectory
 from dragoman.live.shared.redis.other_models import OtherModels
-from dragoman.live.shared.redis.server import Server
+from dragoman.live.shared.redis.server import FunctionServer
 from dragoman.live.shared.redis.shards import RedisShards
-from dragoman.redis_servers import Caller, open_servers
+from dragoman.redis_servers import RedisPipeline, open_servers
 
 _NO_SESSION = SessionId("s-00")
 """In a shard, and no session's."""
+
+
+class _Hot:
+    """What is answered through a callback."""
+
+    def __init__(self, shards: RedisShards, cells: RedisCells) -> None:
+        self.open, self.close = shards.open, shards.close
+        self.reserve, self.finish = cells.reserve, cells.finish
 
 
 class RedisSharedLedger:
@@ -56,9 +68,9 @@ class RedisSharedLedger:
         answered, and its seconds.
         """
         servers = open_servers(url, timeout_ms, cluster=cluster)
-        self.caller = Caller(servers, timeout_ms, on_answer)
+        self.caller = RedisPipeline(servers, timeout_ms, on_answer)
         """For others who keep things on the same servers: what is asked together goes together."""
-        server = Server(self.caller, random, key_prefix=key_prefix, time_ms=time_ms)
+        server = FunctionServer(self.caller, random, key_prefix=key_prefix, time_ms=time_ms)
         shards = RedisShards(
             server, keep_delivered=keep_delivered, session_ms=session_ms, job_ttl_ms=job_ttl_ms
         )
@@ -74,7 +86,8 @@ class RedisSharedLedger:
         self._others = OtherModels(self.caller, cells, directory, key_prefix)
 
         # Who answers what. Bound here, so that a call goes straight there.
-        self.open, self.move, self.close = shards.open, shards.move, shards.close
+        self.hot: HotOperations = _Hot(shards, cells)
+        self.move = shards.move
         self.renew, self.take_over, self.release = shards.renew, shards.take_over, shards.release
         self.read, self.read_open = shards.read, shards.read_open
         self.due, self.recent, self.list_again = shards.due, shards.recent, shards.list_again
@@ -82,8 +95,9 @@ class RedisSharedLedger:
         self.take_session, self.deliver = shards.take_session, shards.deliver
         self.acknowledge, self.renew_sessions = shards.acknowledge, shards.renew_sessions
         self.end_session, self.read_session = shards.end_session, shards.read_session
+        self.keep_past, self.read_past = shards.keep_past, shards.read_past
 
-        self.reserve, self.finish, self.step = cells.reserve, cells.finish, cells.step
+        self.step = cells.step
         self.preempt, self.cancel, self.drop = cells.preempt, cells.cancel, cells.drop
         self.settle, self.look, self.mark_asked = cells.settle, cells.look, cells.mark_asked
         self.adopt, self.due_attempts = cells.adopt, cells.due_attempts
@@ -96,6 +110,22 @@ class RedisSharedLedger:
         self.register, self.forget = directory.register, directory.forget
         self.lookup, self.members = directory.lookup, directory.members
         self.cells = directory.cells
+
+    # The same as `hot`, for those who wait.
+
+    async def open(self, opening: r.UtteranceOpening) -> r.Opened | r.Behind | r.NotOwner:
+        return await awaited(partial(self.hot.open, opening))
+
+    async def close(self, closing: r.Closing) -> r.Closed | r.NotCurrent | r.HasEnded | r.NoJob:
+        return await awaited(partial(self.hot.close, closing))
+
+    async def reserve(self, ask: r.SlotAsk) -> r.Granted | r.Full | r.Gone:
+        return await awaited(partial(self.hot.reserve, ask))
+
+    async def finish(
+        self, cell: int, attempt_id: AttemptId, sender: Sender, finish: r.Finish
+    ) -> r.FreedSlot | r.LateFinish | Stale | Cold:
+        return await awaited(partial(self.hot.finish, cell, attempt_id, sender, finish))
 
     async def start(self) -> None:
         """Raise CannotStart beside instances of another data model; take over its nodes.

@@ -22,7 +22,7 @@ from dragoman.live.shared.redis.cells import RedisCells
 from dragoman.live.shared.redis.directory import RedisDirectory
 from dragoman.live.shared.redis.server import Answer
 from dragoman.observability import get_logger
-from dragoman.redis_servers import MODEL, Caller, Plain
+from dragoman.redis_servers import MODEL, Plain, RedisPipeline
 
 log = get_logger("dragoman.cluster")
 
@@ -44,7 +44,7 @@ class OtherModels:
 
     def __init__(
         self,
-        caller: Caller,
+        caller: RedisPipeline,
         cells: RedisCells,
         directory: RedisDirectory,
         key_prefix: str,
@@ -144,7 +144,7 @@ _DRAINED, _SEATED = 2, 4
 class _FirstModel:
     """The keys of the first model, whose prefix names no version."""
 
-    def __init__(self, caller: Caller, prefix: str) -> None:
+    def __init__(self, caller: RedisPipeline, prefix: str) -> None:
         self._caller = caller
         self._prefix = prefix
 
@@ -182,5 +182,5 @@ class _FirstModel:
         )
 
 
-def _ask(caller: Caller, tag: str, *words: bytes | str | int) -> Future[Answer]:
+def _ask(caller: RedisPipeline, tag: str, *words: bytes | str | int) -> Future[Answer]:
     return caller.ask(tag, str(words[0]), Plain(words))

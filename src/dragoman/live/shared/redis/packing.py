@@ -6,6 +6,7 @@ into (specs, inputs, ends, deliveries) is packed here and opaque there.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from struct import Struct
 from typing import TypeVar
 
@@ -29,19 +30,30 @@ STATES = {Outcome.SUCCESS: b"S", Outcome.FAILED: b"F", Outcome.CANCELLED: b"C"}
 OUTCOMES = {state: outcome for outcome, state in STATES.items()}
 
 _LONGEST_NAME = 255
+_ONE_BYTE = tuple(bytes((number,)) for number in range(_LONGEST_NAME + 1))
 
 T = TypeVar("T")
 
 
+NO_NAME = b"\0"
+
+
+def name(value: str | bytes) -> bytes:
+    """A short text, with its length in one byte before it."""
+    data = value.encode() if isinstance(value, str) else value
+    try:
+        return _ONE_BYTE[len(data)] + data
+    except IndexError:
+        raise ValueError(f"A name of {len(data)} bytes does not fit: {data[:40]!r}...") from None
+
+
 def names(*values: str | bytes) -> bytes:
-    """Short texts, each with its length in one byte before it."""
-    parts: list[bytes] = []
-    for value in values:
-        data = value.encode() if isinstance(value, str) else value
-        if len(data) > _LONGEST_NAME:
-            raise ValueError(f"A name of {len(data)} bytes does not fit: {data[:40]!r}...")
-        parts += (bytes((len(data),)), data)
-    return b"".join(parts)
+    """Short texts, each with its length before it."""
+    return b"".join(map(name, values))
+
+
+kept_name = lru_cache(maxsize=16_384)(name)
+"""The same, for names that come again with every job: of instances, connections, languages."""
 
 
 def name_at(data: bytes, at: int) -> tuple[bytes, int]:
@@ -89,14 +101,17 @@ def new_record(job: r.NewJob, instance_id: InstanceId, body: bytes) -> bytes:
     return b"".join(
         (
             _CELL.pack(job.cell),
-            names(job.body_hash, job.job_id, job.attempt_id, instance_id),
+            name(job.body_hash),
+            name(job.job_id),
+            name(job.attempt_id),
+            kept_name(instance_id),
             block(pack(job.spec)),
             block(body),
         )
     )
 
 
-class JobRecord(msgspec.Struct, frozen=True):
+class PackedJob(msgspec.Struct, frozen=True):
     """A job's record as it was read: the job, and where its payload is."""
 
     job: r.StoredJob
@@ -106,7 +121,7 @@ class JobRecord(msgspec.Struct, frozen=True):
     result_elsewhere: bool
 
 
-def read_record(value: bytes, now_ms: int) -> JobRecord:
+def read_record(value: bytes, now_ms: int) -> PackedJob:
     state, flags, preemptions, *times = _HEAD.unpack_from(value)
     created, claim, _, total, _, release, _ = times
     (cell,) = _CELL.unpack_from(value, _HEAD.size)
@@ -135,7 +150,7 @@ def read_record(value: bytes, now_ms: int) -> JobRecord:
         preemptions=preemptions,
     )
     if state == OPEN:
-        return JobRecord(job, True, None if flags & INPUT_ELSEWHERE else body, False)
+        return PackedJob(job, True, None if flags & INPUT_ELSEWHERE else body, False)
     packed, at = block_at(body, 0)
     end, released = _read_end(packed), release <= now_ms
     output = b"" if released else body[at:]
@@ -149,7 +164,7 @@ def read_record(value: bytes, now_ms: int) -> JobRecord:
         released=released,
     )
     elsewhere = bool(flags & RESULT_ELSEWHERE) and not released
-    return JobRecord(job, False, None, elsewhere)
+    return PackedJob(job, False, None, elsewhere)
 
 
 class JobHead(msgspec.Struct, frozen=True):
@@ -280,7 +295,7 @@ def read_session(
             (its_seq,) = _NUMBER.unpack_from(value, 1)
             job_id, reason = _read_sent(value[6:])
             entry = r.Delivery(int(number), name, None if job_id is None else JobId(job_id), reason)
-            sent.append(r.Sent(its_seq, entry))
+            sent.append(r.SentDelivery(its_seq, entry))
     start = _read_start(fields[b"s"])
     session = r.StoredSession(
         session_id=session_id,

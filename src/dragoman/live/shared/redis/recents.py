@@ -13,7 +13,7 @@ from hashlib import blake2b
 from struct import Struct
 
 from dragoman.ids import InstanceId, JobId, TenantId
-from dragoman.live.shared.redis.server import SHARD, Answer, Server, Tag
+from dragoman.live.shared.redis.server import SHARD, Answer, FunctionServer, FunctionTag
 
 _WRITE_SECONDS = 0.2
 _MINUTE_MS = 60_000
@@ -28,7 +28,7 @@ _List = tuple[TenantId, InstanceId, int]
 class Recents:
     """What this process opened lately, and what every process wrote down."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: FunctionServer) -> None:
         self._server = server
         self._keep_ms = 0
         """How long a job is listed: at least as long as any is kept."""
@@ -143,12 +143,12 @@ class Recents:
         await asyncio.gather(*calls)
         self._indexed = {known for known in self._indexed if known[2] >= name[2] - 1} | {name}
 
-    def _index(self, tenant: TenantId) -> Tag:
-        return Tag(self._server.key_prefix, f"t{_digits(tenant)}", SHARD)
+    def _index(self, tenant: TenantId) -> FunctionTag:
+        return FunctionTag(self._server.key_prefix, f"t{_digits(tenant)}", SHARD)
 
-    def _list(self, name: _List) -> Tag:
+    def _list(self, name: _List) -> FunctionTag:
         tenant, instance_id, _ = name
-        return Tag(self._server.key_prefix, f"n{_digits(f'{tenant} {instance_id}')}", SHARD)
+        return FunctionTag(self._server.key_prefix, f"n{_digits(f'{tenant} {instance_id}')}", SHARD)
 
 
 def _key(name: _List) -> str:

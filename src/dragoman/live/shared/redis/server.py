@@ -10,8 +10,8 @@ from random import Random
 from struct import Struct
 from typing import Any, TypeAlias
 
-from dragoman.errors import DependencyDown
-from dragoman.redis_servers import Caller, FunctionCall, Library, Plain, versioned
+from dragoman.errors import DependencyDown, DragomanError
+from dragoman.redis_servers import FunctionCall, FunctionLibrary, Plain, RedisPipeline, versioned
 
 Answer: TypeAlias = Any
 """What a function's header says it answers."""
@@ -25,9 +25,9 @@ _FUNCTIONS = files("dragoman.live.shared") / "functions"
 _TIME = Struct("<d")
 
 
-def _library(stem: str, *parts: str) -> Library:
+def _library(stem: str, *parts: str) -> FunctionLibrary:
     texts = [(_FUNCTIONS / f"{part}.lua").read_text("utf-8") for part in parts]
-    return Library.of(stem, texts)
+    return FunctionLibrary.of(stem, texts)
 
 
 SHARD = _library("shard", "opening", "session", "job")
@@ -40,10 +40,10 @@ def unstored(what: str) -> DependencyDown:
     return DependencyDown(f"Redis did not keep {what}, perhaps for want of memory. Ask again.")
 
 
-class Tag:
+class FunctionTag:
     """Keys that live on one server, and the functions that work on them."""
 
-    def __init__(self, prefix: str, tag: str, library: Library) -> None:
+    def __init__(self, prefix: str, tag: str, library: FunctionLibrary) -> None:
         self.name = f"{versioned(prefix)}:{{{tag}}}"
         self.library = library
 
@@ -51,12 +51,12 @@ class Tag:
         return f"{self.name}:{name}".encode()
 
 
-class Server:
+class FunctionServer:
     """Sends calls, and counts them."""
 
     def __init__(
         self,
-        caller: Caller,
+        caller: RedisPipeline,
         random: Random,
         *,
         key_prefix: str,
@@ -77,29 +77,51 @@ class Server:
         return self._servers_time if self._time_ms is None else _TIME.pack(self._time_ms())
 
     def call(
-        self, tag: Tag, name: str, keys: tuple[Word, ...], terms: bytes, *arguments: Word
+        self, tag: FunctionTag, name: str, keys: tuple[Word, ...], terms: bytes, *arguments: Word
     ) -> Future[Answer]:
         """One function on the keys of one tag; its outcome is unknown when it is refused."""
+        return self._caller.ask(tag.name, name, self._function(tag, name, keys, terms, arguments))
+
+    def send(
+        self,
+        tag: FunctionTag,
+        name: str,
+        keys: tuple[Word, ...],
+        terms: bytes,
+        arguments: tuple[Word, ...],
+        then: Callable[[Answer, DragomanError | None], None],
+    ) -> None:
+        """The same, answered through a callback where the reply is read."""
+        call = self._function(tag, name, keys, terms, arguments)
+        self._caller.send(tag.name, name, call, then)
+
+    def _function(
+        self,
+        tag: FunctionTag,
+        name: str,
+        keys: tuple[Word, ...],
+        terms: bytes,
+        arguments: tuple[Word, ...],
+    ) -> FunctionCall:
         self.operations[name] += 1
         library = tag.library
         function = self._functions.get((library.name, name))
         if function is None:
             function = self._functions[library.name, name] = library.function(name)
-        call = FunctionCall(library, function, keys, (self.time + terms, *arguments))
-        return self._caller.ask(tag.name, name, call)
+        return FunctionCall(library, function, keys, (self.time + terms, *arguments))
 
-    def lane(self, tag: Tag) -> str:
+    def lane(self, tag: FunctionTag) -> str:
         """The server that holds a tag."""
         return self._caller.lane(tag.name)
 
-    async def now_ms(self, tag: Tag) -> int:
+    async def now_ms(self, tag: FunctionTag) -> int:
         """The time of the server that holds a tag."""
         if self._time_ms is not None:
             return self._time_ms()
         seconds, micros = await self.plain(tag, "TIME")
         return int(seconds) * 1000 + int(micros) // 1000
 
-    async def scan(self, tag: Tag, pattern: str) -> set[bytes]:
+    async def scan(self, tag: FunctionTag, pattern: str) -> set[bytes]:
         """The keys on the server that holds a tag, for tests and for operators."""
         wanted = f"{versioned(self.key_prefix)}:{pattern}"
         cursor = b"0"
@@ -110,7 +132,7 @@ class Server:
             if cursor == b"0":
                 return found
 
-    def plain(self, tag: Tag, *words: Word, name: str = "") -> Future[Answer]:
+    def plain(self, tag: FunctionTag, *words: Word, name: str = "") -> Future[Answer]:
         """One plain command; it counts under its own name, or that of an operation."""
         name = name or str(words[0])
         self.operations[name] += 1

@@ -6,13 +6,14 @@ import asyncio
 from asyncio import Future
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import chain
 from struct import Struct
-from typing import Any
 
 import msgspec
 
-from dragoman.errors import DependencyDown
+from dragoman.errors import DependencyDown, DragomanError
 from dragoman.ids import (
     JOB_SHARDS,
     AttemptId,
@@ -27,16 +28,19 @@ from dragoman.ids import (
 from dragoman.live.ledger import Keep, Times
 from dragoman.live.protocol import JobResult, Outcome
 from dragoman.live.shared import records as r
+from dragoman.live.shared.hot import AfterClose, AfterOpen, tell
 from dragoman.live.shared.redis import packing
+from dragoman.live.shared.redis.packing import kept_name
 from dragoman.live.shared.redis.recents import Recents
 from dragoman.live.shared.redis.server import (
     PAYLOAD_BYTES,
     SHARD,
     Answer,
-    Server,
-    Tag,
+    FunctionServer,
+    FunctionTag,
     unstored,
 )
+from dragoman.task_set import TaskSet
 
 _OPENING = Struct("<dB4I")
 _NEW_JOB = Struct("<5dBc")
@@ -47,7 +51,7 @@ _OWNER = Struct("<II")
 _ENTRY = Struct("<BI")
 _NUMBERS = {count: Struct(f"<{count}d") for count in range(1, 3)}
 _DUE = Struct("<d")
-_UPTO = Struct("<dI")
+_UPTO = Struct("<dII")
 
 _MOVED_AT_MOST = 8
 """How often an older record is moved out of the way before the asker is told to come again."""
@@ -61,11 +65,38 @@ _PAGE = 500
 _NO_LIMIT = -1
 
 
+_NewJob = tuple[bytes, bytes, bytes]
+"""How a job begins, but for the name of an older record; its record; what is kept of a refusal."""
+
+
+@dataclass
+class _Opening:
+    """An opening, ready to be sent."""
+
+    opening: r.UtteranceOpening
+    tag: FunctionTag
+    keys: tuple[bytes, ...]
+    records: list[bytes]
+    terms: bytes
+    kept: bytes
+    news: list[_NewJob]
+    elsewhere: list[bytes]
+    payloads: list[Future[Answer]]
+    """On their way before it."""
+
+    def arguments(self, older: Sequence[str] = ()) -> tuple[bytes, ...]:
+        """All after the terms; older names the jobs whose records are in the way."""
+        words = [self.kept]
+        for at, (head, record, sent) in enumerate(self.news):
+            words += (head + packing.name(older[at] if older else b""), record, sent)
+        return (*words, *self.elsewhere)
+
+
 class RedisShards:
     """The part of the shared ledger that knows sessions and jobs."""
 
     def __init__(
-        self, server: Server, *, keep_delivered: int, session_ms: int, job_ttl_ms: int
+        self, server: FunctionServer, *, keep_delivered: int, session_ms: int, job_ttl_ms: int
     ) -> None:
         """job_ttl_ms is how much longer than its deadline an open job is kept when no instance
         drives it."""
@@ -77,66 +108,114 @@ class RedisShards:
             + packing.mark
         )
         self._shards = [
-            Tag(server.key_prefix, f"s{number:02x}", SHARD) for number in range(JOB_SHARDS)
+            FunctionTag(server.key_prefix, f"s{number:02x}", SHARD) for number in range(JOB_SHARDS)
         ]
         self._open_keys = [tag.key("open") for tag in self._shards]
         self._recents = Recents(server)
+        self._tasks = TaskSet()
 
     # --- a job's life ---------------------------------------------------------------------------
 
-    async def open(self, opening: r.Opening) -> r.Opened | r.Behind | r.NotOwner:
-        shard, tag = self._shard_of_opening(opening)
-        held = opening.held
-        owner = held.owner if held is not None else None
-        terms = b"".join(
-            (
-                _OPENING.pack(
-                    opening.claim_ms,
-                    held is not None,
-                    opening.index,
-                    opening.next_chunk_seq,
-                    held.seen if held is not None else 0,
-                    owner.epoch if owner is not None else 0,
-                ),
-                packing.names(
-                    owner.instance_id if owner is not None else b"",
-                    owner.connection_id if owner is not None else b"",
-                    opening.half_sample,
-                ),
+    def open(self, opening: r.UtteranceOpening, then: AfterOpen) -> None:
+        asked = self._opening(opening)
+        if asked.payloads:
+            self._tasks.spawn(tell(partial(self._open_on, asked, None), then))
+        else:
+            self._server.send(
+                asked.tag,
+                "open",
+                asked.keys,
+                asked.terms,
+                asked.arguments(),
+                partial(self._open_answered, asked, then),
             )
-        )
-        kept = bytes((len(opening.jobs),)) + self._kept_deliveries
-        records = [tag.key(f"r:{_request_of(job.job_id)}") for job in opening.jobs]
-        own = [
-            _older(record, job.job_id) for record, job in zip(records, opening.jobs, strict=True)
-        ]
-        inputs = [tag.key(f"i:{job.job_id}") for job in opening.jobs]
-        session = _session_key(tag, held.session_id) if held is not None else records[0]
-        payloads, arguments = self._new_jobs(opening, tag)
-        elsewhere = [packing.names(each.target, each.job_id) for each in opening.elsewhere]
-        older = [""] * len(opening.jobs)
+
+    def _open_answered(
+        self, asked: _Opening, then: AfterOpen, answer: Answer, error: DragomanError | None
+    ) -> None:
+        if error is not None:
+            then(None, error)
+            return
+        if answer[0] == b"opened":
+            _, at_ms, revision, answers = answer
+            if all(type(each) is int for each in answers):
+                then(self._all_new(asked.opening, at_ms, revision, answers), None)
+                return
+        self._tasks.spawn(tell(partial(self._open_on, asked, answer), then))
+
+    async def _open_on(
+        self, asked: _Opening, answer: Answer | None
+    ) -> r.Opened | r.Behind | r.NotOwner:
+        """Open, where payloads must be stored before, or where older records are in the way."""
+        older: Sequence[str] = ()
         for _ in range(_MOVED_AT_MOST):
-            heads = [
-                argument
-                for new, name in zip(arguments, older, strict=True)
-                for argument in new(name)
-            ]
-            keys = (self._open_keys[shard], session, *records, *own, *inputs)
-            if any(older):
-                keys += tuple(
-                    _older(record, name) if name else record
-                    for record, name in zip(records, older, strict=True)
+            if answer is None:
+                keys = asked.keys
+                if older:
+                    keys += tuple(
+                        _older(record, name) if name else record
+                        for record, name in zip(asked.records, older, strict=True)
+                    )
+                call = self._server.call(
+                    asked.tag, "open", keys, asked.terms, *asked.arguments(older)
                 )
-            call = self._server.call(tag, "open", keys, terms, kept, *heads, *elsewhere)
-            answer = await _with_payloads(call, payloads)
+                answer = await _with_payloads(call, asked.payloads)
+                asked.payloads = []
             if answer[0] != b"moved":
-                return await self._opened(opening, tag, answer)
-            payloads = []
+                return await self._opened(asked.opening, asked.tag, answer)
             older = [name.decode() for name in answer[1]]
+            answer = None
         raise _never_settled("open")
 
+    def _opening(self, opening: r.UtteranceOpening) -> _Opening:
+        """What is sent to open an utterance; its payloads are on their way."""
+        shard, tag = self._shard_of_opening(opening)
+        held, jobs = opening.held, opening.jobs
+        if held is not None:
+            owner = held.owner
+            numbers = (True, opening.index, opening.next_chunk_seq, held.seen, owner.epoch)
+            owners = kept_name(owner.instance_id) + kept_name(owner.connection_id)
+        else:
+            numbers = (False, opening.index, opening.next_chunk_seq, 0, 0)
+            owners = packing.NO_NAME + packing.NO_NAME
+        records = [tag.key(f"r:{_request_of(job.job_id)}") for job in jobs]
+        keys = [
+            self._open_keys[shard],
+            records[0] if held is None else _session_key(tag, held.session_id),
+            *records,
+        ]
+        keys += [_older(record, job.job_id) for record, job in zip(records, jobs, strict=True)]
+        keys += [tag.key(f"i:{job.job_id}") for job in jobs]
+        payloads: list[Future[Answer]] = []
+        news = [self._new_job(opening, job, tag, payloads) for job in jobs]
+        elsewhere = [packing.names(each.target, each.job_id) for each in opening.elsewhere]
+        return _Opening(
+            opening,
+            tag,
+            tuple(keys),
+            records,
+            _OPENING.pack(opening.claim_ms, *numbers) + owners + packing.name(opening.half_sample),
+            bytes((len(jobs),)) + self._kept_deliveries,
+            news,
+            elsewhere,
+            payloads,
+        )
+
+    def _all_new(
+        self, opening: r.UtteranceOpening, at_ms: int, revision: int, answers: Sequence[int]
+    ) -> r.Opened:
+        """None of the requests was made before: the answers are numbers of refused ones, or -1."""
+        for new in opening.jobs:
+            self._list(opening, new, at_ms)
+        jobs = [r.JobOpened(None if each < 0 else each) for each in answers]
+        return r.Opened(at_ms, tuple(jobs), revision)
+
+    def _list(self, opening: r.UtteranceOpening, new: r.NewJob, at_ms: int) -> None:
+        life_ms = self._life_ms(opening, new)
+        self._recents.add(new.spec.tenant, opening.instance_id, at_ms, new.job_id, life_ms)
+
     async def _opened(
-        self, opening: r.Opening, tag: Tag, answer: Answer
+        self, opening: r.UtteranceOpening, tag: FunctionTag, answer: Answer
     ) -> r.Opened | r.Behind | r.NotOwner:
         match answer[0]:
             case b"behind":
@@ -150,8 +229,7 @@ class RedisShards:
         for new, each in zip(opening.jobs, answers, strict=True):
             if isinstance(each, int):
                 jobs.append(r.JobOpened(None if each < 0 else each))
-                life_ms = self._life_ms(opening, new)
-                self._recents.add(new.spec.tenant, opening.instance_id, at_ms, new.job_id, life_ms)
+                self._list(opening, new, at_ms)
             else:
                 found = await self._stored(tag, packing.read_record(each, at_ms))
                 jobs.append(r.JobFound(found, found.body_hash == new.body_hash))
@@ -160,11 +238,11 @@ class RedisShards:
                     self._forget(tag, f"i:{new.job_id}")
         return r.Opened(at_ms, tuple(jobs), revision)
 
-    def _life_ms(self, opening: r.Opening, job: r.NewJob) -> int:
+    def _life_ms(self, opening: r.UtteranceOpening, job: r.NewJob) -> int:
         """How long a job may be listed, as far as is known when it begins."""
         return self._job_ttl_ms + (job.total_ms or 0) + _times_kept(opening.keep)[1]
 
-    def _shard_of_opening(self, opening: r.Opening) -> tuple[int, Tag]:
+    def _shard_of_opening(self, opening: r.UtteranceOpening) -> tuple[int, FunctionTag]:
         name = opening.held.session_id if opening.held is not None else opening.jobs[0].job_id
         shard, tag = self._shard(name)
         for job in opening.jobs:
@@ -172,46 +250,38 @@ class RedisShards:
                 raise ValueError(f"job {job.job_id} does not lie in the shard that it is opened in")
         return shard, tag
 
-    def _new_jobs(self, opening: r.Opening, tag: Tag) -> tuple[list[Future[Answer]], list[Any]]:
-        """Payloads on their way, and what makes the arguments of each job."""
-        payloads, arguments = [], []
-        keep = opening.keep
-        release_ms, forget_ms = _times_kept(keep)
-        for job in opening.jobs:
-            flags, ttl_ms = 0, self._job_ttl_ms + (job.total_ms or 0)
-            state, sent = packing.OPEN, b""
-            if job.refused is not None:
-                ttl_ms = forget_ms
-                state = packing.STATES[Outcome.FAILED]
-                body = packing.end_body(job.refused, None, Times(), b"")
-                sent = packing.delivery(r.Delivery(opening.index, job.target_key, job.job_id))
-            else:
-                body = packing.pack(job.input)
-                if _is_long(body):
-                    payloads.append(self._keep(tag, f"i:{job.job_id}", body, ttl_ms))
-                    flags, body = packing.INPUT_ELSEWHERE, b""
-            numbers = _NEW_JOB.pack(
-                _NO_LIMIT if job.total_ms is None else job.total_ms,
-                ttl_ms,
-                0,
-                release_ms,
-                forget_ms,
-                flags,
-                state,
-            )
-            record = packing.new_record(job, opening.instance_id, body)
-
-            def new(
-                older: str,
-                numbers: bytes = numbers,
-                job: r.NewJob = job,
-                record: bytes = record,
-                sent: bytes = sent,
-            ) -> tuple[bytes, bytes, bytes]:
-                return numbers + packing.names(job.job_id, job.target_key, older), record, sent
-
-            arguments.append(new)
-        return payloads, arguments
+    def _new_job(
+        self,
+        opening: r.UtteranceOpening,
+        job: r.NewJob,
+        tag: FunctionTag,
+        payloads: list[Future[Answer]],
+    ) -> _NewJob:
+        """The arguments of a job; a long input is sent, and added to the payloads."""
+        release_ms, forget_ms = _times_kept(opening.keep)
+        flags, ttl_ms = 0, self._job_ttl_ms + (job.total_ms or 0)
+        state, sent = packing.OPEN, b""
+        if job.refused is not None:
+            ttl_ms = forget_ms
+            state = packing.STATES[Outcome.FAILED]
+            body = packing.end_body(job.refused, None, Times(), b"")
+            sent = packing.delivery(r.Delivery(opening.index, job.target_key, job.job_id))
+        else:
+            body = packing.pack(job.input)
+            if _is_long(body):
+                payloads.append(self._keep(tag, f"i:{job.job_id}", body, ttl_ms))
+                flags, body = packing.INPUT_ELSEWHERE, b""
+        numbers = _NEW_JOB.pack(
+            _NO_LIMIT if job.total_ms is None else job.total_ms,
+            ttl_ms,
+            0,
+            release_ms,
+            forget_ms,
+            flags,
+            state,
+        )
+        head = numbers + packing.name(job.job_id) + kept_name(job.target_key)
+        return head, packing.new_record(job, opening.instance_id, body), sent
 
     async def move(self, move: r.Move) -> r.MovedOn | r.NotCurrent | r.HasEnded | r.NoJob:
         where = self._where(move.job_id)
@@ -232,11 +302,68 @@ class RedisShards:
             return r.MovedOn(answer[1])
         return await self._refused(move.job_id, tag, answer)
 
-    async def close(self, closing: r.Closing) -> r.Closed | r.NotCurrent | r.HasEnded | r.NoJob:
+    def close(self, closing: r.Closing, then: AfterClose) -> None:
         where = self._where(closing.job_id)
         if where is None:
-            return r.NoJob()
+            then(r.NoJob(), None)
+            return
         shard, tag, record = where
+        output = _result_bytes(closing.ending.output)
+        if _is_long(output) and closing.attempt_id is not None:
+            self._tasks.spawn(tell(partial(self._close_long, closing, where, output), then))
+            return
+        keys, terms = self._closing(closing, shard, tag, record, 0)
+        self._server.send(
+            tag,
+            "close",
+            keys,
+            terms,
+            self._end_words(closing, output),
+            partial(self._close_answered, closing.job_id, tag, then),
+        )
+
+    def _close_answered(
+        self,
+        job_id: JobId,
+        tag: FunctionTag,
+        then: AfterClose,
+        answer: Answer,
+        error: DragomanError | None,
+    ) -> None:
+        if error is not None:
+            then(None, error)
+        elif answer[0] == b"closed":
+            _, at_ms, seq, revision = answer
+            then(r.Closed(at_ms, None if seq < 0 else seq, revision), None)
+        else:
+            self._tasks.spawn(tell(partial(self._not_closed, job_id, tag, answer), then))
+
+    async def _close_long(
+        self, closing: r.Closing, where: tuple[int, FunctionTag, bytes], output: bytes
+    ) -> r.Closed | r.NotCurrent | r.HasEnded | r.NoJob:
+        """Close a job whose result is stored under a key of its own."""
+        shard, tag, record = where
+        release_ms, _ = _times_kept(closing.keep)
+        payload = self._keep(tag, f"o:{closing.attempt_id}", output, release_ms)
+        keys, terms = self._closing(closing, shard, tag, record, packing.RESULT_ELSEWHERE)
+        call = self._server.call(tag, "close", keys, terms, *self._end_words(closing, b""))
+        answer = await _with_payloads(call, (payload,))
+        if answer[0] == b"closed":
+            _, at_ms, seq, revision = answer
+            return r.Closed(at_ms, None if seq < 0 else seq, revision)
+        return await self._not_closed(closing.job_id, tag, answer)
+
+    async def _not_closed(
+        self, job_id: JobId, tag: FunctionTag, answer: Answer
+    ) -> r.NotCurrent | r.HasEnded | r.NoJob:
+        if answer[0] == b"unstored":
+            raise unstored(f"the result of job {job_id}")
+        return await self._refused(job_id, tag, answer)
+
+    def _closing(
+        self, closing: r.Closing, shard: int, tag: FunctionTag, record: bytes, flags: int
+    ) -> tuple[tuple[bytes, ...], bytes]:
+        """The keys of a closing, and its terms."""
         held, entry = closing.held, closing.delivery
         keys: tuple[bytes, ...] = (
             self._open_keys[shard],
@@ -244,58 +371,42 @@ class RedisShards:
             tag.key(f"i:{closing.job_id}"),
             tag.key(f"o:{closing.attempt_id or closing.job_id}"),
         )
-        in_session = held is not None and shard_in(held.session_id) == shard
-        if held is not None and in_session:
-            keys += (_session_key(tag, held.session_id),)
+        in_session = False
+        owners, epoch, seen = packing.NO_NAME + packing.NO_NAME, 0, 0
+        if held is not None:
+            owner, seen = held.owner, held.seen
+            epoch = owner.epoch
+            owners = kept_name(owner.instance_id) + kept_name(owner.connection_id)
+            if shard_in(held.session_id) == shard:
+                in_session = True
+                keys += (_session_key(tag, held.session_id),)
         lease_ms = closing.keep.lease_ms if closing.ending.outcome is Outcome.SUCCESS else 0
         release_ms, forget_ms = _times_kept(closing.keep)
-        output, flags = _result_bytes(closing.ending.output), 0
-        payloads = []
-        if _is_long(output) and closing.attempt_id is not None:
-            key = f"o:{closing.attempt_id}"
-            payloads.append(self._keep(tag, key, output, release_ms))
-            output, flags = b"", packing.RESULT_ELSEWHERE
-        terms = b"".join(
-            (
-                _CLOSING.pack(
-                    lease_ms,
-                    release_ms,
-                    forget_ms,
-                    forget_ms,
-                    packing.STATES[closing.ending.outcome],
-                    flags,
-                    closing.attempt_id is None,
-                    in_session,
-                    held.owner.epoch if held is not None else 0,
-                    held.seen if held is not None else 0,
-                    entry.index if entry is not None else 0,
-                ),
-                packing.names(
-                    closing.job_id,
-                    closing.attempt_id or b"",
-                    held.owner.instance_id if held is not None else b"",
-                    held.owner.connection_id if held is not None else b"",
-                    entry.target if entry is not None else b"",
-                ),
-            )
+        numbers = _CLOSING.pack(
+            lease_ms,
+            release_ms,
+            forget_ms,
+            forget_ms,
+            packing.STATES[closing.ending.outcome],
+            flags,
+            closing.attempt_id is None,
+            in_session,
+            epoch,
+            seen,
+            entry.index if entry is not None else 0,
         )
-        body = packing.end_body(closing.ending.error, closing.node_id, closing.times, output)
-        call = self._server.call(
-            tag,
-            "close",
-            keys,
-            terms,
-            body,
+        job, attempt = packing.name(closing.job_id), packing.name(closing.attempt_id or b"")
+        target = kept_name(entry.target) if entry is not None else packing.NO_NAME
+        return keys, b"".join((numbers, job, attempt, owners, target))
+
+    def _end_words(self, closing: r.Closing, output: bytes) -> tuple[bytes, bytes, bytes]:
+        """The body of the record, what is kept of the delivery, and how many of those are."""
+        entry = closing.delivery
+        return (
+            packing.end_body(closing.ending.error, closing.node_id, closing.times, output),
             packing.delivery(entry) if entry is not None else b"",
             self._kept_deliveries,
         )
-        answer = await _with_payloads(call, payloads)
-        if answer[0] == b"closed":
-            _, at_ms, seq, revision = answer
-            return r.Closed(at_ms, None if seq < 0 else seq, revision)
-        if answer[0] == b"unstored":
-            raise unstored(f"the result of job {closing.job_id}")
-        return await self._refused(closing.job_id, tag, answer)
 
     async def renew(
         self, job_ids: Sequence[JobId], instance_id: InstanceId, *, claim_ms: int
@@ -475,7 +586,9 @@ class RedisShards:
         seqs = tuple(None if seq < 0 else seq for seq in answer[2])
         return r.Delivered(seqs, answer[1])
 
-    async def acknowledge(self, held: r.Holding, upto: int) -> int:
+    async def acknowledge(
+        self, held: r.Holding, upto: int, next_chunk_seq: int = 0, half_sample: bytes = b""
+    ) -> int:
         _, tag = self._shard(held.session_id)
         return int(
             await self._server.call(
@@ -483,7 +596,7 @@ class RedisShards:
                 "acknowledge",
                 (_session_key(tag, held.session_id),),
                 _owner(held.owner, held.seen),
-                _UPTO.pack(self._session_ms, upto),
+                _UPTO.pack(self._session_ms, upto, next_chunk_seq) + packing.names(half_sample),
             )
         )
 
@@ -515,7 +628,24 @@ class RedisShards:
         answer = await self._server.call(
             tag, "end_session", (_session_key(tag, session_id),), _owner(owner, 0)
         )
+        if answer:
+            # What was said is not kept longer than the session.
+            await self._server.plain(tag, "UNLINK", tag.key(f"p:{session_id}"), name="end_session")
         return bool(answer)
+
+    async def keep_past(self, session_id: SessionId, written: bytes) -> None:
+        _, tag = self._shard(session_id)
+        key = tag.key(f"p:{session_id}")
+        await self._server.plain(
+            tag, "SET", key, written, "PX", 2 * self._session_ms, name="keep_past"
+        )
+
+    async def read_past(self, session_id: SessionId) -> bytes:
+        _, tag = self._shard(session_id)
+        found: bytes | None = await self._server.plain(
+            tag, "GET", tag.key(f"p:{session_id}"), name="read_past"
+        )
+        return found or b""
 
     async def read_session(self, session_id: SessionId) -> r.StoredSession | None:
         if shard_in(session_id) is None:
@@ -549,13 +679,13 @@ class RedisShards:
 
     # --- where things are -----------------------------------------------------------------------
 
-    def _shard(self, name: str) -> tuple[int, Tag]:
+    def _shard(self, name: str) -> tuple[int, FunctionTag]:
         shard = shard_in(name)
         if shard is None:
             raise ValueError(f"{name!r} names no shard: ids are made by dragoman.ids.")
         return shard, self._shards[shard]
 
-    def _where(self, job_id: JobId) -> tuple[int, Tag, bytes] | None:
+    def _where(self, job_id: JobId) -> tuple[int, FunctionTag, bytes] | None:
         """The job's shard and the key of its record; None when the text is no job_id."""
         request = request_in(job_id)
         if request is None:
@@ -563,7 +693,7 @@ class RedisShards:
         shard, tag = self._shard(job_id)
         return shard, tag, tag.key(f"r:{request}")
 
-    async def _read(self, job_id: JobId) -> tuple[Tag, packing.JobRecord] | None:
+    async def _read(self, job_id: JobId) -> tuple[FunctionTag, packing.PackedJob] | None:
         where = self._where(job_id)
         if where is None:
             return None
@@ -573,7 +703,7 @@ class RedisShards:
         return (tag, packing.read_record(answer[1], answer[0])) if answer else None
 
     async def _refused(
-        self, job_id: JobId, tag: Tag, answer: Answer
+        self, job_id: JobId, tag: FunctionTag, answer: Answer
     ) -> r.NotCurrent | r.HasEnded | r.NoJob:
         if answer[0] == b"gone":
             # Another job may have its request by now.
@@ -584,7 +714,7 @@ class RedisShards:
 
     # --- payloads -------------------------------------------------------------------------------
 
-    async def _stored(self, tag: Tag, record: packing.JobRecord) -> r.StoredJob:
+    async def _stored(self, tag: FunctionTag, record: packing.PackedJob) -> r.StoredJob:
         job = record.job
         if not record.result_elsewhere:
             return job
@@ -593,7 +723,7 @@ class RedisShards:
             return msgspec.structs.replace(job, released=True)
         return msgspec.structs.replace(job, output=packing.read_result(packed))
 
-    async def _work(self, tag: Tag, record: packing.JobRecord) -> r.OpenWork | None:
+    async def _work(self, tag: FunctionTag, record: packing.PackedJob) -> r.OpenWork | None:
         if not record.is_open:
             return None
         packed = record.input
@@ -601,7 +731,7 @@ class RedisShards:
             packed = await self._payload(tag, f"i:{record.job.job_id}")
         return None if packed is None else r.OpenWork(record.job, packing.read_input(packed))
 
-    async def _payload(self, tag: Tag, name: str) -> bytes | None:
+    async def _payload(self, tag: FunctionTag, name: str) -> bytes | None:
         for _ in range(2):
             # One that is missing is read again: it may be on its way.
             packed: bytes | None = await self._server.plain(tag, "GET", tag.key(name))
@@ -609,10 +739,10 @@ class RedisShards:
                 return packed
         return None
 
-    def _keep(self, tag: Tag, name: str, packed: bytes, ttl_ms: int) -> Future[Answer]:
+    def _keep(self, tag: FunctionTag, name: str, packed: bytes, ttl_ms: int) -> Future[Answer]:
         return self._server.plain(tag, "SET", tag.key(name), packed, "PX", max(1, ttl_ms))
 
-    def _forget(self, tag: Tag, name: str) -> None:
+    def _forget(self, tag: FunctionTag, name: str) -> None:
         self._server.plain(tag, "UNLINK", tag.key(name)).add_done_callback(_ignore)
 
 
@@ -642,7 +772,7 @@ def _older(record: bytes, job_id: str) -> bytes:
     return b"%b:%b" % (record, job_id.encode())
 
 
-def _session_key(tag: Tag, session_id: SessionId) -> bytes:
+def _session_key(tag: FunctionTag, session_id: SessionId) -> bytes:
     return tag.key(f"z:{session_id}")
 
 

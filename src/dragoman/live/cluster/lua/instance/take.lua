@@ -1,8 +1,7 @@
 -- take: strike out notes that are done, then hand out those left lying and new ones.
 -- arguments  incarnation, count, reclaim_idle_ms, max_deliveries, done, in_hand
 -- answers    handed inbox_length {entry_id deliveries note ...} {the same, of those handed out too
---            often} last_entry_id now_ms | superseded | taken_down
--- Everything up to last_entry_id has been handed out at least once; '' while more may be waiting.
+--            often} now_ms | superseded | taken_down
 local function operation(arguments)
   local incarnation, count, reclaim_idle_ms, max_deliveries, done, in_hand = unpack(arguments)
   local no = refused(incarnation)
@@ -37,9 +36,6 @@ local function operation(arguments)
     table.insert(handed, entry[1])
     table.insert(handed, 1)
     table.insert(handed, entry[2][2])
-    room = room - 1
   end
-  local last = room > 0 and redis.call('XREVRANGE', INBOX, '+', '-', 'COUNT', 1)[1]
-  return {'handed', redis.call('XLEN', INBOX), handed, spent, last and last[1] or '',
-    now_ms}
+  return {'handed', redis.call('XLEN', INBOX), handed, spent, now_ms}
 end

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from typing import Protocol
 
 from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
 from dragoman.live.fleet import Registry
 from dragoman.live.gateway.cluster.outbox import Outbox
-from dragoman.live.ledger import Seats
+from dragoman.live.ledger import CellRecord, Seats
+from dragoman.live.shared import records as r
 from dragoman.observability import get_logger
 
 log = get_logger("dragoman.cluster")
@@ -21,12 +23,20 @@ _PAUSE_SECONDS = 0.02
 """Between two looks: news that come together are looked into together."""
 
 
-class FarCells:
+class SharedSeats(Seats, Protocol):
+    """Seats of cells that other instances change, too."""
+
+    async def read_changes(self, cell: int, since: int) -> r.CellChanges | None:
+        """The seats that changed since a version; None for a cold cell."""
+        ...
+
+
+class RemoteCells:
     """Fetches the cells whose version moved, now and then, and those that news came of at once."""
 
     def __init__(
         self,
-        ledger: Seats,
+        ledger: SharedSeats,
         registry: Registry,
         outbox: Outbox,
         *,
@@ -39,6 +49,8 @@ class FarCells:
         self._every_seconds = every_seconds
         self._clock = clock
         self._versions: dict[int, int] = {}
+        self._seen: dict[int, CellRecord] = {}
+        """Cells as they were read last; how many slots are held in them is older than that."""
         self._cold_since: dict[int, float] = {}
         self._wanted: set[int] = set()
         self._news = asyncio.Event()
@@ -106,18 +118,34 @@ class FarCells:
 
     async def _read(self, cells: Iterable[int]) -> None:
         for cell in cells:
-            record = await self._ledger.read_cell(cell)
+            record = await self._read_cell(cell)
             if record is None:
                 self._is_cold(cell, in_use=False)
             else:
                 self._cold_since.pop(cell, None)
                 self._versions[cell] = record.version
+                self._seen[cell] = record
                 self._registry.take_cell(record)
+
+    async def _read_cell(self, cell: int) -> CellRecord | None:
+        """The cell as it is now; of one that was seen before, what changed since is read."""
+        seen = self._seen.get(cell)
+        if seen is None:
+            return await self._ledger.read_cell(cell)
+        changes = await self._ledger.read_changes(cell, seen.version)
+        if changes is None:
+            return None
+        seats = {} if changes.whole else {seat.index: seat for seat in seen.seats}
+        for index in changes.free:
+            seats.pop(index, None)
+        seats |= {seat.index: seat for seat in changes.seats}
+        return CellRecord(cell, changes.version, tuple(seats[index] for index in sorted(seats)))
 
     def _is_cold(self, cell: int, *, in_use: bool) -> None:
         """The cell has no memory: its nodes report, or it is empty for good."""
         now = self._clock.monotonic()
         self._versions.pop(cell, None)
+        self._seen.pop(cell, None)
         since = self._cold_since.setdefault(cell, now)
         if now - since < self._registry.timeout_seconds:
             self._registry.far.cool(cell)

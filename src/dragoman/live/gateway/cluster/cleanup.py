@@ -10,7 +10,7 @@ from dragoman.clock import Clock
 from dragoman.ids import InstanceId, NodeId
 from dragoman.live.cluster import CleanUp, Presence
 from dragoman.live.dispatch import NodeMessages
-from dragoman.live.fleet import FarNode
+from dragoman.live.fleet import RemoteNode
 from dragoman.live.gateway.cluster.outbox import Outbox
 from dragoman.live.ledger import NodeLost, Seats, Sender
 from dragoman.live.protocol import NodeHealth
@@ -59,7 +59,7 @@ class NodeCleaner:
         """The same for an earlier life of this instance, before it accepts its first socket."""
         await self._cut_off(instance_id, await self._seats_of(instance_id))
 
-    async def forget_long_gone(self, far: Iterable[FarNode], after_seconds: float) -> None:
+    async def forget_long_gone(self, far: Iterable[RemoteNode], after_seconds: float) -> None:
         """Give up the seats of nodes that this instance has seen offline for so long."""
         now = self._clock.monotonic()
         known, self._offline_since = self._offline_since, {}

@@ -1,4 +1,4 @@
-"""The roll of an instance's nodes, and how they look to selection, statistics and others."""
+"""The table of an instance's nodes, and how they look to selection, statistics and others."""
 
 from __future__ import annotations
 
@@ -9,16 +9,14 @@ from typing import Any
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
-from dragoman.live.fleet.census import Census, Headcount
-from dragoman.live.fleet.far_nodes import FarNodes
-from dragoman.live.fleet.node import Node
-from dragoman.live.fleet.ports import AttemptPort, PeerPort
-from dragoman.live.fleet.sharing import Sharing
+from dragoman.live.fleet.node import Census, Headcount, RegisteredNode
+from dragoman.live.fleet.ports import AttemptPort, FleetPeerPort
+from dragoman.live.fleet.remote_nodes import RemoteNodes, Sharing
 from dragoman.live.ledger import Seats
 from dragoman.live.snapshot import CellView, SnapshotHolder
 
 
-class Roll:
+class NodeTable:
     """Who is connected here, or was a while ago. What changes is shown at once."""
 
     def __init__(
@@ -27,13 +25,13 @@ class Roll:
         ledger: Seats,
         snapshots: SnapshotHolder,
         census: Census,
-        far: FarNodes,
+        far: RemoteNodes,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         clock: Clock,
-        peers: PeerPort | None,
+        peers: FleetPeerPort | None,
     ) -> None:
-        self.nodes: dict[NodeId, Node] = {}
-        self.by_beat: OrderedDict[NodeId, Node] = OrderedDict()
+        self.nodes: dict[NodeId, RegisteredNode] = {}
+        self.by_beat: OrderedDict[NodeId, RegisteredNode] = OrderedDict()
         """Online nodes, the one not heard of for longest first."""
         self.offline: OrderedDict[NodeId, float] = OrderedDict()
         """Since when nodes are offline, the one that is for longest first."""
@@ -55,7 +53,7 @@ class Roll:
             raise errors.InternalError("The registry was started before it was attached.")
         return self._attempts
 
-    def enter(self, node: Node) -> None:
+    def enter(self, node: RegisteredNode) -> None:
         """The node is connected here, from now on over this connection."""
         self.nodes[node.node_id] = node
         self._far.moved_in(node.node_id)
@@ -63,14 +61,14 @@ class Roll:
         self.heard_from(node)
         self.show(node)
 
-    def heard_from(self, node: Node) -> None:
+    def heard_from(self, node: RegisteredNode) -> None:
         """The node lives."""
         node.last_beat = node.last_sign = self._clock.monotonic()
         node.last_seen_ms = self._clock.now_ms()
         self.by_beat[node.node_id] = node
         self.by_beat.move_to_end(node.node_id)
 
-    def show(self, node: Node) -> None:
+    def show(self, node: RegisteredNode) -> None:
         """Put the node's facts into the snapshot."""
         view = self._snapshots.current.cells.get(node.cell) or CellView(node.cell)
         self._snapshots.replace(view.with_node(node.facts()))
@@ -80,7 +78,7 @@ class Roll:
         if node.health.takes_jobs:
             self.port.wake()
 
-    def show_in_its_seat(self, node: Node, cell: int, index: int) -> None:
+    def show_in_its_seat(self, node: RegisteredNode, cell: int, index: int) -> None:
         """Show the node again, if its seat was thought to be another node's."""
         view = self._snapshots.current.cells.get(cell)
         shown = view.indexes.get(node.node_id) if view is not None else None
@@ -93,7 +91,7 @@ class Roll:
         if view is not None and view.indexes.get(node_id) == index:
             self._snapshots.replace(view.without_node(index))
 
-    def count(self, node: Node, gone: bool = False) -> None:
+    def count(self, node: RegisteredNode, gone: bool = False) -> None:
         """Keep the census, on change."""
         after: Headcount | None = None
         if not gone:
@@ -103,7 +101,7 @@ class Roll:
         self._census.change(node.counted, after)
         node.counted = after
 
-    def told_others(self, node: Node) -> None:
+    def told_others(self, node: RegisteredNode) -> None:
         """Something new about the node is in its cell."""
         if self._peers is not None:
             self._peers.changed(node.cell, node.node_id)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any, Generic, TypeVar
 
 from dragoman.clock import Clock
-from dragoman.errors import DependencyDown
+from dragoman.errors import DependencyDown, InvalidMessage
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import (
     Card,
@@ -15,25 +15,58 @@ from dragoman.live.cluster import (
     Cluster,
     ClusterTerms,
     Fence,
+    InboxReader,
     Membership,
     Note,
     Pulse,
-    Reader,
 )
 from dragoman.live.dispatch import JobDispatcher
 from dragoman.live.fleet import Registry, ServiceCatalog
-from dragoman.live.gateway.closing import CloseCode
-from dragoman.live.gateway.cluster.clean_up import NodeCleaner
-from dragoman.live.gateway.cluster.far_cells import FarCells
-from dragoman.live.gateway.cluster.fenced_handler import STOOD_STILL
-from dragoman.live.gateway.cluster.news import News
-from dragoman.live.gateway.cluster.note_handler import NoteHandler, SessionNotes
-from dragoman.live.gateway.cluster.outbox import Outbox
-from dragoman.live.gateway.cluster.roster import Roster
-from dragoman.live.gateway.cluster.stats_exchange import OtherStats
+from dragoman.live.gateway.cluster.cleanup import NodeCleaner
+from dragoman.live.gateway.cluster.inbox import NoteHandler, SessionNotes
+from dragoman.live.gateway.cluster.news import News, OtherStats
+from dragoman.live.gateway.cluster.outbox import Outbox, Roster
+from dragoman.live.gateway.cluster.remote_nodes import RemoteCells, SharedSeats
+from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.connections import Connections
-from dragoman.live.ledger import Seats
+from dragoman.live.gateway.endpoint import Handler
+from dragoman.live.gateway.wire import CloseCode
 from dragoman.observability import Metrics, get_logger
+from dragoman.settings import Settings
+
+M = TypeVar("M")
+
+STOOD_STILL = "this server stood still, and others may have taken over"
+
+
+class FencedHandler(Generic[M]):
+    """Handles a connection, unless the process was paused for longer than others wait for it.
+
+    Others may own what the peer is part of by then: the connection goes before it is heard.
+    """
+
+    def __init__(self, handler: Handler[M], pulse: Pulse, clock: Clock) -> None:
+        self._handler = handler
+        self._pulse = pulse
+        self._clock = clock
+        self._connection: Connection | None = None
+
+    async def opened(self, connection: Connection) -> None:
+        self._connection = connection
+        await self._handler.opened(connection)
+
+    def received(self, message: M, now: float) -> Awaitable[None] | None:
+        if self._pulse.paused(now) and self._connection is not None:
+            self._connection.close(CloseCode.DRAINING, STOOD_STILL)
+            return None
+        return self._handler.received(message, now)
+
+    async def malformed(self, error: InvalidMessage) -> None:
+        await self._handler.malformed(error)
+
+    async def closed(self, code: int, reason: str) -> None:
+        await self._handler.closed(code, reason)
+
 
 log = get_logger("dragoman.cluster")
 
@@ -44,7 +77,7 @@ _BREATH_SECONDS = 1.0
 """Between two tries to begin something that could not be begun."""
 
 
-class Neighbours:
+class ClusterMember:
     """Keeps this instance in its cluster: presence, inbox, feed, far nodes, clean-up."""
 
     def __init__(
@@ -55,7 +88,7 @@ class Neighbours:
         outbox: Outbox,
         roster: Roster,
         pulse: Pulse,
-        ledger: Seats,
+        ledger: SharedSeats,
         registry: Registry,
         dispatcher: JobDispatcher,
         catalog: ServiceCatalog,
@@ -73,7 +106,7 @@ class Neighbours:
         self.cluster = cluster
         self.outbox = outbox
         self.roster = roster
-        self.cells = FarCells(
+        self.cells = RemoteCells(
             ledger, registry, outbox, every_seconds=reconcile_seconds, clock=clock
         )
         self._connections = connections
@@ -96,8 +129,14 @@ class Neighbours:
         )
         self._membership = Membership(cluster, self, pulse=pulse, clock=clock, terms=terms)
         handler = NoteHandler(registry, jobs, cluster.instance_id, sessions)
-        self._reader = Reader(
-            cluster, handler.handle, pulse=pulse, clock=clock, terms=terms, metrics=metrics
+        self._reader = InboxReader(
+            cluster,
+            handler.handle,
+            at_once=handler.handle_at_once,
+            pulse=pulse,
+            clock=clock,
+            terms=terms,
+            metrics=metrics,
         )
         self._registry = registry
         self._cut_off: set[InstanceId] = set()
@@ -245,3 +284,16 @@ class Neighbours:
             log.warning_limited("clean_up_unfinished", key="task", every_seconds=10)
         elif error is not None:
             log.error("cluster_task_failed", error=repr(error))
+
+
+def cluster_terms(settings: Settings) -> ClusterTerms:
+    """The times and bounds that all instances of the cluster go by."""
+    cluster = settings.cluster
+    return ClusterTerms(
+        presence_ttl_ms=int(cluster.presence_ttl_seconds * 1000),
+        owner_ttl_ms=int(cluster.owner_ttl_seconds * 1000),
+        inbox_max=cluster.stream_maxlen,
+        reclaim_idle_ms=cluster.reclaim_idle_ms,
+        max_deliveries=cluster.dlq_max_deliveries,
+        dead_letters_max=cluster.dlq_maxlen,
+    )

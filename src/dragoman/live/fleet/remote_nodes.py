@@ -2,19 +2,84 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from typing import Any
 
-from dragoman.ids import InstanceId, NodeId
-from dragoman.live.fleet.census import Census, Headcount
-from dragoman.live.fleet.node import Node
-from dragoman.live.fleet.resources import ResourceMean
-from dragoman.live.fleet.shared_facts import SharedFacts, SharedMark, read_facts, write_facts
-from dragoman.live.ledger import CellRecord, Owner, SeatRecord
-from dragoman.live.protocol import Languages, NodeHealth, Service
+import msgspec
+
+from dragoman.errors import DependencyDown
+from dragoman.ids import InstanceId, NodeId, TenantId
+from dragoman.live.fleet.health import ResourceMean
+from dragoman.live.fleet.node import Census, Headcount, RegisteredNode, marked_services
+from dragoman.live.ledger import CellRecord, Done, Owner, SeatRecord, Seats
+from dragoman.live.protocol import Capability, Languages, NodeHealth, Service
 from dragoman.live.snapshot import CellView, NodeFacts, SnapshotHolder
 
 
-class FarNode:
+class SharedMark(msgspec.Struct, frozen=True, array_like=True):
+    """A service that is left alone for a while."""
+
+    service_id: str
+    reason: str
+    expires_at_ms: int
+    version: str | None = None
+
+
+class SharedFacts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A node as the instance it is connected to knows it. Its slots are the ledger's."""
+
+    status: NodeHealth
+    languages: Languages
+    services: tuple[Service, ...]
+    capabilities: tuple[Capability, ...] = ()
+    features: tuple[str, ...] = ()
+    public: bool = True
+    tenant: TenantId | None = None
+    takes_jobs: bool | None = None
+    """Whether it may be given jobs; None: when it is ready."""
+    resting: bool = False
+    resources: tuple[ResourceMean, ...] = ()
+    """As they were when the facts were written; the verdicts are always of now."""
+    reason: str | None = None
+    marks: tuple[SharedMark, ...] = ()
+
+
+_encoder = msgspec.msgpack.Encoder()
+_decoder = msgspec.msgpack.Decoder(SharedFacts)
+
+
+def write_facts(node: RegisteredNode) -> bytes:
+    """The same facts are always the same bytes."""
+    return _encoder.encode(
+        SharedFacts(
+            status=node.status,
+            languages=node.languages,
+            services=node.services,
+            capabilities=node.capabilities,
+            features=tuple(sorted(node.features)),
+            public=node.public,
+            tenant=node.tenant,
+            takes_jobs=node.health.takes_jobs if node.health.on_trial else None,
+            resting=node.resting,
+            resources=node.resources,
+            reason=node.reason,
+            marks=tuple(
+                SharedMark(mark.service_id, mark.reason, mark.expires_at_ms, mark.version)
+                for mark in node.marks
+            ),
+        )
+    )
+
+
+def read_facts(written: bytes) -> SharedFacts | None:
+    """None for facts that are not there, or that this version of Dragoman cannot read."""
+    try:
+        return _decoder.decode(written)
+    except msgspec.DecodeError:
+        return None
+
+
+class RemoteNode:
     """A node as its cell shows it. What it is doing is another instance's to know."""
 
     __slots__ = (
@@ -98,11 +163,11 @@ class FarNode:
             tenant=known.tenant,
             over_threshold=any(mean.over for mean in known.resources),
             resting=known.resting,
-            marked=frozenset(mark.service_id for mark in known.marks),
+            marked=marked_services(known.marks),
         )
 
 
-class FarNodes:
+class RemoteNodes:
     """The nodes of other instances, cell by cell."""
 
     def __init__(
@@ -116,24 +181,24 @@ class FarNodes:
         self._census = census
         self._instance_id = instance_id
         self._lease_ms = heartbeat_lease_ms
-        self._nodes: dict[NodeId, FarNode] = {}
-        self._cells: dict[int, dict[NodeId, FarNode]] = {}
+        self._nodes: dict[NodeId, RemoteNode] = {}
+        self._cells: dict[int, dict[NodeId, RemoteNode]] = {}
         self.cold: set[int] = set()
         """Cells that lost their memory: who is in them will be known when their nodes report."""
 
-    def __iter__(self) -> Iterator[FarNode]:
+    def __iter__(self) -> Iterator[RemoteNode]:
         return iter(list(self._nodes.values()))
 
     def __len__(self) -> int:
         return len(self._nodes)
 
-    def get(self, node_id: NodeId) -> FarNode | None:
+    def get(self, node_id: NodeId) -> RemoteNode | None:
         return self._nodes.get(node_id)
 
     def take(self, record: CellRecord, ours: Collection[NodeId]) -> bool:
         """A cell was read: show the nodes in it that are not ours; whether any can do more."""
         self.cold.discard(record.cell)
-        found: dict[NodeId, FarNode] = {}
+        found: dict[NodeId, RemoteNode] = {}
         for seat in record.seats:
             facts = read_facts(seat.facts)
             if facts is not None and seat.node_id not in ours:
@@ -167,11 +232,11 @@ class FarNodes:
         self.cold.discard(cell)
         self._put(cell, {})
 
-    def moved_away(self, node: Node) -> None:
+    def moved_away(self, node: RegisteredNode) -> None:
         """A node of ours is connected elsewhere; until its cell is read it gets no work."""
         facts = read_facts(write_facts(node))
         if facts is not None:
-            far = FarNode(
+            far = RemoteNode(
                 node.node_id,
                 node.cell,
                 node.index,
@@ -191,7 +256,7 @@ class FarNodes:
             known.pop(node_id, None)
             self._put(far.cell, known)
 
-    def _seated(self, cell: int, seat: SeatRecord, facts: SharedFacts) -> FarNode:
+    def _seated(self, cell: int, seat: SeatRecord, facts: SharedFacts) -> RemoteNode:
         status = facts.status
         if not seat.online or seat.owner.instance_id == self._instance_id:
             # Owned by us and not among ours: from an earlier life of this instance.
@@ -199,12 +264,12 @@ class FarNodes:
         elif seat.drained and status is not NodeHealth.OFFLINE:
             status = NodeHealth.DRAINING
         last_seen_ms = seat.alive_until_ms - self._lease_ms
-        return FarNode(
+        return RemoteNode(
             seat.node_id, cell, seat.index, seat.owner, seat.slots, status, facts, last_seen_ms
         )
 
     def _put(
-        self, cell: int, found: dict[NodeId, FarNode], seats: Mapping[int, NodeId] | None = None
+        self, cell: int, found: dict[NodeId, RemoteNode], seats: Mapping[int, NodeId] | None = None
     ) -> None:
         """These are the cell's far nodes now: keep the table and the snapshot so.
 
@@ -224,7 +289,7 @@ class FarNodes:
         self._count(before, found)
         self._show(cell, before.keys(), found, seats or {})
 
-    def _count(self, before: dict[NodeId, FarNode], found: dict[NodeId, FarNode]) -> None:
+    def _count(self, before: dict[NodeId, RemoteNode], found: dict[NodeId, RemoteNode]) -> None:
         """Keep the census, on change."""
         for node_id, node in before.items():
             if found.get(node_id) is not node:
@@ -238,7 +303,7 @@ class FarNodes:
         self,
         cell: int,
         before: Collection[NodeId],
-        found: dict[NodeId, FarNode],
+        found: dict[NodeId, RemoteNode],
         seats: Mapping[int, NodeId],
     ) -> None:
         view = self._snapshots.current.cells.get(cell)
@@ -252,3 +317,54 @@ class FarNodes:
                 wanted[index] = facts
         if wanted != shown:
             self._snapshots.replace((view or CellView(cell)).with_nodes(wanted))
+
+
+class Sharing:
+    """At most one write is under way for a node; what changed meanwhile goes with the next."""
+
+    def __init__(
+        self,
+        ledger: Seats,
+        on_written: Callable[[RegisteredNode], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], None],
+    ) -> None:
+        self._ledger = ledger
+        self._on_written = on_written
+        self._spawn = spawn
+        self._unwritten: dict[NodeId, RegisteredNode] = {}
+        self._writing: set[NodeId] = set()
+
+    def changed(self, node: RegisteredNode) -> None:
+        """The node may look otherwise than others know."""
+        if write_facts(node) == node.shared:
+            return
+        self._unwritten[node.node_id] = node
+        if node.node_id not in self._writing:
+            self._writing.add(node.node_id)
+            self._spawn(self._write(node.node_id))
+
+    def go_on(self) -> None:
+        """Try again what could not be written."""
+        for node in list(self._unwritten.values()):
+            self.changed(node)
+
+    async def _write(self, node_id: NodeId) -> None:
+        try:
+            while (node := self._unwritten.pop(node_id, None)) is not None:
+                try:
+                    await self._write_one(node)
+                except DependencyDown:
+                    self._unwritten.setdefault(node_id, node)
+                    return
+        finally:
+            self._writing.discard(node_id)
+
+    async def _write_one(self, node: RegisteredNode) -> None:
+        facts = write_facts(node)
+        if facts == node.shared:
+            return
+        answer = await self._ledger.amend(node.cell, node.sender, facts=facts)
+        # A node without its seat gets it back with its next heartbeat, and its facts with it.
+        if isinstance(answer, Done):
+            node.shared = facts
+            self._on_written(node)

@@ -9,10 +9,10 @@ from typing import Any
 
 from dragoman import errors
 from dragoman.clock import Clock
-from dragoman.live.fleet.far_nodes import FarNodes
 from dragoman.live.fleet.health import HealthEvent, HealthRules
-from dragoman.live.fleet.node import Node
-from dragoman.live.fleet.roll import Roll
+from dragoman.live.fleet.node import RegisteredNode
+from dragoman.live.fleet.node_table import NodeTable
+from dragoman.live.fleet.remote_nodes import RemoteNodes
 from dragoman.live.ledger import Cold, NodeLost, NotSeated, Seats, Stale
 from dragoman.observability import get_logger, yielding
 
@@ -25,20 +25,20 @@ _INSIST_SECONDS = 1.0
 """The pause between two tries to tell an unreachable ledger of a lost node."""
 
 
-class Leaving:
+class Departure:
     """Shows nodes as offline, gives up their attempts after a grace, and forgets them in time."""
 
     def __init__(
         self,
         ledger: Seats,
-        roll: Roll,
-        far: FarNodes,
+        table: NodeTable,
+        far: RemoteNodes,
         rules: HealthRules,
         spawn: Callable[[Coroutine[Any, Any, None]], None],
         clock: Clock,
     ) -> None:
         self._ledger = ledger
-        self._roll = roll
+        self._table = table
         self._far = far
         self._rules = rules
         self._spawn = spawn
@@ -49,7 +49,7 @@ class Leaving:
         while True:
             await asyncio.sleep(TICK_SECONDS)
             await self._time_out_silent()
-            self._roll.share_again()
+            self._table.share_again()
             try:
                 await self._forget_gone()
             except errors.DependencyDown as error:
@@ -59,27 +59,27 @@ class Leaving:
             except Exception:
                 log.exception("forgetting_failed")
 
-    def gone(self, node: Node) -> bool:
+    def gone(self, node: RegisteredNode) -> bool:
         """The node's connection is lost; False when another one speaks for it."""
-        if self._roll.nodes.get(node.node_id) is not node or not node.online:
+        if self._table.nodes.get(node.node_id) is not node or not node.online:
             return False
         node.health.happened(HealthEvent.LOST)
-        self._roll.by_beat.pop(node.node_id, None)
-        self._roll.offline[node.node_id] = self._clock.monotonic()
-        self._roll.show(node)
+        self._table.by_beat.pop(node.node_id, None)
+        self._table.offline[node.node_id] = self._clock.monotonic()
+        self._table.show(node)
         log.info("node_offline", node_id=node.node_id)
         self._spawn(self._lose_after(self._rules.reconnect_grace_seconds, node))
         return True
 
-    def moved_away(self, node: Node) -> None:
+    def moved_away(self, node: RegisteredNode) -> None:
         """A newer connection, of another instance, speaks for the node."""
         node.link.superseded()
-        if self._roll.nodes.get(node.node_id) is not node:
+        if self._table.nodes.get(node.node_id) is not node:
             return
-        del self._roll.nodes[node.node_id]
-        self._roll.by_beat.pop(node.node_id, None)
-        self._roll.offline.pop(node.node_id, None)
-        self._roll.count(node, gone=True)
+        del self._table.nodes[node.node_id]
+        self._table.by_beat.pop(node.node_id, None)
+        self._table.offline.pop(node.node_id, None)
+        self._table.count(node, gone=True)
         self._far.moved_away(node)
         log.info("node_moved_away", node_id=node.node_id)
 
@@ -89,47 +89,47 @@ class Leaving:
             node.link.timed_out()
             self.gone(node)
 
-    def _silent(self) -> Iterator[Node]:
+    def _silent(self) -> Iterator[RegisteredNode]:
         """Nodes that were silent for too long, one after another as they are removed."""
         limit = self._clock.monotonic() - self._rules.timeout_seconds
-        while self._roll.by_beat:
-            node = next(iter(self._roll.by_beat.values()))
+        while self._table.by_beat:
+            node = next(iter(self._table.by_beat.values()))
             if node.last_beat > limit:
                 return
             yield node
 
     async def _forget_gone(self) -> None:
         limit = self._clock.monotonic() - self._rules.forget_offline_seconds
-        oldest = list(islice(self._roll.offline.items(), FORGOTTEN_A_TICK))
+        oldest = list(islice(self._table.offline.items(), FORGOTTEN_A_TICK))
         async for node_id, since in yielding(oldest, self._clock):
             if since > limit:
                 return
-            if self._roll.offline.get(node_id) != since:
+            if self._table.offline.get(node_id) != since:
                 continue  # It came back while others were forgotten.
-            node = self._roll.nodes[node_id]
+            node = self._table.nodes[node_id]
             gone = await self._ledger.remove(node.cell, node.sender)
             await self._ledger.forget(node_id, node.owner.epoch)
-            if self._roll.nodes.get(node_id) is not node or node.online:
+            if self._table.nodes.get(node_id) is not node or node.online:
                 continue
-            self._roll.offline.pop(node_id, None)
-            del self._roll.nodes[node_id]
-            self._roll.hide(node_id, node.cell, node.index)
-            self._roll.count(node, gone=True)
-            self._roll.told_others(node)
+            self._table.offline.pop(node_id, None)
+            del self._table.nodes[node_id]
+            self._table.hide(node_id, node.cell, node.index)
+            self._table.count(node, gone=True)
+            self._table.told_others(node)
             if isinstance(gone, NodeLost):
-                await self._roll.port.lost(node.cell, gone.lost)
-                self._roll.port.freed(gone.freed)
+                await self._table.port.lost(node.cell, gone.lost)
+                self._table.port.freed(gone.freed)
 
-    async def _lose_after(self, seconds: float, node: Node) -> None:
+    async def _lose_after(self, seconds: float, node: RegisteredNode) -> None:
         """When the grace is over; a node that came back has another connection by then."""
         await asyncio.sleep(seconds)
         answer = await self._lose(node)
         if isinstance(answer, NodeLost):
-            self._roll.told_others(node)
-            self._roll.port.freed(answer.freed)
-            await self._roll.port.lost(node.cell, answer.lost)
+            self._table.told_others(node)
+            self._table.port.freed(answer.freed)
+            await self._table.port.lost(node.cell, answer.lost)
 
-    async def _lose(self, node: Node) -> NodeLost | Stale | NotSeated | Cold:
+    async def _lose(self, node: RegisteredNode) -> NodeLost | Stale | NotSeated | Cold:
         """No other instance releases what the node held before its lease ends: keep trying."""
         while True:
             try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from dragoman.ids import ConnectionId, InstanceId
+from dragoman.ids import ConnectionId, InstanceId, SessionId
 from dragoman.live.cluster import (
     AskReportNote,
     AssignNote,
@@ -21,8 +21,11 @@ from dragoman.live.cluster import (
 )
 from dragoman.live.dispatch import PeerMessages
 from dragoman.live.fleet import Registry
+from dragoman.live.gateway.cluster.outbox import Outbox
 from dragoman.live.ledger import Owner
 from dragoman.live.protocol import RunningJob
+from dragoman.live.sessions import Sessions
+from dragoman.live.shared import records as r
 
 
 class SessionNotes(Protocol):
@@ -48,10 +51,20 @@ class NoteHandler:
         self._instance_id = instance_id
         self._sessions = sessions
 
-    async def handle(self, note: Note) -> None:
+    def handle_at_once(self, note: Note, age_seconds: float) -> bool:
+        """Do it without waiting for anything, if that is possible; whether it was done."""
         match note:
             case AssignNote():
-                await self._jobs.assign(note)
+                return self._jobs.assign_at_once(note, age_seconds)
+            case ResultNote():
+                return self._jobs.result_at_once(note)
+            case _:
+                return False
+
+    async def handle(self, note: Note, age_seconds: float) -> None:
+        match note:
+            case AssignNote():
+                await self._jobs.assign(note, age_seconds)
             case CancelNote():
                 self._cancel(note)
             case ResultNote():
@@ -81,3 +94,24 @@ class NoteHandler:
     def _owner(self, note: CancelNote | SupersededNote | ControlNote) -> Owner:
         """The connection of ours that the note is about."""
         return Owner(self._instance_id, ConnectionId(note.connection_id), note.epoch)
+
+
+class SessionPost:
+    """Writes to the instance that held a session, or that holds it now."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+
+    def taken(self, session_id: SessionId, before: r.SessionOwner, now: r.SessionOwner) -> None:
+        note = SessionTakenNote(session_id, now.connection_id, now.epoch)
+        self._outbox.post(before.instance_id, note)
+
+
+class SessionInbox:
+    """Takes the notes that concern sessions to them."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def taken(self, note: SessionTakenNote) -> None:
+        await self._sessions.taken(note.session_id, note.epoch)
