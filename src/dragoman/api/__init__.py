@@ -16,6 +16,7 @@ from dragoman.api.lab import (
     StartedView,
     SubmittedView,
     VersionView,
+    WayBack,
     WorkersView,
     WorkerView,
     all_parts,
@@ -31,7 +32,7 @@ from dragoman.api.live import live_parts
 from dragoman.api.paging import Page, PageRequest, Paging, decode_cursor, encode_cursor
 from dragoman.api.parts import Assemble, Parts, Plane, no_parts
 from dragoman.api.problems import Problem, problem_response
-from dragoman.api.readiness import Readiness, Verdict
+from dragoman.api.readiness import Readiness, ReadinessVerdict
 from dragoman.api.server import Server, running_server
 from dragoman.api.services import Services, open_services
 
@@ -55,6 +56,7 @@ __all__ = [
     "Plane",
     "Problem",
     "Readiness",
+    "ReadinessVerdict",
     "RunAtWorkView",
     "RunView",
     "Server",
@@ -62,8 +64,8 @@ __all__ = [
     "Services",
     "StartedView",
     "SubmittedView",
-    "Verdict",
     "VersionView",
+    "WayBack",
     "WorkerView",
     "WorkersView",
     "all_parts",

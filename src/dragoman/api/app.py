@@ -13,13 +13,15 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dragoman.api.console import console_router, read_built
 from dragoman.api.docs import docs_router
 from dragoman.api.health import health_router
 from dragoman.api.hosts import HostCheck, served_hosts
 from dragoman.api.lifecycle import Lifecycle
-from dragoman.api.middleware import BodyLimit, OriginCheck, Shield
+from dragoman.api.middleware import BodyLimit, CsrfCheck, OriginCheck, Shield
 from dragoman.api.problems import Problem, problem_response, status_response, validation_response
 from dragoman.api.services import Services
+from dragoman.api.sign_in import SIGN_IN_PATH, sign_in_router
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
@@ -49,7 +51,9 @@ def create_app(
     )
     # Where `require` finds it.
     app.state.authenticator = services.authenticator
-    for router in (health_router(services), docs_router(), *routers):
+    pages = console_router(read_built())
+    signing_in = sign_in_router(services)
+    for router in (health_router(services), docs_router(), pages, signing_in, *routers):
         app.include_router(router)
     for path, socket in (sockets or {}).items():
         app.router.routes.append(WebSocketRoute(path, _OnceBegun(socket, services.lifecycle)))
@@ -66,6 +70,8 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
         larger=larger_bodies,
         budget=services.budget,
     )
+    if services.settings.auth.mode == "keys":
+        app.add_middleware(CsrfCheck, exempt=[SIGN_IN_PATH])
     app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
     app.add_middleware(HostCheck, serves=served_hosts(services.settings))
     app.add_middleware(Shield)
@@ -73,7 +79,7 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
         app.add_middleware(
             CORSMiddleware,
             allow_origins=server.allowed_origins,
-            allow_methods=["GET", "POST", "PATCH", "DELETE"],
+            allow_methods=["GET", "POST", "PUT", "PATCH", "DELETE"],
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )

@@ -32,7 +32,12 @@ class Ready(BaseModel):
 
 
 _EXPOSITION = {"content": {EXPOSITION_CONTENT_TYPE: {"schema": {"type": "string"}}}}
-_PROBLEM = {"content": {"application/json": {"schema": Problem.model_json_schema()}}}
+# Named, not spelt out: what a schema refers to is found among the document's own.
+_PROBLEM = {
+    "content": {
+        "application/json": {"schema": {"$ref": f"#/components/schemas/{Problem.__name__}"}}
+    }
+}
 
 
 def health_router(services: Services) -> APIRouter:
@@ -66,6 +71,10 @@ def health_router(services: Services) -> APIRouter:
     async def metrics() -> Response:
         # Counted when asked for: the count looks at every task, and keeping it would cost each.
         services.metrics.event_loop_tasks.set(len(asyncio.all_tasks()))
+        verdict = await services.readiness.verdict()
+        services.metrics.ready.set(verdict.ready)
+        for name, answers in verdict.dependencies.items():
+            services.metrics.dependency_up.labels(name.removeprefix("the ").lower()).set(answers)
         exposition = services.metrics.exposition()
         for add_more in services.other_metrics:
             exposition = await add_more(exposition)

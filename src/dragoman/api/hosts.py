@@ -29,11 +29,12 @@ def served_hosts(settings: Settings) -> ServesHost:
     people reach the server by names it cannot know.
     """
     server = settings.server
+    own = (server.host, *filter(None, [settings.cluster.advertise_host]))
     if settings.auth.mode == "keys" or "*" in server.allowed_origins:
         return lambda header: True
     names = {"localhost"} | {
         name
-        for authority in (_bracketed(server.host), *map(_authority, server.allowed_origins))
+        for authority in (*map(_bracketed, own), *map(_authority, server.allowed_origins))
         if (name := host_of(authority)) is not None
     }
     beyond_loopback = not is_loopback(server.host)

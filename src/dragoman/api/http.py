@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from dragoman.addresses import among
 from dragoman.errors import SettingsError
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.gateway import SocketCount, TransportLimits, uvicorn_options
 from dragoman.settings import Settings
 
@@ -20,7 +20,7 @@ from dragoman.settings import Settings
 class HttpServer(uvicorn.Server):
     """uvicorn, which leaves signals to us and tells when its start is settled."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, budget: Budget) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, budget: ByteBudget) -> None:
         super().__init__(_config(app, settings, budget))
         self.settled = asyncio.Event()
 
@@ -43,7 +43,7 @@ class HttpServer(uvicorn.Server):
         self.should_exit = True
 
 
-def _transport_limits(settings: Settings, budget: Budget) -> TransportLimits:
+def _transport_limits(settings: Settings, budget: ByteBudget) -> TransportLimits:
     limits = settings.limits
     return TransportLimits(
         max_frame_bytes=limits.max_frame_bytes,
@@ -56,7 +56,7 @@ def _transport_limits(settings: Settings, budget: Budget) -> TransportLimits:
     )
 
 
-def _config(app: ASGIApp, settings: Settings, budget: Budget) -> uvicorn.Config:
+def _config(app: ASGIApp, settings: Settings, budget: ByteBudget) -> uvicorn.Config:
     server = settings.server
     config = uvicorn.Config(
         app,

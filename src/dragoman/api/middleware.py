@@ -1,4 +1,4 @@
-"""What every request passes through: error handling, the origin check and the size limits."""
+"""What every request passes through: error handling, checks of its origin, and size limits."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from dragoman.api.problems import UNEXPECTED, problem_response
+from dragoman.auth import check_csrf
 from dragoman.errors import DragomanError, Forbidden, PayloadTooLarge, RateLimited
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.gateway import NO_ORIGIN, origin_allowed
 from dragoman.observability import get_logger
 
@@ -88,6 +89,20 @@ class OriginCheck:
         await self._app(scope, receive, send)
 
 
+class CsrfCheck:
+    """Refuses changes that only a browser's cookie vouches for, without the page's own word."""
+
+    def __init__(self, app: ASGIApp, exempt: Collection[str]) -> None:
+        """exempt: paths where no cookie counts."""
+        self._app = app
+        self._exempt = frozenset(exempt)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in self._exempt:
+            check_csrf(scope)
+        await self._app(scope, receive, send)
+
+
 class BodyLimit:
     """Refuses a body over the limit, announced or not, before it is kept in memory.
 
@@ -100,12 +115,12 @@ class BodyLimit:
         app: ASGIApp,
         max_bytes: int,
         larger: Mapping[str, int] | None = None,
-        budget: Budget | None = None,
+        budget: ByteBudget | None = None,
     ) -> None:
         self._app = app
         self._max_bytes = max_bytes
         self._larger = dict(larger or {})
-        self._budget = budget or Budget(sys.maxsize)
+        self._budget = budget or ByteBudget(sys.maxsize)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

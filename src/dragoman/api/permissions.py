@@ -9,6 +9,7 @@ from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from dragoman.auth import (
+    Access,
     Authenticator,
     Permission,
     Principal,
@@ -21,6 +22,14 @@ from dragoman.auth import (
 _DOCUMENTED = HTTPBearer(
     auto_error=False, description="An API key; `dragoman keys create` creates one."
 )
+
+
+_READING_METHODS = frozenset({"GET", "HEAD"})
+
+
+def access_of(request: Request) -> Access:
+    """What a request wants: to look, or to change something."""
+    return Access.READ if request.method in _READING_METHODS else Access.ACT
 
 
 def require(permission: Permission) -> Callable[..., Awaitable[Principal]]:
@@ -37,7 +46,7 @@ def require(permission: Permission) -> Callable[..., Awaitable[Principal]]:
         principal = await authenticator.authenticate(
             presented_key(request.scope), remote_address(request.scope)
         )
-        authorize(principal, permission)
+        authorize(principal, permission, access_of(request))
         return principal
 
     return principal_of

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
 
 from dragoman.api.lifecycle import Lifecycle, ServerState
 from dragoman.clock import Clock
@@ -20,13 +20,15 @@ Check = Callable[[], Awaitable[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class ReadinessVerdict:
     """Whether a server is ready; the reasons tell people what it waits for."""
 
     status: str
     reasons: tuple[str, ...] = ()
     lacking: tuple[str, ...] = ()
     """What is down that live work does not need."""
+    dependencies: Mapping[str, bool] = field(default_factory=dict)
+    """Whether each of them answers; none is asked while the server starts or drains."""
 
     @property
     def ready(self) -> bool:
@@ -59,11 +61,11 @@ class Readiness:
         if dispensable:
             self._dispensable.add(name)
 
-    async def verdict(self) -> Verdict:
+    async def verdict(self) -> ReadinessVerdict:
         """Ask every dependency, all at once."""
         state = self._lifecycle.state
         if state is not ServerState.READY:
-            return Verdict(state.value, (f"the server is {state}",))
+            return ReadinessVerdict(state.value, (f"the server is {state}",))
         answers = await asyncio.gather(
             *(self._problem(name, check) for name, check in self._checks.items())
         )
@@ -74,7 +76,12 @@ class Readiness:
         }
         lacking = tuple(problems[name] for name in problems if name in self._dispensable)
         reasons = tuple(problems[name] for name in problems if name not in self._dispensable)
-        return Verdict("unavailable" if reasons else ServerState.READY.value, reasons, lacking)
+        return ReadinessVerdict(
+            "unavailable" if reasons else ServerState.READY.value,
+            reasons,
+            lacking,
+            {name: name not in problems for name in self._checks},
+        )
 
     async def _problem(self, name: str, check: Check) -> str | None:
         # Everyone may ask, so the answer names the dependency and the log alone says more.

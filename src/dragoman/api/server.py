@@ -45,10 +45,13 @@ async def running_server(
     with claimed_folder(data_dir):
         listeners = listen(host, settings.server.port)
         port = listeners[0].getsockname()[1]
-        peer_url = url_for_peers(host, port, tls=bool(settings.server.tls_cert))
+        tls = bool(settings.server.tls_cert)
+        advertised = settings.cluster.advertise_host
+        peer_url = url_for_peers(host, port, tls=tls, advertised=advertised)
+        own_url = url_of(host, port, tls=tls)
         try:
             async with open_services(
-                settings, clock or SystemClock(), randomness or Randomness(), peer_url
+                settings, clock or SystemClock(), randomness or Randomness(), peer_url, own_url
             ) as services:
                 server = Server(services, assemble(services), listeners)
                 patience_seconds = 0

@@ -15,7 +15,7 @@ from dragoman.api.readiness import Readiness
 from dragoman.auth import Authenticator, KeyAuthenticator, KeyStore, OpenAuthenticator
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, new_id
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.dispatch import JobDispatcher
 from dragoman.live.gateway import Connections
 from dragoman.live.ledger import JobRecord
@@ -23,7 +23,7 @@ from dragoman.live.protocol import LiveSampleView
 from dragoman.observability import LoopLag, Metrics, Tracing, open_tracing
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
-from dragoman.store import Connection, Store, open_store, upgrade
+from dragoman.store import Store, StoreConnection, open_store, upgrade
 
 _AUTOMATIC = "auto"
 
@@ -54,12 +54,14 @@ class Services:
     authenticator: Authenticator
     metrics: Metrics
     connections: Connections
-    budget: Budget
+    budget: ByteBudget
     """The bytes that this process keeps for others."""
     lifecycle: Lifecycle
     readiness: Readiness
     peer_url: str = ""
     """Where other instances of the cluster find this one."""
+    own_url: str = ""
+    """Where programs on this machine find this server."""
     tracing: Tracing | None = None
     """None: off."""
     live_sample: list[LiveSamplePort] = field(default_factory=list)
@@ -70,7 +72,11 @@ class Services:
 
 @asynccontextmanager
 async def open_services(
-    settings: Settings, clock: Clock, randomness: Randomness, peer_url: str = ""
+    settings: Settings,
+    clock: Clock,
+    randomness: Randomness,
+    peer_url: str = "",
+    own_url: str = "",
 ) -> AsyncIterator[Services]:
     """Open the database, brought up to date, and what stands on it; closed again at the end."""
     async with AsyncExitStack() as stack:
@@ -83,6 +89,7 @@ async def open_services(
         await asyncio.to_thread(upgrade, database_url)
         store = await stack.enter_async_context(await open_store(database_url))
         metrics = Metrics()
+        metrics.describe_process()
         lag = LoopLag(metrics, clock)
         lag.start()
         stack.push_async_callback(lag.stop)
@@ -96,30 +103,33 @@ async def open_services(
             instance_id=instance_id,
             store=store,
             authenticator=await stack.enter_async_context(
-                _authenticator(settings, store, clock, randomness)
+                make_authenticator(settings, store, clock, randomness)
             ),
             metrics=metrics,
             connections=Connections(
                 per_address=settings.limits.sockets_per_address,
                 per_key=settings.limits.sockets_per_key,
             ),
-            budget=Budget(settings.limits.buffered_bytes),
+            budget=ByteBudget(settings.limits.buffered_bytes),
             lifecycle=lifecycle,
             readiness=readiness,
             peer_url=peer_url,
+            own_url=own_url,
             tracing=tracing,
         )
 
 
-def _authenticator(
+def make_authenticator(
     settings: Settings, store: Store, clock: Clock, randomness: Randomness
 ) -> Authenticator:
+    """Knows callers by the keys in the database, or lets every caller in, by the settings."""
     if settings.auth.mode == "open":
         return OpenAuthenticator()
     return KeyAuthenticator(
         KeyStore(store, clock, randomness.stream("key ids")),
         clock,
         failures_per_minute=settings.limits.auth_failures_per_minute,
+        sign_in_seconds=round(settings.auth.sign_in_hours * 3600),
     )
 
 
@@ -130,5 +140,5 @@ def _instance_id(settings: Settings, randomness: Randomness) -> InstanceId:
     return InstanceId(chosen)
 
 
-def _answer(connection: Connection) -> object:
+def _answer(connection: StoreConnection) -> object:
     return connection.execute(sa.text("SELECT 1")).scalar()

@@ -4,6 +4,7 @@ Everything here is about PCM16: signed 16-bit little-endian samples of one chann
 package of the extra `audio` imports it when it is first used.
 """
 
+from dragoman.audio.duration import seconds_of
 from dragoman.audio.pcm import DEFAULT_SAMPLE_RATE, SAMPLE_BYTES, Pcm16, from_samples
 from dragoman.audio.reading import MAX_SECONDS, read_opus, read_wav
 from dragoman.audio.resampling import resampled
@@ -18,5 +19,6 @@ __all__ = [
     "read_opus",
     "read_wav",
     "resampled",
+    "seconds_of",
     "wav_bytes",
 ]

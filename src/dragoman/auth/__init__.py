@@ -1,7 +1,20 @@
 """Keys, roles and tenants: who is asking, what they may use, and for whom."""
 
-from dragoman.auth.authenticator import Authenticator, KeyAuthenticator, OpenAuthenticator
-from dragoman.auth.credentials import presented_key, remote_address
+from dragoman.auth.authenticator import (
+    Authenticator,
+    KeyAuthenticator,
+    OpenAuthenticator,
+    SignIn,
+)
+from dragoman.auth.credentials import (
+    CSRF_HEADER,
+    SIGN_IN_COOKIE,
+    check_csrf,
+    csrf_token,
+    presented_key,
+    remote_address,
+    signed_in_key,
+)
 from dragoman.auth.key_store import KeyRecord, KeyStore
 from dragoman.auth.keys import ApiKey
 from dragoman.auth.principal import (
@@ -10,12 +23,17 @@ from dragoman.auth.principal import (
     authorize,
     effective_tenant,
     may_see,
+    sees_every_tenant,
+    tenant_asked,
 )
-from dragoman.auth.roles import ALLOWED, Permission, Role
+from dragoman.auth.roles import ALLOWED, Access, Permission, Role, may
 
 __all__ = [
     "ALLOWED",
+    "CSRF_HEADER",
     "DEFAULT_TENANT",
+    "SIGN_IN_COOKIE",
+    "Access",
     "ApiKey",
     "Authenticator",
     "KeyAuthenticator",
@@ -25,9 +43,16 @@ __all__ = [
     "Permission",
     "Principal",
     "Role",
+    "SignIn",
     "authorize",
+    "check_csrf",
+    "csrf_token",
     "effective_tenant",
+    "may",
     "may_see",
     "presented_key",
     "remote_address",
+    "sees_every_tenant",
+    "signed_in_key",
+    "tenant_asked",
 ]

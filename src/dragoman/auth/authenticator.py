@@ -5,19 +5,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
 from types import TracebackType
-from typing import Self
+from typing import Self, TypeVar
 
 from dragoman.auth.failures import FailureLimit
 from dragoman.auth.key_store import KeyStore
 from dragoman.auth.keys import ApiKey
-from dragoman.auth.principal import ANYONE, Principal
+from dragoman.auth.principal import ANYONE, OWN_LAB, Principal
+from dragoman.auth.roles import Role
 from dragoman.clock import Clock
-from dragoman.errors import StoreError, Unauthorized
-from dragoman.ids import KeyId
+from dragoman.errors import Forbidden, InvalidMessage, StoreError, Unauthorized
+from dragoman.ids import KeyId, SignInId
 from dragoman.observability import get_logger
 
 REFRESH_SECONDS = 3.0
@@ -30,8 +31,18 @@ DIGESTS_A_READ = 500
 """How many keys are looked up in one read of the database."""
 
 OnRevoked = Callable[[], None]
+_Id = TypeVar("_Id")
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SignIn:
+    """What a browser gets for a key: what it presents from now on, and until when."""
+
+    token: ApiKey
+    principal: Principal
+    seconds: int
 
 
 class Authenticator(ABC):
@@ -41,9 +52,24 @@ class Authenticator(ABC):
     async def authenticate(self, key: ApiKey | None, remote_address: str) -> Principal:
         """The principal behind a key; raises Unauthorized or RateLimited."""
 
+    async def sign_in(self, key: ApiKey, remote_address: str) -> SignIn:
+        """Let a browser act for the holder of a key; raises Unauthorized or RateLimited."""
+        raise InvalidMessage("This server asks for no keys (auth.mode is open): use it right away.")
+
+    async def sign_out(self, principal: Principal) -> None:
+        """End what a browser was let do; where every caller is let in, none is signed in."""
+        return
+
     @abstractmethod
     def watch(self, principal: Principal, on_revoked: OnRevoked) -> Callable[[], None]:
-        """Call the function when the principal's key is revoked; returns how to stop that."""
+        """Call the function when the principal's key is revoked, or the person has signed out.
+
+        Returns how to stop that.
+        """
+
+    def lend_to_lab(self) -> ApiKey | None:
+        """A key for this server's own lab, kept in memory only; None where none is needed."""
+        return None
 
     async def __aenter__(self) -> Self:
         return self
@@ -146,15 +172,25 @@ class KeyAuthenticator(Authenticator):
         *,
         failures_per_minute: int,
         refresh_seconds: float = REFRESH_SECONDS,
+        sign_in_seconds: int = 12 * 3600,
     ) -> None:
         self._keys = keys
         self._clock = clock
         self._failures = FailureLimit(clock, failures_per_minute)
         self._lookups = _Lookups(keys)
         self._refresh_seconds = refresh_seconds
+        self._sign_in_seconds = sign_in_seconds
         self._verified: dict[str, _Verified] = {}
         self._watchers: dict[KeyId, dict[object, OnRevoked]] = {}
+        self._sign_in_watchers: dict[SignInId, dict[object, OnRevoked]] = {}
         self._refreshing: asyncio.Task[None] | None = None
+        self._lent: str | None = None
+        """The digest of the key that this server's own lab has."""
+
+    def lend_to_lab(self) -> ApiKey | None:
+        key = ApiKey.generate()
+        self._lent = key.digest()
+        return key
 
     async def __aenter__(self) -> Self:
         self._refreshing = asyncio.create_task(self._refresh_forever())
@@ -184,6 +220,8 @@ class KeyAuthenticator(Authenticator):
             raise _wrong()
         # The digest is compared, never the key.
         digest = key.digest()
+        if self._lent is not None and key.matches(self._lent):
+            return OWN_LAB
         verified = self._verified.get(digest)
         now = self._clock.monotonic()
         if verified is not None and now - verified.at_seconds < CACHE_SECONDS:
@@ -199,19 +237,42 @@ class KeyAuthenticator(Authenticator):
         self._verified[digest] = _Verified(principal, now)
         return principal
 
+    async def sign_in(self, key: ApiKey, remote_address: str) -> SignIn:
+        principal = await self.authenticate(key, remote_address)
+        if principal.role is Role.NODE or principal.key_id is None:
+            raise Forbidden("A key with role node is for a node; sign in with another key.")
+        if principal.sign_in_id is not None:
+            # Or it could be made to last for ever.
+            raise Forbidden("What a browser got for a key is no key; sign in with the key itself.")
+        seconds = self._sign_in_seconds
+        expires_at_ms = self._clock.now_ms() + seconds * 1000
+        return SignIn(await self._keys.sign_in(principal.key_id, expires_at_ms), principal, seconds)
+
+    async def sign_out(self, principal: Principal) -> None:
+        if principal.sign_in_id is None:
+            return
+        await self._keys.sign_out(principal.sign_in_id)
+        self._verified.pop(principal.sign_in_id, None)
+        self._tell_signed_out(principal.sign_in_id)
+
     def watch(self, principal: Principal, on_revoked: OnRevoked) -> Callable[[], None]:
-        key_id = principal.key_id
-        if key_id is None:
-            return lambda: None
+        key_id, sign_in_id = principal.key_id, principal.sign_in_id
         ticket = object()
-        self._watchers.setdefault(key_id, {})[ticket] = on_revoked
+
+        def tell() -> None:
+            stop()  # a key that is revoked ends what browsers were let do with it, too
+            on_revoked()
 
         def stop() -> None:
-            watching = self._watchers.get(key_id, {})
-            watching.pop(ticket, None)
-            if not watching:
-                self._watchers.pop(key_id, None)
+            if key_id is not None:
+                _forget(self._watchers, key_id, ticket)
+            if sign_in_id is not None:
+                _forget(self._sign_in_watchers, sign_in_id, ticket)
 
+        if key_id is not None:
+            self._watchers.setdefault(key_id, {})[ticket] = tell
+        if sign_in_id is not None:
+            self._sign_in_watchers.setdefault(sign_in_id, {})[ticket] = tell
         return stop
 
     async def refresh(self) -> None:
@@ -220,20 +281,26 @@ class KeyAuthenticator(Authenticator):
         now = self._clock.monotonic()
         self._forget_unused()
         looked_at = dict(self._verified)
-        in_use = {verified.principal.key_id for verified in looked_at.values()} | set(
-            self._watchers
-        )
-        key_ids = {key_id for key_id in in_use if key_id is not None}
+        holders = [verified.principal for verified in looked_at.values()]
+        key_ids = {one.key_id for one in holders if one.key_id is not None}
+        key_ids |= self._watchers.keys()
+        sign_in_ids = {one.sign_in_id for one in holders if one.sign_in_id is not None}
+        sign_in_ids |= self._sign_in_watchers.keys()
         if not key_ids:
             return
         live = await self._keys.live_among(key_ids)
+        signed_in = await self._keys.signed_in_among(sign_in_ids) if sign_in_ids else set()
         for digest, verified in looked_at.items():
-            if verified.principal.key_id in live:
+            holder = verified.principal
+            is_signed_in = holder.sign_in_id is None or holder.sign_in_id in signed_in
+            if holder.key_id in live and is_signed_in:
                 verified.at_seconds = now
             elif self._verified.get(digest) is verified:
                 del self._verified[digest]
         for key_id in key_ids - live:
-            self._tell(key_id)
+            self._tell_revoked(key_id)
+        for sign_in_id in sign_in_ids - signed_in:
+            self._tell_signed_out(sign_in_id)
 
     def _forget_unused(self) -> None:
         """Keep what was used since the last look; the rest is verified anew when it comes back."""
@@ -243,14 +310,15 @@ class KeyAuthenticator(Authenticator):
         for verified in self._verified.values():
             verified.used = False
 
-    def _tell(self, key_id: KeyId) -> None:
+    def _tell_revoked(self, key_id: KeyId) -> None:
         watching = self._watchers.pop(key_id, {})
         _log.info("key_revoked", key_id=key_id, connections=len(watching))
-        for on_revoked in watching.values():
-            try:
-                on_revoked()
-            except Exception:
-                _log.exception("revocation_not_told", key_id=key_id)
+        _tell_all(watching.values())
+
+    def _tell_signed_out(self, sign_in_id: SignInId) -> None:
+        watching = self._sign_in_watchers.pop(sign_in_id, {})
+        _log.info("signed_out", connections=len(watching))
+        _tell_all(watching.values())
 
     async def _refresh_forever(self) -> None:
         while True:
@@ -259,6 +327,21 @@ class KeyAuthenticator(Authenticator):
                 await self.refresh()
             except StoreError as error:
                 _log.warning("keys_not_read", error=error.message)
+
+
+def _forget(watchers: dict[_Id, dict[object, OnRevoked]], watched: _Id, ticket: object) -> None:
+    watching = watchers.get(watched, {})
+    watching.pop(ticket, None)
+    if not watching:
+        watchers.pop(watched, None)
+
+
+def _tell_all(watching: Iterable[OnRevoked]) -> None:
+    for on_revoked in watching:
+        try:
+            on_revoked()
+        except Exception:
+            _log.exception("revocation_not_told")
 
 
 def _wrong() -> Unauthorized:

@@ -1,4 +1,4 @@
-"""The stored keys: created, listed, revoked and found by their digest."""
+"""The stored keys, and who is signed in with one: found by their digest, revoked for good."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from dragoman.auth.principal import Principal
 from dragoman.auth.roles import Role
 from dragoman.clock import Clock
 from dragoman.errors import InvalidMessage, NotFound
-from dragoman.ids import KeyId, NodeId, TenantId, new_id
-from dragoman.store import Connection, Store, metadata, short_text, time_ms
+from dragoman.ids import KeyId, NodeId, SignInId, TenantId, new_id
+from dragoman.store import Store, StoreConnection, metadata, short_text, time_ms
 
 api_key = sa.Table(
     "api_key",
@@ -30,11 +30,29 @@ api_key = sa.Table(
     sa.Column("revoked_at_ms", time_ms()),
 )
 
+sign_in = sa.Table(
+    "sign_in",
+    metadata,
+    sa.Column("digest", short_text(64), primary_key=True),
+    sa.Column("key_id", short_text(64), nullable=False),
+    sa.Column("created_at_ms", time_ms(), nullable=False),
+    sa.Column("expires_at_ms", time_ms(), nullable=False, index=True),
+)
+
 _IDS_PER_QUERY = 500
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
 
 _LIVE_BY_DIGESTS = sa.select(api_key).where(
     api_key.c.digest.in_(sa.bindparam("digests", expanding=True)), api_key.c.revoked_at_ms.is_(None)
+)
+_SIGNED_IN_BY_DIGESTS = (
+    sa.select(api_key, sign_in.c.digest.label("signed_in"))
+    .join(sign_in, sign_in.c.key_id == api_key.c.id)
+    .where(
+        sign_in.c.digest.in_(sa.bindparam("digests", expanding=True)),
+        sign_in.c.expires_at_ms > sa.bindparam("now_ms"),
+        api_key.c.revoked_at_ms.is_(None),
+    )
 )
 _BY_ID = sa.select(api_key).where(api_key.c.id == sa.bindparam("key_id"))
 _NEWEST_LAST = sa.select(api_key).order_by(api_key.c.created_at_ms, api_key.c.id)
@@ -43,6 +61,8 @@ _REVOKE = (
     .where(api_key.c.id == sa.bindparam("key_id"), api_key.c.revoked_at_ms.is_(None))
     .values(revoked_at_ms=sa.bindparam("now_ms"))
 )
+_EXPIRED = sa.delete(sign_in).where(sign_in.c.expires_at_ms <= sa.bindparam("now_ms"))
+_SIGN_OUT = sa.delete(sign_in).where(sign_in.c.digest == sa.bindparam("of_digest"))
 _LIVE_AMONG = sa.select(api_key.c.id).where(
     api_key.c.id.in_(sa.bindparam("key_ids", expanding=True)), api_key.c.revoked_at_ms.is_(None)
 )
@@ -94,7 +114,7 @@ class KeyStore:
             "created_at_ms": record.created_at_ms,
         }
 
-        def insert(connection: Connection) -> None:
+        def insert(connection: StoreConnection) -> None:
             connection.execute(sa.insert(api_key), row)
 
         await self._store.write(insert)
@@ -103,7 +123,7 @@ class KeyStore:
     async def list(self) -> Sequence[KeyRecord]:
         """Every key ever created, including revoked ones, oldest first."""
 
-        def select(connection: Connection) -> Sequence[KeyRecord]:
+        def select(connection: StoreConnection) -> Sequence[KeyRecord]:
             return [_record(row) for row in connection.execute(_NEWEST_LAST)]
 
         return await self._store.read(select)
@@ -112,7 +132,7 @@ class KeyStore:
         """Revoke a key for good; a key that was revoked before keeps its time."""
         now_ms = self._clock.now_ms()
 
-        def update(connection: Connection) -> KeyRecord | None:
+        def update(connection: StoreConnection) -> KeyRecord | None:
             connection.execute(_REVOKE, {"key_id": key_id, "now_ms": now_ms})
             row = connection.execute(_BY_ID, {"key_id": key_id}).first()
             return None if row is None else _record(row)
@@ -127,13 +147,16 @@ class KeyStore:
         return (await self.holders([key.digest()])).get(key.digest())
 
     async def holders(self, digests: Collection[str]) -> dict[str, Principal]:
-        """Whose keys have these digests, in one read; those never made or revoked are left out.
+        """Who presents what has these digests, in one read: keys, and browsers signed in with one.
+
+        Those never made, revoked, signed out or expired are left out.
 
         Whole digests of SHA-256 are compared: how long it takes tells nothing of the keys.
         """
         ordered = sorted(digests)
+        now_ms = self._clock.now_ms()
 
-        def select(connection: Connection) -> dict[str, Principal]:
+        def select(connection: StoreConnection) -> dict[str, Principal]:
             found: dict[str, Principal] = {}
             for start in range(0, len(ordered), _IDS_PER_QUERY):
                 some = ordered[start : start + _IDS_PER_QUERY]
@@ -142,15 +165,56 @@ class KeyStore:
                     found[row.digest] = Principal(
                         record.key_id, record.role, record.tenant, record.node_id
                     )
+                if not (others := [digest for digest in some if digest not in found]):
+                    continue
+                asked = {"digests": others, "now_ms": now_ms}
+                for row in connection.execute(_SIGNED_IN_BY_DIGESTS, asked):
+                    record = _record(row)
+                    found[row.signed_in] = Principal(
+                        record.key_id,
+                        record.role,
+                        record.tenant,
+                        sign_in_id=SignInId(row.signed_in),
+                    )
             return found
 
         return await self._store.read(select)
+
+    async def sign_in(self, key_id: KeyId, expires_at_ms: int) -> ApiKey:
+        """Let a browser act for a key until then; what it presents from now on."""
+        token = ApiKey.generate_sign_in()
+        now_ms = self._clock.now_ms()
+        row = {
+            "digest": token.digest(),
+            "key_id": key_id,
+            "created_at_ms": now_ms,
+            "expires_at_ms": expires_at_ms,
+        }
+
+        def insert(connection: StoreConnection) -> None:
+            connection.execute(_EXPIRED, {"now_ms": now_ms})
+            connection.execute(sa.insert(sign_in), row)
+
+        await self._store.write(insert)
+        return token
+
+    async def sign_out(self, sign_in_id: SignInId) -> None:
+        """End what a browser was let do; one that was ended before stays so."""
+
+        def delete(connection: StoreConnection) -> None:
+            connection.execute(_SIGN_OUT, {"of_digest": sign_in_id})
+
+        await self._store.write(delete)
+
+    async def signed_in_among(self, sign_in_ids: Collection[SignInId]) -> set[SignInId]:
+        """Which of these browsers may still act."""
+        return {SignInId(digest) for digest in await self.holders(sign_in_ids)}
 
     async def live_among(self, key_ids: Collection[KeyId]) -> set[KeyId]:
         """Which of these keys still work."""
         ordered = sorted(key_ids)
 
-        def select(connection: Connection) -> set[KeyId]:
+        def select(connection: StoreConnection) -> set[KeyId]:
             live: set[KeyId] = set()
             for start in range(0, len(ordered), _IDS_PER_QUERY):
                 some = ordered[start : start + _IDS_PER_QUERY]

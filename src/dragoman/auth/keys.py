@@ -11,8 +11,11 @@ from typing import NoReturn
 PREFIX = "dgm_"
 """The prefix of every key, so that people and secret scanners recognise one."""
 
+SIGN_IN_PREFIX = "dgs_"
+"""The prefix of what a browser gets for a key: good for some hours, and only while the key is."""
+
 _KEY_BYTES = 32
-_FORM = re.compile(r"dgm_[A-Za-z0-9_-]{43}")
+_FORM = re.compile(r"dg[ms]_[A-Za-z0-9_-]{43}")
 
 
 class ApiKey:
@@ -27,6 +30,11 @@ class ApiKey:
     def generate(cls) -> ApiKey:
         """A new key, impossible to guess."""
         return cls(PREFIX + secrets.token_urlsafe(_KEY_BYTES))
+
+    @classmethod
+    def generate_sign_in(cls) -> ApiKey:
+        """What stands for a key in one browser, impossible to guess too."""
+        return cls(SIGN_IN_PREFIX + secrets.token_urlsafe(_KEY_BYTES))
 
     def reveal(self) -> str:
         """The key in clear, for the one moment when its holder is shown it."""

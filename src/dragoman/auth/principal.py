@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dragoman.auth.roles import ALLOWED, Permission, Role, roles_with
+from dragoman.auth.roles import SEES_EVERY_TENANT, Access, Permission, Role, may, roles_with
 from dragoman.errors import Forbidden
-from dragoman.ids import KeyId, NodeId, TenantId
+from dragoman.ids import KeyId, NodeId, SignInId, TenantId
 
 DEFAULT_TENANT = TenantId("default")
 
@@ -19,6 +19,10 @@ class Principal:
     role: Role
     tenant: TenantId
     node_id: NodeId | None = None
+    every_tenant: bool = False
+    """Whether it works for the tenant that each request names: only this server's own lab does."""
+    sign_in_id: SignInId | None = None
+    """Set for a person who signed in with the key, in a browser."""
 
     @property
     def anonymous(self) -> bool:
@@ -26,25 +30,32 @@ class Principal:
         return self.key_id is None
 
 
+OWN_LAB = Principal(
+    key_id=KeyId("own-lab"), role=Role.CLIENT, tenant=DEFAULT_TENANT, every_tenant=True
+)
+"""The lab of this server, which sends the items of every tenant's experiments to the fleet."""
+
 ANYONE = Principal(key_id=None, role=Role.OPERATOR, tenant=DEFAULT_TENANT)
 """In open mode everyone is an operator of the default tenant."""
 
 
-def authorize(principal: Principal, permission: Permission) -> None:
-    """Refuse a principal whose role may not use the thing."""
-    if permission in ALLOWED[principal.role]:
+def authorize(principal: Principal, permission: Permission, access: Access = Access.ACT) -> None:
+    """Refuse a principal whose role may not use the thing, or only look at it."""
+    if may(principal.role, permission, access):
         return
-    able = " or ".join(roles_with(permission))
+    roles = roles_with(permission, access)
+    only_sees = may(principal.role, permission, Access.READ)
+    may_not = "may look at, and not change or use," if only_sees else "may not use"
     raise Forbidden(
-        f"A key with role {principal.role} may not use {permission}; "
-        f"ask for a key with role {able}.",
-        details={"role": principal.role.value, "roles": [*roles_with(permission)]},
+        f"A key with role {principal.role} {may_not} {permission}; "
+        f"ask for a key with role {' or '.join(roles)}.",
+        details={"role": principal.role.value, "roles": roles},
     )
 
 
 def effective_tenant(principal: Principal, requested: str | None) -> TenantId:
     """The tenant that a request works for: the key's, or in open mode the one it names."""
-    if principal.anonymous:
+    if principal.anonymous or principal.every_tenant:
         return TenantId(requested) if requested else principal.tenant
     if requested and requested != principal.tenant:
         raise Forbidden(
@@ -54,6 +65,20 @@ def effective_tenant(principal: Principal, requested: str | None) -> TenantId:
     return principal.tenant
 
 
+def tenant_asked(principal: Principal, requested: str | None) -> TenantId:
+    """Whose things a caller means: an operator may name any tenant, others have their own."""
+    if requested is not None and may_see(principal, requested):
+        return TenantId(requested)
+    return effective_tenant(principal, requested)
+
+
 def may_see(principal: Principal, tenant: str) -> bool:
-    """Whether a tenant's things exist for this principal; an operator sees every tenant's."""
-    return principal.role is Role.OPERATOR or principal.tenant == tenant
+    """Whether a tenant's things exist for this principal."""
+    if principal.every_tenant or sees_every_tenant(principal):
+        return True
+    return principal.tenant == tenant
+
+
+def sees_every_tenant(principal: Principal) -> bool:
+    """Operators and viewers look after the whole server."""
+    return principal.role in SEES_EVERY_TENANT

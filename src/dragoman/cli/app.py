@@ -27,7 +27,7 @@ _COMPLETE_VARIABLE = "_DRAGOMAN_COMPLETE"
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ListedCommand:
     """A command as the overview lists it, and the module that is imported to run it."""
 
     name: str
@@ -37,43 +37,61 @@ class Command:
 
 
 COMMANDS = (
-    Command("serve", "serve", "serve", "Run the scheduler and its API until a signal stops it."),
-    Command(
-        "demo",
-        "demo",
-        "demo",
-        "Run a server with a fleet, traffic and two experiments.",
+    ListedCommand(
+        "serve", "serve", "serve", "Run the scheduler and its API until a signal stops it."
     ),
-    Command("node", "node", "node", "Join a scheduler's fleet and run jobs until stopped."),
-    Command(
+    ListedCommand(
+        "demo",
+        "demo",
+        "demo",
+        "Run a server with a fleet, speakers and two experiments.",
+    ),
+    ListedCommand("node", "node", "node", "Join a scheduler's fleet and run jobs until stopped."),
+    ListedCommand(
         "engines", "engines", "engines", "List what a node could run here, and what is missing."
     ),
-    Command("say", "say", "say", "Send one utterance and print its translations."),
-    Command("nodes", "nodes", "app", "List, show, drain, resume and shut down nodes."),
-    Command("sessions", "sessions", "app", "List, show and end sessions."),
-    Command("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
-    Command("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
-    Command(
+    ListedCommand("say", "say", "say", "Translate a text, a recording or what you say."),
+    ListedCommand(
+        "listen",
+        "listen",
+        "listen",
+        "Print the results of a session as they come, until it is over.",
+    ),
+    ListedCommand("nodes", "nodes", "app", "List, show, drain, resume and shut down nodes."),
+    ListedCommand("sessions", "sessions", "app", "List, show and end sessions."),
+    ListedCommand("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
+    ListedCommand("glossary", "glossary", "app", "List, set, remove and import a tenant's terms."),
+    ListedCommand("usage", "usage", "usage", "Print what tenants have used, by day."),
+    ListedCommand("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
+    ListedCommand(
         "experiment",
         "experiment",
         "app",
         "Run, compare, score, annotate, retry and stop experiments.",
     ),
-    Command("lab", "lab_upkeep", "app", "Look after the lab's stored results and workers."),
-    Command(
+    ListedCommand("lab", "lab_upkeep", "app", "Look after the lab's stored results and workers."),
+    ListedCommand(
         "worker", "worker", "worker", "Carry out items of experiments until a signal stops it."
     ),
-    Command("init", "init", "app", "Write files to begin with: an experiment for your data."),
-    Command("config", "config", "app", "Show the effective settings, or check a settings file."),
-    Command("keys", "keys", "app", "Create, list and revoke API keys."),
-    Command(
+    ListedCommand("init", "init", "app", "Write files to begin with: an experiment for your data."),
+    ListedCommand(
+        "simulate",
+        "simulate",
+        "simulate",
+        "Play a fleet on a virtual clock: plan capacity, find faults.",
+    ),
+    ListedCommand(
+        "config", "config", "app", "Show the effective settings, or check a settings file."
+    ),
+    ListedCommand("keys", "keys", "app", "Create, list and revoke API keys."),
+    ListedCommand(
         "cluster",
         "cluster",
         "app",
         "Show a cluster's instances and dead letters, and check it.",
     ),
-    Command("db", "db", "app", "Upgrade, check and back up the database."),
-    Command(
+    ListedCommand("db", "db", "app", "Upgrade, check and back up the database."),
+    ListedCommand(
         "doctor", "doctor", "doctor", "Check this machine and the settings, and suggest fixes."
     ),
 )
@@ -175,7 +193,7 @@ def _words_to_complete() -> Sequence[str]:
     return typed.split()[1:]
 
 
-def _add(app: typer.Typer, command: Command) -> None:
+def _add(app: typer.Typer, command: ListedCommand) -> None:
     found = getattr(import_module(f"dragoman.cli.{command.module}"), command.attribute)
     if isinstance(found, typer.Typer):
         app.add_typer(found, name=command.name)

@@ -44,7 +44,7 @@ class Level(StrEnum):
     FAIL = "fail"
 
 
-class Finding(msgspec.Struct, frozen=True):
+class CheckupFinding(msgspec.Struct, frozen=True):
     """What a check found, and what to do about it."""
 
     check: str
@@ -53,7 +53,9 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
 
 
-def examine(config: Path | None, data_dir: Path | None, *, with_redis: bool) -> list[Finding]:
+def examine(
+    config: Path | None, data_dir: Path | None, *, with_redis: bool
+) -> list[CheckupFinding]:
     """Run every check; when the settings cannot be loaded, only those of the machine."""
     clock = SystemClock()
     findings = [judge_python(sys.version_info[:3]), _look_at_clock(clock)]
@@ -61,8 +63,8 @@ def examine(config: Path | None, data_dir: Path | None, *, with_redis: bool) -> 
         settings = load_settings(config, {"server": {"data_dir": data_dir}}).settings
     except SettingsError as error:
         remedy = "correct the settings; `dragoman config show` lists all of them"
-        return [*findings, Finding("settings", Level.FAIL, error.message, remedy)]
-    findings.append(Finding("settings", Level.OK, "valid"))
+        return [*findings, CheckupFinding("settings", Level.FAIL, error.message, remedy)]
+    findings.append(CheckupFinding("settings", Level.OK, "valid"))
     findings.append(judge_open_files(_open_files_limit(), settings.limits.max_sessions))
     findings += _look_at_folder(settings.server.data_dir)
     findings.append(_look_at_address(settings))
@@ -77,24 +79,24 @@ def examine(config: Path | None, data_dir: Path | None, *, with_redis: bool) -> 
 # --- this machine -------------------------------------------------------------------------------
 
 
-def judge_python(version: tuple[int, ...]) -> Finding:
+def judge_python(version: tuple[int, ...]) -> CheckupFinding:
     found = ".".join(map(str, version))
     if version < OLDEST_PYTHON:
         wanted = ".".join(map(str, OLDEST_PYTHON))
-        return Finding("python", Level.FAIL, found, f"install Python {wanted} or newer")
-    return Finding("python", Level.OK, found)
+        return CheckupFinding("python", Level.FAIL, found, f"install Python {wanted} or newer")
+    return CheckupFinding("python", Level.OK, found)
 
 
-def judge_open_files(limit: int, max_sessions: int) -> Finding:
+def judge_open_files(limit: int, max_sessions: int) -> CheckupFinding:
     needed = max_sessions + SPARE_FILES
     found = f"the limit is {limit} open files"
     if limit >= needed:
-        return Finding("open files", Level.OK, found)
+        return CheckupFinding("open files", Level.OK, found)
     remedy = (
         f"raise it to {needed} for limits.max_sessions = {max_sessions} (`ulimit -n {needed}`, or "
         "LimitNOFILE= in a systemd unit)"
     )
-    return Finding("open files", Level.WARN, found, remedy)
+    return CheckupFinding("open files", Level.WARN, found, remedy)
 
 
 def _open_files_limit() -> int:
@@ -102,27 +104,29 @@ def _open_files_limit() -> int:
     return sys.maxsize if limit == resource.RLIM_INFINITY else limit
 
 
-def _look_at_clock(clock: Clock) -> Finding:
+def _look_at_clock(clock: Clock) -> CheckupFinding:
     wall_ms, steady = clock.now_ms(), clock.monotonic()
     time.sleep(_CLOCK_LOOK_SECONDS)
     passed_ms = (clock.monotonic() - steady) * 1000
     return judge_clock(wall_ms, round(clock.now_ms() - wall_ms - passed_ms))
 
 
-def judge_clock(now_ms: int, drift_ms: int) -> Finding:
+def judge_clock(now_ms: int, drift_ms: int) -> CheckupFinding:
     """Whether the wall clock shows a plausible time and keeps pace with the monotonic clock."""
     remedy = "synchronise the clock with chrony or systemd-timesyncd"
     if now_ms < _OLDEST_TIME_MS:
-        return Finding("clock", Level.FAIL, "it shows a time in the past", remedy)
+        return CheckupFinding("clock", Level.FAIL, "it shows a time in the past", remedy)
     if abs(drift_ms) > _CLOCK_LOOK_SECONDS * 1000:
-        return Finding("clock", Level.WARN, f"it jumped by {drift_ms} ms during the check", remedy)
-    return Finding("clock", Level.OK, "it runs evenly")
+        return CheckupFinding(
+            "clock", Level.WARN, f"it jumped by {drift_ms} ms during the check", remedy
+        )
+    return CheckupFinding("clock", Level.OK, "it runs evenly")
 
 
 # --- what the settings refer to -----------------------------------------------------------------
 
 
-def _look_at_folder(data_dir: Path) -> Iterator[Finding]:
+def _look_at_folder(data_dir: Path) -> Iterator[CheckupFinding]:
     standing = next(
         folder for folder in (data_dir, *data_dir.absolute().parents) if folder.exists()
     )
@@ -131,22 +135,24 @@ def _look_at_folder(data_dir: Path) -> Iterator[Finding]:
             pass
     except OSError as error:
         remedy = "check the folder's permissions, or name another folder with --data-dir"
-        yield Finding("data folder", Level.FAIL, f"{data_dir}: {error.strerror}", remedy)
+        yield CheckupFinding("data folder", Level.FAIL, f"{data_dir}: {error.strerror}", remedy)
         return
     made = "is writable" if standing == data_dir else "does not exist yet and can be created"
-    yield Finding("data folder", Level.OK, f"{data_dir} {made}")
+    yield CheckupFinding("data folder", Level.OK, f"{data_dir} {made}")
     yield judge_disk(shutil.disk_usage(standing).free)
 
 
-def judge_disk(free_bytes: int) -> Finding:
+def judge_disk(free_bytes: int) -> CheckupFinding:
     found = f"{free_bytes / (1 << 30):.1f} GiB free"
     if free_bytes >= LITTLE_DISK_BYTES:
-        return Finding("disk", Level.OK, found)
+        return CheckupFinding("disk", Level.OK, found)
     level = Level.FAIL if free_bytes < NO_DISK_BYTES else Level.WARN
-    return Finding("disk", level, found, "free some space, or move the data folder to another disk")
+    return CheckupFinding(
+        "disk", level, found, "free some space, or move the data folder to another disk"
+    )
 
 
-def _look_at_address(settings: Settings) -> Finding:
+def _look_at_address(settings: Settings) -> CheckupFinding:
     server = settings.server
     running = find_server(server.data_dir)
     if running is not None:
@@ -156,8 +162,8 @@ def _look_at_address(settings: Settings) -> Finding:
             httpx.get(f"{running.url}/healthz", verify=False, timeout=_ANSWER_SECONDS)
         except httpx.HTTPError as error:
             found = f"the server at {running.url} (pid {running.pid}) does not answer ({error})"
-            return Finding("address", Level.FAIL, found, "read its log, or restart it")
-        return Finding(
+            return CheckupFinding("address", Level.FAIL, found, "read its log, or restart it")
+        return CheckupFinding(
             "address", Level.OK, f"a server answers at {running.url} (pid {running.pid})"
         )
     try:
@@ -165,7 +171,7 @@ def _look_at_address(settings: Settings) -> Finding:
             listener.close()
     except CannotStart as error:
         return refused("address", error)
-    return Finding("address", Level.OK, f"{server.host}:{server.port} is free")
+    return CheckupFinding("address", Level.OK, f"{server.host}:{server.port} is free")
 
 
 _SCHEMAS: Mapping[SchemaStatus, tuple[Level, str, str]] = {
@@ -184,11 +190,11 @@ _SCHEMAS: Mapping[SchemaStatus, tuple[Level, str, str]] = {
 }
 
 
-def _look_at_database(settings: Settings, clock: Clock) -> Iterator[Finding]:
+def _look_at_database(settings: Settings, clock: Clock) -> Iterator[CheckupFinding]:
     database_url = settings.store.database_url
     try:
         level, found, remedy = _SCHEMAS[check(database_url).state]
-        yield Finding("database", level, f"{masked(database_url)}: {found}", remedy)
+        yield CheckupFinding("database", level, f"{masked(database_url)}: {found}", remedy)
         asked_ms = clock.now_ms()
         server = ask_server(database_url)
         answered_ms = clock.now_ms()
@@ -201,13 +207,13 @@ def _look_at_database(settings: Settings, clock: Clock) -> Iterator[Finding]:
         yield judge_skew(clock_name, server.now_ms - (asked_ms + answered_ms) // 2)
 
 
-def judge_server_version(product: str, version: str) -> Finding:
+def judge_server_version(product: str, version: str) -> CheckupFinding:
     """Whether a database server is new enough for the statements that Dragoman sends."""
     oldest = OLDEST_SERVERS[product]
     if _numbers(version) >= _numbers(oldest):
-        return Finding(product.lower(), Level.OK, f"version {version} answers")
+        return CheckupFinding(product.lower(), Level.OK, f"version {version} answers")
     remedy = f"install {product} {oldest} or newer"
-    return Finding(product.lower(), Level.FAIL, f"version {version}", remedy)
+    return CheckupFinding(product.lower(), Level.FAIL, f"version {version}", remedy)
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -217,7 +223,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 # --- Redis --------------------------------------------------------------------------------------
 
 
-def _look_at_redis(settings: Settings, clock: Clock) -> Iterator[Finding]:
+def _look_at_redis(settings: Settings, clock: Clock) -> Iterator[CheckupFinding]:
     try:
         require_extra("cluster", "Redis")
     except ExtraMissing as error:
@@ -231,12 +237,12 @@ def _look_at_redis(settings: Settings, clock: Clock) -> Iterator[Finding]:
 # --- tracing ------------------------------------------------------------------------------------
 
 
-def _look_at_tracing() -> Finding:
+def _look_at_tracing() -> CheckupFinding:
     try:
         require_extra("tracing", "tracing.enabled")
     except ExtraMissing as error:
         return refused("tracing", error)
-    return Finding("tracing", Level.OK, "the packages are installed")
+    return CheckupFinding("tracing", Level.OK, "the packages are installed")
 
 
 # --- any server ---------------------------------------------------------------------------------
@@ -248,15 +254,17 @@ def _major(version: str) -> int:
     return int(major) if major.isdecimal() else 0
 
 
-def judge_skew(name: str, skew_ms: int) -> Finding:
+def judge_skew(name: str, skew_ms: int) -> CheckupFinding:
     found = f"{skew_ms:+d} ms against this machine"
     if abs(skew_ms) < CLOCK_SKEW_WARN_MS:
-        return Finding(name, Level.OK, found)
+        return CheckupFinding(name, Level.OK, found)
     level = Level.WARN if abs(skew_ms) < CLOCK_SKEW_FAIL_MS else Level.FAIL
-    return Finding(name, level, found, "synchronise both clocks with chrony or systemd-timesyncd")
+    return CheckupFinding(
+        name, level, found, "synchronise both clocks with chrony or systemd-timesyncd"
+    )
 
 
-def refused(name: str, error: DragomanError) -> Finding:
+def refused(name: str, error: DragomanError) -> CheckupFinding:
     """A finding made of an error, whose message says what to do after the semicolon."""
     found, _, remedy = error.message.rstrip(".").partition("; ")
-    return Finding(name, Level.FAIL, found, remedy)
+    return CheckupFinding(name, Level.FAIL, found, remedy)

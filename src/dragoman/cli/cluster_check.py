@@ -23,7 +23,7 @@ class CheckedFinding(msgspec.Struct, frozen=True):
     repaired: bool = False
 
 
-class Report(msgspec.Struct, frozen=True):
+class CheckReport(msgspec.Struct, frozen=True):
     """What the check found."""
 
     ok: bool
@@ -31,14 +31,14 @@ class Report(msgspec.Struct, frozen=True):
     findings: tuple[CheckedFinding, ...]
 
 
-def check_cluster(config: Path | None, *, repair: bool, wait_seconds: float) -> Report:
+def check_cluster(config: Path | None, *, repair: bool, wait_seconds: float) -> CheckReport:
     """Look twice, some time apart; what is found both times is damage."""
     require_extra("cluster", "dragoman cluster check")
     settings = load_settings(config).settings.cluster
     return asyncio.run(examine(settings, repair=repair, wait_seconds=wait_seconds))
 
 
-async def examine(settings: ClusterSettings, *, repair: bool, wait_seconds: float) -> Report:
+async def examine(settings: ClusterSettings, *, repair: bool, wait_seconds: float) -> CheckReport:
     redis = RedisCheck(
         settings.redis_url,
         families(),
@@ -48,7 +48,7 @@ async def examine(settings: ClusterSettings, *, repair: bool, wait_seconds: floa
     )
     try:
         first = await redis.look()
-        found: tuple[check.Finding, ...] = ()
+        found: tuple[check.LedgerFinding, ...] = ()
         if first:
             await asyncio.sleep(wait_seconds)
             found = check.confirmed(first, await redis.look())
@@ -67,4 +67,4 @@ async def examine(settings: ClusterSettings, *, repair: bool, wait_seconds: floa
         CheckedFinding(each.damage, each.subject, each.found, each.identity in repaired)
         for each in found
     )
-    return Report(all(each.repaired for each in findings), findings)
+    return CheckReport(all(each.repaired for each in findings), findings)

@@ -13,6 +13,7 @@ from rich.console import Console
 
 from dragoman.cli.lab.access import DataDirOption, TokenOption, UrlOption, Way, with_lab
 from dragoman.cli.lab.client import LabClient
+from dragoman.cli.lab.files import format_of
 from dragoman.cli.lab.import_progress import told_on
 from dragoman.cli.showing import JsonOption, print_json, print_table, say
 from dragoman.lab.library import DatasetFile
@@ -173,8 +174,13 @@ def export_command(
         int | None, typer.Option(min=1, metavar="V", help="Which version.  [default: the latest]")
     ] = None,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="F", help="jsonl, csv or parquet.")
-    ] = "jsonl",
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="F",
+            help="jsonl, csv or parquet.  [default: as the file's name says, else jsonl]",
+        ),
+    ] = None,
     audio: Annotated[
         bool, typer.Option("--audio", help="Write a .zip that also holds the audio.")
     ] = False,
@@ -189,12 +195,13 @@ def export_command(
 
     async def work(lab: LabClient) -> None:
         found = await lab.dataset(name)
+        wanted = format_of(out, file_format)
         if out is None:
             write = sys.stdout.buffer.write
-            await lab.export(found.dataset_id, version, file_format, write, audio=audio)
+            await lab.export(found.dataset_id, version, wanted, write, audio=audio)
             return
         with _whole_file(out) as file:
-            await lab.export(found.dataset_id, version, file_format, file.write, audio=audio)
+            await lab.export(found.dataset_id, version, wanted, file.write, audio=audio)
 
     if out is not None and out.exists():
         raise typer.BadParameter(f"{out} exists already; name another file", param_hint="--out")

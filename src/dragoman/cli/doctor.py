@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from dragoman.cli.checkup import Finding, Level, examine
+from dragoman.cli.checkup import CheckupFinding, Level, examine
 from dragoman.cli.showing import JsonOption, print_json, print_table
 
 _COLOURS = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "red"}
@@ -42,7 +42,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def _print(findings: Sequence[Finding]) -> None:
+def _print(findings: Sequence[CheckupFinding]) -> None:
     print_table(
         ("", "check", "found", "what to do"),
         (

@@ -75,7 +75,9 @@ def explain_command(
     for attempt in found["attempts"]:
         chosen = attempt["chosen"]
         went = f"node {chosen} was chosen" if chosen else "no node was chosen"
-        typer.echo(f"attempt {attempt['attempt']}: pool {attempt['pool']}, {went}")
+        asked = _services(attempt.get("services"))
+        wanted = f" with {asked}" if asked else ""
+        typer.echo(f"attempt {attempt['attempt']}: pool {attempt['pool']}{wanted}, {went}")
         for reason, left_out in attempt["reasons"].items():
             typer.echo(f"  {reason}: {_some_nodes(left_out)}")
     waiting = found.get("waiting")
@@ -96,11 +98,17 @@ def _facts(job: View) -> list[tuple[str, object]]:
         ("error", _in_words(error)),
         ("class", job["class"]),
         ("pair", f"{job['src_lang']}:{job['tgt_lang']}"),
+        ("services", _services(job.get("services"))),
         ("node", job["node_id"]),
         ("heard", result.get("text_asr")),
         ("translated", result.get("text_translated")),
         *((f"attempt {attempt['attempt']}", _attempt(attempt)) for attempt in job["attempts"]),
     ]
+
+
+def _services(asked: View | None) -> str | None:
+    """The services that were asked for, such as ``asr whisper@2``."""
+    return ", ".join(f"{stage} {name}" for stage, name in (asked or {}).items()) or None
 
 
 def _attempt(attempt: View) -> str:

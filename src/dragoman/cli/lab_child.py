@@ -1,7 +1,8 @@
 """The lab's process. ``dragoman serve`` starts it; it has no command of its own.
 
-It is given the listening socket as an argument and the settings on its standard input. That input
-stays open as long as the server lives; its end is the sign to stop.
+It is given the listening socket as an argument, and on its standard input the settings and how to
+reach the server, a line each. That input stays open as long as the server lives; its end is the
+sign to stop.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ from collections.abc import Callable
 from dragoman.cli.importing import no_search_for_cycles
 
 with no_search_for_cycles():
+    import msgspec
     import uvloop
 
-    from dragoman.api import READY, serve_lab
-    from dragoman.collector import calm_collector
+    from dragoman.api import READY, WayBack, serve_lab
+    from dragoman.collector import calm_collector, share_heaps
     from dragoman.observability import configure_logging
     from dragoman.settings import Settings
 
@@ -33,18 +35,22 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 
 def main() -> None:
+    share_heaps()
     listener = socket.socket(fileno=int(sys.argv[1]))
     announce = _announcement()
     with open(_STDIN, "rb", buffering=0, closefd=False) as given:
         settings = Settings.model_validate_json(given.readline())
+        way_back = msgspec.json.decode(given.readline(), type=WayBack)
     configure_logging(settings.log.level, settings.log.format)
     # httpx logs the address of every call, which may hold a secret.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_serve(settings, listener, announce))
+        runner.run(_serve(settings, way_back, listener, announce))
 
 
-async def _serve(settings: Settings, listener: socket.socket, announce: Callable[[], None]) -> None:
+async def _serve(
+    settings: Settings, way_back: WayBack, listener: socket.socket, announce: Callable[[], None]
+) -> None:
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
@@ -57,7 +63,7 @@ async def _serve(settings: Settings, listener: socket.socket, announce: Callable
 
     threading.Thread(target=when_the_server_ends, daemon=True).start()
     calm_collector()
-    await serve_lab(settings, listener, announce, stop)
+    await serve_lab(settings, way_back, listener, announce, stop)
 
 
 def _announcement() -> Callable[[], None]:

@@ -21,7 +21,7 @@ from dragoman.lab.experiments import quota_of
 from dragoman.lab.pruning import EndedExperiment, Retention, prune, surplus
 from dragoman.lab.repository import quotas, runs, spending
 from dragoman.settings import LabSettings
-from dragoman.store import Connection, SchemaStatus, check, open_store, upgrade
+from dragoman.store import SchemaStatus, StoreConnection, check, open_store, upgrade
 
 app = typer.Typer(
     name="lab", help="Look after the lab's stored results and workers.", no_args_is_help=True
@@ -277,7 +277,7 @@ async def _quotas(
 ) -> list[dict[str, object]]:
     """The limits of the tenant, or of all that have some, after they were set."""
 
-    def work(connection: Connection) -> list[dict[str, object]]:
+    def work(connection: StoreConnection) -> list[dict[str, object]]:
         if tenant is None:
             return [
                 _usage(connection, one, settings) for one in quotas.quotas_of_tenants(connection)
@@ -292,7 +292,9 @@ async def _quotas(
         return await store.write(work)
 
 
-def _usage(connection: Connection, tenant: TenantId, settings: LabSettings) -> dict[str, object]:
+def _usage(
+    connection: StoreConnection, tenant: TenantId, settings: LabSettings
+) -> dict[str, object]:
     limits = quotas.find_quota(connection, tenant).over(quota_of(settings))
     spent = spending.spent_by_tenant(connection, tenant)
     return {

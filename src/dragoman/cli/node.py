@@ -23,7 +23,7 @@ _ENGINE = "simulated"
 _PROFILE = "steady"
 
 
-class NodeOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NodeFileOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The options of a node that a file may set."""
 
     url: str | None = None
@@ -112,7 +112,7 @@ def node(
     SIGTERM and Ctrl-C let running jobs finish; a second signal stops the node at once.
     """
     configure_logging("warning", "console")
-    given = NodeOptions() if config is None else _read(config)
+    given = NodeFileOptions() if config is None else _read(config)
     url = url or given.url
     if url is None:
         raise typer.BadParameter("give the scheduler's address", param_hint="--url")
@@ -191,9 +191,9 @@ def _merged(
     return {name: {**under.get(name, {}), **over.get(name, {})} for name in {**under, **over}}
 
 
-def _read(file: Path) -> NodeOptions:
+def _read(file: Path) -> NodeFileOptions:
     try:
-        return msgspec.toml.decode(file.read_bytes(), type=NodeOptions)
+        return msgspec.toml.decode(file.read_bytes(), type=NodeFileOptions)
     except OSError as error:
         raise SettingsError(f"{file} cannot be read ({error.strerror})") from None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

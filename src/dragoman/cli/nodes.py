@@ -95,10 +95,9 @@ def _facts(node: View) -> list[tuple[str, object]]:
         for stage, tags in node["languages"].items()
         if tags
     }
-    services = (f"{one['service_id']} ({one['type']}, {one['status']})" for one in node["services"])
+    services = (f"{_version(one)} ({one['type']}, {one['status']})" for one in node["services"])
     marks = (
-        f"{mark['service_id']} until {mark['expires_at']}: {mark['reason']}"
-        for mark in node["marks"]
+        f"{_version(mark)} until {mark['expires_at']}: {mark['reason']}" for mark in node["marks"]
     )
     return [
         ("node", node["node_id"]),
@@ -115,6 +114,12 @@ def _facts(node: View) -> list[tuple[str, object]]:
         ("last seen", node["last_seen"]),
         ("instance", node["instance_id"]),
     ]
+
+
+def _version(service: View) -> str:
+    """A service, as a job may ask for it."""
+    version = service.get("version")
+    return f"{service['service_id']}@{version}" if version else str(service["service_id"])
 
 
 def _pools(node: View) -> str:

@@ -15,10 +15,13 @@ import uvloop
 
 from dragoman.api import Assemble, Server, all_parts, running_server
 from dragoman.cli.app import INTERRUPTED
+from dragoman.cli.self_signed import self_signed as make_self_signed
 from dragoman.collector import calm_collector
+from dragoman.errors import SettingsError
 from dragoman.observability import configure_logging
 from dragoman.settings import Settings, check_exposure, load_settings
 
+_THIS_MACHINE_ONLY = ("127.0.0.1", "::1", "localhost")
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 Company = Callable[[Server], AbstractAsyncContextManager[None]]
@@ -55,6 +58,14 @@ def serve(
         str | None,
         typer.Option(metavar="LEVEL", help="debug, info, warning or error.  [default: info]"),
     ] = None,
+    self_signed: Annotated[
+        bool,
+        typer.Option(
+            "--self-signed",
+            help="HTTPS with a certificate of the server's own making: browsers on other devices "
+            "give their microphone to no plain HTTP.",
+        ),
+    ] = False,
 ) -> None:
     """Run the scheduler and its API until a signal stops it.
 
@@ -66,7 +77,29 @@ def serve(
         "log": {"level": log_level},
     }
     settings = load_settings(config, flags).settings
+    if self_signed:
+        settings = with_own_certificate(settings)
     run_until_stopped(settings)
+
+
+def with_own_certificate(settings: Settings) -> Settings:
+    """The settings of a server that signs its certificate itself; the user is told of it."""
+    server = settings.server
+    if server.tls_cert:
+        raise SettingsError(
+            f"server.tls_cert = {server.tls_cert!r} is the server's certificate already; leave "
+            "--self-signed out, or the setting."
+        )
+    made = make_self_signed(server.data_dir / "tls", server.host)
+    typer.echo(
+        f"HTTPS with a certificate of its own for {', '.join(made.names)}.\n"
+        f"Browsers warn once; compare its SHA-256 fingerprint, then go on: {made.fingerprint}\n"
+        f"For clients and nodes: SSL_CERT_FILE={made.certificate}"
+    )
+    if server.host in _THIS_MACHINE_ONLY:
+        typer.echo("Other devices cannot reach it yet: listen with --host 0.0.0.0.")
+    tls = {"tls_cert": str(made.certificate), "tls_key": str(made.key)}
+    return settings.model_copy(update={"server": server.model_copy(update=tls)})
 
 
 def announce(server: Server) -> None:

@@ -71,6 +71,23 @@ class ServerClient:
 
     async def ask(self, kind: type[View], method: str, path: str, **request: Any) -> View:
         """What the server answers."""
+        answer = await self._send(method, path, **request)
+        try:
+            return msgspec.json.decode(answer.content, type=kind)
+        except msgspec.MsgspecError:
+            raise DependencyDown(
+                f"The program at {self._url} is not a Dragoman server of this version."
+            ) from None
+
+    async def do(self, method: str, path: str, **request: Any) -> None:
+        """Have the server do something that it does not answer with more than yes."""
+        await self._send(method, path, **request)
+
+    async def text(self, path: str, **request: Any) -> str:
+        """What the server answers, as it is."""
+        return (await self._send("GET", path, **request)).text
+
+    async def _send(self, method: str, path: str, **request: Any) -> httpx.Response:
         try:
             answer = await self._http.request(method, path, **request)
         except (httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
@@ -84,12 +101,7 @@ class ServerClient:
             ) from error
         if answer.is_error:
             raise _problem_in(answer)
-        try:
-            return msgspec.json.decode(answer.content, type=kind)
-        except msgspec.MsgspecError:
-            raise DependencyDown(
-                f"The program at {self._url} is not a Dragoman server of this version."
-            ) from None
+        return answer
 
     async def pages(
         self, kind: type[View], path: str, *, most: int | None = None, **params: str

@@ -14,9 +14,9 @@ import uvloop
 
 from dragoman.api import opened_worker
 from dragoman.cli.app import INTERRUPTED
-from dragoman.collector import calm_collector
+from dragoman.collector import calm_collector, share_heaps
 from dragoman.observability import configure_logging
-from dragoman.settings import Settings, load_settings
+from dragoman.settings import Settings, check_exposure, load_settings
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
@@ -42,6 +42,16 @@ def worker(
             metavar="DIR", help="Folder with the audio of datasets.  [default: .dragoman]"
         ),
     ] = None,
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            metavar="PORT",
+            min=0,
+            max=65535,
+            help="Answer GET /metrics and /healthz on server.host at this port; 0 takes any free "
+            "one.  [default: answer nowhere]",
+        ),
+    ] = None,
     log_level: Annotated[
         str | None,
         typer.Option(metavar="LEVEL", help="debug, info, warning or error.  [default: info]"),
@@ -55,16 +65,19 @@ def worker(
     """
     flags = {"server": {"data_dir": data_dir}, "log": {"level": log_level}}
     settings = load_settings(config, flags).settings
+    if metrics_port is not None:
+        check_exposure(settings)
     configure_logging(settings.log.level, settings.log.format)
+    share_heaps()
     # httpx logs the address of every call, which may hold a secret.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        finished = runner.run(_work(settings, concurrency))
+        finished = runner.run(_work(settings, concurrency, metrics_port))
     if not finished:
         sys.exit(INTERRUPTED)
 
 
-async def _work(settings: Settings, concurrency: int | None) -> bool:
+async def _work(settings: Settings, concurrency: int | None, metrics_port: int | None) -> bool:
     """True when everything in progress was done, False when a second signal cut that short."""
     stop, hurry = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -74,13 +87,14 @@ async def _work(settings: Settings, concurrency: int | None) -> bool:
 
     for number in _SIGNALS:
         loop.add_signal_handler(number, on_signal)
-    async with opened_worker(settings, concurrency) as lab:
+    async with opened_worker(settings, concurrency, metrics_port) as opened:
         calm_collector()
         at_once = concurrency or settings.lab.max_item_concurrency
-        typer.echo(f"Worker is ready: {at_once} items at once.")
+        told = f"; metrics at {opened.metrics_url}/metrics" if opened.metrics_url else ""
+        typer.echo(f"Worker is ready: {at_once} items at once{told}.")
         await stop.wait()
         typer.echo("Worker takes no more items, and ends when those in progress are done.")
-        draining = asyncio.create_task(lab.drain())
+        draining = asyncio.create_task(opened.lab.drain())
         hurrying = asyncio.create_task(hurry.wait())
         done, _ = await asyncio.wait([draining, hurrying], return_when=asyncio.FIRST_COMPLETED)
         finished = draining in done

@@ -2,7 +2,7 @@
 
 from dragoman.engines.assembling import Assembled, assemble
 from dragoman.engines.choosing import NO_ENGINE, STAGES
-from dragoman.engines.registry import GROUP, Listed, engine_kind, engine_names, every_engine
+from dragoman.engines.registry import GROUP, FoundEngine, engine_kind, engine_names, every_engine
 from dragoman.engines.simulated.engine import SimulatedEngine
 from dragoman.engines.simulated.latency import Latency, Shape
 from dragoman.engines.simulated.profiles import PROFILES, Profile
@@ -23,8 +23,8 @@ __all__ = [
     "STAGES",
     "Assembled",
     "EngineKind",
+    "FoundEngine",
     "Latency",
-    "Listed",
     "NoOptions",
     "Opening",
     "Profile",

@@ -28,7 +28,7 @@ PROGRAM_FAILED = "ENGINE_FAILED"
 """The code of a job on which a stage's program failed; another node is asked."""
 
 
-class Output(msgspec.Struct, frozen=True):
+class ProgramOutput(msgspec.Struct, frozen=True):
     """What a program wrote before it ended well."""
 
     stdout: bytes
@@ -44,7 +44,7 @@ async def run_program(
     cwd: Path | None = None,
     environment: Mapping[str, str] | None = None,
     max_output_bytes: int = MAX_OUTPUT_BYTES,
-) -> Output:
+) -> ProgramOutput:
     """Run a program to its end.
 
     ModelMissing when it cannot be started; JobFailed when it takes too long, writes too much or
@@ -78,7 +78,7 @@ async def _finished(
     err: _Pipe,
     timeout_seconds: float,
     max_output_bytes: int,
-) -> Output:
+) -> ProgramOutput:
     try:
         async with asyncio.timeout(timeout_seconds):
             stdout, stderr = await asyncio.gather(
@@ -97,7 +97,7 @@ async def _finished(
     if code != 0:
         how = f"ended with {code}" if code > 0 else f"was ended by {_signal_name(-code)}"
         raise JobFailed(PROGRAM_FAILED, f"{name} {how}{complaint(stderr)}.")
-    return Output(stdout, stderr)
+    return ProgramOutput(stdout, stderr)
 
 
 def complaint(stderr: bytes) -> str:

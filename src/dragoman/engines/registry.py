@@ -23,7 +23,7 @@ _BUILT_IN: Mapping[str, str] = {
 """The package of each engine, which names it ENGINE; imported when it is asked for."""
 
 
-class Listed(NamedTuple):
+class FoundEngine(NamedTuple):
     """An engine as it was found."""
 
     name: str
@@ -60,10 +60,10 @@ def engine_kind(name: str) -> EngineKind:
     raise SettingsError(f"there is no engine `{name}`; known are {', '.join(engine_names())}")
 
 
-def every_engine() -> Iterator[Listed]:
+def every_engine() -> Iterator[FoundEngine]:
     """All engines, also those that cannot be loaded, with the reason."""
     for name in engine_names():
         try:
-            yield Listed(name, engine_kind(name), None)
+            yield FoundEngine(name, engine_kind(name), None)
         except SettingsError as error:
-            yield Listed(name, None, error.message)
+            yield FoundEngine(name, None, error.message)

@@ -8,10 +8,11 @@ from typing import Any
 
 import msgspec
 
+from dragoman.audio import seconds_of
 from dragoman.engines.stage import Stage, base_language
 from dragoman.errors import SettingsError
 from dragoman.live.protocol import AUTO, Mode, ServiceType
-from dragoman.sdk import Answer, AudioWanted, Job, JobFailed, Service
+from dragoman.sdk import Answer, AudioWanted, Job, JobFailed, Service, Usage
 
 Languages = Mapping[ServiceType, Sequence[str]]
 """The languages of each stage."""
@@ -63,6 +64,8 @@ def _settling(stage: Stage) -> StageFunction:
 
     async def recognise(job: Job) -> Answer:
         answer = await stage.work(job)
+        seconds = seconds_of(job.audio or b"", job.audio_format, job.sample_rate)
+        answer = _counted(answer, audio_seconds=seconds)
         if answer.text_asr is not None:
             job.partial(answer.text_asr, is_final=True)
         if job.src_lang != AUTO and job.mode is not Mode.TWO_WAY_AUTO:
@@ -89,12 +92,28 @@ def _settling(stage: Stage) -> StageFunction:
     return recognise
 
 
+def _counted(answer: Answer, *, audio_seconds: float = 0.0, characters: int = 0) -> Answer:
+    """The answer with what went in, unless the stage has counted that itself."""
+    usage = answer.usage or Usage()
+    return msgspec.structs.replace(
+        answer,
+        usage=msgspec.structs.replace(
+            usage,
+            audio_seconds=usage.audio_seconds or audio_seconds,
+            characters=usage.characters or characters,
+        ),
+    )
+
+
 def _needing_text(stage: Stage) -> StageFunction:
     """A stage that reads text; of nothing said it makes nothing, and asks no model."""
 
     async def work(job: Job) -> Answer:
         if job.text is not None and job.text.strip():
-            return await stage.work(job)
+            answer = await stage.work(job)
+            if stage.service.type is ServiceType.NMT:
+                answer = _counted(answer, characters=len(job.text))
+            return answer
         if stage.service.type is ServiceType.NMT:
             return Answer(text_translated="")
         return Answer()

@@ -12,7 +12,7 @@ from dragoman.observability.tracing import (
     open_tracing,
     read_traceparent,
 )
-from dragoman.observability.watch import Watch, WatchedLock
+from dragoman.observability.watch import LimitWatch, WatchedLock
 
 __all__ = [
     "EXPOSITION_CONTENT_TYPE",
@@ -20,6 +20,7 @@ __all__ = [
     "REDACTED",
     "KeyCount",
     "Labelled",
+    "LimitWatch",
     "Log",
     "LogFormat",
     "LoopLag",
@@ -28,7 +29,6 @@ __all__ = [
     "TopK",
     "Trace",
     "Tracing",
-    "Watch",
     "WatchedLock",
     "configure_logging",
     "get_logger",

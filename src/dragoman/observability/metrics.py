@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import platform
+from collections.abc import Sequence
+
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
+    Info,
+    ProcessCollector,
     disable_created_metrics,
     generate_latest,
 )
 
-from dragoman.observability.declare import Declare
+from dragoman.observability.declare import Declare, Declared
+from dragoman.version import __version__
 
 EXPOSITION_CONTENT_TYPE = CONTENT_TYPE_LATEST
 """The Content-Type of what `Metrics.exposition` returns."""
@@ -41,7 +47,7 @@ class Metrics:
         # Prometheus would add a `_created` series to each counter; the switch is process-wide.
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self._registry = registry or CollectorRegistry()
-        make = Declare(self._registry)
+        make = self._declare = Declare(self._registry)
 
         # --- jobs, from an utterance to its result
         self.jobs = make.quick_counters(
@@ -53,6 +59,27 @@ class Metrics:
         self.dispatch_latency = make.histogram(
             "scheduler_dispatch_latency_seconds", "From a job's claim to its node.", _FAST
         )
+        self.speech_to_text = make.capped_histograms(
+            "scheduler_speech_to_text_seconds",
+            "From the end of speech to its final text, by the service that recognised it.",
+            _WORK,
+            "pair",
+            "service",
+        )
+        self.speech_to_translation = make.capped_histograms(
+            "scheduler_speech_to_translation_seconds",
+            "From the end of speech to its translated text, by the service that translated it.",
+            _WORK,
+            "pair",
+            "service",
+        )
+        self.speech_to_audio = make.capped_histograms(
+            "scheduler_speech_to_audio_seconds",
+            "From the end of speech to its translated audio, by the service that spoke it.",
+            _WORK,
+            "pair",
+            "service",
+        )
         self.pending_jobs = make.gauge("scheduler_pending_jobs", "Jobs that wait for a free slot.")
         self.no_available_node = make.counters(
             "scheduler_no_available_node_total", "Jobs refused.", "selector", "reason"
@@ -62,6 +89,14 @@ class Metrics:
         )
         self.failover = make.counters(
             "scheduler_failover_total", "Attempts given up for another node.", "reason"
+        )
+        self.canary_jobs = make.counters(
+            "scheduler_canary_jobs_total",
+            "Jobs drawn for a canary, by what the canary made of them.",
+            "pair",
+            "stage",
+            "service",
+            "outcome",
         )
         self.results_dropped = make.counters(
             "scheduler_results_dropped_total",
@@ -76,9 +111,15 @@ class Metrics:
 
         # --- sessions and their audio
         self.sessions = make.gauge("scheduler_sessions", "Open sessions.")
+        self.sessions_max = make.gauge(
+            "scheduler_sessions_max", "Sessions that may be open at once: limits.max_sessions."
+        )
         self.buffered_bytes = make.gauge(
             "scheduler_buffered_bytes",
             "Bytes kept for clients and nodes: audio, inputs that wait, results.",
+        )
+        self.buffered_bytes_max = make.gauge(
+            "scheduler_buffered_bytes_max", "Bytes that may be kept: limits.buffered_bytes."
         )
         self.web_task_finalized = make.counters(
             "scheduler_web_task_finalized_total", "Utterances cut, by what cut them.", "reason"
@@ -140,6 +181,16 @@ class Metrics:
             "scheduler_stats_snapshot_age_seconds", "Age of the stats snapshot."
         )
 
+        # --- whether the server takes work
+        self.ready = make.gauge(
+            "scheduler_ready", "1 while /readyz answers 200, 0 while it answers 503."
+        )
+        self.dependency_up = make.gauges(
+            "scheduler_dependency_up",
+            "1 while what the server depends on answers, 0 while it is down.",
+            "dependency",
+        )
+
         # --- how the process itself is doing
         self.lock_wait = make.histograms(
             "scheduler_lock_wait_seconds", "Time spent waiting for a lock.", _FAST, "lock"
@@ -158,7 +209,7 @@ class Metrics:
         )
 
         # --- growing past one process
-        self.redis_op = make.histograms(
+        self.redis_op = make.quick_histograms(
             "scheduler_redis_op_seconds", "Time of a Redis operation.", _FAST, "op"
         )
         self.inbox_pending = make.gauge(
@@ -174,6 +225,10 @@ class Metrics:
         self.lab_runs = make.gauges("lab_runs", "Runs of experiments.", "status")
         self.lab_zombies = make.counter(
             "lab_zombies_total", "Items taken back from a worker that went silent."
+        )
+        self.lab_items_offered_again = make.counter(
+            "lab_items_offered_again_total",
+            "Times an item was offered again because no worker had taken it.",
         )
         self.lab_fenced_writes = make.counter(
             "lab_fenced_writes_total", "Writes refused because the item had been taken back."
@@ -194,6 +249,25 @@ class Metrics:
         self.lab_event_loop_tasks = make.gauge(
             "lab_event_loop_tasks", "Tasks open on the event loop of the lab's process."
         )
+
+    @property
+    def declared(self) -> Sequence[Declared]:
+        """Every metric that is declared here, in this order."""
+        return self._declare.declared
+
+    def describe_process(self, namespace: str = "") -> None:
+        """Expose the version of this program, and the memory, files and time that it uses.
+
+        Not part of every `Metrics`: the lab's process has a namespace, so that its numbers stand
+        beside those of the server in one answer, and a server without its lab exposes none.
+        """
+        ProcessCollector(namespace=namespace, registry=self._registry)
+        build = Info(
+            f"{namespace or 'dragoman'}_build",
+            "The version of this program, and of the Python that runs it.",
+            registry=self._registry,
+        )
+        build.info({"version": __version__, "python": platform.python_version()})
 
     def exposition(self) -> bytes:
         """Everything in the Prometheus text format, for ``/metrics``."""

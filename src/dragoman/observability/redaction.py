@@ -43,7 +43,7 @@ _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
 
 _PATTERNS = (
     # Dragoman's own keys, wherever they stand.
-    (re.compile(r"dgm_[\w-]+"), f"dgm_{REDACTED}"),
+    (re.compile(r"(dg[ms]_)[\w-]+"), rf"\1{REDACTED}"),
     # "Authorization: Bearer x", {'authorization': 'Basic x'}
     (
         re.compile(r"(?i)(authorization\W{1,6})(?:(?:bearer|basic|digest)\s+)?[^\s\"',;}]+"),
@@ -62,7 +62,7 @@ _PATTERNS = (
     (re.compile(r"(://[^\s:/@]*:)[^\s/@]+@"), rf"\1{REDACTED}@"),
 )
 
-_HINTS = ("dgm_", "authorization", "bearer", "token", "secret", "passw", "key", "://")
+_HINTS = ("dgm_", "dgs_", "authorization", "bearer", "token", "secret", "passw", "key", "://")
 """No pattern matches a text without one of these; most texts have none and are done at once."""
 
 _MAX_DEPTH = 6

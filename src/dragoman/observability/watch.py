@@ -12,7 +12,7 @@ from dragoman.observability.metrics import Metrics
 _WARN_EVERY_SECONDS = 10.0
 
 
-class Watch:
+class LimitWatch:
     """Measures paths and locks; what passes its limit is counted, and warned of now and then."""
 
     def __init__(
@@ -61,7 +61,7 @@ class WatchedPath:
 
     __slots__ = ("_name", "_started", "_watch")
 
-    def __init__(self, watch: Watch, name: str) -> None:
+    def __init__(self, watch: LimitWatch, name: str) -> None:
         self._watch = watch
         self._name = name
         self._started = 0.0
@@ -83,7 +83,7 @@ class WatchedLock:
 
     __slots__ = ("_lock", "_name", "_watch")
 
-    def __init__(self, watch: Watch, name: str) -> None:
+    def __init__(self, watch: LimitWatch, name: str) -> None:
         self._watch = watch
         self._name = name
         self._lock = asyncio.Lock()

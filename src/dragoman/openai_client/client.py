@@ -12,14 +12,15 @@ import msgspec
 from dragoman.clock import Clock
 from dragoman.errors import DragomanError
 from dragoman.openai_client.events import EventReader
-from dragoman.openai_client.settings import ServerSettings
+from dragoman.openai_client.settings import ModelServerSettings
 from dragoman.outbound import (
-    Answer,
-    Caller,
+    CalledTooOften,
+    HttpAnswer,
+    HttpCaller,
+    HttpRequest,
     JsonValue,
-    RateLimited,
-    Request,
     SentHeaders,
+    SentUrl,
     TargetError,
     require_success,
     shortened,
@@ -60,7 +61,7 @@ class Audio(msgspec.Struct, frozen=True):
     content: bytes
 
 
-class Speech(msgspec.Struct, frozen=True):
+class ModelSpeech(msgspec.Struct, frozen=True):
     """A recording that a model answered with."""
 
     content: bytes
@@ -72,15 +73,16 @@ class Client:
 
     def __init__(
         self,
-        settings: ServerSettings,
+        settings: ModelServerSettings,
         key: str | None,
-        caller: Caller,
+        caller: HttpCaller,
         clock: Clock,
         *,
         who: str = "target",
         headers: SentHeaders | None = None,
+        url: SentUrl | None = None,
     ) -> None:
-        """`who` is what messages call the server; `headers` replace those of the settings."""
+        """`who` is what messages call the server; `headers` and `url` replace the settings'."""
         self._settings = settings
         self._caller = caller
         self._clock = clock
@@ -90,7 +92,8 @@ class Client:
         )
         authorised = {} if key is None else {"authorization": f"Bearer {key}"}
         self._headers = {**authorised, **given.values}
-        self._secrets = given.secrets | ({key} if key else set())
+        self._url = url or SentUrl(settings.url, frozenset())
+        self._secrets = given.secrets | self._url.secrets | ({key} if key else set())
 
     async def chat(
         self,
@@ -132,7 +135,7 @@ class Client:
             language=language if isinstance(language, str) else None,
         )
 
-    async def speak(self, text: str, options: Mapping[str, JsonValue]) -> Speech:
+    async def speak(self, text: str, options: Mapping[str, JsonValue]) -> ModelSpeech:
         """A text as a recording."""
         body = {**options, "model": self._settings.model, "input": text}
         began = self._clock.monotonic()
@@ -147,7 +150,7 @@ class Client:
                     f"{_said(answer) or shown_answer(answer)}"
                 )
             )
-        return Speech(answer.content, latency_ms)
+        return ModelSpeech(answer.content, latency_ms)
 
     async def close(self) -> None:
         await self._caller.close()
@@ -217,11 +220,11 @@ class Client:
         *,
         accept: str = _JSON,
         on_piece: Callable[[bytes], None] | None = None,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """A successful answer; failures are raised in the server's own words, without the key."""
-        request = Request(
+        request = HttpRequest(
             "POST",
-            httpx.URL(f"{self._settings.url.rstrip('/')}/{path}"),
+            httpx.URL(_joined(self._url.value, path)),
             {"accept": accept, "content-type": content_type, **self._headers},
             content,
             self._settings.timeout_seconds,
@@ -229,7 +232,7 @@ class Client:
         try:
             answer = await self._caller.ask(request, on_piece)
             require_success(answer, self._clock.now_ms(), said=_said(answer), who=self._who)
-        except (TargetError, RateLimited) as error:
+        except (TargetError, CalledTooOften) as error:
             raise self._hidden(error) from None
         return answer
 
@@ -238,7 +241,7 @@ class Client:
 
     # --- reading --------------------------------------------------------------------------------
 
-    def _document(self, answer: Answer) -> dict[str, Any]:
+    def _document(self, answer: HttpAnswer) -> dict[str, Any]:
         try:
             found = msgspec.json.decode(answer.content)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -252,7 +255,7 @@ class Client:
             raise self._hidden(TargetError(f"The {self._who} answered with an error: {problem}"))
         return found
 
-    def _no_text(self, answer: Answer) -> DragomanError:
+    def _no_text(self, answer: HttpAnswer) -> DragomanError:
         told = TargetError(f"The answer holds no text: {shown_answer(answer)}", retryable=False)
         return self._hidden(told)
 
@@ -276,7 +279,7 @@ class Client:
             **told,
         )
 
-    def _hidden(self, error: TargetError | RateLimited) -> TargetError | RateLimited:
+    def _hidden(self, error: TargetError | CalledTooOften) -> TargetError | CalledTooOften:
         """The error without the key, which a server may repeat in what it says."""
         return without_secrets(error, self._secrets)
 
@@ -322,7 +325,7 @@ def _count(usage: Mapping[str, Any], *names: str) -> int | None:
     return None
 
 
-def _said(answer: Answer) -> str | None:
+def _said(answer: HttpAnswer) -> str | None:
     """What the server says went wrong, where it says so in the usual place."""
     if 200 <= answer.status < 300:
         return None
@@ -356,3 +359,9 @@ def _form(fields: Mapping[str, str], audio: Audio, boundary: str) -> bytes:
         "Content-Type: application/octet-stream\r\n\r\n"
     )
     return b"".join([*parts, head.encode(), audio.content, f"\r\n--{boundary}--\r\n".encode()])
+
+
+def _joined(url: str, path: str) -> str:
+    """The address of a path of the server; a query of the server's address stays at the end."""
+    server, mark, query = url.partition("?")
+    return f"{server.rstrip('/')}/{path}{mark}{query}"

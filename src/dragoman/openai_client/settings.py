@@ -17,7 +17,7 @@ class Price(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output: _NotNegative = 0.0
 
 
-class ServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ModelServerSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """A model on an OpenAI-compatible server."""
 
     url: str

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from dragoman.outbound.failures import RateLimited, TargetError, shortened
+from dragoman.outbound.failures import CalledTooOften, TargetError, shortened
 from dragoman.outbound.retry_after import TOO_MANY_REQUESTS, retry_after_seconds
 
 _UNAVAILABLE = 503
@@ -14,7 +14,7 @@ _WORTH_ANOTHER_TRY = frozenset({408, 425, 500, 502, 503, 504, 520, 522, 524, 529
 _SHOWN_CHARACTERS = 300
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """An answer as it came in; header names are in lower case."""
 
     status: int
@@ -23,9 +23,9 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 def require_success(
-    answer: Answer, now_ms: int, *, said: str | None = None, who: str = "target"
+    answer: HttpAnswer, now_ms: int, *, said: str | None = None, who: str = "target"
 ) -> None:
-    """Raise `RateLimited` or `TargetError` unless the answer is a success.
+    """Raise `CalledTooOften` or `TargetError` unless the answer is a success.
 
     `said` is what the server says went wrong, where the caller knows where that stands.
     """
@@ -35,7 +35,7 @@ def require_success(
     told = f"The {who} answered {status}: {said or shown_answer(answer)}"
     wait_seconds = retry_after_seconds(answer.headers, now_ms)
     if status == TOO_MANY_REQUESTS or (status == _UNAVAILABLE and wait_seconds is not None):
-        raise RateLimited(told, retry_after_seconds=wait_seconds)
+        raise CalledTooOften(told, retry_after_seconds=wait_seconds)
     if 300 <= status < 400:
         raise TargetError(
             f"The {who} answered with a redirect ({status}), which is not followed; "
@@ -45,7 +45,7 @@ def require_success(
     raise TargetError(told, retryable=status in _WORTH_ANOTHER_TRY, status=status)
 
 
-def shown_answer(answer: Answer) -> str:
+def shown_answer(answer: HttpAnswer) -> str:
     """The beginning of the answer, as a message quotes it."""
     text = answer.content[: 4 * _SHOWN_CHARACTERS].decode(errors="replace").strip()
     return shortened(text, _SHOWN_CHARACTERS) or "(empty)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import ssl
 from collections.abc import Callable, Mapping
 
 import httpcore
@@ -12,7 +13,7 @@ import msgspec
 
 from dragoman.errors import Forbidden, InvalidMessage
 from dragoman.outbound.addresses import AddressRules
-from dragoman.outbound.answers import Answer
+from dragoman.outbound.answers import HttpAnswer
 from dragoman.outbound.failures import TargetError
 from dragoman.outbound.guard import AddressRefused, GuardedNetwork, Lookup, look_up
 from dragoman.version import __version__
@@ -34,7 +35,7 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _HEADER_VALUE = re.compile(r"[\t\x20-\x7e]*")
 
 
-class Request(msgspec.Struct, frozen=True):
+class HttpRequest(msgspec.Struct, frozen=True):
     """What is asked; header names are in lower case."""
 
     method: str
@@ -44,14 +45,22 @@ class Request(msgspec.Struct, frozen=True):
     timeout_seconds: float
 
 
-class Caller:
+class HttpCaller:
     """Makes requests, many at once, to permitted addresses.
 
     Redirects are not followed: they would carry the headers elsewhere.
     """
 
-    def __init__(self, rules: AddressRules, lookup: Lookup = look_up) -> None:
+    def __init__(
+        self,
+        rules: AddressRules,
+        lookup: Lookup = look_up,
+        *,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        """`tls` says which certificates to trust; None: those that the machine trusts."""
         self._pool = httpcore.AsyncConnectionPool(
+            ssl_context=tls,
             max_connections=None,
             max_keepalive_connections=_KEPT_CONNECTIONS,
             keepalive_expiry=_KEPT_SECONDS,
@@ -59,8 +68,8 @@ class Caller:
         )
 
     async def ask(
-        self, request: Request, on_piece: Callable[[bytes], None] | None = None
-    ) -> Answer:
+        self, request: HttpRequest, on_piece: Callable[[bytes], None] | None = None
+    ) -> HttpAnswer:
         """The whole answer; raises `TargetError` when there is none.
 
         `on_piece` hears the pieces of a successful answer as they come in.
@@ -82,7 +91,9 @@ class Caller:
     async def close(self) -> None:
         await self._pool.aclose()
 
-    async def _exchange(self, request: Request, on_piece: Callable[[bytes], None] | None) -> Answer:
+    async def _exchange(
+        self, request: HttpRequest, on_piece: Callable[[bytes], None] | None
+    ) -> HttpAnswer:
         url = request.url
         headers = {"host": url.netloc.decode("ascii"), **_OWN_HEADERS, **request.headers}
         async with self._pool.stream(
@@ -101,7 +112,7 @@ class Caller:
             if told.get("content-encoding", "identity") != "identity":
                 raise TargetError("The answer is compressed; the request did not allow that.")
             heard = on_piece if 200 <= response.status < 300 else None
-            return Answer(response.status, told, await _read(response, heard))
+            return HttpAnswer(response.status, told, await _read(response, heard))
 
 
 def check_url(url: str, where: str, rules: AddressRules) -> None:

@@ -20,7 +20,7 @@ class TargetError(errors.TargetError):
         self.answered_status = status
 
 
-class RateLimited(errors.RateLimited):
+class CalledTooOften(errors.RateLimited):
     """Raised when a server, a target or an evaluator asks to be called later.
 
     The wait costs no try.

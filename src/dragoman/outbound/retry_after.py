@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 
-from dragoman.outbound.failures import RateLimited, shortened
+from dragoman.outbound.failures import CalledTooOften, shortened
 
 TOO_MANY_REQUESTS = 429
 
@@ -27,7 +27,7 @@ def retry_after_seconds(headers: Mapping[str, str], now_ms: int) -> float | None
         return None
 
 
-def refusal_in(error: BaseException, now_ms: int) -> RateLimited | None:
+def refusal_in(error: BaseException, now_ms: int) -> CalledTooOften | None:
     """The rate limit that a client library's exception reports; None for any other failure.
 
     Libraries put the status into the exception (``status_code``, ``status``, ``code``) or into its
@@ -36,7 +36,7 @@ def refusal_in(error: BaseException, now_ms: int) -> RateLimited | None:
     for holder in (error, getattr(error, "response", None)):
         if holder is not None and TOO_MANY_REQUESTS in _statuses(holder):
             told = f"{type(error).__name__}: {shortened(str(error))}"
-            return RateLimited(told, retry_after_seconds=_asked_seconds(error, now_ms))
+            return CalledTooOften(told, retry_after_seconds=_asked_seconds(error, now_ms))
     return None
 
 

@@ -4,18 +4,18 @@ Needs the extra `cluster`; rooms that can do without Redis import this one only 
 """
 
 from dragoman.redis_servers.connection import Reply
-from dragoman.redis_servers.fitness import OLDEST_REDIS, Misfit, ServerFacts, ask_redis, misfit
-from dragoman.redis_servers.gathering import Caller
+from dragoman.redis_servers.fitness import OLDEST_REDIS, Misfit, RedisServerFacts, ask_redis, misfit
+from dragoman.redis_servers.gathering import RedisPipeline
 from dragoman.redis_servers.key_families import MODEL, KeyFamily, family_of, versioned
-from dragoman.redis_servers.operations import Operations, Tag
+from dragoman.redis_servers.operations import KeyTag, Operations
 from dragoman.redis_servers.requests import (
-    Call,
     Command,
     FunctionCall,
-    Library,
+    FunctionLibrary,
     Plain,
-    Request,
+    RedisRequest,
     Script,
+    ScriptCall,
 )
 from dragoman.redis_servers.servers import Servers, open_servers
 from dragoman.redis_servers.subscription import Subscription
@@ -23,22 +23,22 @@ from dragoman.redis_servers.subscription import Subscription
 __all__ = [
     "MODEL",
     "OLDEST_REDIS",
-    "Call",
-    "Caller",
     "Command",
     "FunctionCall",
+    "FunctionLibrary",
     "KeyFamily",
-    "Library",
+    "KeyTag",
     "Misfit",
     "Operations",
     "Plain",
+    "RedisPipeline",
+    "RedisRequest",
+    "RedisServerFacts",
     "Reply",
-    "Request",
     "Script",
-    "ServerFacts",
+    "ScriptCall",
     "Servers",
     "Subscription",
-    "Tag",
     "ask_redis",
     "family_of",
     "misfit",

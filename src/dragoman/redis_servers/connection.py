@@ -49,7 +49,7 @@ _BLINK_SECONDS = 0.001
 """Long enough for the event loop to look at its sockets."""
 
 
-class Asker(Protocol):
+class ReplyWaiter(Protocol):
     """A waiter for one reply; it gets that or a refusal, once."""
 
     @property
@@ -57,12 +57,12 @@ class Asker(Protocol):
         """On the event loop's clock."""
         ...
 
-    def answered(self, connection: Connection, reply: Reply) -> None: ...
+    def answered(self, connection: RedisConnection, reply: Reply) -> None: ...
 
     def refused(self, why: str) -> None: ...
 
 
-class Connection(asyncio.Protocol):
+class RedisConnection(asyncio.Protocol):
     """Commands of many askers go out together, and each reply goes to the one who asked for it.
 
     When anything goes wrong the connection is cut and every waiter is refused, so that no waiter
@@ -82,7 +82,7 @@ class Connection(asyncio.Protocol):
         self._timeout_ms = timeout_ms
         self._loop = asyncio.get_running_loop()
         self._reader = Reader(replyError=_error, notEnoughData=_INCOMPLETE)
-        self._askers: deque[Asker] = deque()
+        self._askers: deque[ReplyWaiter] = deque()
         self._transport: asyncio.Transport | None = None
         self._patience: asyncio.TimerHandle | None = None
         self._last_chance = False
@@ -92,7 +92,7 @@ class Connection(asyncio.Protocol):
         """Whether no reply is outstanding."""
         return not self._askers
 
-    def ask(self, commands: Iterable[Command], askers: Sequence[Asker]) -> None:
+    def ask(self, commands: Iterable[Command], askers: Sequence[ReplyWaiter]) -> None:
         """Send commands, one for each asker."""
         self._askers.extend(askers)
         if self._transport is None or self.is_lost:
@@ -162,7 +162,7 @@ class _Greeting:
         self.asked_at = asked_at
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
-    def answered(self, connection: Connection, reply: Reply) -> None:
+    def answered(self, connection: RedisConnection, reply: Reply) -> None:
         if not self.reply.done():
             self.reply.set_result(reply)
 
@@ -171,10 +171,10 @@ class _Greeting:
             self.reply.set_result(exceptions.ConnectionError(why))
 
 
-async def connect(to: descriptions.AbstractConnection, timeout_ms: int) -> Connection:
+async def connect(to: descriptions.AbstractConnection, timeout_ms: int) -> RedisConnection:
     """Open a connection like one of redis-py's that is not open: same place, same credentials."""
     loop = asyncio.get_running_loop()
-    made = Connection(timeout_ms)
+    made = RedisConnection(timeout_ms)
     try:
         if isinstance(to, descriptions.UnixDomainSocketConnection):
             await loop.create_unix_connection(lambda: made, to.path)

@@ -17,7 +17,7 @@ OLDEST_REDIS = 7
 _KEEPS_EVERYTHING = "noeviction"
 
 
-class ServerFacts(msgspec.Struct, frozen=True):
+class RedisServerFacts(msgspec.Struct, frozen=True):
     """A server as it describes itself."""
 
     version: str
@@ -39,7 +39,7 @@ class Misfit(msgspec.Struct, frozen=True):
     """Whether waiting may help: a failover may be about to promote it, for example."""
 
 
-def ask_redis(url: str, timeout_ms: int, clock: Clock) -> ServerFacts | None:
+def ask_redis(url: str, timeout_ms: int, clock: Clock) -> RedisServerFacts | None:
     """Ask a server what it is; None when it answers but does not allow INFO.
 
     Raises DependencyDown when it does not answer, and SettingsError when it refuses the login.
@@ -71,7 +71,7 @@ def ask_redis(url: str, timeout_ms: int, clock: Clock) -> ServerFacts | None:
         ) from error
     limited = bool(told.get("maxmemory"))
     policy = str(told.get("maxmemory_policy", _KEEPS_EVERYTHING))
-    return ServerFacts(
+    return RedisServerFacts(
         version=str(told["redis_version"]),
         mode=str(told.get("redis_mode", "standalone")),
         is_replica=told.get("role") == "slave",
@@ -80,7 +80,7 @@ def ask_redis(url: str, timeout_ms: int, clock: Clock) -> ServerFacts | None:
     )
 
 
-def misfit(facts: ServerFacts, *, cluster: bool) -> Misfit | None:
+def misfit(facts: RedisServerFacts, *, cluster: bool) -> Misfit | None:
     """Why a server does not fit the settings; None when it does."""
     if not _is_new_enough(facts.version):
         return Misfit(f"it is version {facts.version}", f"install Redis {OLDEST_REDIS} or newer")

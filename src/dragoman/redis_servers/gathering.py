@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import TypeAlias
 
 from redis.exceptions import (
     AskError,
@@ -23,17 +24,20 @@ from redis.exceptions import (
 )
 
 from dragoman.errors import DependencyDown, DragomanError, InternalError
+from dragoman.observability import get_logger
 from dragoman.redis_servers.connection import (
-    Asker,
-    Connection,
     FunctionNotFound,
     NotAllowed,
+    RedisConnection,
     Reply,
+    ReplyWaiter,
     TryAgain,
     connect,
 )
-from dragoman.redis_servers.requests import Command, Request
+from dragoman.redis_servers.requests import Command, RedisRequest
 from dragoman.redis_servers.servers import Servers
+
+log = get_logger("dragoman.redis")
 
 _LED_ON_AT_MOST = 3
 """A request goes so often to a server that holds the keys now, or again with the whole script."""
@@ -61,8 +65,12 @@ _ASKING: Command = ("ASKING",)
 """Lets the next command touch keys that are just moving to the server."""
 
 
+Then: TypeAlias = Callable[[Reply, DragomanError | None], None]
+"""Called once, with the reply, or with why there is none."""
+
+
 class _Asking:
-    """A request, and the future that waits for its reply."""
+    """A request, and what is called with its reply."""
 
     __slots__ = (
         "_caller",
@@ -73,19 +81,26 @@ class _Asking:
         "moving",
         "name",
         "not_loaded",
-        "reply",
         "request",
         "tag",
+        "then",
     )
 
-    def __init__(self, caller: Caller, tag: str, name: str, request: Request) -> None:
-        loop = asyncio.get_running_loop()
+    def __init__(
+        self,
+        caller: RedisPipeline,
+        tag: str,
+        name: str,
+        request: RedisRequest,
+        then: Then,
+        asked_at: float,
+    ) -> None:
         self._caller = caller
         self.tag = tag
         self.name = name
         self.request = request
-        self.asked_at = loop.time()
-        self.reply: asyncio.Future[Reply] = loop.create_future()
+        self.then = then
+        self.asked_at = asked_at
         self.led_on = 0
         self.moving = False
         """Whether its keys are just moving to the server that is asked next."""
@@ -96,11 +111,23 @@ class _Asking:
         self.not_loaded: ResponseError | None = None
         """Why the server did not take its library."""
 
-    def answered(self, connection: Connection, reply: Reply) -> None:
-        self._caller.answered(self, connection, reply)
+    def answered(self, connection: RedisConnection, reply: Reply) -> None:
+        caller = self._caller
+        if isinstance(reply, ResponseError):
+            caller.failed(self, connection, reply)
+            return
+        caller.on_answer(self.name, caller.time() - self.asked_at)
+        self.tell(reply, None)
 
     def refused(self, why: str) -> None:
         self._caller.refused(self, why)
+
+    def tell(self, reply: Reply, error: DragomanError | None) -> None:
+        """Tell the asker; one that fails must not keep others from their replies."""
+        try:
+            self.then(reply, error)
+        except Exception:
+            log.exception("redis_reply_not_taken", operation=self.name)
 
 
 class _Nobody:
@@ -109,7 +136,7 @@ class _Nobody:
     def __init__(self, asked_at: float) -> None:
         self.asked_at = asked_at
 
-    def answered(self, connection: Connection, reply: Reply) -> None:
+    def answered(self, connection: RedisConnection, reply: Reply) -> None:
         """Says nothing."""
 
     def refused(self, why: str) -> None:
@@ -123,7 +150,7 @@ class _Loading:
         self._asking = asking
         self.asked_at = asking.asked_at
 
-    def answered(self, connection: Connection, reply: Reply) -> None:
+    def answered(self, connection: RedisConnection, reply: Reply) -> None:
         if isinstance(reply, ResponseError):
             self._asking.not_loaded = reply
 
@@ -131,7 +158,11 @@ class _Loading:
         """The request behind it hears the same."""
 
 
-class Caller:
+def _ignore(name: str, seconds: float) -> None:
+    """Counts nothing."""
+
+
+class RedisPipeline:
     """Asks servers by tag; callers share connections and journeys without knowing it."""
 
     def __init__(
@@ -143,12 +174,13 @@ class Caller:
         """on_answer is told the name of each request that was answered, and its seconds."""
         self._servers = servers
         self._timeout_ms = timeout_ms
-        self._on_answer = on_answer
+        self.on_answer = on_answer or _ignore
+        self.time: Callable[[], float] = self._time_at_first
         self._queues: dict[str, list[_Asking]] = {}
         self._flushing = False
         self._hurry: asyncio.TimerHandle | None = None
         self._closed = False
-        self._connections: dict[str, Connection] = {}
+        self._connections: dict[str, RedisConnection] = {}
         self._opening: dict[str, asyncio.Task[None]] = {}
         self.exchanges = 0
         """Journeys to a server, each with one or more requests."""
@@ -157,11 +189,19 @@ class Caller:
         self.waits_for_keys = 0
         """How often a request had to wait while its keys moved from one server to another."""
 
-    def ask(self, tag: str, name: str, request: Request) -> asyncio.Future[Reply]:
-        """Send a request to the server that holds a tag; refused with DependencyDown in time."""
-        asking = _Asking(self, tag, name, request)
+    def send(self, tag: str, name: str, request: RedisRequest, then: Then) -> None:
+        """Send a request to the server that holds a tag; refused with DependencyDown in time.
+
+        The reply is passed on where it is read, without a task or a future.
+        """
+        asking = _Asking(self, tag, name, request, then, self.time())
         self._queue(self._servers.lane(tag), asking)
-        return asking.reply
+
+    def ask(self, tag: str, name: str, request: RedisRequest) -> asyncio.Future[Reply]:
+        """Send a request to the server that holds a tag, for one who waits for the reply."""
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        self.send(tag, name, request, partial(_settle, reply))
+        return reply
 
     async def masters(self) -> tuple[str, ...]:
         """Name all servers that hold keys; refused with DependencyDown."""
@@ -170,11 +210,12 @@ class Caller:
         except (RedisError, RedisClusterException, OSError) as error:
             raise DependencyDown(f"Redis cannot be reached ({error}).") from error
 
-    def ask_master(self, lane: str, name: str, request: Request) -> asyncio.Future[Reply]:
+    def ask_master(self, lane: str, name: str, request: RedisRequest) -> asyncio.Future[Reply]:
         """Send a request that is about no tag to a server, such as one to look through its keys."""
-        asking = _Asking(self, "", name, request)
-        self._queue(lane, asking)
-        return asking.reply
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+        then = partial(_settle, reply)
+        self._queue(lane, _Asking(self, "", name, request, then, self.time()))
+        return reply
 
     def lane(self, tag: str) -> str:
         """Name the server that holds a tag, as far as it is known."""
@@ -196,6 +237,11 @@ class Caller:
         await self._servers.close()
 
     # --- out -------------------------------------------------------------------------------------
+
+    def _time_at_first(self) -> float:
+        """The event loop's time, which is asked directly from now on."""
+        self.time = asyncio.get_running_loop().time
+        return self.time()
 
     def _queue(self, lane: str, asking: _Asking) -> None:
         self._queues.setdefault(lane, []).append(asking)
@@ -233,10 +279,10 @@ class Caller:
         if lane not in self._opening:
             self._opening[lane] = asyncio.get_running_loop().create_task(self._open(lane))
 
-    def _send(self, connection: Connection, queue: Sequence[_Asking]) -> None:
+    def _send(self, connection: RedisConnection, queue: Sequence[_Asking]) -> None:
         self.exchanges += 1
         commands: list[Command] = []
-        askers: list[Asker] = []
+        askers: list[ReplyWaiter] = []
         for asking in queue:
             library = asking.request.library
             if library is not None:
@@ -281,27 +327,18 @@ class Caller:
 
     # --- back ------------------------------------------------------------------------------------
 
-    def answered(self, asking: _Asking, connection: Connection, reply: Reply) -> None:
-        """Pass a reply on, or the request, to a server that knows the script and the keys."""
-        if isinstance(reply, ResponseError):
-            if self._led_on(asking, connection, reply):
-                return
-            reply = self._failure(asking, reply)
-        if self._on_answer is not None:
-            self._on_answer(asking.name, asyncio.get_running_loop().time() - asking.asked_at)
-        if asking.reply.done():
+    def failed(self, asking: _Asking, connection: RedisConnection, error: ResponseError) -> None:
+        """Pass a request on to a server that knows the script and the keys, or say why not."""
+        if self._led_on(asking, connection, error):
             return
-        if isinstance(reply, DragomanError):
-            asking.reply.set_exception(reply)
-        else:
-            asking.reply.set_result(reply)
+        self.on_answer(asking.name, self.time() - asking.asked_at)
+        asking.tell(None, self._failure(asking, error))
 
     def refused(self, asking: _Asking, why: str) -> None:
         """There will be no reply to what was sent."""
-        if not asking.reply.done():
-            asking.reply.set_exception(self._down(f"{why}. {_UNKNOWN_OUTCOME}"))
+        asking.tell(None, self._down(f"{why}. {_UNKNOWN_OUTCOME}"))
 
-    def _led_on(self, asking: _Asking, connection: Connection, error: ResponseError) -> bool:
+    def _led_on(self, asking: _Asking, connection: RedisConnection, error: ResponseError) -> bool:
         """Try a request elsewhere or otherwise, if the error says how."""
         if isinstance(error, TryAgain):
             return self._try_again(asking)
@@ -343,8 +380,7 @@ class Caller:
     def _refuse(self, lane: str, why: str) -> None:
         """Nothing was sent of what waits for a server."""
         for asking in self._queues.pop(lane, ()):
-            if not asking.reply.done():
-                asking.reply.set_exception(self._down(f"{why}."))
+            asking.tell(None, self._down(f"{why}."))
 
     def _failure(self, asking: _Asking, error: ResponseError) -> DragomanError:
         if asking.not_loaded is not None:
@@ -368,3 +404,13 @@ class Caller:
 
     def _down(self, what: str) -> DependencyDown:
         return DependencyDown(f"Redis {what}", retry_after_ms=self._timeout_ms)
+
+
+def _settle(waiting: asyncio.Future[Reply], reply: Reply, error: DragomanError | None) -> None:
+    """Tell one who waits; it may have gone."""
+    if waiting.done():
+        return
+    if error is not None:
+        waiting.set_exception(error)
+    else:
+        waiting.set_result(reply)

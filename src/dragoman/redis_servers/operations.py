@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from dragoman.redis_servers.requests import Call, Script
+from dragoman.redis_servers.requests import Script, ScriptCall
 
 _OWN_LUA = files("dragoman.redis_servers") / "lua"
 
@@ -58,7 +58,7 @@ class Operations(msgspec.Struct, frozen=True):
         )
 
 
-class Tag(msgspec.Struct, frozen=True):
+class KeyTag(msgspec.Struct, frozen=True):
     """Keys that live on one server, and what can be done with them."""
 
     operations: Operations
@@ -68,7 +68,7 @@ class Tag(msgspec.Struct, frozen=True):
     """What is written stays at least this long."""
 
     @classmethod
-    def of(cls, operations: Operations, prefix: str, tag: str, least_ttl_ms: int) -> Tag:
+    def of(cls, operations: Operations, prefix: str, tag: str, least_ttl_ms: int) -> KeyTag:
         name = f"{prefix}:{{{tag}}}"
         keys = tuple(f"{name}:{key}".encode() for key in operations.keys)
         return cls(operations, name, keys, least_ttl_ms)
@@ -81,14 +81,14 @@ class Tag(msgspec.Struct, frozen=True):
         *,
         time_shift_ms: int = 0,
         along: Sequence[str] = (),
-    ) -> Call:
+    ) -> ScriptCall:
         """One operation, ready to be sent.
 
         The arguments must be text, numbers, booleans or lists of them; binary goes in blobs.
         Names that go along are for those operations that look for them.
         """
         terms = _pack((time_shift_ms, self.least_ttl_ms, arguments, along))
-        return Call(self.operations.scripts[name], self.keys, [terms, *blobs])
+        return ScriptCall(self.operations.scripts[name], self.keys, [terms, *blobs])
 
 
 class _Definition(msgspec.Struct, frozen=True):

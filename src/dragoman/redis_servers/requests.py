@@ -34,7 +34,7 @@ class Script(msgspec.Struct, frozen=True):
         return cls(source, sha1(source.encode(), usedforsecurity=False).hexdigest(), keys)
 
 
-class Library(msgspec.Struct, frozen=True):
+class FunctionLibrary(msgspec.Struct, frozen=True):
     """Functions as the server gets them. Their names end with a hash of the source, so that the
     functions of two versions are there side by side."""
 
@@ -43,7 +43,7 @@ class Library(msgspec.Struct, frozen=True):
     version: str
 
     @classmethod
-    def of(cls, stem: str, parts: Sequence[str]) -> Library:
+    def of(cls, stem: str, parts: Sequence[str]) -> FunctionLibrary:
         """A library of Lua texts, which call `register(name, function, flags...)`."""
         text = "\n".join(parts)
         version = sha1(text.encode(), usedforsecurity=False).hexdigest()[:_VERSION_DIGITS]
@@ -60,7 +60,7 @@ class Library(msgspec.Struct, frozen=True):
         return ("FUNCTION", "LOAD", "REPLACE", self.source)
 
 
-class Request(Protocol):
+class RedisRequest(Protocol):
     """Something to send."""
 
     def command(self, known: set[str]) -> Command:
@@ -72,12 +72,12 @@ class Request(Protocol):
         ...
 
     @property
-    def library(self) -> Library | None:
+    def library(self) -> FunctionLibrary | None:
         """The functions that the server must have been given, if it must."""
         ...
 
 
-class Call(msgspec.Struct, frozen=True):
+class ScriptCall(msgspec.Struct, frozen=True):
     """One run of a script on the keys of one tag."""
 
     script: Script
@@ -96,14 +96,14 @@ class Call(msgspec.Struct, frozen=True):
         known.discard(self.script.sha)
 
     @property
-    def library(self) -> Library | None:
+    def library(self) -> FunctionLibrary | None:
         return None
 
 
 class FunctionCall(msgspec.Struct, frozen=True):
     """One run of a function on the keys of one tag."""
 
-    of: Library
+    library: FunctionLibrary
     function: str
     """As the server knows it."""
     keys: tuple[Argument, ...]
@@ -114,10 +114,6 @@ class FunctionCall(msgspec.Struct, frozen=True):
 
     def unknown(self, known: set[str]) -> None:
         """What a server has of libraries is not remembered: it is asked, and says so."""
-
-    @property
-    def library(self) -> Library | None:
-        return self.of
 
 
 class Plain(msgspec.Struct, frozen=True):
@@ -132,5 +128,5 @@ class Plain(msgspec.Struct, frozen=True):
         """There is no script in it."""
 
     @property
-    def library(self) -> Library | None:
+    def library(self) -> FunctionLibrary | None:
         return None

@@ -1,4 +1,4 @@
-"""The SDK: nodes that do the work, and sessions that ask for it.
+"""The SDK: nodes that do the work, sessions and single jobs that ask for it.
 
 from dragoman.sdk import Answer, Job, Node
 
@@ -15,9 +15,13 @@ with talk("ws://127.0.0.1:8080", src_lang="en", tgt_lang="es") as session:
 """
 
 from dragoman.clock import Clock
-from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, RequestId, SessionId
+from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, RequestId, SessionId, TenantId
 from dragoman.live.protocol import (
+    MAX_WAIT_MS,
     AsrPartial,
+    AttemptState,
+    AttemptTimes,
+    AttemptView,
     AudioFormat,
     Backpressure,
     BackpressureAction,
@@ -25,12 +29,19 @@ from dragoman.live.protocol import (
     Cut,
     Device,
     Error,
+    ErrorInfo,
     FreeForm,
+    GlossaryTerm,
     Gpu,
     Hardware,
     JobAssign,
     JobCancel,
     JobClass,
+    JobOutput,
+    JobRequest,
+    JobState,
+    JobView,
+    LiveSampleView,
     Message,
     MissingResult,
     Mode,
@@ -38,10 +49,15 @@ from dragoman.live.protocol import (
     NodeHealth,
     NodeRegisterAck,
     NodeStatus,
+    Outcome,
+    PastUtterance,
     Pipeline,
+    RequestedPipeline,
     ResourceUsage,
+    ResultAudio,
     RunningJob,
     Scheduling,
+    ServedView,
     ServerHeartbeat,
     Service,
     ServiceStatus,
@@ -66,6 +82,7 @@ from dragoman.sdk.connecting import (
     node_url,
     session_url,
 )
+from dragoman.sdk.jobs import JobsClient, api_url
 from dragoman.sdk.node.audio import AudioWanted
 from dragoman.sdk.node.batching import BatchFunction, batched
 from dragoman.sdk.node.events import (
@@ -94,6 +111,7 @@ from dragoman.sdk.node.node import Node
 from dragoman.sdk.node.work import WorkFunction
 from dragoman.sdk.session.client import SessionClient
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
+from dragoman.sdk.session.listening import listen
 from dragoman.sdk.session.microphone import Microphone, Recorder
 from dragoman.sdk.session.options import IfGone, SessionOptions
 from dragoman.sdk.session.results import Missing, Result
@@ -108,10 +126,14 @@ from dragoman.sdk.transport import (
 )
 
 __all__ = [
+    "MAX_WAIT_MS",
     "Accepted",
     "Answer",
     "AsrPartial",
     "AttemptId",
+    "AttemptState",
+    "AttemptTimes",
+    "AttemptView",
     "AudioFormat",
     "AudioWanted",
     "Backpressure",
@@ -127,9 +149,11 @@ __all__ = [
     "Disconnected",
     "Ended",
     "Error",
+    "ErrorInfo",
     "Event",
     "FreeForm",
     "FunctionFailed",
+    "GlossaryTerm",
     "Gpu",
     "Graphics",
     "Hardware",
@@ -142,9 +166,15 @@ __all__ = [
     "JobClass",
     "JobFailed",
     "JobId",
+    "JobOutput",
+    "JobRequest",
+    "JobState",
+    "JobView",
+    "JobsClient",
     "LimitsFrames",
     "Link",
     "LinkClosed",
+    "LiveSampleView",
     "MachineUsage",
     "Message",
     "Microphone",
@@ -160,16 +190,21 @@ __all__ = [
     "NodeLink",
     "NodeRegisterAck",
     "NodeStatus",
+    "Outcome",
+    "PastUtterance",
     "Pipeline",
     "Recorder",
     "Refused",
     "Registered",
     "RequestId",
+    "RequestedPipeline",
     "ResourceUsage",
     "Result",
+    "ResultAudio",
     "ResultNotSent",
     "RunningJob",
     "Scheduling",
+    "ServedView",
     "ServerHeartbeat",
     "Service",
     "ServiceStatus",
@@ -186,6 +221,7 @@ __all__ = [
     "SessionOptions",
     "SubProtocol",
     "SyncSession",
+    "TenantId",
     "Timings",
     "TranslationResult",
     "UiEvent",
@@ -197,8 +233,10 @@ __all__ = [
     "WebSocketSessionConnect",
     "WorkFunction",
     "WrongAnswer",
+    "api_url",
     "batched",
     "check_frame",
+    "listen",
     "node_url",
     "session_url",
     "talk",

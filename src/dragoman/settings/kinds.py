@@ -30,6 +30,7 @@ class Section(BaseModel):
 
 
 Seconds = Annotated[float, Field(gt=0, le=YEAR_SECONDS, allow_inf_nan=False)]
+Hours = Annotated[float, Field(gt=0, le=YEAR_SECONDS / 3600, allow_inf_nan=False)]
 SecondsOrZero = Annotated[float, Field(ge=0, le=YEAR_SECONDS, allow_inf_nan=False)]
 """A time that may be zero, where zero means not waiting at all."""
 
@@ -42,6 +43,8 @@ Port = Annotated[int, Field(ge=0, le=65535)]
 PercentOrZero = Annotated[float, Field(ge=0, le=100, allow_inf_nan=False)]
 Ratio = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 Text = Annotated[str, Field(min_length=1)]
+Pair = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")]
+"""A language pair, such as ``en:es``."""
 
 
 # --- the form of URLs, origins, addresses, and names that go into Redis keys ----------------------
@@ -211,6 +214,8 @@ def plain(value: Any) -> Any:
             return masked(str(value))
         case float() if value.is_integer():
             return int(value)
+        case BaseModel():
+            return {name: plain(item) for name, item in value}
         case Mapping():
             return {name: plain(item) for name, item in value.items()}
         case list() | tuple():

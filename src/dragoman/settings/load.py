@@ -162,9 +162,6 @@ def read_environment(environ: Mapping[str, str]) -> Reading:
         key = by_variable.get(variable)
         if key is not None:
             reading.given.append(Given(key, _from_text(key, text), source, strict=False))
-        elif (planned := NOT_BUILT.get(_dotted(variable))) is not None:
-            if not planned.accepts_text(text):
-                reading.problems.append(f"{source}: {planned.refusal(_dotted(variable), text)}")
         elif not _is_service_link(variable, text):
             meant = nearest(_dotted(variable), KEYS)
             remedy = f"did you mean {KEYS[meant].variable}?" if meant else "unset it."
@@ -211,10 +208,7 @@ def _read_tree(tree: Mapping[str, Any], source: Callable[[str], str], *, strict:
         key = KEYS.get(name)
         if key is not None:
             reading.given.append(Given(key, value, source(name), strict))
-        elif (planned := NOT_BUILT.get(name)) is not None:
-            if not planned.accepts(value):
-                reading.problems.append(f"{source(name)}: {planned.refusal(name, value)}")
-        elif name in SECTIONS or name in SECTIONS_NOT_BUILT:
+        elif name in SECTIONS:
             reason = f"{name} is a section, not a value; write [{name}] and its keys below it"
             reading.problems.append(f"{source(name)}: {reason}.")
         else:
@@ -228,8 +222,7 @@ def _leaves(tree: Mapping[str, Any], section: str = "") -> Iterator[tuple[str, A
     """A tree's values by dotted name, down to a key or to where it leaves the known sections."""
     for name, value in tree.items():
         full = f"{section}.{name}" if section else name
-        known = full in SECTIONS or full in SECTIONS_NOT_BUILT
-        if known and isinstance(value, Mapping):
+        if full in SECTIONS and isinstance(value, Mapping):
             yield from _leaves(value, full)
         else:
             yield full, value
@@ -248,6 +241,10 @@ _EXPECTED: Mapping[str, str] = {
     "bool_parsing": "must be true or false",
     "string_type": "must be text in quotes",
     "string_too_short": "must not be empty",
+    "string_pattern_mismatch": "must match {pattern}",
+    "missing": "is missing",
+    "extra_forbidden": "is not a known key",
+    "model_type": "must be a table",
     "path_type": "must be a path",
     "tuple_type": "must be a list",
     "dict_type": "must be a table",
@@ -293,54 +290,6 @@ def _remedy(given: Given, detail: ErrorDetails) -> str:
         if close:
             return f"did you mean {as_toml(close[0])}?"
     return f"the default is {given.key.leaf} = {as_toml(given.key.default)}."
-
-
-# --- settings that are not built yet --------------------------------------------------------------
-
-# A file may set these to their default, so that a file of all defaults loads. Any other value is
-# refused with the reason: a setting that is accepted and does nothing would mislead.
-
-
-@dataclass(frozen=True)
-class NotBuilt:
-    """A setting for a feature that Dragoman does not have yet."""
-
-    default: Any
-    what: str
-    """What a value other than the default would ask for."""
-
-    def accepts(self, value: Any) -> bool:
-        """Whether a file's value is the default."""
-        same_kind = isinstance(value, bool) is isinstance(self.default, bool)
-        return same_kind and bool(value == self.default)
-
-    def accepts_text(self, text: str) -> bool:
-        """Whether a variable's text stands for the default."""
-        try:
-            return text == self.default or self.accepts(json.loads(text or "[]"))
-        except json.JSONDecodeError:
-            return False
-
-    def refusal(self, name: str, value: Any) -> str:
-        """Why the value is refused, as the end of a sentence that begins with its source."""
-        return (
-            f"{name} = {as_toml(value)} asks for {self.what}, but that is not built yet; "
-            f"leave the key out, or keep its default, {as_toml(self.default)}."
-        )
-
-
-_SEGMENTATION = "scheduler.web_task_segmentation."
-_DETECTION = "voice activity detection"
-
-NOT_BUILT: Mapping[str, NotBuilt] = {
-    _SEGMENTATION + "vad": NotBuilt("off", _DETECTION),
-    _SEGMENTATION + "min_speech_ms": NotBuilt(120, _DETECTION),
-    _SEGMENTATION + "pre_roll_ms": NotBuilt(200, _DETECTION),
-    "scheduler.canary.routes": NotBuilt([], "canary routes"),
-}
-"""Every such setting by its dotted name; none of them is part of `Settings`."""
-
-SECTIONS_NOT_BUILT = {name.rpartition(".")[0] for name in NOT_BUILT}
 
 
 # --- how the effective settings are shown ---------------------------------------------------------

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 
 from dragoman.settings.kinds import as_toml
-from dragoman.settings.load import NOT_BUILT, OTHER_VARIABLES
+from dragoman.settings.load import OTHER_VARIABLES
 from dragoman.settings.tree import KEYS, SECTIONS, Key
 
 _INTRODUCTION = """\
@@ -50,15 +50,6 @@ export DRAGOMAN_SCHEDULER__POOLS__TENANT_CELLS='{"acme": [0, 1]}'
 ```
 """
 
-_NOT_BUILT_HEADING = """\
-## Not built yet
-
-Dragoman accepts these keys with their default only, which changes nothing. It refuses any other
-value.
-
-| key | default | what it will be for |
-| --- | --- | --- |"""
-
 _OTHER_VARIABLES_HEADING = """\
 ## Other variables
 
@@ -87,12 +78,7 @@ def reference() -> str:
     for name in SECTIONS:
         if name:
             lines += _section(name)
-    lines.append(_NOT_BUILT_HEADING)
-    lines += [
-        f"| `{name}` | `{as_toml(planned.default)}` | {planned.what} |"
-        for name, planned in NOT_BUILT.items()
-    ]
-    lines += ["", _OTHER_VARIABLES_HEADING]
+    lines.append(_OTHER_VARIABLES_HEADING)
     lines += [f"| `{variable}` | {meaning} |" for variable, meaning in OTHER_VARIABLES.items()]
     return "\n".join(lines) + "\n"
 

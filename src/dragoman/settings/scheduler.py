@@ -14,6 +14,7 @@ from dragoman.settings.kinds import (
     HttpUrlOrEmpty,
     Milliseconds,
     MillisecondsOrZero,
+    Pair,
     PercentOrZero,
     Ratio,
     Seconds,
@@ -22,6 +23,9 @@ from dragoman.settings.kinds import (
     Text,
     not_empty,
 )
+
+SpeechMilliseconds = Annotated[int, Field(ge=0, le=10_000)]
+"""As long as a session may ask for, too."""
 
 
 class SegmentationSettings(Section):
@@ -53,6 +57,32 @@ class SegmentationSettings(Section):
     padding_manual_ms: MillisecondsOrZero = Field(
         default=280,
         description="Silence a node adds to an utterance ended by the client, in milliseconds.",
+    )
+    vad: Literal["off", "webrtc", "silero"] = Field(
+        default="off",
+        description="Voice activity of PCM16 sessions that do not ask for it themselves: none "
+        "(`off`), WebRTC's detector (`webrtc`), or Silero's network (`silero`), which is better in "
+        "noise and takes 300 times as long.",
+    )
+    min_speech_ms: SpeechMilliseconds = Field(
+        default=120,
+        description="With voice activity, how much voice begins an utterance, in milliseconds.",
+    )
+    pre_roll_ms: SpeechMilliseconds = Field(
+        default=200,
+        description="With voice activity, how much audio before the voice is kept, in "
+        "milliseconds.",
+    )
+    speech_pause_ms: Milliseconds = Field(
+        default=500,
+        ge=40,
+        description="With voice activity, how long a pause in speech ends an utterance, in "
+        "milliseconds.",
+    )
+    max_silero_sessions: CountOrZero = Field(
+        default=8,
+        description="Maximum sessions of one instance with voice activity by `silero`; each takes "
+        "about 3 % of a core.",
     )
 
 
@@ -342,6 +372,67 @@ class ObservabilitySettings(Section):
     )
 
 
+class GlossarySettings(Section):
+    """The words of tenants: how many there may be, and how many a job carries."""
+
+    terms_per_tenant: Count = Field(
+        default=1000, description="Maximum terms in the glossary of one tenant."
+    )
+    terms_per_job: CountOrZero = Field(
+        default=100,
+        description="Maximum terms that a node is told with a job; 0: none. Of more, a text takes "
+        "those that are in it, and speech those that were set last.",
+    )
+    bytes_per_job: Bytes = Field(
+        default=8192, description="Maximum bytes of the terms that a node is told with a job."
+    )
+    refresh_seconds: Seconds = Field(
+        default=2,
+        description="How often an instance looks for terms that others changed, in seconds.",
+    )
+
+
+class ContextSettings(Section):
+    """What nodes are told of the utterances before."""
+
+    utterances: CountOrZero = Field(
+        default=3,
+        description="How many earlier utterances of its session a job carries, with their results; "
+        "0: none.",
+    )
+    max_bytes: Bytes = Field(
+        default=2048, description="Maximum bytes of their texts together; the oldest go first."
+    )
+    tenants_without: tuple[Text, ...] = Field(
+        default=(), description="Tenants whose jobs carry none."
+    )
+
+
+def _service_name(name: str) -> str:
+    if name[0] in " @" or name[-1] in " @":
+        raise ValueError("must be service_id, or service_id@version")
+    return name
+
+
+class CanaryRouteSettings(Section):
+    """A share of one pair's jobs, and the service that it is for."""
+
+    pair: Pair
+    stage: Literal["asr", "semantic", "nmt", "tts", "tone"]
+    service: Annotated[Text, AfterValidator(_service_name)]
+    share: Ratio
+
+
+class CanarySettings(Section):
+    """Versions of services that are tried out on a share of the jobs."""
+
+    routes: tuple[CanaryRouteSettings, ...] = Field(
+        default=(),
+        description="Which share of a pair's jobs goes to which service, such as "
+        '`[{ pair = "en:es", stage = "asr", service = "whisper@2", share = 0.1 }]`.',
+    )
+
+
 class SchedulerSettings(Section):
     """How the scheduler assigns jobs to nodes."""
 
@@ -367,3 +458,6 @@ class SchedulerSettings(Section):
     service_catalog: ServiceCatalogSettings = ServiceCatalogSettings()
     stats: StatsSettings = StatsSettings()
     observability: ObservabilitySettings = ObservabilitySettings()
+    canary: CanarySettings = CanarySettings()
+    glossary: GlossarySettings = GlossarySettings()
+    context: ContextSettings = ContextSettings()

@@ -15,9 +15,11 @@ from dragoman.settings.kinds import (
     CountOrZero,
     DatabaseUrl,
     HostName,
+    Hours,
     KeyPart,
     Milliseconds,
     Origin,
+    Pair,
     Port,
     ProxyAddress,
     QueueUrl,
@@ -75,6 +77,10 @@ class AuthSettings(Section):
     insecure: bool = Field(
         default=False,
         description="Allow mode `open` on an address that other machines can reach.",
+    )
+    sign_in_hours: Hours = Field(
+        default=12.0,
+        description="How long a browser stays signed in to the console (mode `keys`).",
     )
 
 
@@ -140,6 +146,10 @@ class LimitSettings(Section):
     session_queue_bytes: Bytes = Field(
         default=8388608,
         description="Maximum bytes kept for a session: audio, and results not yet acknowledged.",
+    )
+    listeners_per_session: CountOrZero = Field(
+        default=10000,
+        description="Maximum listeners of one session, on its instance; 0: no limit.",
     )
     node_queue: Count = Field(
         default=1024, description="Maximum messages waiting to be sent to one node."
@@ -210,6 +220,11 @@ class ClusterSettings(Section):
         default="auto",
         description="Name of this instance, unique in the cluster; `auto` generates one.",
     )
+    advertise_host: HostName | Literal[""] = Field(
+        default="",
+        description="Name or address at which other instances find this one; empty: server.host, "
+        "or the name of the machine if the server listens on every address.",
+    )
     redis_timeout_ms: Milliseconds = Field(
         default=1000, description="How long one call to Redis may take, in milliseconds."
     )
@@ -241,9 +256,6 @@ class ClusterSettings(Section):
 
 Cost = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=0.001, le=1000, allow_inf_nan=False)]
-
-
-Pair = Annotated[str, Field(pattern=r"^[^:\s]+:[^:\s]+$")]
 
 
 class LiveSampleSettings(Section):

@@ -210,6 +210,14 @@ def _tenants_have_existing_cells(settings: Settings) -> bool:
     return all(cell < pools.max_cells for cells in pools.tenant_cells.values() for cell in cells)
 
 
+def _canaries_share_a_pair(settings: Settings) -> bool:
+    shares: dict[str, float] = {}
+    for route in settings.scheduler.canary.routes:
+        pair = route.pair.casefold()
+        shares[pair] = shares.get(pair, 0.0) + route.share
+    return all(share <= 1.0 + 1e-9 for share in shares.values())
+
+
 def _closed_or_local(settings: Settings) -> bool:
     auth = settings.auth
     return auth.mode == "keys" or auth.insecure or is_loopback(settings.server.host)
@@ -373,6 +381,12 @@ RULES: tuple[Rule, ...] = (
         holds=_tenants_have_existing_cells,
         text="{scheduler.pools.tenant_cells} names a cell that {scheduler.pools.max_cells} does "
         "not allow; cells count from 0, so name lower ones or raise max_cells.",
+    ),
+    Rule(
+        keys=("scheduler.canary.routes",),
+        holds=_canaries_share_a_pair,
+        text="{scheduler.canary.routes} gives away more than all jobs of a pair; lower the shares "
+        "of the pair's routes, so that they add up to 1 at most.",
     ),
     # Cluster and lab.
     at_least(

@@ -11,7 +11,13 @@ from typing import TypedDict
 
 from dragoman.auth import ApiKey
 from dragoman.ids import AttemptId, NodeId
-from dragoman.live.gateway import ConnectionClosed, Endpoint, Link, MemoryClient, MemoryNetwork
+from dragoman.live.gateway import (
+    ConnectionClosed,
+    DuplexLink,
+    Endpoint,
+    MemoryClient,
+    MemoryNetwork,
+)
 from dragoman.live.protocol import (
     TO_NODE,
     Command,
@@ -84,6 +90,8 @@ class Behaviour:
     slots: int | None = 4
     service: Duration = lambda _: 1.0
     """How long it works on a job."""
+    service_of: Callable[[JobAssign], float] | None = None
+    """How many seconds it works on this job; without one, what `service` draws."""
     answer: JobEnding = JobEnding.WELL
     text: Callable[[JobAssign], str] | None = None
     """What it answers; without one, its own name."""
@@ -102,6 +110,8 @@ class Behaviour:
     nmt: tuple[str, ...] = ("zh", "en")
     tts: tuple[str, ...] = ("zh", "en")
     features: tuple[str, ...] = ()
+    services: tuple[Service, ...] | None = None
+    """What it runs; None: `SERVICES`."""
 
 
 class BehaviourOptions(TypedDict, total=False):
@@ -109,6 +119,7 @@ class BehaviourOptions(TypedDict, total=False):
 
     slots: int | None
     service: Duration
+    service_of: Callable[[JobAssign], float] | None
     answer: JobEnding
     text: Callable[[JobAssign], str] | None
     acks: bool
@@ -121,6 +132,7 @@ class BehaviourOptions(TypedDict, total=False):
     nmt: tuple[str, ...]
     tts: tuple[str, ...]
     features: tuple[str, ...]
+    services: tuple[Service, ...] | None
 
 
 def service(kind: ServiceType, status: ServiceStatus = ServiceStatus.RUNNING) -> Service:
@@ -172,7 +184,7 @@ class SimulatedNode:
         self._unsent: dict[AttemptId, JobResult] = {}
         self.choose_instance: Callable[[], None] = lambda: None
         """Called before each connection: the node may go to another instance."""
-        self._stopped: Link | None = None
+        self._stopped: DuplexLink | None = None
         """The connection over which nothing goes, while the process is stopped."""
         self._ear: asyncio.Task[None] | None = None
         self._pulse: asyncio.Task[None] | None = None
@@ -201,7 +213,7 @@ class SimulatedNode:
                 schema_version="2.0",
                 platform="test",
                 hardware=Hardware(4, 8.0),
-                services=SERVICES,
+                services=self.behaviour.services or SERVICES,
                 languages=Languages(self.behaviour.asr, (), self.behaviour.nmt, self.behaviour.tts),
                 node_id=self.node_id,
                 registration_token=token,
@@ -363,7 +375,10 @@ class SimulatedNode:
             await self.say(JobStarted(job_id, attempt_id))
         if answer is JobEnding.NEVER:
             await asyncio.Event().wait()
-        await asyncio.sleep(self.behaviour.service(self._random))
+        given = self.behaviour.service_of
+        await asyncio.sleep(
+            self.behaviour.service(self._random) if given is None else given(assign)
+        )
         match answer:
             case JobEnding.WELL:
                 write = self.behaviour.text

@@ -53,7 +53,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._random = Random(seed)
         self._now = 0.0
         # (when, tie, number, handle): the tie is drawn, the number only keeps handles uncompared.
-        self._timers: list[tuple[float, float, int, asyncio.TimerHandle]] = []
+        self._timers: list[tuple[float, float, int, asyncio.TimerHandle | _Deferred]] = []
         self._timers_made = 0
         self._timers_cancelled = 0
         self._tasks: WeakSet[asyncio.Task[Any]] = WeakSet()
@@ -72,7 +72,30 @@ class VirtualLoop(asyncio.BaseEventLoop):
         *args: *Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        return self.call_at(self._now + delay, callback, *args, context=context)
+        # As `call_at`, without the detour: it is what simulations call most.
+        if self.is_closed():
+            raise RuntimeError("The virtual loop is closed; timers need a running one.")
+        when = self._now + delay
+        handle = asyncio.TimerHandle(when, callback, args, self, context)
+        self._timers_made += 1
+        heapq.heappush(self._timers, (when, self._random.random(), self._timers_made, handle))
+        return handle
+
+    def defer(self, delay: float, callback: Callable[[*Ts], object], *args: *Ts) -> None:
+        """Call back after so many seconds, as `call_later`, for what is never cancelled.
+
+        It costs half as much, and in a simulation nearly every timer is one of these.
+        """
+        self._timers_made += 1
+        heapq.heappush(
+            self._timers,
+            (
+                self._now + delay,
+                self._random.random(),
+                self._timers_made,
+                _Deferred(self, callback, args),
+            ),
+        )
 
     def call_at(
         self,
@@ -130,26 +153,40 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return list(self._unhandled)
 
     def _run_once(self) -> None:
-        """One turn: what is ready now runs; with nothing ready, time moves to the next timer."""
-        ready = self._ready
-        timers = self._timers
-        while timers and timers[0][3].cancelled():
-            heapq.heappop(timers)
-            self._timers_cancelled -= 1
-        if not ready and not self._stopping:
-            if not timers:
-                self._report_deadlock()
-            self._now = max(self._now, timers[0][0])
-        while timers and timers[0][0] <= self._now:
-            handle = heapq.heappop(timers)[3]
-            if handle.cancelled():
+        """Turn after turn, until the loop is stopped: what is ready now runs; with nothing ready,
+        time moves to the next timer."""
+        ready, timers, pop = self._ready, self._timers, heapq.heappop
+        while True:
+            while timers and timers[0][3]._cancelled:
+                pop(timers)
                 self._timers_cancelled -= 1
-            else:
+            now = self._now
+            is_idle = not ready and not self._stopping
+            if is_idle:
+                if not timers:
+                    self._report_deadlock()
+                if timers[0][0] > now:
+                    now = self._now = timers[0][0]
+                handle = pop(timers)[3]
+                if not timers or timers[0][0] > now:
+                    # Nearly always a timer is alone in its moment.
+                    handle._run()
+                    if self._stopping:
+                        return
+                    continue
                 ready.append(handle)
-        for _ in range(len(ready)):
-            handle = ready.popleft()
-            if not handle._cancelled:
-                handle._run()
+            while timers and timers[0][0] <= now:
+                handle = pop(timers)[3]
+                if handle._cancelled:
+                    self._timers_cancelled -= 1
+                else:
+                    ready.append(handle)
+            for _ in range(len(ready)):
+                handle = ready.popleft()
+                if not handle._cancelled:
+                    handle._run()
+            if self._stopping:
+                return
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         """Called by every timer that is cancelled; most timeouts are, so they must not pile up."""
@@ -157,7 +194,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timers = self._timers
         if len(timers) > _MIN_TIMERS_TO_TIDY and self._timers_cancelled > len(timers) // 2:
             # The handle itself is marked as cancelled only after this call.
-            timers[:] = [t for t in timers if not t[3].cancelled() and t[3] is not handle]
+            timers[:] = [t for t in timers if not t[3]._cancelled and t[3] is not handle]
             heapq.heapify(timers)
             self._timers_cancelled = 0
 
@@ -180,6 +217,28 @@ class VirtualLoop(asyncio.BaseEventLoop):
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are no sockets, hence no events."""
+
+
+class _Deferred:
+    """What is to be called back, and cannot be cancelled."""
+
+    __slots__ = ("_args", "_callback", "_loop")
+
+    _cancelled = False
+
+    def __init__(
+        self, loop: VirtualLoop, callback: Callable[..., object], args: tuple[Any, ...]
+    ) -> None:
+        self._loop = loop
+        self._callback = callback
+        self._args = args
+
+    def _run(self) -> None:
+        try:
+            self._callback(*self._args)
+        except Exception as error:
+            words = f"A deferred call of {self._callback!r} failed"
+            self._loop.call_exception_handler({"message": words, "exception": error})
 
 
 class _NumberedTask(asyncio.Task[T]):

@@ -1,12 +1,14 @@
 """Where a speaker speaks and where they pause: what of a microphone's stream is kept, and cut.
 
-Pure: samples go in, decisions come out. A detector says of each frame whether it holds a voice; the
-cutter makes utterances of that.
+Pure: samples go in, utterances come out. A detector says of each frame whether it holds a voice;
+the cutter makes utterances of that.
 """
 
-from dragoman.voice_activity.cutter import Cut, Cutter, Heard, Kept, Pace
+from dragoman.voice_activity.cutter import Cutter, SpeechRules, Spoken, SpokenEnd
 from dragoman.voice_activity.detectors import (
     DETECTORS,
+    MODULES,
+    RATES,
     Detector,
     SileroDetector,
     WebRtcDetector,
@@ -15,13 +17,14 @@ from dragoman.voice_activity.detectors import (
 
 __all__ = [
     "DETECTORS",
-    "Cut",
+    "MODULES",
+    "RATES",
     "Cutter",
     "Detector",
-    "Heard",
-    "Kept",
-    "Pace",
     "SileroDetector",
+    "SpeechRules",
+    "Spoken",
+    "SpokenEnd",
     "WebRtcDetector",
     "open_detector",
 ]

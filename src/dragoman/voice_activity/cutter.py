@@ -2,201 +2,296 @@
 
 from __future__ import annotations
 
-from collections import deque
+from array import array
+from collections.abc import Sequence
 from enum import StrEnum
 
 import msgspec
 
 from dragoman.audio import SAMPLE_BYTES
 from dragoman.errors import SettingsError
-from dragoman.voice_activity.detectors import Detector
 
 
-class Pace(msgspec.Struct, frozen=True, kw_only=True):
+class SpeechRules(msgspec.Struct, frozen=True, kw_only=True):
     """What counts as speech, and what as a pause."""
 
-    pause_ms: int = 500
+    pause_ms: float = 500
     """This much without a voice ends an utterance."""
-    min_speech_ms: int = 120
+    min_speech_ms: float = 120
     """This much voice begins one; less is a click or a cough."""
-    pre_roll_ms: int = 200
+    pre_roll_ms: float = 200
     """What is kept from before the voice: the first sound of a word is often not heard as one."""
-    tail_ms: int = 200
+    tail_ms: float = 200
     """What is kept from after it."""
+    max_ms: float = 10_000
+    """No utterance is longer."""
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """Samples of an utterance."""
+class SpokenEnd(StrEnum):
+    """Why an utterance ends."""
+
+    PAUSE = "pause"
+    LENGTH = "length"
+    FINISHED = "finished"
+
+
+class Spoken(msgspec.Struct, frozen=True):
+    """One utterance. Places are in bytes from the beginning of the stream."""
 
     samples: bytes
-    at_sample: int
-    """Where in the stream they begin."""
-
-
-class Cut(msgspec.Struct, frozen=True):
-    """An utterance is complete: all that was kept since the last cut."""
-
-    at_sample: int
-    """Where in the stream it ends."""
-    speech_end_sample: int
+    end: SpokenEnd
+    start_byte: int
+    end_byte: int
+    speech_end_byte: int
     """Where its last voice ended."""
-
-
-Heard = Kept | Cut
-"""What `feed` finds, in the order of the stream."""
-
-
-class _State(StrEnum):
-    QUIET = "quiet"
-    SPEAKING = "speaking"
 
 
 _STARTS_WITHIN = 2.0
 """The voice that begins an utterance may be spread over so many times `min_speech_ms`."""
 _NOISE_IN_A_PAUSE = 0.1
 """The share of a pause that a detector may take for a voice: noise is heard as one now and then."""
+_SHORT_OF_LENGTH = 0.5
+"""From this share of the greatest length on, an utterance may be cut between two words."""
+_QUIET_SHARE = 0.35
+"""A gap between words is so far from the quietest to the mean loudness, or quieter. A detector goes
+on hearing a voice for a while, and so does not see short gaps."""
+_GAP_SHARE = 0.6
+"""Where the quietest frame is louder than this share of the mean, there is no gap."""
+_LONGEST_GAPS = 3
+"""So many of the longest gaps are looked at: the one that is long, and still for long, is between
+words. A word has gaps, too, before some of its sounds."""
+_STILL_SHARE = 0.02
+_STILL_TIMES = 1.3
+"""The still part of a gap is at most so many times as loud as its quietest frame, and this share of
+the mean. Around it words fade out and begin."""
+_LATE_IN_GAP = 0.65
+"""So far into the still part is the cut: words fade out for longer than they take to begin."""
+_EVERY = 4
+"""So many samples of speech are alike enough for one of them to tell how loud they are."""
 
 
 class Cutter:
-    """Takes a speaker's stream apart. It holds at most a pause and a pre-roll of samples.
+    """Takes a speaker's stream apart, frame by frame, as a detector judges the frames.
 
     | state | what it waits for | and then |
     | --- | --- | --- |
-    | quiet | min_speech_ms of voice, close together | keeps the pre-roll and the voice: speaking |
-    | speaking | pause_ms with next to no voice | keeps the tail, cuts: quiet |
+    | quiet | min_speech_ms of voice, close together | an utterance begins, pre_roll_ms before it |
+    | speaking | pause_ms with next to no voice | it ends, tail_ms after the voice: quiet |
+    | speaking | max_ms | it ends, between two words if it can, and the next begins there |
+
+    While it is quiet it holds little more than the pre-roll, and while a speaker speaks, the
+    utterance.
     """
 
-    def __init__(self, detector: Detector, sample_rate: int, pace: Pace | None = None) -> None:
-        pace = pace or Pace()
-        self._detector = detector
-        self._frame_bytes = detector.frame_bytes
-        frame_ms = 1000 * self._frame_bytes / SAMPLE_BYTES / sample_rate
-        if pace.pause_ms < frame_ms or min(pace.pre_roll_ms, pace.tail_ms) < 0:
+    def __init__(
+        self,
+        frame_bytes: int,
+        sample_rate: int,
+        rules: SpeechRules | None = None,
+        *,
+        goes_on: bool = False,
+    ) -> None:
+        """goes_on: the stream begins where an utterance was cut for its length."""
+        rules = rules or SpeechRules()
+        frame_ms = 1000 * frame_bytes / SAMPLE_BYTES / sample_rate
+        if rules.pause_ms < frame_ms:
             raise SettingsError(
-                f"a pause of {pace.pause_ms} ms is shorter than the {frame_ms:.0f} ms that voice "
-                "activity looks at; give a longer one"
+                f"a pause of {rules.pause_ms:g} ms is shorter than the {frame_ms:.0f} ms that "
+                "voice activity looks at; give a longer one"
             )
 
         def frames(ms: float) -> int:
             return max(1, round(ms / frame_ms))
 
-        self._start_voiced = frames(pace.min_speech_ms)
-        self._start_window = max(self._start_voiced, frames(pace.min_speech_ms * _STARTS_WITHIN))
-        self._pause_window = frames(pace.pause_ms)
-        self._pause_voiced = int(self._pause_window * _NOISE_IN_A_PAUSE)
-        self._pre_roll = round(pace.pre_roll_ms / frame_ms)
-        self._tail = round(pace.tail_ms / frame_ms)
-        self._state = _State.QUIET
-        self._rest = b""
-        self._next_frame = 0
-        """The number of the frame that comes next, counted over the whole stream."""
-        self._skipped_samples = 0
-        """Samples that made no whole frame, where the stream was finished before it went on."""
-        self._frames: deque[bytes] = deque()
-        """The frames before it that were neither kept nor forgotten yet."""
-        self._voiced: deque[bool] = deque()
-        """The judgements of the frames that the present state looks back on."""
-        self._last_voiced = 0
+        self._frame_bytes = frame_bytes
+        self._start_voiced = frames(rules.min_speech_ms)
+        start_window = max(self._start_voiced, frames(rules.min_speech_ms * _STARTS_WITHIN))
+        self._start_mask = (1 << start_window) - 1
+        pause_window = frames(rules.pause_ms)
+        self._pause_mask = (1 << pause_window) - 1
+        self._pause_voiced = int(pause_window * _NOISE_IN_A_PAUSE)
+        self._pre_roll = round(rules.pre_roll_ms / frame_ms)
+        self._held_when_quiet = start_window + self._pre_roll
+        self._tail = round(rules.tail_ms / frame_ms)
+        self._longest = max(1, int(rules.max_ms / frame_ms))
 
-    @property
-    def is_speaking(self) -> bool:
-        """Whether an utterance has begun and is not complete."""
-        return self._state is _State.SPEAKING
+        self.is_speaking = goes_on
+        """An utterance has begun and is not complete."""
+        self._rest = b""
+        """What makes no whole frame yet."""
+        self._origin_byte = 0
+        """Where in the stream the frame of number 0 begins."""
+        self._buffer = bytearray()
+        """The frames that may be part of an utterance, and were not given out."""
+        self._first = 0
+        """The number of the buffer's first frame."""
+        self._next = 0
+        """The number of the frame that is judged next."""
+        self._voiced_until = 0
+        """The number of the frame after the last voice."""
+        self._history = self._pause_mask if goes_on else 0
+        """The last judgements, a bit each, the newest lowest."""
 
     @property
     def held_bytes(self) -> int:
-        """How much is held back, undecided."""
-        return len(self._rest) + self._frame_bytes * len(self._frames)
+        """How much is held, undecided."""
+        return len(self._rest) + len(self._buffer)
 
-    def feed(self, samples: bytes) -> list[Heard]:
-        """What a chunk of the stream brings, however the stream is cut into chunks."""
-        found: list[Heard] = []
-        data = self._rest + samples
-        size = self._frame_bytes
-        whole = len(data) - len(data) % size
-        for start in range(0, whole, size):
-            self._take(data[start : start + size], found)
-        self._rest = data[whole:]
-        return _joined(found)
+    @property
+    def undecided_byte(self) -> int:
+        """Where in the stream that begins which may yet become part of an utterance."""
+        return self._origin_byte + self._first * self._frame_bytes
 
-    def finish(self) -> list[Heard]:
-        """What is left when the speaker says that they are done, or the stream ends."""
-        found: list[Heard] = []
-        left = self._rest[: len(self._rest) - len(self._rest) % SAMPLE_BYTES]
-        end = self._sample_of(self._next_frame) + len(left) // SAMPLE_BYTES
+    def add(self, samples: bytes) -> bytes:
+        """Take what comes next in the stream; the whole frames that are to be judged now."""
+        data = self._rest + samples if self._rest else samples
+        rest_bytes = len(data) % self._frame_bytes
+        if rest_bytes:
+            self._rest = data[-rest_bytes:]
+            data = data[:-rest_bytes]
+        else:
+            self._rest = b""
+        self._buffer += data
+        return data
+
+    def take(self, judgements: Sequence[bool]) -> list[Spoken]:
+        """The utterances that end with the next frames, of which each holds a voice or not."""
+        found: list[Spoken] = []
+        history, number = self._history, self._next
+        count = len(judgements)
+        if not count:
+            return found
+        # Nearly all frames go on with what those before them began.
         if self.is_speaking:
-            self._keep(len(self._frames), found)
-            if left:
-                found.append(Kept(left, self._sample_of(self._next_frame)))
-            found.append(Cut(end, self._sample_of(self._last_voiced + 1)))
-        self._skipped_samples += len(left) // SAMPLE_BYTES
-        self._rest = b""
-        self._frames.clear()
-        self._go_to(_State.QUIET)
-        return _joined(found)
+            if False not in judgements and number + count - self._first < self._longest:
+                self._history = (history + 1 << count) - 1 & self._pause_mask
+                self._next = self._voiced_until = number + count
+                return found
+        elif True not in judgements:
+            self._history = history << count & self._start_mask
+            self._next = number + count
+            self._forget_until(number + count - self._held_when_quiet)
+            return found
+        for voiced in judgements:
+            number += 1
+            if self.is_speaking:
+                history = (history << 1 | voiced) & self._pause_mask
+                if voiced:
+                    self._voiced_until = number
+                elif history.bit_count() <= self._pause_voiced:
+                    # After a cut for length there may be nothing but the pause.
+                    if self._voiced_until > self._first:
+                        until = min(number, self._voiced_until + self._tail)
+                        found.append(self._give_out(until, SpokenEnd.PAUSE))
+                    self.is_speaking = False
+                    history = 0
+                    continue
+                if number - self._first >= self._longest:
+                    found.append(self._cut_for_length())
+                    # What came before the cut is no part of a pause after it.
+                    history |= self._pause_mask & -1 << (number - self._first)
+                continue
+            history = (history << 1 | voiced) & self._start_mask
+            if voiced and history.bit_count() >= self._start_voiced:
+                self._begin(number, history)
+                history = self._pause_mask
+                while number - self._first >= self._longest:
+                    found.append(self._cut_for_length())
+        self._history, self._next = history, number
+        if not self.is_speaking:
+            self._forget_until(number - self._held_when_quiet)
+        return found
 
-    def _take(self, frame: bytes, found: list[Heard]) -> None:
-        is_voiced = self._detector.is_voiced(frame)
-        self._frames.append(frame)
-        self._voiced.append(is_voiced)
-        if is_voiced:
-            self._last_voiced = self._next_frame
-        self._next_frame += 1
-        if self._state is _State.QUIET:
-            self._listen_for_speech(found)
-        else:
-            self._listen_for_a_pause(found)
+    def finish(self, *, drop_half: bool = False) -> Spoken | None:
+        """What is left when the speaker says that they are done, or no more comes.
 
-    def _listen_for_speech(self, found: list[Heard]) -> None:
-        if len(self._voiced) > self._start_window:
-            self._voiced.popleft()
-        while len(self._frames) > self._start_window + self._pre_roll:
-            self._frames.popleft()
-        if sum(self._voiced) < self._start_voiced:
-            return
-        # From the first voice of the window, and what is kept from before it.
-        first = len(self._voiced) - self._voiced.index(True)
-        while len(self._frames) > first + self._pre_roll:
-            self._frames.popleft()
-        self._keep(len(self._frames), found)
-        self._go_to(_State.SPEAKING)
+        Every frame has been judged by then. Half a sample at the end is dropped, or it begins what
+        comes next.
+        """
+        half_bytes = len(self._rest) % SAMPLE_BYTES
+        left = self._rest[: len(self._rest) - half_bytes]
+        end_byte = self._origin_byte + self._next * self._frame_bytes + len(left)
+        self._rest = b"" if drop_half else self._rest[len(left) :]
+        if drop_half:
+            end_byte += half_bytes
+        spoken = None
+        if self.is_speaking and self._voiced_until > self._first:
+            spoken = Spoken(
+                bytes(self._buffer) + left,
+                SpokenEnd.FINISHED,
+                self.undecided_byte,
+                end_byte,
+                self._origin_byte + self._voiced_until * self._frame_bytes,
+            )
+        self._origin_byte = end_byte
+        self._buffer.clear()
+        self._first = self._next = self._voiced_until = self._history = 0
+        self.is_speaking = False
+        return spoken
 
-    def _listen_for_a_pause(self, found: list[Heard]) -> None:
-        # Silence is held back until it is known to be a part of speech, or a pause.
-        if self._voiced[-1]:
-            self._keep(len(self._frames), found)
-        if len(self._voiced) > self._pause_window:
-            self._voiced.popleft()
-        if len(self._voiced) < self._pause_window or sum(self._voiced) > self._pause_voiced:
-            return
-        tail = min(self._tail, len(self._frames))
-        self._keep(tail, found)
-        ended_at = self._next_frame - len(self._frames)
-        found.append(Cut(self._sample_of(ended_at), self._sample_of(self._last_voiced + 1)))
-        self._go_to(_State.QUIET)
+    def _begin(self, number: int, history: int) -> None:
+        """An utterance begins with the first voice of the window, and what is kept before it."""
+        first_voiced = number - history.bit_length()
+        self._forget_until(first_voiced - self._pre_roll)
+        self.is_speaking = True
+        self._voiced_until = number
 
-    def _keep(self, count: int, found: list[Heard]) -> None:
-        """Keep the oldest frames that are held."""
-        if count:
-            first = self._next_frame - len(self._frames)
-            kept = b"".join(self._frames.popleft() for _ in range(count))
-            found.append(Kept(kept, self._sample_of(first)))
+    def _cut_for_length(self) -> Spoken:
+        """End an utterance that may not grow: in the still part of a long late gap.
 
-    def _go_to(self, state: _State) -> None:
-        self._state = state
-        self._voiced.clear()
+        Only what the frames sound like decides, so that an instance that goes on with the stream
+        cuts it at the same places.
+        """
+        first = int(self._longest * _SHORT_OF_LENGTH)
+        loudness = [self._loudness(place, _EVERY) for place in range(first, self._longest)]
+        quietest, mean = min(loudness), sum(loudness) / len(loudness)
+        at, size = self._longest, 0
+        if quietest <= _GAP_SHARE * mean:
+            quiet = quietest + _QUIET_SHARE * (mean - quietest)
+            gaps = sorted(_runs([loud <= quiet for loud in loudness]), key=len, reverse=True)
+            for gap in gaps[:_LONGEST_GAPS]:
+                around = [self._loudness(first + place) for place in gap]
+                most = min(around) * _STILL_TIMES + _EVERY * mean * _STILL_SHARE
+                still = max(_runs([loud <= most for loud in around]), key=len)
+                if len(gap) + len(still) > size:
+                    size = len(gap) + len(still)
+                    at = first + gap.start + still.start + round(len(still) * _LATE_IN_GAP)
+        return self._give_out(self._first + max(1, at), SpokenEnd.LENGTH)
 
-    def _sample_of(self, frame: int) -> int:
-        return self._skipped_samples + frame * self._frame_bytes // SAMPLE_BYTES
+    def _loudness(self, place: int, every: int = 1) -> int:
+        """How loud a frame of the buffer is, by all or some of its samples."""
+        start = place * self._frame_bytes
+        return sum(map(abs, array("h", self._buffer[start : start + self._frame_bytes])[::every]))
+
+    def _give_out(self, until: int, end: SpokenEnd) -> Spoken:
+        """The buffer's frames up to a number, as an utterance."""
+        start_byte = self.undecided_byte
+        size = (until - self._first) * self._frame_bytes
+        voiced_until = min(self._voiced_until, until)
+        spoken = Spoken(
+            bytes(self._buffer[:size]),
+            end,
+            start_byte,
+            start_byte + size,
+            self._origin_byte + voiced_until * self._frame_bytes,
+        )
+        self._forget_until(until)
+        return spoken
+
+    def _forget_until(self, number: int) -> None:
+        count = number - self._first
+        if count > 0:
+            del self._buffer[: count * self._frame_bytes]
+            self._first = number
 
 
-def _joined(found: list[Heard]) -> list[Heard]:
-    """The same with samples that follow each other in one piece."""
-    joined: list[Heard] = []
-    for one in found:
-        last = joined[-1] if joined else None
-        if isinstance(one, Kept) and isinstance(last, Kept):
-            joined[-1] = Kept(last.samples + one.samples, last.at_sample)
-        else:
-            joined.append(one)
-    return joined
+def _runs(holds: Sequence[bool]) -> list[range]:
+    """The runs of places for which it holds."""
+    found: list[range] = []
+    start = 0
+    for place, one in enumerate((*holds, False)):
+        if not one:
+            if place > start:
+                found.append(range(start, place))
+            start = place + 1
+    return found

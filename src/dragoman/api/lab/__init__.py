@@ -1,9 +1,10 @@
 """The lab's outside: a process of its own, its routes, and how a server asks it."""
 
 from dragoman.api.lab.app import create_lab_app
-from dragoman.api.lab.child import READY
+from dragoman.api.lab.child import READY, WayBack
 from dragoman.api.lab.parts import all_parts, lab_parts
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
+from dragoman.api.lab.pushing import ExperimentMessage, ListMessage
 from dragoman.api.lab.routes.mirror import MirrorView
 from dragoman.api.lab.routes.pace import PaceView
 from dragoman.api.lab.routes.workers import RunAtWorkView, WorkersView, WorkerView
@@ -25,9 +26,11 @@ __all__ = [
     "READY",
     "AnnotationView",
     "DatasetView",
+    "ExperimentMessage",
     "ExperimentView",
     "ImportedView",
     "InvokedView",
+    "ListMessage",
     "MirrorView",
     "PaceView",
     "RunAtWorkView",
@@ -35,6 +38,7 @@ __all__ = [
     "StartedView",
     "SubmittedView",
     "VersionView",
+    "WayBack",
     "WorkerView",
     "WorkersView",
     "all_parts",

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Mapping
 
 import msgspec
-from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
 from starlette.routing import WebSocketRoute
 
 from dragoman.api.app import ANSWERS
+from dragoman.api.hosts import HostCheck, served_hosts
 from dragoman.api.lab.desk import LabDesk
-from dragoman.api.lab.exposition import METRICS_PATH
+from dragoman.api.lab.exposition import METRICS_PATH, only_of_the_lab
 from dragoman.api.lab.live_sampling import LIVE_SAMPLE_PATH, FoundSample, SampledTenant
-from dragoman.api.lab.pushing import push_experiment
+from dragoman.api.lab.pushing import push_experiment, push_list
 from dragoman.api.lab.routes.annotations import annotations_router
 from dragoman.api.lab.routes.cache import cache_router
 from dragoman.api.lab.routes.comparison import comparison_router
@@ -27,12 +28,15 @@ from dragoman.api.lab.routes.results import results_router
 from dragoman.api.lab.routes.workers import workers_router
 from dragoman.api.live.documents import answer
 from dragoman.api.middleware import Shield
-from dragoman.auth import Permission
+from dragoman.api.permissions import require
+from dragoman.auth import Authenticator, Permission
 from dragoman.ids import TenantId
-from dragoman.observability import Metrics
+from dragoman.observability import EXPOSITION_CONTENT_TYPE, Metrics
+from dragoman.settings import Settings
 
 PREFIX = "/api/v1"
 DATASETS_PATH = f"{PREFIX}/datasets"
+LIST_PUSH_PATH = "/ws/experiments"
 PUSH_PATH = "/ws/experiments/{experiment_id}"
 
 
@@ -80,6 +84,28 @@ def create_lab_app(desk: LabDesk, metrics: Metrics) -> FastAPI:
             return answer(FoundSample(reason=found))
         return answer(FoundSample(found))
 
+    app.router.routes.append(WebSocketRoute(LIST_PUSH_PATH, push_list))
     app.router.routes.append(WebSocketRoute(PUSH_PATH, push_experiment))
+    app.add_middleware(Shield)
+    return app
+
+
+def create_worker_app(
+    metrics: Metrics, authenticator: Authenticator, settings: Settings
+) -> FastAPI:
+    """What a worker answers: that it is alive, and its metrics, for those who may see them."""
+    app = FastAPI(redirect_slashes=False, openapi_url=None, exception_handlers=dict(ANSWERS))
+    app.state.authenticator = authenticator
+
+    @app.get("/healthz")
+    async def healthz() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get(METRICS_PATH, dependencies=[Depends(require(Permission.METRICS))])
+    async def exposition() -> Response:
+        metrics.lab_event_loop_tasks.set(len(asyncio.all_tasks()))
+        return Response(only_of_the_lab(metrics.exposition()), media_type=EXPOSITION_CONTENT_TYPE)
+
+    app.add_middleware(HostCheck, serves=served_hosts(settings))
     app.add_middleware(Shield)
     return app

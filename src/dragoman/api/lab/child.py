@@ -7,6 +7,8 @@ import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Sequence
 
+import msgspec
+
 from dragoman.api.lab.meeting_point import MeetingPoint
 from dragoman.clock import Clock
 from dragoman.errors import DependencyDown
@@ -34,6 +36,19 @@ _RETRY_AFTER_MS = 1_000
 _log = get_logger(__name__)
 
 
+class WayBack(msgspec.Struct, frozen=True):
+    """How the lab's process reaches the server that started it, as a client of its fleet."""
+
+    url: str = ""
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        return f"WayBack({self.url!r}, ***)"
+
+
+NO_WAY_BACK = WayBack()
+
+
 class LabChild:
     """The lab plane in a process of its own.
 
@@ -43,11 +58,17 @@ class LabChild:
     """
 
     def __init__(
-        self, settings: Settings, clock: Clock, *, command: Sequence[str] = COMMAND
+        self,
+        settings: Settings,
+        clock: Clock,
+        *,
+        command: Sequence[str] = COMMAND,
+        way_back: WayBack = NO_WAY_BACK,
     ) -> None:
         self._settings = settings
         self._clock = clock
         self._command = command
+        self._way_back = way_back
         self._meeting_point: MeetingPoint | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._process: Process | None = None
@@ -140,6 +161,7 @@ class LabChild:
         try:
             # Not as arguments or variables, where others could read the passwords.
             process.stdin.write(self._settings.model_dump_json().encode() + b"\n")
+            process.stdin.write(msgspec.json.encode(self._way_back) + b"\n")
             if await process.stdout.readline() == READY and not self._ending:
                 self._answers.set()
                 _log.info("lab_ready", pid=process.pid)

@@ -9,13 +9,13 @@ from fastapi import Depends, Request
 
 from dragoman.lab.annotations import Annotations
 from dragoman.lab.comparison import Comparisons
-from dragoman.lab.evaluators import ProcessPool
+from dragoman.lab.evaluators import FunctionProcessPool
 from dragoman.lab.library import ImportProgress, Library
 from dragoman.lab.live_sample import LiveSample
 from dragoman.lab.mirror import Following
 from dragoman.lab.plane import Lab
+from dragoman.lab.plugins import Context
 from dragoman.lab.results import Results
-from dragoman.lab.targets import Context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +31,7 @@ class LabDesk:
     live_sample: LiveSample
     imports: dict[tuple[str, str], ImportProgress] = field(default_factory=dict)
     """Imports under way that a caller gave an id, by tenant and id."""
-    processes: ProcessPool
+    processes: FunctionProcessPool
     """For evaluators that are only tried out."""
     mirror: Following | None = None
     """The columnar copy of results, where there is one."""

@@ -9,15 +9,22 @@ from dragoman.errors import DragomanError
 
 METRICS_PATH = "/metrics"
 _FAMILY_MARKS = (b"# HELP ", b"# TYPE ")
-_LAB = b"lab_"
+LAB_NAMESPACE = "lab"
+"""What the names of the lab's metrics begin with."""
+
+_LAB = f"{LAB_NAMESPACE}_".encode()
 
 
 async def with_those_of_the_lab(own: bytes, forwarder: Forwarder) -> bytes:
-    """The server's metrics with the lab's, when the lab answers."""
+    """The server's metrics with the lab's, or without any when the lab does not answer.
+
+    The server's own zeros in their place would look as if every counter of the lab had started
+    anew, and Prometheus would count everything again once the lab is back.
+    """
     try:
         return joined(own, await forwarder.fetch(METRICS_PATH))
     except (DragomanError, httpx.HTTPError):
-        return own
+        return joined(own, b"")
 
 
 def joined(own: bytes, of_the_lab: bytes) -> bytes:
@@ -28,6 +35,11 @@ def joined(own: bytes, of_the_lab: bytes) -> bytes:
     kept = [line for line in own.splitlines(keepends=True) if not _is_of_the_lab(line)]
     added = [line for line in of_the_lab.splitlines(keepends=True) if _is_of_the_lab(line)]
     return b"".join((*kept, *added))
+
+
+def only_of_the_lab(exposition: bytes) -> bytes:
+    """What a process tells that has a lab and no live plane."""
+    return joined(b"", exposition)
 
 
 def _is_of_the_lab(line: bytes) -> bool:

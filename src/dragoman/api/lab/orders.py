@@ -23,7 +23,7 @@ from dragoman.lab.model import (
     TargetSpec,
     VersionId,
 )
-from dragoman.lab.states import Mode
+from dragoman.lab.states import RunMode
 from dragoman.live.protocol import decode_body
 
 _CURSOR_DIGITS = 15
@@ -87,14 +87,14 @@ class ExperimentOrder(msgspec.Struct, forbid_unknown_fields=True):
 class SubmitOrder(ExperimentOrder, forbid_unknown_fields=True):
     """A new experiment that is started at once."""
 
-    mode: Mode | None = None
+    mode: RunMode | None = None
     """Left out: append with `cron` or without a dataset, else submit."""
     trial_items: int | None = None
 
     def ask(self) -> StartAsk:
         """How it is started."""
         appends = self.cron is not None or self.dataset_version_id is None
-        default = Mode.APPEND if appends else Mode.SUBMIT
+        default = RunMode.APPEND if appends else RunMode.SUBMIT
         return StartAsk(self.mode or default, trial_items=self.trial_items)
 
 
@@ -139,7 +139,7 @@ class EstimateOrder(ExperimentOrder, forbid_unknown_fields=True):
 class RunOrder(msgspec.Struct, forbid_unknown_fields=True):
     """A new run of an experiment."""
 
-    mode: Mode = Mode.SUBMIT
+    mode: RunMode = RunMode.SUBMIT
     item_ids: list[str] = []
     trial_items: int | None = None
 

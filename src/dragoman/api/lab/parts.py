@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dragoman.api.lab.app import DATASETS_PATH, PUSH_PATH, lab_routers
-from dragoman.api.lab.child import LabChild
+from dragoman.api.lab.app import DATASETS_PATH, LIST_PUSH_PATH, PUSH_PATH, lab_routers
+from dragoman.api.lab.child import LabChild, WayBack
 from dragoman.api.lab.exposition import with_those_of_the_lab
 from dragoman.api.lab.forwarding import Forwarder, forwarded
 from dragoman.api.lab.live_sampling import LiveSampler
@@ -18,11 +18,13 @@ from dragoman.lab.live_sample import sample_evaluators
 
 
 def lab_parts(services: Services) -> Parts:
-    """The lab's process, its routes, which are forwarded to it, and its socket."""
+    """The lab's process, its routes, which are forwarded to it, and its sockets."""
     settings = services.settings
     if not settings.lab.enabled:
         return Parts()
-    child = LabChild(settings, services.clock)
+    lent = services.authenticator.lend_to_lab()
+    way_back = WayBack(services.own_url, None if lent is None else lent.reveal())
+    child = LabChild(settings, services.clock, way_back=way_back)
     services.readiness.add("the lab", child.check, dispensable=True)
     forwarder = Forwarder(child, services.authenticator)
     services.other_metrics.append(lambda own: with_those_of_the_lab(own, forwarder))
@@ -39,7 +41,7 @@ def lab_parts(services: Services) -> Parts:
     return Parts(
         planes=[LabPlane(child, pushes), sampler],
         routers=lab_routers({one: forwarded(forwarder, one) for one in permissions}),
-        sockets={PUSH_PATH: pushes},
+        sockets={LIST_PUSH_PATH: pushes, PUSH_PATH: pushes},
         larger_bodies={DATASETS_PATH: MAX_UPLOAD_BYTES},
     )
 

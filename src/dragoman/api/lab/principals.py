@@ -13,7 +13,8 @@ import msgspec
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
-from dragoman.auth import Permission, Principal, authorize
+from dragoman.api.permissions import access_of
+from dragoman.auth import Access, Permission, Principal, authorize
 from dragoman.errors import Unauthorized
 
 PRINCIPAL_HEADER = "x-dragoman-principal"
@@ -38,15 +39,20 @@ def from_headers(headers: Iterable[tuple[bytes, bytes]]) -> Principal:
     raise Unauthorized("The lab answers only its server, which says who is asking.")
 
 
-def asked_by(permission: Permission) -> Callable[..., Awaitable[Principal]]:
-    """A dependency that yields the principal of a route that needs the permission."""
+def asked_by(
+    permission: Permission, access: Access | None = None
+) -> Callable[..., Awaitable[Principal]]:
+    """A dependency that yields the principal of a route that needs the permission.
+
+    access is named where a question is asked with POST; otherwise the method tells.
+    """
 
     async def principal_of(
         request: Request,
         _: Annotated[HTTPAuthorizationCredentials | None, Security(_DOCUMENTED)],
     ) -> Principal:
         principal = from_headers(request.scope["headers"])
-        authorize(principal, permission)
+        authorize(principal, permission, access or access_of(request))
         return principal
 
     return principal_of

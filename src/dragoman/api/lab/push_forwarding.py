@@ -1,4 +1,4 @@
-"""The socket that shows an experiment live: the live process admits, the lab's process speaks."""
+"""The sockets that show experiments live: the live process admits, the lab's process speaks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 from dragoman.api.lab.child import LabChild
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
 from dragoman.auth import (
+    Access,
     Authenticator,
     Permission,
     Principal,
@@ -35,7 +36,7 @@ _GONE = (OSError, RuntimeError)
 
 
 class PushForwarder:
-    """An ASGI application for ``/ws/experiments/{experiment_id}``."""
+    """An ASGI application for ``/ws/experiments`` and ``/ws/experiments/{experiment_id}``."""
 
     def __init__(
         self,
@@ -86,7 +87,7 @@ class PushForwarder:
         principal = await self._authenticator.authenticate(
             presented_key(socket.scope), remote_address(socket.scope)
         )
-        authorize(principal, Permission.EXPERIMENTS)
+        authorize(principal, Permission.EXPERIMENTS, Access.READ)
         self._connections.check_room(remote_address(socket.scope), principal.key_id)
         return principal
 

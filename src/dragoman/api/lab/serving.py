@@ -6,28 +6,35 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+
+from starlette.types import ASGIApp
 
 from dragoman.api.http import HttpServer
-from dragoman.api.lab.app import create_lab_app
+from dragoman.api.lab.app import create_lab_app, create_worker_app
+from dragoman.api.lab.child import WayBack
 from dragoman.api.lab.desk import LabDesk
+from dragoman.api.lab.exposition import LAB_NAMESPACE
+from dragoman.api.services import make_authenticator
 from dragoman.clock import Clock, SystemClock
 from dragoman.errors import StoreError
 from dragoman.ids import new_id
 from dragoman.lab.annotations import Annotations
 from dragoman.lab.audio import audio_folder_of
 from dragoman.lab.comparison import Comparisons
-from dragoman.lab.evaluators import ProcessPool
+from dragoman.lab.evaluators import FunctionProcessPool
 from dragoman.lab.library import Library
 from dragoman.lab.live_sample import LiveSample, sample_evaluators
 from dragoman.lab.mirror import Following, forget_mirror, is_wanted
 from dragoman.lab.owners import new_owner
 from dragoman.lab.plane import Lab
+from dragoman.lab.plugins import Context, OwnFleet, fleet_of_folder
 from dragoman.lab.presence import notices
 from dragoman.lab.queue import Queue, open_queue
 from dragoman.lab.results import Results
-from dragoman.lab.targets import Context
-from dragoman.live.budget import Budget
+from dragoman.lab.roles import SERVER, LabRole
+from dragoman.listening import listen, url_of
+from dragoman.live.budget import ByteBudget
 from dragoman.observability import Metrics, get_logger
 from dragoman.randomness import Randomness
 from dragoman.settings import Settings
@@ -41,14 +48,23 @@ _log = get_logger(__name__)
 
 async def serve_lab(
     settings: Settings,
+    way_back: WayBack,
     listener: socket.socket,
     announce: Callable[[], None],
     stop: asyncio.Event,
 ) -> None:
     """Answer on the socket until told to stop; `announce` is called once that can be relied on."""
     metrics = Metrics()
-    async with opened_desk(settings, _context(settings), metrics, embedded=False) as desk:
-        budget = Budget(settings.limits.buffered_bytes)
+    metrics.describe_process(LAB_NAMESPACE)
+    own_fleet = OwnFleet(
+        lambda: way_back.url or None,
+        str(settings.server.data_dir),
+        way_back.token,
+        settings.server.tls_cert,
+    )
+    context = replace(_context(settings), own_fleet=own_fleet)
+    async with opened_desk(settings, context, metrics, SERVER) as desk:
+        budget = ByteBudget(settings.limits.buffered_bytes)
         http = HttpServer(create_lab_app(desk, metrics), _between_processes(settings), budget)
         serving = asyncio.create_task(http.serve([listener]), name="http")
         await http.settled.wait()
@@ -61,32 +77,78 @@ async def serve_lab(
         await serving
 
 
+@dataclass(frozen=True)
+class OpenedWorker:
+    """A worker at work."""
+
+    lab: Lab
+    metrics_url: str | None
+    """Where it answers for Prometheus, if it does."""
+
+
 @asynccontextmanager
-async def opened_worker(settings: Settings, concurrency: int | None) -> AsyncIterator[Lab]:
+async def opened_worker(
+    settings: Settings, concurrency: int | None, metrics_port: int | None = None
+) -> AsyncIterator[OpenedWorker]:
     """A lab that only works on items of others' runs; stopped at the end.
 
-    `concurrency`: how many at once, if not as many as the settings say.
+    `concurrency`: how many at once, if not as many as the settings say. `metrics_port`: where it
+    answers for Prometheus, on server.host; None: nowhere.
     """
     clock, randomness = SystemClock(), Randomness()
-    context = replace(_context(settings), audio_folder=audio_folder_of(settings.server.data_dir))
+    metrics = Metrics()
+    metrics.describe_process(LAB_NAMESPACE)
+    folder = settings.server.data_dir
+    context = replace(
+        _context(settings),
+        audio_folder=audio_folder_of(folder),
+        own_fleet=fleet_of_folder(folder, settings.server.tls_cert),
+    )
     async with (
         await open_store(
             settings.store.database_url, silence_seconds=settings.lab.lease_seconds
         ) as store,
-        _opened_queue(settings, clock, randomness, embedded=False) as queue,
+        _opened_queue(settings, clock, randomness, SERVER) as queue,
         Lab(
             store,
             settings.lab,
             clock,
             randomness,
-            Metrics(),
+            metrics,
             context=context,
             schedules=False,
             queue=queue,
             capacity=concurrency,
         ) as lab,
+        AsyncExitStack() as stack,
     ):
-        yield lab
+        url = None
+        if metrics_port is not None:
+            authenticator = await stack.enter_async_context(
+                make_authenticator(settings, store, clock, randomness)
+            )
+            app = create_worker_app(metrics, authenticator, settings)
+            url = await stack.enter_async_context(_answering(app, settings, metrics_port))
+        yield OpenedWorker(lab, url)
+
+
+@asynccontextmanager
+async def _answering(app: ASGIApp, settings: Settings, port: int) -> AsyncIterator[str]:
+    """The application's address, on which it answers inside the block."""
+    listeners = listen(settings.server.host, port)
+    try:
+        http = HttpServer(app, settings, ByteBudget(settings.limits.buffered_bytes))
+        serving = asyncio.create_task(http.serve(listeners), name="http")
+        await http.settled.wait()
+        try:
+            port = listeners[0].getsockname()[1]
+            yield url_of(settings.server.host, port, tls=bool(settings.server.tls_cert))
+        finally:
+            http.finish(ANSWER_SECONDS)
+            await serving
+    finally:
+        for listener in listeners:
+            listener.close()
 
 
 def _context(settings: Settings) -> Context:
@@ -104,8 +166,8 @@ async def opened_desk(
     settings: Settings,
     context: Context,
     metrics: Metrics,
+    role: LabRole,
     *,
-    embedded: bool,
     mirrored: bool | None = None,
 ) -> AsyncIterator[LabDesk]:
     """A lab at work on the database of the settings, which is up to date; stopped at the end.
@@ -113,18 +175,18 @@ async def opened_desk(
     The lab inside a program or a command is soon over: the database answers it, unless it is
     `mirrored` all the same.
     """
-    mirrored = not embedded if mirrored is None else mirrored
+    mirrored = role.keeps_mirror if mirrored is None else mirrored
     clock, randomness = SystemClock(), Randomness()
     audio_folder = audio_folder_of(settings.server.data_dir)
     context = replace(context, audio_folder=audio_folder)
-    processes = ProcessPool(1)
+    processes = FunctionProcessPool(1)
     try:
         async with (
             await open_store(
                 settings.store.database_url, silence_seconds=settings.lab.lease_seconds
             ) as store,
             _followed(settings if mirrored else None, store, clock, randomness, metrics) as mirror,
-            _opened_queue(settings, clock, randomness, embedded=embedded) as queue,
+            _opened_queue(settings, clock, randomness, role) as queue,
             Lab(
                 store,
                 settings.lab,
@@ -132,14 +194,14 @@ async def opened_desk(
                 randomness,
                 metrics,
                 context=context,
-                embedded=embedded,
-                works=embedded or settings.lab.own_worker,
+                role=role,
+                works=not role.serves_others or settings.lab.own_worker,
                 queue=queue,
                 mirror=_mirror_kind(settings) if mirrored else "",
             ) as lab,
             AsyncExitStack() as stack,
         ):
-            if not embedded:
+            if role.is_listed:
                 await _tell_of_others(settings, lab)
             results = Results(store, mirror)
             live_sample = LiveSample(
@@ -173,11 +235,11 @@ async def opened_desk(
 
 @asynccontextmanager
 async def _opened_queue(
-    settings: Settings, clock: Clock, randomness: Randomness, *, embedded: bool
+    settings: Settings, clock: Clock, randomness: Randomness, role: LabRole
 ) -> AsyncIterator[Queue]:
     """The queue of the settings; a lab inside a program keeps its hints to itself."""
     origin = new_id(randomness.stream("queue"), "q")
-    queue_url = "" if embedded else settings.lab.queue_url
+    queue_url = settings.lab.queue_url if role.hears_others else ""
     queue = open_queue(queue_url, settings.store.database_url, origin, clock)
     try:
         yield queue

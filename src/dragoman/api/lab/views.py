@@ -8,24 +8,20 @@ from typing import Any
 import msgspec
 
 from dragoman.lab.experiments import Overview, RunOverview
-from dragoman.lab.library import Difference, Imported
+from dragoman.lab.library import DatasetDifference, Imported
 from dragoman.lab.model import (
     Budget,
     Dataset,
     DatasetVersion,
     EvaluatorSpec,
     Item,
-    JsonValue,
+    ScoreSummary,
     Stats,
     TargetSpec,
     Turn,
+    shown_settings,
 )
-from dragoman.lab.repository import annotating
-from dragoman.observability import REDACTED, redact_text
-from dragoman.openai_client import KEY_IN_SETTINGS
-
-HEADERS, URL = "headers", "url"
-"""Settings of targets and judges that may hold secrets."""
+from dragoman.lab.repository import annotating, tries
 
 
 class ImportedView(msgspec.Struct, frozen=True):
@@ -111,6 +107,10 @@ class ExperimentView(msgspec.Struct, frozen=True):
     items: int
     progress: float
     eta_seconds: float | None
+    dataset_id: str | None
+    """The dataset whose version it uses; null where it uses none, or it was deleted."""
+    scores: dict[str, ScoreSummary]
+    """As they were when the latest run ended; empty before. Aggregates have them at any time."""
 
 
 class AnnotationView(msgspec.Struct, frozen=True):
@@ -130,6 +130,27 @@ class AnnotationView(msgspec.Struct, frozen=True):
     """Whether the row has another output now than the one that the person judged."""
 
 
+class TryView(msgspec.Struct, frozen=True):
+    """One try of a turn: what it took, and what went wrong."""
+
+    run_id: str
+    mode: str
+    """The mode of the run that made it."""
+    turn: int
+    number: int
+    """The try's number in its run, from 1."""
+    status: str
+    error_code: str | None
+    error_message: str | None
+    latency_ms: float | None
+    tokens: int | None
+    cost: float | None
+    cached: bool
+    """Whether the output is the answer to the same question of an earlier call."""
+    at: str
+    """When its outcome was stored."""
+
+
 class RunView(msgspec.Struct, frozen=True):
     """A run with its progress."""
 
@@ -142,6 +163,8 @@ class RunView(msgspec.Struct, frozen=True):
     started_at: str | None
     ended_at: str | None
     stats: Stats
+    scores: dict[str, ScoreSummary]
+    """The experiment's scores as they were when the run ended; empty before."""
 
 
 class CreatedView(msgspec.Struct, frozen=True):
@@ -210,7 +233,7 @@ def view_item(item: Item) -> ItemView:
 
 
 def view_difference(
-    before: DatasetVersion, after: DatasetVersion, found: Difference
+    before: DatasetVersion, after: DatasetVersion, found: DatasetDifference
 ) -> DifferenceView:
     return DifferenceView(
         from_version=before.version,
@@ -255,6 +278,8 @@ def view_experiment(overview: Overview) -> ExperimentView:
         items=overview.items,
         progress=overview.progress,
         eta_seconds=overview.eta_seconds,
+        dataset_id=overview.dataset_id,
+        scores=overview.scores,
     )
 
 
@@ -270,6 +295,7 @@ def view_run(overview: RunOverview) -> RunView:
         started_at=_moment(run.started_at_ms),
         ended_at=_moment(run.ended_at_ms),
         stats=overview.stats,
+        scores=overview.scores,
     )
 
 
@@ -283,28 +309,23 @@ def _moment(at_ms: int | None) -> str | None:
 
 
 def _target(spec: TargetSpec) -> dict[str, Any]:
-    return {"kind": spec.kind, **_shown(spec.settings)}
+    return {"kind": spec.kind, **shown_settings(spec.settings)}
 
 
 def _evaluator(spec: EvaluatorSpec) -> dict[str, Any]:
-    return {"kind": spec.kind, "name": spec.name, "weight": spec.weight, **_shown(spec.settings)}
-
-
-def _shown(settings: dict[str, JsonValue]) -> dict[str, Any]:
-    """The settings without secrets, which are no other user's business."""
-    return {name: _safe(name, value) for name, value in settings.items()}
-
-
-def _safe(name: str, value: JsonValue) -> Any:
-    if name == KEY_IN_SETTINGS:  # of an experiment that was stored when keys were not refused
-        return REDACTED
-    if name == HEADERS and isinstance(value, dict):
-        return dict.fromkeys(value, REDACTED)
-    if name == URL and isinstance(value, str):
-        return redact_text(value)
-    return value
+    return {
+        "kind": spec.kind,
+        "name": spec.name,
+        "weight": spec.weight,
+        **shown_settings(spec.settings),
+    }
 
 
 def view_annotation(one: annotating.StoredAnnotation) -> AnnotationView:
     told = msgspec.structs.asdict(one)
     return AnnotationView(at=rfc3339(told.pop("at_ms")), **told)
+
+
+def view_try(one: tries.Try) -> TryView:
+    told = msgspec.structs.asdict(one)
+    return TryView(at=rfc3339(told.pop("logged_at_ms")), **told)

@@ -86,7 +86,7 @@ def cluster_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> AP
         tags=["cluster"],
         dependencies=[Depends(require(Permission.CLUSTER))],
     )
-    desk = LetterDesk(plane.neighbours.cluster if plane.neighbours is not None else None)
+    desk = LetterDesk(plane.member.cluster if plane.member is not None else None)
 
     @router.get(
         "",
@@ -96,9 +96,9 @@ def cluster_router(prefix: str, plane: LivePlane, instance_id: InstanceId) -> AP
     )
     async def instances() -> Response:
         own = InstanceShown(instance_id, True, len(plane.registry), len(plane.sessions), 0, 0, 0)
-        if plane.neighbours is None:
+        if plane.member is None:
             return answer(ClusterShown((own,)))
-        views = await plane.neighbours.cluster.instances()
+        views = await plane.member.cluster.instances()
         return answer(ClusterShown(tuple(_instance(view) for view in views)))
 
     @router.get(

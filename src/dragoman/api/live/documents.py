@@ -59,7 +59,8 @@ def _complete(part: Any, structs: dict[str, Any]) -> Any:
         rest = {name: value for name, value in part.items() if name != "$ref"}
         part = {**referred, **rest}
     found = {name: _complete(value, structs) for name, value in part.items()}
-    if "anyOf" in str(found.get("additionalProperties", "")):
+    of_any_name = found.get("additionalProperties", "")
+    if "anyOf" in str(of_any_name) and "properties" not in of_any_name:
         # A free-form object; spelled out to its last level it would fill the document.
         found["additionalProperties"] = True
     if "pattern" in found:

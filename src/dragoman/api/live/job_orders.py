@@ -13,6 +13,8 @@ from dragoman.live.protocol import (
     chosen_pipeline,
     decode_body,
     default_pipeline,
+    required_types,
+    services_of,
 )
 from dragoman.live.snapshot import PoolRule
 from dragoman.observability import read_traceparent
@@ -39,12 +41,13 @@ def order_of(
     caller = read_traceparent(traceparent)
     audio = request.audio is not None
     default = default_pipeline(audio, request.src_lang, request.tgt_lang, rule in _SEMANTIC_RULES)
+    pipeline = chosen_pipeline(default, request.pipeline)
     spec = JobSpec(
         tenant=tenant,
         request_id=request.request_id or RequestId(new_id(random, "r")),
         src_lang=request.src_lang,
         tgt_lang=request.tgt_lang,
-        pipeline=chosen_pipeline(default, request.pipeline),
+        pipeline=pipeline,
         job_class=request.job_class,
         features=request.features,
         audio_format=request.audio_format if audio else None,
@@ -53,6 +56,7 @@ def order_of(
         preferred_node_id=request.preferred_node_id,
         exclude_node_id=request.exclude_node_id,
         trace_id=f"{caller.trace_id if caller else random.getrandbits(_TRACE_BITS):032x}",
+        services=services_of(required_types(pipeline, request.features), request.services),
     )
     return JobOrder(
         spec,

@@ -18,6 +18,7 @@ from dragoman.live.protocol import (
     JobView,
     Outcome,
     ResultAudio,
+    Scheduling,
     utc_time,
 )
 
@@ -47,6 +48,7 @@ def job_view(record: JobRecord, known: Known) -> JobView:
         job_class=spec.job_class,
         src_lang=spec.src_lang,
         tgt_lang=spec.tgt_lang,
+        services=dict(spec.services),
         attempts=tuple(
             _attempt_view(number, attempt, known.get(attempt.attempt_id), record.state)
             for number, attempt in enumerate(attempts, start=1)
@@ -55,6 +57,8 @@ def job_view(record: JobRecord, known: Known) -> JobView:
         error=record.error,
         node_id=attempts[-1].node_id if attempts else None,
         result=_output(record.output) if record.output else None,
+        scheduling=_scheduling(record),
+        preemptions=record.preemptions,
     )
 
 
@@ -100,6 +104,22 @@ def _attempt_view(
         at=_times_view(times),
         outcome=past.outcome,
         error=past.error,
+    )
+
+
+def _scheduling(record: JobRecord) -> Scheduling | None:
+    """Where the time of a job that succeeded went, counted as for a session's utterance."""
+    done = [attempt for attempt in record.attempts if attempt.outcome is Outcome.SUCCESS]
+    if record.outcome is not Outcome.SUCCESS or not done:
+        return None
+    times, created_ms = done[-1].times, record.created_at_ms
+    accepted_ms = times.accepted_ms or times.dispatched_ms
+    return Scheduling(
+        queued_ms=times.dispatched_ms - created_ms,
+        dispatch_ms=accepted_ms - times.dispatched_ms,
+        node_ms=times.finished_ms - accepted_ms,
+        total_ms=times.finished_ms - created_ms,
+        attempts=record.attempts_used,
     )
 
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 
+from dragoman.api.lifecycle import ServerState
 from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.api.live.job_orders import order_of, read_request
 from dragoman.api.live.job_views import view_job
@@ -16,13 +17,14 @@ from dragoman.api.live.peers import Peers
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.api.permissions import require
 from dragoman.api.services import Services
-from dragoman.auth import Permission, Principal, effective_tenant, may_see
+from dragoman.auth import Permission, Principal, effective_tenant, may_see, tenant_asked
 from dragoman.errors import DependencyDown, DragomanError, InternalError, NotFound
-from dragoman.ids import JobId, TenantId
+from dragoman.ids import JobId
 from dragoman.live.dispatch import FORGOTTEN, as_error
 from dragoman.live.gateway import LivePlane
 from dragoman.live.ledger import JobRecord, Seats
 from dragoman.live.protocol import (
+    MAX_WAIT_MS,
     ExplainView,
     JobClass,
     JobRequest,
@@ -31,6 +33,7 @@ from dragoman.live.protocol import (
     LiveSampleView,
     Outcome,
     ResultAudio,
+    ServedView,
 )
 
 Client = Annotated[Principal, Depends(require(Permission.JOBS))]
@@ -38,7 +41,14 @@ AudioQuery = Annotated[
     ResultAudio, Query(description="omit leaves the audio of results out of the answer.")
 ]
 
+WaitQuery = Annotated[
+    int | None,
+    Query(ge=0, le=MAX_WAIT_MS, description="Answer when the job has ended, at most so late."),
+]
+
 _VIEWED_TOGETHER = 32
+_TURN_SECONDS = 1.0
+"""How often a caller that waits for a job's end is asked whether the server still takes callers."""
 NOT_SAMPLED = LiveSampleView(scored=False, reason="This server has no lab (lab.enabled).")
 
 _JOB = shown_as("Job", JobView)
@@ -72,6 +82,17 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         traceparent = request.headers.get("traceparent")
         return await desk.create(await request.body(), client, traceparent)
 
+    @router.post(
+        "/check",
+        summary="Whether a job would be served",
+        response_class=Response,
+        responses={200: {"model": shown_as("Served", ServedView)}},
+        openapi_extra=_BODY,
+    )
+    async def check(request: Request, client: Client) -> Response:
+        """Takes what `POST /jobs` takes, and makes no job. Nodes that are full do serve it."""
+        return answer(desk.check(await request.body(), client))
+
     @router.get(
         "",
         summary="The tenant's jobs, newest first",
@@ -86,7 +107,7 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         ] = None,
         result_audio: AudioQuery = ResultAudio.INCLUDE,
     ) -> Response:
-        tenant = desk.tenant_asked(client, tenant_id)
+        tenant = tenant_asked(client, tenant_id)
         before = page.position(tuple[int, JobId])
         records = await plane.ledger.recent(tenant, page.limit + 1, before)
         shown = records[: page.limit]
@@ -105,9 +126,15 @@ def jobs_router(prefix: str, plane: LivePlane, services: Services, peers: Peers)
         responses={200: {"model": _JOB}},
     )
     async def one(
-        job_id: str, client: Client, result_audio: AudioQuery = ResultAudio.INCLUDE
+        job_id: str,
+        client: Client,
+        result_audio: AudioQuery = ResultAudio.INCLUDE,
+        wait_ms: WaitQuery = None,
     ) -> Response:
         record = await desk.job(job_id, client)
+        if wait_ms and not record.ended:
+            await desk.ended(record.job_id, wait_ms / 1000)
+            record = await desk.job(job_id, client)
         view = await view_job(plane.ledger, record, result_audio)
         sampled = NOT_SAMPLED
         for sample in services.live_sample:
@@ -157,6 +184,7 @@ class JobDesk:
     def __init__(self, plane: LivePlane, services: Services) -> None:
         self._plane = plane
         self._lifecycle = services.lifecycle
+        self._clock = services.clock
         self._random = services.randomness.stream("job requests")
         self._rule = plane.snapshots.current.rule
         self._grace_seconds = services.settings.scheduler.job_timeout.cancel_grace_seconds
@@ -164,8 +192,8 @@ class JobDesk:
     async def create(self, body: bytes, client: Principal, traceparent: str | None) -> Response:
         """Make or find the job of a request, and answer when the caller wants the answer."""
         self._lifecycle.check_takes_work()
-        if self._plane.neighbours is not None:
-            await self._plane.neighbours.check_belongs()
+        if self._plane.member is not None:
+            await self._plane.member.check_belongs()
         request = read_request(body)
         tenant = effective_tenant(client, request.tenant_id)
         order = order_of(request, tenant, self._rule, self._random, traceparent)
@@ -184,6 +212,14 @@ class JobDesk:
         view = await view_job(self._plane.ledger, record, request.result_audio)
         return answer(view, status)
 
+    def check(self, body: bytes, client: Principal) -> ServedView:
+        """Whether a node could carry the job of a request; raises the refusal otherwise."""
+        request = read_request(body)
+        tenant = effective_tenant(client, request.tenant_id)
+        spec = order_of(request, tenant, self._rule, self._random).spec
+        nodes = self._plane.dispatcher.check_served(spec)
+        return ServedView(self._plane.dispatcher.requirement(spec).shown, nodes)
+
     async def _wait(self, request: JobRequest, job_id: JobId) -> bool:
         """Wait as long as the request asks for; False when it does not ask.
 
@@ -197,18 +233,29 @@ class JobDesk:
         await self._plane.dispatcher.ended(job_id, request.wait_ms / 1000)
         return True
 
+    async def ended(self, job_id: JobId, seconds: float) -> None:
+        """Wait for a job's end, so long at most, and not longer than the server takes callers.
+
+        Batch work may wait for hours, and a server that drains must not wait for its callers.
+        """
+        left_seconds = seconds
+        while left_seconds > 0:
+            asked_at = self._clock.monotonic()
+            turn_seconds = min(left_seconds, _TURN_SECONDS)
+            if await self._plane.dispatcher.ended(job_id, turn_seconds) is not None:
+                return
+            took_seconds = self._clock.monotonic() - asked_at
+            left_seconds -= took_seconds
+            is_unknown = took_seconds < turn_seconds / 2
+            if is_unknown or self._lifecycle.state not in (ServerState.READY, ServerState.LEAVING):
+                return
+
     async def job(self, job_id: str, client: Principal) -> JobRecord:
         """A job that the caller may see; another tenant's does not exist for them."""
         record = await self._plane.ledger.read(JobId(job_id))
         if record is None or not may_see(client, record.spec.tenant):
             raise NotFound(f"There is no job {job_id}; jobs are kept for a while after their end.")
         return record
-
-    def tenant_asked(self, client: Principal, tenant_id: str | None) -> TenantId:
-        """Whose jobs a caller wants to see."""
-        if tenant_id is not None and may_see(client, tenant_id):
-            return TenantId(tenant_id)
-        return effective_tenant(client, tenant_id)
 
 
 async def _views(ledger: Seats, records: Sequence[JobRecord], audio: ResultAudio) -> list[JobView]:

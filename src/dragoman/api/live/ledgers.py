@@ -44,10 +44,7 @@ def _on_redis(services: Services) -> Backends:
     require_extra("cluster", "cluster.enabled")
     settings = services.settings
     pools, cluster = settings.scheduler.pools, settings.cluster
-
-    def answered(name: str, seconds: float) -> None:
-        services.metrics.redis_op.labels(name).observe(seconds)
-
+    answered = services.metrics.redis_op.observe
     kept_seconds = 2 * settings.scheduler.node_health.forget_offline_seconds
     # Named only here: a server without the cluster extra installed never asks for them.
     ledger = shared.RedisSharedLedger(

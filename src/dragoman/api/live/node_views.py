@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 
 from dragoman.ids import NodeId
-from dragoman.live.fleet import FarNode, Node, Thresholds, why_no_jobs
+from dragoman.live.fleet import RegisteredNode, RemoteNode, Thresholds, why_no_jobs
 from dragoman.live.ledger import SeatRecord, Seats
 from dragoman.live.protocol import (
     MarkView,
@@ -43,7 +43,7 @@ class Seating:
 
 
 def node_view(
-    node: Node | FarNode,
+    node: RegisteredNode | RemoteNode,
     seat: SeatRecord | None,
     rule: PoolRule,
     thresholds: Thresholds,
@@ -53,7 +53,7 @@ def node_view(
     used = seat.held if seat else 0
     return NodeView(
         node_id=node.node_id,
-        status=_status(node, seat),
+        status=shown_status(node, seat),
         reason=why_no_jobs(node, rule),
         resources={
             mean.resource: ResourceView(mean.mean_percent, thresholds.of(mean.resource), mean.over)
@@ -70,7 +70,7 @@ def node_view(
         languages=node.languages,
         features=tuple(sorted(node.features)),
         marks=tuple(
-            MarkView(mark.service_id, mark.reason, utc_time(mark.expires_at_ms))
+            MarkView(mark.service_id, mark.reason, utc_time(mark.expires_at_ms), mark.version)
             for mark in node.marks
         ),
         last_seen=utc_time(node.last_seen_ms),
@@ -78,7 +78,7 @@ def node_view(
     )
 
 
-def _status(node: Node | FarNode, seat: SeatRecord | None) -> NodeHealth:
+def shown_status(node: RegisteredNode | RemoteNode, seat: SeatRecord | None) -> NodeHealth:
     """How the node is; that it was drained is read from its cell before news of it arrive."""
     if seat is not None and seat.drained and node.status is not NodeHealth.OFFLINE:
         return NodeHealth.DRAINING

@@ -16,7 +16,7 @@ from dragoman.api.permissions import require
 from dragoman.auth import Permission
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
-from dragoman.live.fleet import FarNode, Node
+from dragoman.live.fleet import RegisteredNode, RemoteNode
 from dragoman.live.gateway import LivePlane
 from dragoman.live.protocol import ListPage, NodeHealth, NodeView
 from dragoman.live.snapshot import RuntimeSnapshot
@@ -42,7 +42,9 @@ def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
         dependencies=[Depends(require(Permission.NODES))],
     )
 
-    async def shown(node: Node | FarNode, seating: Seating, max_pools: int) -> NodeView:
+    async def shown(
+        node: RegisteredNode | RemoteNode, seating: Seating, max_pools: int
+    ) -> NodeView:
         seats = await seating.of(node.cell)
         rule, thresholds = plane.snapshots.current.rule, plane.registry.thresholds
         return node_view(node, seats.get(node.node_id), rule, thresholds, max_pools)

@@ -25,7 +25,7 @@ ANSWER_SECONDS = 2.0
 _log = get_logger(__name__)
 
 
-class Roster(Protocol):
+class PeerRoster(Protocol):
     """The other instances."""
 
     async def refresh(self) -> None:
@@ -40,7 +40,7 @@ class Roster(Protocol):
 class Peers:
     """The way to the other instances of a cluster; one that is alone has none to ask."""
 
-    def __init__(self, instance_id: InstanceId, roster: Roster | None) -> None:
+    def __init__(self, instance_id: InstanceId, roster: PeerRoster | None) -> None:
         self._instance_id = instance_id
         self._roster = roster
         self._client: httpx.AsyncClient | None = None

@@ -12,8 +12,16 @@ from dragoman.api.paging import Paging, encode_cursor
 from dragoman.api.permissions import require
 from dragoman.auth import Permission
 from dragoman.clock import Clock
+from dragoman.ids import NodeId
 from dragoman.live.gateway import LivePlane
-from dragoman.live.protocol import ListPage, PoolKind, PoolSlots, PoolView, ShardView
+from dragoman.live.protocol import (
+    ListPage,
+    PoolKind,
+    PoolNodesView,
+    PoolSlots,
+    PoolView,
+    ShardView,
+)
 from dragoman.live.snapshot import CellView, Pair, RuntimeSnapshot, Spoken, pool_languages
 from dragoman.observability import yielding
 
@@ -41,17 +49,34 @@ def pools_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
         seating = Seating(plane.ledger)
         items: list[PoolView] = []
         last: Pair = after
-        async for pair, members in _served_pairs(snapshot, after, clock):
+        async for pair, members in served_pairs(snapshot, after, clock):
             if len(items) == page.limit:
                 return answer(ListPage(items, encode_cursor(last)))
             items.append(await _pool_view(pair, members, snapshot, seating, clock))
             last = pair
         return answer(ListPage(items))
 
+    @router.get(
+        "/{pair}",
+        summary="The nodes of one language pair's pools, such as `en:es`",
+        response_class=Response,
+        responses={200: {"model": shown_as("PoolNodes", PoolNodesView)}},
+    )
+    async def nodes_of(pair: str) -> Response:
+        source, _, target = pair.lower().partition(":")
+        snapshot = plane.snapshots.current
+        found: list[NodeId] = []
+        async for view in yielding(list(snapshot.cells.values()), clock):
+            mask = 0
+            for members in pair_members(snapshot, view, (source, target)).values():
+                mask |= members
+            found += view.node_ids(mask)
+        return answer(PoolNodesView(pair, tuple(found)))
+
     return router
 
 
-async def _served_pairs(
+async def served_pairs(
     snapshot: RuntimeSnapshot, after: Pair, clock: Clock
 ) -> AsyncIterator[tuple[Pair, Members]]:
     """The pairs with nodes in any of their pools, in order, from the first one after a pair."""
@@ -65,13 +90,13 @@ async def _served_pairs(
         found = {
             view.number: masks
             for view in cells_of[pair[0]]
-            if (masks := _members(snapshot, view, pair))
+            if (masks := pair_members(snapshot, view, pair))
         }
         if found:
             yield pair, found
 
 
-def _members(snapshot: RuntimeSnapshot, view: CellView, pair: Pair) -> dict[PoolKind, int]:
+def pair_members(snapshot: RuntimeSnapshot, view: CellView, pair: Pair) -> dict[PoolKind, int]:
     """The bits of a pair's nodes in one cell, for each kind of job that any of them serves."""
     found: dict[PoolKind, int] = {}
     for kind in PoolKind:
@@ -102,13 +127,18 @@ async def _pool_view(
                 free += max(0, seat.slots - seat.held)
     first = snapshot.cells[shards[0].cell]
     return PoolView(
-        pair=":".join(_spelling(first, tag) for tag in pair),
+        pair=spelt_pair(first, pair),
         kinds={kind: count for kind, count in kinds.items() if count},
         shards=tuple(shards),
         nodes=sum(shard.nodes for shard in shards),
         ready=ready,
         slots=PoolSlots(total=slots, free=free),
     )
+
+
+def spelt_pair(view: CellView, pair: Pair) -> str:
+    """The pair as nodes of the cell write it."""
+    return ":".join(_spelling(view, tag) for tag in pair)
 
 
 def _spelling(view: CellView, tag: str) -> str:

@@ -13,7 +13,7 @@ from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.live.peers import Peers
 from dragoman.api.paging import PageRequest, Paging, encode_cursor
 from dragoman.api.permissions import require
-from dragoman.auth import Permission, Principal, Role, may_see
+from dragoman.auth import Permission, Principal, may_see, sees_every_tenant
 from dragoman.errors import DependencyDown, JobEnded, NotFound
 from dragoman.ids import InstanceId, SessionId
 from dragoman.live.gateway import LivePlane
@@ -43,7 +43,7 @@ def sessions_router(
     router = APIRouter(prefix=f"{prefix}/sessions", tags=["sessions"])
 
     def our_page(client: Principal, page: PageRequest) -> SessionPage:
-        tenant = None if client.role is Role.OPERATOR else client.tenant
+        tenant = None if sees_every_tenant(client) else client.tenant
         found = plane.sessions.after(page.position(SessionId), page.limit + 1, tenant)
         return page_of((session_view(session, instance_id) for session in found), page.limit)
 

@@ -1,4 +1,4 @@
-"""``dragoman demo``: a server, a simulated fleet, live traffic and two experiments."""
+"""``dragoman demo``: a server, real and simulated nodes, live traffic and two experiments."""
 
 from dragoman.cli.demo.command import demo
 

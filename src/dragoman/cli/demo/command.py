@@ -6,8 +6,8 @@ import asyncio
 import shlex
 import shutil
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,13 +16,23 @@ from typing import Annotated
 import typer
 
 from dragoman.api import Server
-from dragoman.cli.demo.fleet import LANGUAGES, running_fleet
+from dragoman.cli.demo.dialogue import running_dialogue
+from dragoman.cli.demo.fleet import LANGUAGES, LANGUAGES_BESIDE_REAL_NODES, running_fleet
+from dragoman.cli.demo.local_nodes import (
+    BY,
+    SOURCE,
+    TARGET,
+    missing_tools,
+    running_local_nodes,
+)
 from dragoman.cli.demo.sample import running_samples, sample_files
 from dragoman.cli.demo.status import show_status
 from dragoman.cli.demo.traffic import running_traffic
 from dragoman.cli.serve import announce, run_until_stopped
+from dragoman.sdk import Node
 from dragoman.settings import load_settings
 
+_REAL_NODES = 2
 _DRAIN_SECONDS = 3
 """Nothing in a demo is worth a long wait at its end."""
 
@@ -36,6 +46,16 @@ def demo(
     nodes: Annotated[
         int, typer.Option(metavar="N", min=0, max=1000, help="Number of simulated nodes.")
     ] = 12,
+    real_nodes: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            max=16,
+            help="Number of real nodes for English to Spanish, where their tools are installed.  "
+            "[default: 2, or none with --nodes 0]",
+        ),
+    ] = None,
     traffic: Annotated[
         float,
         typer.Option(metavar="RATE", min=0, max=1000, help="Utterances per second; 0 for none."),
@@ -57,24 +77,42 @@ def demo(
         str, typer.Option(metavar="LEVEL", help="debug, info, warning or error.")
     ] = "error",
 ) -> None:
-    """Run a server with a fleet, traffic and two experiments.
+    """Run a server with a fleet, speakers and two experiments.
 
-    It listens on this machine only, needs no keys, and deletes its data when it ends.
+    Real nodes serve English to Spanish where their tools are installed, and a spoken dialogue
+    runs through them; all other nodes are simulated. The server listens on this machine only,
+    needs no keys, and deletes its data when it ends.
     """
+
+    if real_nodes is None:
+        real_nodes = _REAL_NODES if nodes else 0
+    lacking = missing_tools() if real_nodes else []
+    parties: list[str] = []
+    """What is real and what is simulated, in words."""
 
     @asynccontextmanager
     async def fleet_and_traffic(server: Server) -> AsyncIterator[None]:
         services = server.services
         random = services.randomness.stream("demo traffic")
         socket_url = server.url.replace("http", "ws", 1)
-        # Speakers use only languages that the fleet has.
-        spoken = LANGUAGES[: nodes or None]
-        async with (
-            running_fleet(socket_url, nodes, services.randomness) as fleet,
-            running_traffic(socket_url, traffic, spoken, random) as talk,
-            running_samples(server.url),
-        ):
-            status = asyncio.create_task(show_status(fleet, talk))
+        async with AsyncExitStack() as stack:
+            real: list[Node] = []
+            if real_nodes and not lacking:
+                local = running_local_nodes(socket_url, real_nodes, services.randomness)
+                real = await stack.enter_async_context(local)
+            groups = LANGUAGES_BESIDE_REAL_NODES if real else LANGUAGES
+            fleet = await stack.enter_async_context(
+                running_fleet(socket_url, nodes, services.randomness, groups)
+            )
+            # Speakers use only languages that the fleet has.
+            spoken = groups[: nodes or None]
+            talk = await stack.enter_async_context(
+                running_traffic(socket_url, traffic, spoken, random)
+            )
+            await stack.enter_async_context(running_samples(server.url))
+            await stack.enter_async_context(running_dialogue(socket_url, wanted=bool(real)))
+            parties.extend(_who_is_who(real, fleet, lacking if real_nodes else None))
+            status = asyncio.create_task(show_status([*real, *fleet], talk))
             try:
                 yield
             finally:
@@ -96,13 +134,36 @@ def demo(
         run_until_stopped(
             load_settings(None, flags).settings,
             company=fleet_and_traffic,
-            on_ready=_introduce,
+            on_ready=lambda server: _introduce(server, parties),
             seconds=seconds,
         )
 
 
-def _introduce(server: Server) -> None:
+def _who_is_who(
+    real: Sequence[Node], fleet: Sequence[Node], lacking: Sequence[str] | None
+) -> list[str]:
+    """What is real and what is simulated; lacking is None where no real node is wanted."""
+    lines = []
+    if real:
+        names = ", ".join(node.node_id or "" for node in real)
+        lines.append(f"Real: {names} serve {SOURCE}:{TARGET} by {BY}, and nothing else does.")
+        if fleet:
+            lines.append(f"Simulated: {len(fleet)} nodes serve every other pair, and say so.")
+        return lines
+    lines.append(f"Simulated: all {len(fleet)} nodes, which neither hear, translate nor speak.")
+    if lacking:
+        lines.append(f"For real ones too: {'; '.join(lacking)}")
+    return lines
+
+
+def _introduce(server: Server, parties: Sequence[str]) -> None:
     announce(server)
+    for line in parties:
+        typer.echo(line)
+    typer.echo(
+        f"In a browser: {server.url} (the fleet), {server.url}/talk (speak or write), "
+        f"{server.url}/lab (experiments)."
+    )
     typer.echo("Try, in another terminal:")
     typer.echo(f"  curl -s {server.url}/api/v1/jobs -d '{_JOB}'")
     typer.echo(

@@ -8,7 +8,7 @@ from contextlib import suppress
 from random import Random
 
 from dragoman.cli.demo.phrasebook import SENTENCES
-from dragoman.cli.demo.tally import Tally
+from dragoman.cli.demo.tally import DemoTally
 from dragoman.errors import DragomanError
 from dragoman.sdk import (
     SessionClient,
@@ -35,7 +35,7 @@ _SILENCE_SECONDS = 1.5
 """Longer than the pause that ends an utterance, unless the settings make that one long."""
 
 
-class Wire:
+class DemoWire:
     """The way to the scheduler, with a socket that can be dropped."""
 
     def __init__(self, url: str) -> None:
@@ -52,13 +52,15 @@ class Wire:
             await self._link.close()
 
 
-class Speaker:
+class DemoSpeaker:
     """A client that says a few things, each in its turn, and then leaves."""
 
-    def __init__(self, url: str, languages: Sequence[str], random: Random, tally: Tally) -> None:
+    def __init__(
+        self, url: str, languages: Sequence[str], random: Random, tally: DemoTally
+    ) -> None:
         self._random = random
         self._tally = tally
-        self._wire = Wire(url)
+        self._wire = DemoWire(url)
         self._is_spoken = random.random() < _SPOKEN_SHARE
         self._things_left = random.randint(_FEWEST_UTTERANCES, _MOST_UTTERANCES)
         self._turn = asyncio.Event()

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dragoman.cli.demo.traffic import Traffic
+from dragoman.cli.demo.traffic import DemoTraffic
 from dragoman.live.protocol import NodeHealth
 from dragoman.sdk import Node
 
@@ -18,7 +18,7 @@ _LINE_SECONDS = 5.0
 _REFRESH_SECONDS = 0.5
 
 
-async def show_status(nodes: Sequence[Node], traffic: Traffic) -> None:
+async def show_status(nodes: Sequence[Node], traffic: DemoTraffic) -> None:
     """Keep one line up to date on a terminal; elsewhere write one every few seconds."""
     console = Console()
     if not console.is_terminal:
@@ -31,7 +31,7 @@ async def show_status(nodes: Sequence[Node], traffic: Traffic) -> None:
             await asyncio.sleep(_REFRESH_SECONDS)
 
 
-def status_line(nodes: Sequence[Node], traffic: Traffic) -> str:
+def status_line(nodes: Sequence[Node], traffic: DemoTraffic) -> str:
     """The nodes and their jobs, the sessions, the results of utterances, and how long they took."""
     tally = traffic.tally
     ready = sum(node.status is NodeHealth.READY for node in nodes)

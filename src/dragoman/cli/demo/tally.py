@@ -10,7 +10,7 @@ from dragoman.sdk import Result, SessionEvent, SessionOpened
 _KEPT_TIMES = 500
 
 
-class Tally:
+class DemoTally:
     """Counts what the speakers of a demo hear; an utterance counts once for each target."""
 
     def __init__(self) -> None:

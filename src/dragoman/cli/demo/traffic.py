@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from random import Random
 
-from dragoman.cli.demo.speaker import Speaker
-from dragoman.cli.demo.tally import Tally
+from dragoman.cli.demo.speaker import DemoSpeaker
+from dragoman.cli.demo.tally import DemoTally
 
 _SECONDS_BETWEEN_UTTERANCES = 2.0
 """The average time between two utterances of one speaker."""
@@ -17,7 +17,7 @@ _MOST_SPEAKERS = 300
 _FAREWELL_SECONDS = 3.0
 
 
-class Traffic:
+class DemoTraffic:
     """Gives turns to speakers at a rate, and keeps as many speakers as that rate needs."""
 
     def __init__(
@@ -30,8 +30,8 @@ class Traffic:
         self._usual_speakers = min(
             _MOST_SPEAKERS, math.ceil(per_second * _SECONDS_BETWEEN_UTTERANCES)
         )
-        self._speakers: dict[asyncio.Task[None], Speaker] = {}
-        self.tally = Tally()
+        self._speakers: dict[asyncio.Task[None], DemoSpeaker] = {}
+        self.tally = DemoTally()
 
     @property
     def sessions(self) -> int:
@@ -57,16 +57,18 @@ class Traffic:
             task.cancel()
         await asyncio.gather(*attending, return_exceptions=True)
 
-    def _next_speaker(self) -> Speaker | None:
+    def _next_speaker(self) -> DemoSpeaker | None:
         free = [speaker for speaker in self._speakers.values() if speaker.is_free]
         room = _MOST_SPEAKERS if not free else self._usual_speakers
         if len(self._speakers) < room:
             return self._newcomer()
         return self._random.choice(free) if free else None
 
-    def _newcomer(self) -> Speaker:
+    def _newcomer(self) -> DemoSpeaker:
         languages = self._random.choice(self._languages)
-        speaker = Speaker(self._url, languages, Random(self._random.getrandbits(64)), self.tally)
+        speaker = DemoSpeaker(
+            self._url, languages, Random(self._random.getrandbits(64)), self.tally
+        )
         task = asyncio.create_task(speaker.attend())
         self._speakers[task] = speaker
         task.add_done_callback(self._speakers.pop)
@@ -76,12 +78,12 @@ class Traffic:
 @asynccontextmanager
 async def running_traffic(
     url: str, per_second: float, languages: Sequence[Sequence[str]], random: Random
-) -> AsyncIterator[Traffic]:
+) -> AsyncIterator[DemoTraffic]:
     """Traffic for as long as the block lasts; none at a rate of 0.
 
     Each speaker draws its languages from one of the groups.
     """
-    traffic = Traffic(url, per_second, languages, random)
+    traffic = DemoTraffic(url, per_second, languages, random)
     speaking = asyncio.create_task(traffic.run()) if per_second > 0 else None
     try:
         yield traffic

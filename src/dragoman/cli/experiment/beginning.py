@@ -163,7 +163,9 @@ def _target(kind: str, columns: Columns, asked: Beginning, begun: Begun) -> list
         ]
     if kind == "python":
         return _python_target(columns, asked, begun)
-    required = TARGETS.find(kind).schema()["$defs"]["Settings"].get("required", [])
+    schema = TARGETS.find(kind).schema()
+    _, _, name = schema["$ref"].rpartition("/")
+    required = schema["$defs"][name].get("required", [])
     begun.notes.append(f"Fill in the settings of [target] first; GET /targets describes {kind}.")
     return [f'kind = "{kind}"', *(f'{name} = "..."  # fill in' for name in required)]
 

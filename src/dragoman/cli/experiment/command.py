@@ -48,7 +48,7 @@ from dragoman.cli.lab.access import (
     with_lab,
 )
 from dragoman.cli.lab.client import LabClient
-from dragoman.cli.lab.files import written_to
+from dragoman.cli.lab.files import format_of, written_to
 from dragoman.cli.showing import JsonOption, console, print_json, say
 from dragoman.errors import (
     DatasetEmpty,
@@ -62,7 +62,7 @@ from dragoman.errors import (
 )
 from dragoman.lab.annotations import this_user
 from dragoman.lab.running import Away, Interrupts, interrupts
-from dragoman.lab.states import ENDED, Mode, RunStatus
+from dragoman.lab.states import ENDED, RunMode, RunStatus
 
 app = typer.Typer(
     name="experiment",
@@ -83,9 +83,9 @@ _CANNOT_BE_USED = (DatasetEmpty, DatasetInvalid, DeniedWord, InvalidMessage, Sch
 class Retry(StrEnum):
     """The modes that try items again."""
 
-    FAIL_RETRY = Mode.FAIL_RETRY
-    RETRY_ALL = Mode.RETRY_ALL
-    RETRY_ITEMS = Mode.RETRY_ITEMS
+    FAIL_RETRY = RunMode.FAIL_RETRY
+    RETRY_ALL = RunMode.RETRY_ALL
+    RETRY_ITEMS = RunMode.RETRY_ITEMS
 
 
 @app.command("run")
@@ -273,8 +273,13 @@ def export_command(
         ),
     ] = None,
     file_format: Annotated[
-        str, typer.Option("--format", metavar="F", help="csv, jsonl or parquet.")
-    ] = "jsonl",
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="F",
+            help="csv, jsonl or parquet.  [default: as the file's name says, else jsonl]",
+        ),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option(metavar="FILE", help="File to write.  [default: standard output]")
     ] = None,
@@ -289,7 +294,8 @@ def export_command(
     async def work(lab: LabClient) -> None:
         found = await lab.experiment(experiment)
         with written_to(out) as write:
-            await lab.export_results(found.experiment_id, wanted, file_format, write)
+            wanted_format = format_of(out, file_format)
+            await lab.export_results(found.experiment_id, wanted, wanted_format, write)
 
     with_lab(Way(url, data_dir, token), work)
 
@@ -555,7 +561,7 @@ async def _all_succeeded(lab: LabClient, found: ExperimentView) -> bool:
     if found.run_id is None or found.status not in ENDED or found.stats.success < found.items:
         return False
     # A trial leaves items that were never tried, and its experiment counts only the others.
-    return (await lab.run(found.experiment_id, found.run_id)).mode != Mode.TRIAL
+    return (await lab.run(found.experiment_id, found.run_id)).mode != RunMode.TRIAL
 
 
 async def _meant(lab: LabClient, file: ExperimentFile, *, new: bool) -> Meant:
@@ -578,9 +584,9 @@ async def _begin(lab: LabClient, file: ExperimentFile, meant: Meant, *, new: boo
         except _CANNOT_BE_USED as error:
             raise SettingsError(f"{file.path}: {error.message}") from error
     if unfinished.run_id is None:
-        await lab.start(unfinished.experiment_id, Mode.SUBMIT)
+        await lab.start(unfinished.experiment_id, RunMode.SUBMIT)
     elif unfinished.status in ENDED:
-        await lab.start(unfinished.experiment_id, Mode.FAIL_RETRY)
+        await lab.start(unfinished.experiment_id, RunMode.FAIL_RETRY)
     elif lab.resume is not None:
         waits_for = await lab.resume(unfinished.experiment_id, unfinished.run_id)
         if waits_for is not None:

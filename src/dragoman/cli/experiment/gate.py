@@ -17,7 +17,7 @@ from dragoman.errors import InvalidMessage, SettingsError
 from dragoman.lab.annotations import JUDGE_KIND, calibration_told, is_calibrated
 from dragoman.lab.comparison import Comparison, corrected, judge_not_worse
 from dragoman.lab.evaluators import EVALUATORS
-from dragoman.lab.results import Aggregates
+from dragoman.lab.results import PERCENTILES, Aggregates
 from dragoman.spelling import nearest
 
 MAX_FAILED = "max_failed"
@@ -27,12 +27,14 @@ OPTIONS = (MAX_FAILED, ON_INCONCLUSIVE, REQUIRE_CALIBRATED)
 """Keys of a gate that are no checks themselves."""
 
 QUANTITIES = (
-    *("count", "errors", "mean", "stddev", "min", "max", "total", "p50", "p90", "p95", "p99"),
+    *("count", "errors", "mean", "stddev", "min", "max", "total", *PERCENTILES),
     *("ci95.low", "ci95.high"),
+    *(f"{name}_ci95.{end}" for name in PERCENTILES for end in ("low", "high")),
 )
 """The figures of a score, or of what targets report, that a gate may limit."""
 OF_SCORES = (
-    *("pass_rate", "pass_rate_ci95.low", "pass_rate_ci95.high", "corpus"),
+    *("pass_rate", "pass_rate_ci95.low", "pass_rate_ci95.high"),
+    *("corpus", "corpus_ci95.low", "corpus_ci95.high"),
     *(f"outcomes.{name}" for name in ("scored", "target_failed", "unscored", "infrastructure")),
     *("repetitions.within", "repetitions.between"),
 )
@@ -137,7 +139,7 @@ Gate = tuple[Check, ...]
 """What must hold; empty when the file has no gate."""
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class GateVerdict(msgspec.Struct, frozen=True):
     """Whether a check held, and why."""
 
     check: Check
@@ -332,10 +334,11 @@ class _Reader:
 
     def _check_corpus(self, subject: str, quantity: str) -> None:
         kind = EVALUATORS.get(self._kinds.get(subject, ""))
-        if quantity == "corpus" and kind is not None and not kind.has_corpus:
+        of_corpus = quantity.partition(".")[0] in ("corpus", "corpus_ci95")
+        if of_corpus and kind is not None and not kind.has_corpus:
             raise SettingsError(
-                f"{self._where}: the gate '{subject}.corpus' can never hold, because evaluators "
-                f"of kind {self._kinds[subject]} have no corpus score."
+                f"{self._where}: the gate '{subject}.{quantity}' can never hold, because "
+                f"evaluators of kind {self._kinds[subject]} have no corpus score."
             )
 
     def _unknown_quantity(self, key: str, quantity: str, known: Sequence[str]) -> SettingsError:
@@ -354,7 +357,7 @@ def judge(
     gate: Gate,
     reached: Aggregates,
     comparisons: Mapping[str | None, Comparison | Unmet] | None = None,
-) -> list[Verdict]:
+) -> list[GateVerdict]:
     """A verdict for each check; a limit on a missing score never holds.
 
     `comparisons` are those with the gate's baselines. The checks without a margin ask for
@@ -382,29 +385,37 @@ def judge(
     return verdicts
 
 
-def _measured(check: Calibrated, reached: Aggregates) -> Verdict:
+def _measured(check: Calibrated, reached: Aggregates) -> GateVerdict:
     """Whether a judge was measured; what is not required is a warning."""
     score = reached.scores.get(check.score)
     found = None if score is None or score.calibration is msgspec.UNSET else score.calibration
     told = calibration_told(found)
     if is_calibrated(found, check.least):
-        return Verdict(check, "pass", told, passed=True)
+        return GateVerdict(check, "pass", told, passed=True)
     if check.required:
-        return Verdict(check, "fail", told, passed=False)
-    return Verdict(check, "warning", told, passed=True)
+        return GateVerdict(check, "fail", told, passed=False)
+    return GateVerdict(check, "warning", told, passed=True)
 
 
-def _limited(check: Bar | MaxFailed, reached: Aggregates) -> Verdict:
+def _limited(check: Bar | MaxFailed, reached: Aggregates) -> GateVerdict:
     found = check.found_in(reached)
     passed = found is not None and check.holds(found)
     told = _missing(check, reached) if found is None else f"it is {found:g}"
-    return Verdict(check, "pass" if passed else "fail", told, passed)
+    return GateVerdict(check, "pass" if passed else "fail", told, passed)
 
 
 def _missing(check: Bar | MaxFailed, reached: Aggregates) -> str:
-    score = reached.scores.get(check.score) if isinstance(check, Bar) else None
-    known = score is not None and score.count > 0
-    return "the run does not have this figure" if known else "no item has this score"
+    if not isinstance(check, Bar):
+        return "the run does not have this figure"
+    found = reached.scores.get(check.score) or getattr(reached, check.score, None)
+    count = getattr(found, "count", 0)
+    if not count:
+        reports = f"the target reports no {check.score}"
+        return reports if check.score in MEASURES else "no item has this score"
+    if "ci95" in check.quantity:
+        values = "1 value does" if count == 1 else f"{count:,} values do"
+        return f"{values} not bound this figure; more items would"
+    return "the run does not have this figure"
 
 
 def _change(check: Check, comparisons: Mapping[str | None, Comparison | Unmet]) -> Any:
@@ -420,7 +431,7 @@ def _change(check: Check, comparisons: Mapping[str | None, Comparison | Unmet]) 
         return None
 
 
-def _compared(check: NotWorse, found: Comparison | Unmet, p: float | None) -> Verdict:
+def _compared(check: NotWorse, found: Comparison | Unmet, p: float | None) -> GateVerdict:
     if isinstance(found, Unmet):
         return _verdict(check, found.word, found.told)
     [run] = found.others
@@ -441,9 +452,11 @@ def _compared(check: NotWorse, found: Comparison | Unmet, p: float | None) -> Ve
     return _verdict(check, judged.verdict, judged.told)
 
 
-def _verdict(check: NotWorse, word: Literal["pass", "fail", "inconclusive"], told: str) -> Verdict:
+def _verdict(
+    check: NotWorse, word: Literal["pass", "fail", "inconclusive"], told: str
+) -> GateVerdict:
     failed = word == "fail" or (word == "inconclusive" and check.on_inconclusive == "fail")
-    return Verdict(check, word, told, not failed)
+    return GateVerdict(check, word, told, not failed)
 
 
 def _part(found: Any, part: str) -> Any:

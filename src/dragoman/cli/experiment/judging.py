@@ -14,9 +14,9 @@ from dragoman.cli.experiment.gate import (
     Calibrated,
     Check,
     Gate,
+    GateVerdict,
     NotWorse,
     Unmet,
-    Verdict,
     baselines_of,
     judge,
 )
@@ -73,7 +73,7 @@ async def judge_run(
     found: ExperimentView,
     reached: Aggregates,
     last: Comparison | None = None,
-) -> list[tuple[Verdict, str | None]]:
+) -> list[tuple[GateVerdict, str | None]]:
     """A verdict for each check of the gate; with one that fails, the row to look at first.
 
     `last` is the comparison with the last finished run, where it was made already.

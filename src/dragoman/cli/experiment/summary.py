@@ -9,10 +9,10 @@ import msgspec
 import typer
 
 from dragoman.api import AnnotationView, ExperimentView
-from dragoman.cli.experiment.gate import Verdict
+from dragoman.cli.experiment.gate import GateVerdict
 from dragoman.cli.showing import print_table, say
 from dragoman.lab.model import ResultRow
-from dragoman.lab.report import interval_of, lines_of
+from dragoman.lab.report import corpus_of, interval_of, lines_of
 from dragoman.lab.results import Aggregate, Aggregates, GroupedAggregates
 from dragoman.printable import printable
 
@@ -31,11 +31,11 @@ def print_summary(found: ExperimentView, reached: Aggregates) -> None:
         say(found.reason)
     if reached.scores:
         # Only some evaluators score all texts together.
-        has_corpus = any(map(_corpus, reached.scores.values()))
+        has_corpus = any(map(corpus_of, reached.scores.values()))
         print_table(
             [*_COLUMNS, "corpus"] if has_corpus else _COLUMNS,
             (
-                [*_cells(name, score), _corpus(score)] if has_corpus else _cells(name, score)
+                [*_cells(name, score), corpus_of(score)] if has_corpus else _cells(name, score)
                 for name, score in reached.scores.items()
             ),
             empty="",
@@ -70,7 +70,7 @@ def _mean(score: Aggregate) -> str:
     return f"{score.mean:.4g} ({interval})" if interval else f"{score.mean:.4g}"
 
 
-def print_verdicts(verdicts: Sequence[tuple[Verdict, str | None]]) -> None:
+def print_verdicts(verdicts: Sequence[tuple[GateVerdict, str | None]]) -> None:
     """Print which checks of the gate held and which did not, with the rows to look at."""
     for verdict, row in verdicts:
         word, colour = ("passed", "green") if verdict.passed else ("FAILED", "red")
@@ -145,10 +145,6 @@ def _cells(name: str, score: Aggregate) -> list[object]:
     rate = score.pass_rate if isinstance(score.pass_rate, float) else None
     spread = map(_number, (score.stddev, score.p50, rate))
     return [name, score.count, score.errors, _number(score.mean), interval_of(score), *spread]
-
-
-def _corpus(score: Aggregate) -> str:
-    return _number(score.corpus if isinstance(score.corpus, float) else None)
 
 
 def _score(row: ResultRow, name: str) -> str:

@@ -25,7 +25,8 @@ from dragoman.errors import NotFound, SettingsError
 from dragoman.lab.model import RunId
 from dragoman.lab.owners import process_of
 from dragoman.lab.plane import Lab
-from dragoman.lab.targets import Context
+from dragoman.lab.plugins import Context, fleet_of_folder
+from dragoman.lab.roles import EMBEDDED
 from dragoman.observability import Metrics, configure_logging
 from dragoman.settings import Settings, load_settings
 from dragoman.store import SchemaStatus, check, upgrade
@@ -119,6 +120,7 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         async with _server(url, way.token, find) as client:
             yield client
         return
+    folder = settings.server.data_dir
     if way.scratch is not None:
         settings = _settings(way.scratch, "sqlite:///{data_dir}/dragoman.db")
     elif not way.new:
@@ -133,9 +135,13 @@ async def reached_lab(way: Way) -> AsyncIterator[LabClient]:
         desk = await stack.enter_async_context(
             opened_desk(
                 settings,
-                Context(modules=modules, frees_audio=way.scratch is None),
+                Context(
+                    modules=modules,
+                    frees_audio=way.scratch is None,
+                    own_fleet=fleet_of_folder(folder, settings.server.tls_cert),
+                ),
                 metrics,
-                embedded=True,
+                role=EMBEDDED,
                 mirrored=way.mirrored,
             )
         )

@@ -9,6 +9,15 @@ from pathlib import Path
 
 import typer
 
+_SUFFIXES = {".csv": "csv", ".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+
+
+def format_of(path: Path | None, named: str | None) -> str:
+    """The format of a file: the one that was named, else the one that its name tells."""
+    if named is not None:
+        return named
+    return "jsonl" if path is None else _SUFFIXES.get(path.suffix.lower(), "jsonl")
+
 
 @contextmanager
 def written_to(path: Path | None) -> Iterator[Callable[[bytes], object]]:

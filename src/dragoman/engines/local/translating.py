@@ -17,6 +17,7 @@ from dragoman.engines.stage import (
     base_language,
     pair_unsupported,
 )
+from dragoman.engines.words import KeptTerms
 from dragoman.live.protocol import ServiceType
 from dragoman.sdk import Answer, Device, Job, Service, ServiceStatus
 
@@ -53,14 +54,16 @@ class ApertiumStage(Stage):
         mode = self._modes.get((base_language(job.src_lang), base_language(job.tgt_lang)))
         if mode is None:
             raise pair_unsupported(job.src_lang, job.tgt_lang, _SERVICE_ID)
+        kept = KeptTerms(job)
         marks = () if self._options.mark_unknown else ("-u",)
         output = await run_program(
             ["apertium", *marks, mode],
             service_id=_SERVICE_ID,
-            stdin=(job.text or "").encode(errors="replace"),
+            stdin=kept.text.encode(errors="replace"),
             timeout_seconds=min(self._options.timeout_seconds, max(job.deadline_ms, 1) / 1000),
         )
-        return Answer(text_translated=output.stdout.decode(errors="replace").strip())
+        translated = output.stdout.decode(errors="replace").strip()
+        return Answer(text_translated=kept.put_back(translated))
 
 
 def installed_modes() -> dict[tuple[str, str], str]:

@@ -15,12 +15,12 @@ from dragoman.clock import SystemClock
 from dragoman.engines.stage import Opening, Stage
 from dragoman.errors import InvalidMessage, SettingsError
 from dragoman.live.protocol import ServiceType
-from dragoman.openai_client import Client, Reply, ServerSettings
+from dragoman.openai_client import Client, ModelServerSettings, Reply
 from dragoman.outbound import (
     AddressRules,
-    Caller,
+    CalledTooOften,
+    HttpCaller,
     JsonValue,
-    RateLimited,
     TargetError,
     check_headers,
     check_url,
@@ -75,14 +75,14 @@ class ServerStage(Stage):
             check_headers(options.headers, f"{where}.headers")
         except InvalidMessage as error:
             raise SettingsError(error.message) from None
-        settings = ServerSettings(
+        settings = ModelServerSettings(
             url=url,
             model=options.model,
             headers=options.headers,
             timeout_seconds=options.timeout_seconds,
         )
         key = _key(options.key_env, where)
-        self.client = Client(settings, key, Caller(rules), SystemClock(), who="server")
+        self.client = Client(settings, key, HttpCaller(rules), SystemClock(), who="server")
         self.languages = options.languages or None
         name = options.service_id or f"{options.model}-{self.kind}"
         self.service = Service(
@@ -107,7 +107,7 @@ class ServerStage(Stage):
             async with asyncio.timeout(deadline_seconds) as limit, self._seats:
                 try:
                     return await request()
-                except RateLimited as error:
+                except CalledTooOften as error:
                     wait_seconds = error.retry_after_seconds or _DEFAULT_WAIT_SECONDS
                     until = asyncio.get_running_loop().time() + wait_seconds
                     if until >= (limit.when() or 0.0):
@@ -116,7 +116,7 @@ class ServerStage(Stage):
                     return await request()
         except TimeoutError:
             raise self.failed(f"did not answer within {deadline_seconds:.1f} seconds") from None
-        except RateLimited as error:
+        except CalledTooOften as error:
             raise JobFailed(
                 error.code, error.message, details={"retry_after_ms": error.retry_after_ms}
             ) from None

@@ -12,6 +12,7 @@ from dragoman.engines.simulated.voice import speak
 from dragoman.live.protocol import AUTO, Mode, ServiceType, Timings, Usage
 from dragoman.randomness import Randomness
 from dragoman.sdk import Answer, Job
+from dragoman.term_matching import replaced
 
 LANGUAGES = ("en", "es", "zh")
 """What a simulated node offers when nothing else is asked for; in truth it takes any language."""
@@ -68,6 +69,7 @@ class _Run:
         self._random = random
         self._sleep = sleep
         self._times_ms: dict[str, float] = {}
+        self._heard_seconds = 0.0
 
     async def answer(self) -> Answer:
         job = self._job
@@ -84,7 +86,7 @@ class _Run:
         translated = None
         if pipeline.use_nmt:
             await self._take_time(ServiceType.NMT, _words(text))
-            translated = marked(tgt_lang, text)
+            translated = marked(tgt_lang, replaced(text, _forced(job)))
         spoken = None
         if pipeline.use_tts:
             await self._take_time(ServiceType.TTS, _words(text))
@@ -99,7 +101,12 @@ class _Run:
             tts_audio=spoken,
             tts_format="wav" if spoken is not None else None,
             timings=Timings(**self._times_ms),
-            usage=Usage(_words(text), _words(translated or "")),
+            usage=Usage(
+                _words(text),
+                _words(translated or ""),
+                self._heard_seconds,
+                len(text) if pipeline.use_nmt else 0,
+            ),
             quality_score=round(self._random.uniform(0.7, 0.99), 3),
             extra=SIMULATED,
         )
@@ -108,6 +115,7 @@ class _Run:
         """Recognise, and show the first half of it on the way."""
         audio = self._job.audio or b""
         seconds = audio_seconds(audio, self._job.audio_format, self._job.sample_rate)
+        self._heard_seconds = seconds
         text = recognise(audio, seconds, src_lang)
         took_ms = self._draw_ms(ServiceType.ASR, seconds)
         await self._sleep(took_ms / 2000)
@@ -146,6 +154,10 @@ def _repaired(text: str) -> str:
     if not sentence or sentence.endswith((".", "!", "?", "。")):
         return sentence
     return f"{sentence[0].upper()}{sentence[1:]}."
+
+
+def _forced(job: Job) -> dict[str, str]:
+    return {one.term: one.translation for one in job.glossary if one.translation is not None}
 
 
 def _words(text: str) -> int:

@@ -12,6 +12,7 @@ from msgspec import Meta
 from dragoman.audio import DEFAULT_SAMPLE_RATE, Pcm16
 from dragoman.engines.stage import Opening, Stage, StageKind, base_language
 from dragoman.engines.whisper.models import ModelOptions, requirements, service_of
+from dragoman.engines.words import terms_to_hear
 from dragoman.live.protocol import AUTO, Mode, ServiceType
 from dragoman.sdk import Answer, AudioWanted, Job, JobFailed, ModelMissing
 
@@ -99,6 +100,7 @@ class WhisperStage(Stage):
                 temperature=self._options.temperatures,
                 condition_on_previous_text=False,  # utterances of other speakers came before
                 without_timestamps=True,
+                hotwords=", ".join(terms_to_hear(job)) or None,
             )
             texts = []
             for segment in segments:

@@ -20,8 +20,8 @@ from dragoman.live.protocol import (
 )
 from dragoman.observability import get_logger
 from dragoman.sdk.connecting import NodeLink
-from dragoman.sdk.node.ending import Ending
-from dragoman.sdk.node.outbox import Outbox
+from dragoman.sdk.node.ending import NodeConnectionEnding
+from dragoman.sdk.node.outbox import NodeOutbox
 from dragoman.sdk.node.outcomes import cancelled
 from dragoman.sdk.node.workbench import Workbench
 from dragoman.sdk.transport import LimitsFrames, LinkClosed, listen
@@ -32,13 +32,13 @@ _REGISTER_SECONDS = 10.0
 """How long a scheduler may take to answer a registration."""
 
 
-class Conversation:
+class NodeConversation:
     """Registers over a link, then hears and answers until the link ends."""
 
     def __init__(
         self,
         link: NodeLink,
-        outbox: Outbox,
+        outbox: NodeOutbox,
         workbench: Workbench,
         *,
         registered: Callable[[NodeRegisterAck], None],
@@ -59,16 +59,16 @@ class Conversation:
             NodeRegisterAck: _second_acknowledgement,
         }
 
-    async def hold(self, register: NodeRegister) -> Ending:
+    async def hold(self, register: NodeRegister) -> NodeConnectionEnding:
         """Serve the connection until it ends, and return how it ended."""
         try:
             await self._link.send(register)
             async with asyncio.timeout(_REGISTER_SECONDS):
                 ack = await self._acknowledgement()
         except TimeoutError:
-            return Ending("the scheduler did not answer the registration")
+            return NodeConnectionEnding("the scheduler did not answer the registration")
         except LinkClosed as closed:
-            return Ending(closed.reason, closed.code, self._refusal)
+            return NodeConnectionEnding(closed.reason, closed.code, self._refusal)
         if ack.max_frame_bytes and isinstance(self._link, LimitsFrames):
             self._link.limit(ack.max_frame_bytes)
         self._outbox.open(self._link)
@@ -85,7 +85,7 @@ class Conversation:
             if isinstance(message, Error):
                 self._refusal = message
 
-    async def _converse(self, interval_seconds: float) -> Ending:
+    async def _converse(self, interval_seconds: float) -> NodeConnectionEnding:
         aside = [
             asyncio.create_task(self._outbox.deliver(self._link)),
             asyncio.create_task(self._beat_every(interval_seconds)),
@@ -93,7 +93,7 @@ class Conversation:
         try:
             await listen(self._link, self._hear, _ignored)
         except LinkClosed as closed:
-            return Ending(closed.reason, closed.code)
+            return NodeConnectionEnding(closed.reason, closed.code)
         finally:
             self._outbox.close()
             for task in aside:

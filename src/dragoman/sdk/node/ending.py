@@ -17,7 +17,7 @@ from dragoman.live.protocol import Error
 from dragoman.sdk.transport import NO_GOODBYE
 
 
-class Ending(msgspec.Struct, frozen=True):
+class NodeConnectionEnding(msgspec.Struct, frozen=True):
     """How a connection, or the attempt to make one, came to its end."""
 
     reason: str
@@ -51,7 +51,7 @@ _REMEDIES: Mapping[type[DragomanError], str] = {
 _SUPERSEDED = "another process has registered under the same node_id and took this node's place"
 
 
-def final_error(ending: Ending, node_id: str | None) -> DragomanError | None:
+def final_error(ending: NodeConnectionEnding, node_id: str | None) -> DragomanError | None:
     """The error to stop with, or None when the node should try again."""
     refusal = ending.refusal
     cause = FINAL_CODES.get(ending.code)
@@ -69,13 +69,13 @@ def final_error(ending: Ending, node_id: str | None) -> DragomanError | None:
     return cause(f"The scheduler refused {named}: {happened}; {_REMEDIES[cause]}.")
 
 
-def has_no_place(ending: Ending) -> bool:
+def has_no_place(ending: NodeConnectionEnding) -> bool:
     """Whether the scheduler is well but full, so that a quick retry is of no use."""
     refused_with = ending.refusal.code if ending.refusal is not None else None
     return refused_with == _NO_PLACE_REFUSAL or ending.code == _NO_PLACE_CODE
 
 
-def wait_asked_for_seconds(ending: Ending) -> float:
+def wait_asked_for_seconds(ending: NodeConnectionEnding) -> float:
     """How long the scheduler asked the node to wait, at least."""
     if ending.refusal is None or ending.refusal.retry_after_ms is None:
         return 0.0

@@ -29,15 +29,20 @@ from dragoman.live.protocol import (
 )
 from dragoman.sdk.connecting import NodeConnect, WebSocketConnect
 from dragoman.sdk.node.audio import AudioWanted, with_audio_as
-from dragoman.sdk.node.conversation import Conversation
-from dragoman.sdk.node.ending import Ending, final_error, has_no_place, wait_asked_for_seconds
+from dragoman.sdk.node.conversation import NodeConversation
+from dragoman.sdk.node.ending import (
+    NodeConnectionEnding,
+    final_error,
+    has_no_place,
+    wait_asked_for_seconds,
+)
 from dragoman.sdk.node.events import Commanded, Disconnected, Event, HealthChanged, Registered
 from dragoman.sdk.node.hand import Hand
 from dragoman.sdk.node.identity import Identity, recall, remember
 from dragoman.sdk.node.machine import MachineUsage, this_machine
 from dragoman.sdk.node.narration import Narrator, to_terminal
 from dragoman.sdk.node.offer import Offer, checked, languages_of, services_for
-from dragoman.sdk.node.outbox import Outbox
+from dragoman.sdk.node.outbox import NodeOutbox
 from dragoman.sdk.node.outcomes import LEAVING
 from dragoman.sdk.node.signals import serve_until_signalled
 from dragoman.sdk.node.stages import pipeline_of
@@ -120,7 +125,7 @@ class Node:
         self._on_event = on_event
         self._backoff = Backoff(random or secrets.SystemRandom())
         self._hand = Hand(slots)
-        self._outbox = Outbox(self._hand, self._heartbeat, self._tell)
+        self._outbox = NodeOutbox(self._hand, self._heartbeat, self._tell)
         working = _work_of(work, services, self._clock, threads=threads)
         self._workbench = Workbench(
             self._hand,
@@ -231,12 +236,12 @@ class Node:
             self._tell(Disconnected(ending.code, reason, wait_seconds, was_registered))
             await asyncio.sleep(wait_seconds)
 
-    async def _one_connection(self) -> Ending:
+    async def _one_connection(self) -> NodeConnectionEnding:
         try:
             link = await self._connect()
         except Unreachable as error:
-            return Ending(str(error))
-        conversation = Conversation(
+            return NodeConnectionEnding(str(error))
+        conversation = NodeConversation(
             link,
             self._outbox,
             self._workbench,

@@ -29,7 +29,7 @@ class _Beat:
 _BEAT: Final = _Beat()
 
 
-class Outbox:
+class NodeOutbox:
     """Sends one thing after another over the link of the moment.
 
     While the link has room and nothing waits, a message is sent where it is said; else it waits

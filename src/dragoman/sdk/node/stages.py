@@ -66,6 +66,8 @@ def _merge(answer: Answer, added: Answer) -> Answer:
         fields["usage"] = Usage(
             answer.usage.tokens_in + added.usage.tokens_in,
             answer.usage.tokens_out + added.usage.tokens_out,
+            answer.usage.audio_seconds + added.usage.audio_seconds,
+            answer.usage.characters + added.usage.characters,
         )
     if answer.extra is not None and added.extra is not None:
         fields["extra"] = {**answer.extra, **added.extra}

@@ -19,7 +19,7 @@ from dragoman.live.protocol import (
 from dragoman.sdk.node.events import Accepted, Ended, Event, FunctionFailed, Refused
 from dragoman.sdk.node.hand import Attempt, Hand, Outcome
 from dragoman.sdk.node.job import Answer, ModelMissing, WrongAnswer, job_from
-from dragoman.sdk.node.outbox import Outbox
+from dragoman.sdk.node.outbox import NodeOutbox
 from dragoman.sdk.node.outcomes import LEAVING, OVERLOADED, failure, raised, success
 from dragoman.sdk.node.work import Work
 
@@ -33,7 +33,7 @@ class Workbench:
     def __init__(
         self,
         hand: Hand,
-        outbox: Outbox,
+        outbox: NodeOutbox,
         work: Work,
         clock: Clock,
         tell: Callable[[Event], None],

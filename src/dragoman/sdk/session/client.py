@@ -31,7 +31,12 @@ from dragoman.sdk.parameters import language_fault, own_words
 from dragoman.sdk.session.chunks import pieces
 from dragoman.sdk.session.conversation import Conversation
 from dragoman.sdk.session.dialogue import Dialogue
-from dragoman.sdk.session.ending import TOO_MUCH, Ending, final_error, wait_asked_for_seconds
+from dragoman.sdk.session.ending import (
+    TOO_MUCH,
+    SessionConnectionEnding,
+    final_error,
+    wait_asked_for_seconds,
+)
 from dragoman.sdk.session.events import SessionEvent, SessionInterrupted, SessionOpened
 from dragoman.sdk.session.microphone import Microphone, Recorder, SoundDevice, listening
 from dragoman.sdk.session.options import SessionOptions, opening
@@ -90,6 +95,8 @@ class SessionClient:
         self._readers = 0
         self.session_id: SessionId | None = None
         """The scheduler's name for the session; another one after a restart."""
+        self.listen_token: str | None = None
+        """Lets others `listen` to the session, and do nothing else with it."""
 
     async def __aenter__(self) -> Self:
         self._leading = asyncio.create_task(self._lead())
@@ -145,6 +152,7 @@ class SessionClient:
         tgt_lang: str | None = None,
         pipeline: Pipeline | None = None,
         features: tuple[str, ...] | None = None,
+        services: Mapping[str, str] | None = None,
     ) -> int:
         """Send a whole utterance, as text or audio; returns its number, which the results carry.
 
@@ -161,6 +169,7 @@ class SessionClient:
                 "tgt_lang": tgt_lang,
                 "pipeline": pipeline,
                 "features": features,
+                "services": services,
             },
         )
         if not self._has_room():
@@ -296,7 +305,7 @@ class SessionClient:
                     self._pace.was_too_fast()
             await self._wait_to_reconnect(ending, lost_at)
 
-    async def _wait_to_reconnect(self, ending: Ending, lost_at: float) -> None:
+    async def _wait_to_reconnect(self, ending: SessionConnectionEnding, lost_at: float) -> None:
         wait_seconds = self._backoff.next_seconds(at_least_seconds=wait_asked_for_seconds(ending))
         gone_seconds = self._clock.monotonic() + wait_seconds - lost_at
         if gone_seconds > self._reconnect_seconds:
@@ -307,12 +316,12 @@ class SessionClient:
         self._tell(SessionInterrupted(ending.code, ending.reason, wait_seconds))
         await asyncio.sleep(wait_seconds)
 
-    async def _one_connection(self) -> Ending:
+    async def _one_connection(self) -> SessionConnectionEnding:
         self._connected_now = False
         try:
             link = await self._connect()
         except Unreachable as error:
-            return Ending(str(error))
+            return SessionConnectionEnding(str(error))
         conversation = Conversation(
             link,
             self._dialogue,
@@ -332,7 +341,7 @@ class SessionClient:
             return await conversation.hold(init)
         except _Forgotten as forgotten:
             self._starts_anew = True
-            return Ending(str(forgotten))
+            return SessionConnectionEnding(str(forgotten))
         finally:
             self._conversation = None
             await link.close()
@@ -354,6 +363,7 @@ class SessionClient:
             dialogue.restart()
         self._starts_anew = False
         self._resume_token, self.session_id = ack.resume_token, ack.session_id
+        self.listen_token = ack.listen_token
         self._connected_now = True
         self._tell(SessionOpened(ack.session_id, resumed=ack.resumed, restarted=is_gone))
         dialogue.bell.ring()

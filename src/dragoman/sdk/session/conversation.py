@@ -28,10 +28,10 @@ from dragoman.live.protocol import (
 from dragoman.observability import get_logger
 from dragoman.sdk.connecting import SessionLink
 from dragoman.sdk.session.dialogue import Dialogue
-from dragoman.sdk.session.ending import Ending
+from dragoman.sdk.session.ending import SessionConnectionEnding
 from dragoman.sdk.session.events import SessionEvent
 from dragoman.sdk.session.pace import Pace
-from dragoman.sdk.session.pulse import Pulse
+from dragoman.sdk.session.pulse import SessionHeartbeat
 from dragoman.sdk.transport import LinkClosed, SendsNow, listen
 
 _log = get_logger(__name__)
@@ -59,7 +59,7 @@ class Conversation:
         self._pace = pace
         self._acknowledged = acknowledged
         self._tell = tell
-        self._pulse = Pulse(dialogue, clock, keep_bytes)
+        self._pulse = SessionHeartbeat(dialogue, clock, keep_bytes)
         self._close_sent = False
         self._refusal: Error | None = None
         self._unpausing: asyncio.TimerHandle | None = None
@@ -79,16 +79,16 @@ class Conversation:
             SessionCloseAck: _closed,
         }
 
-    async def hold(self, init: SessionInit) -> Ending:
+    async def hold(self, init: SessionInit) -> SessionConnectionEnding:
         """Serve the connection until it ends, and return how it ended."""
         try:
             await self._link.send(init)
             async with asyncio.timeout(_INIT_SECONDS):
                 ack = await self._acknowledgement()
         except TimeoutError:
-            return Ending("the scheduler did not answer in time")
+            return SessionConnectionEnding("the scheduler did not answer in time")
         except LinkClosed as closed:
-            return Ending(closed.reason, closed.code, self._refusal)
+            return SessionConnectionEnding(closed.reason, closed.code, self._refusal)
         self._press(BackpressureAction.RESUME)  # a scheduler that has enough says so again
         self._acknowledged(ack)
         return await self._converse(ack.heartbeat_interval_ms / 1000)
@@ -101,7 +101,7 @@ class Conversation:
             if isinstance(message, Error):
                 self._refusal = message
 
-    async def _converse(self, interval_seconds: float) -> Ending:
+    async def _converse(self, interval_seconds: float) -> SessionConnectionEnding:
         aside = [
             asyncio.create_task(self._speak()),
             asyncio.create_task(self._watch(interval_seconds)),
@@ -109,11 +109,11 @@ class Conversation:
         try:
             await listen(self._link, self._hear, _ignored)
         except _ClosedInPeace:
-            return Ending("the session is closed", in_peace=True)
+            return SessionConnectionEnding("the session is closed", in_peace=True)
         except LinkClosed as closed:
             if self._pulse.is_lost:
-                return Ending("the scheduler did not answer a heartbeat")
-            return Ending(closed.reason, closed.code)
+                return SessionConnectionEnding("the scheduler did not answer a heartbeat")
+            return SessionConnectionEnding(closed.reason, closed.code)
         finally:
             self._send_now = None
             if self._unpausing is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dragoman.errors import InvalidMessage
 from dragoman.sdk.session.bell import Bell
 from dragoman.sdk.session.chunks import Chunks
-from dragoman.sdk.session.results import Results
-from dragoman.sdk.session.speech import Speech
+from dragoman.sdk.session.results import SessionResults
+from dragoman.sdk.session.speech import ClientSpeech
 from dragoman.sdk.session.utterances import Utterances
 
 
@@ -15,8 +15,8 @@ class Dialogue:
 
     def __init__(self, targets: int) -> None:
         self.bell = Bell()
-        self.results = Results()
-        self.speech: Speech | None = None
+        self.results = SessionResults()
+        self.speech: ClientSpeech | None = None
         """How the caller speaks, once they have said the first thing."""
         self.paused = False
         """The scheduler has enough for now."""

@@ -22,7 +22,7 @@ TOO_MUCH = 4429
 _ENDED_BY_ORDER = 1008
 
 
-class Ending(msgspec.Struct, frozen=True):
+class SessionConnectionEnding(msgspec.Struct, frozen=True):
     """How a connection, or the attempt to make one, came to its end."""
 
     reason: str
@@ -52,7 +52,7 @@ _REMEDIES: Mapping[type[DragomanError], str] = {
 }
 
 
-def final_error(ending: Ending, *, was_open: bool) -> DragomanError | None:
+def final_error(ending: SessionConnectionEnding, *, was_open: bool) -> DragomanError | None:
     """The error to stop with, or None when the session may go on over another connection."""
     cause = FINAL_CODES.get(ending.code)
     if cause is None and ending.code == TOO_MUCH and not was_open:
@@ -71,7 +71,7 @@ def final_error(ending: Ending, *, was_open: bool) -> DragomanError | None:
     )
 
 
-def wait_asked_for_seconds(ending: Ending) -> float:
+def wait_asked_for_seconds(ending: SessionConnectionEnding) -> float:
     """How long the scheduler asked the client to wait, at least."""
     if ending.refusal is None or ending.refusal.retry_after_ms is None:
         return 0.0

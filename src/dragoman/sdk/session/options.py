@@ -39,11 +39,20 @@ class SessionOptions(TypedDict, total=False):
     lang_b: str
     pipeline: Pipeline
     features: Sequence[str]
+    services: Mapping[str, str]
+    """The services that every utterance asks for: for each stage ``service_id``, or
+    ``service_id@version`` for one version."""
     tenant_id: str
     preferred_node_id: str
     audio_format: str
     """pcm16 (the default), opus or wav."""
     sample_rate: int
+    vad: Literal["off", "webrtc", "silero"]
+    """Voice activity: the scheduler cuts PCM where the speaker pauses, and keeps no silence."""
+    min_speech_ms: int
+    """With vad: how much voice begins an utterance."""
+    pre_roll_ms: int
+    """With vad: how much is kept from before the voice."""
     chunk_ms: int
     """The longest piece of PCM that is sent at once."""
     ui_events: bool
@@ -73,10 +82,14 @@ _SAID = (
     "lang_b",
     "pipeline",
     "features",
+    "services",
     "tenant_id",
     "preferred_node_id",
     "audio_format",
     "sample_rate",
+    "vad",
+    "min_speech_ms",
+    "pre_roll_ms",
     "ui_events",
     "trace_id",
 )
@@ -114,6 +127,8 @@ def _faults(options: SessionOptions) -> Iterator[str]:
             fault = languages_fault(name, given[name])
             if fault is not None:
                 yield fault
+    if not isinstance(given.get("services", {}), Mapping):
+        yield f"`services` is {given['services']!r}; give them by stage, {{'asr': 'whisper@2'}}"
     if isinstance(given.get("features"), str):
         yield f"`features` is the text {given['features']!r}; give a list"
     for name in ("chunk_ms", "max_in_flight", "keep_bytes"):

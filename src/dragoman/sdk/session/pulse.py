@@ -15,7 +15,7 @@ _FORGET_SECONDS = 1.0
 _ANSWER_SECONDS = 15.0
 
 
-class Pulse:
+class SessionHeartbeat:
     """The heartbeat of one connection: at the interval, and soon after results have come.
 
     Each heartbeat tells the scheduler what it may forget, and the answer tells the client.

@@ -9,7 +9,7 @@ from cachetools import FIFOCache
 
 from dragoman.ids import JobId
 from dragoman.live.protocol import Error, MissingResult, TranslationResult
-from dragoman.sdk.session.speech import Speech
+from dragoman.sdk.session.speech import ClientSpeech
 
 _MOST_ERRORS_KEPT = 1024
 """Errors that wait for the `missing_result` they explain; one that is lost explains nothing."""
@@ -30,7 +30,7 @@ class Missing(msgspec.Struct, frozen=True):
 Result = TranslationResult | Missing
 
 
-class Results:
+class SessionResults:
     """The results of a conversation, from their arrival until they are read."""
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Results:
             return
         self._errors.setdefault(error.utterance_index, []).append(error)
 
-    def arrived(self, message: TranslationResult | MissingResult, speech: Speech) -> None:
+    def arrived(self, message: TranslationResult | MissingResult, speech: ClientSpeech) -> None:
         """Take an end, unless it came before: after a lost connection some come again."""
         # Counted also when it came before: the scheduler does not know yet that it did.
         self.unacknowledged += 1

@@ -7,7 +7,7 @@ from typing import Protocol
 from dragoman.live.protocol import AudioChunk, SessionInitAck, Utterance
 
 
-class Speech(Protocol):
+class ClientSpeech(Protocol):
     """What was said, as long as it may have to be said again."""
 
     @property

@@ -32,7 +32,7 @@ _MASKS_DRAWN: Final = 1024
 """How many masks are drawn from the operating system at a time."""
 
 
-class FrameReader:
+class ServerFrameReader:
     """Takes messages out of what a server sends, in whatever pieces it comes.
 
     `message` gets each message, `rest` what is left to the library: whole control frames one by

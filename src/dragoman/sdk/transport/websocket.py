@@ -16,7 +16,7 @@ from websockets.typing import Subprotocol
 from dragoman.errors import InvalidMessage, SettingsError
 from dragoman.live.protocol import NOT_PLAIN, Decoder, Message, SubProtocol, encoder, unencodable
 from dragoman.sdk.transport.doors import Door, door_url
-from dragoman.sdk.transport.frames import Frame, FrameReader, FrameWriter
+from dragoman.sdk.transport.frames import Frame, FrameWriter, ServerFrameReader
 from dragoman.sdk.transport.link import LinkClosed, Unreachable, check_frame
 
 M = TypeVar("M", bound=Message)
@@ -134,7 +134,7 @@ class PlainConnection(ClientConnection):
         head, rest = self._head[:end], self._head[end:]
         super().data_received(head)
         if self.protocol.state is State.OPEN:
-            reader = FrameReader(
+            reader = ServerFrameReader(
                 _MAX_FRAME_BYTES, self._heard, super().data_received, self._refuse_text
             )
             self._read = reader.feed

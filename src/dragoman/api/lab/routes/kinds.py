@@ -23,7 +23,7 @@ from dragoman.lab.evaluators import (
     open_evaluator,
     resolved_evaluators,
 )
-from dragoman.lab.failures import EvaluatorError
+from dragoman.lab.failures import EvaluatorFailure
 from dragoman.lab.model import TargetSpec
 from dragoman.lab.targets import MAIN_COLUMN, TARGETS, Output
 from dragoman.live.protocol import ListPage
@@ -110,7 +110,7 @@ def kinds_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
             async with asyncio.timeout(TRY_SECONDS):
                 return answer(await evaluator.score(order.turn, _output(order)))
         except TimeoutError:
-            raise EvaluatorError(
+            raise EvaluatorFailure(
                 f"The evaluator took longer than {TRY_SECONDS} s, and was ended.", retryable=False
             ) from None
         finally:

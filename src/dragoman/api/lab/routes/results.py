@@ -12,9 +12,10 @@ from starlette.responses import StreamingResponse
 from dragoman.api.lab.desk import Desk
 from dragoman.api.lab.orders import ResultsOrder, SortOrder, read_filter, read_order
 from dragoman.api.lab.principals import asked_by
+from dragoman.api.lab.views import TryView, view_try
 from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.api.paging import MAX_LIMIT, decode_cursor, encode_cursor
-from dragoman.auth import Permission, Principal
+from dragoman.auth import Access, Permission, Principal
 from dragoman.errors import InvalidMessage
 from dragoman.lab.exporting import FileFormat, file_format, written
 from dragoman.lab.filters import parse_filter
@@ -22,9 +23,10 @@ from dragoman.lab.model import ResultRow
 from dragoman.lab.results import GroupedAggregates, Place, Sorting
 from dragoman.live.protocol import ListPage
 
-Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS))]
+Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS, Access.READ))]
 
 MAX_SORT_FIELDS = 10
+MAX_REPETITION = 2**31 - 1
 
 _ORDERS = {"asc": False, "desc": True}
 _ALWAYS = ("item_id", "turn")
@@ -79,6 +81,24 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
         if columns is not None:
             items = [{name: getattr(row, name) for name in columns} for row in rows]
         return answer(ListPage(items, None if place is None else encode_cursor(place)))
+
+    @router.get(
+        "/items/{item_id}/tries",
+        summary="Every try of an item, in every run, the latest first",
+        response_class=Response,
+        responses={200: {"model": shown_as("TryPage", ListPage[TryView])}},
+    )
+    async def tries(
+        experiment_id: str,
+        item_id: str,
+        caller: Caller,
+        desk: Desk,
+        repetition: Annotated[
+            int, Query(ge=1, le=MAX_REPETITION, description="Which repetition, from 1.")
+        ] = 1,
+    ) -> Response:
+        found = await desk.results.tries(caller.tenant, experiment_id, item_id, repetition)
+        return answer(ListPage([view_try(one) for one in found], None))
 
     @router.get(
         "/aggregates",

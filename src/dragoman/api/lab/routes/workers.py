@@ -14,7 +14,7 @@ from dragoman.api.lab.views import rfc3339
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.auth import Permission, Principal, may_see
 from dragoman.lab.presence import is_alive
-from dragoman.lab.repository import Seen
+from dragoman.lab.repository import SeenWorker
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS))]
 
@@ -78,7 +78,7 @@ def workers_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
     return router
 
 
-def _view(seen: Seen, caller: Principal) -> WorkerView:
+def _view(seen: SeenWorker, caller: Principal) -> WorkerView:
     said = seen.working
     state = "draining" if said.is_draining else "working"
     return WorkerView(
