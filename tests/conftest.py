@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 from collections.abc import Iterator
@@ -27,6 +28,9 @@ settings.register_profile(
 )
 settings.load_profile("dev")
 
+# Nothing that collecting makes is garbage: pytest_collection_finish has the collector begin.
+gc.disable()
+
 
 BEGUN_FIRST = ("documents/", "integration/packaging/", "integration/cluster_chaos/")
 """Files that take a worker minutes; begun last, one of them would keep the others waiting."""
@@ -43,6 +47,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         files = {item.path for item in items}
         places = {file: place_of(os.path.relpath(file, root)) for file in files}
         items.sort(key=lambda item: places[item.path])
+
+
+def pytest_collection_finish() -> None:
+    """Begin to collect garbage, among what the tests make and not among the tests.
+
+    A worker knows all tests, which are more objects than most tests make; every full collection
+    would look at each of them.
+    """
+    gc.freeze()
+    gc.enable()
 
 
 def place_of(name: str) -> tuple[float, str]:

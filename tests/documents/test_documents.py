@@ -61,6 +61,24 @@ NOT_FOLLOWED: dict[tuple[str, str], str] = {
         "docs/howto/deploy-a-cluster.md",
         "export POSTGRES_PASSWORD=choose-one REDIS_PASSWORD=choose-another",
     ): ("needs Docker; a test checks the compose file's settings and commands"),
+    (
+        "docs/howto/deploy.md",
+        "docker build --file deploy/Dockerfile --tag dragoman .",
+    ): ("needs Docker; tests/integration/serve/test_image.py checks what can be had without it"),
+    (
+        "docs/howto/deploy.md",
+        "docker compose --file deploy/laptop/compose.yaml up --build",
+    ): ("needs Docker; tests/unit/deploy checks the compose file's settings and commands"),
+    (
+        "docs/howto/deploy.md",
+        "helm install talk deploy/helm/dragoman --namespace speech --create-namespace"
+        " --set image.repository=registry.example/dragoman",
+    ): ("needs Kubernetes; tests/unit/deploy/test_helm.py renders and validates the chart"),
+    (
+        "docs/howto/deploy.md",
+        "KEY=$(kubectl --namespace speech exec talk-dragoman-0 --"
+        " dragoman keys create --role node | tail -n 1)",
+    ): ("needs Kubernetes; tests/unit/deploy/test_helm.py renders and validates the chart"),
     ("docs/howto/deploy-a-cluster.md", "useradd --system dragoman"): (
         "changes the users and services of the machine; a test checks the unit files"
     ),
@@ -74,6 +92,10 @@ NOT_FOLLOWED: dict[tuple[str, str], str] = {
     (
         "docs/howto/lab-on-many-machines.md",
         "dragoman lab workers --url http://127.0.0.1:8080",
+    ): YOUR_SERVERS,
+    (
+        "docs/howto/lab-on-many-machines.md",
+        "dragoman worker --config dragoman.toml --metrics-port 8081",
     ): YOUR_SERVERS,
     (
         "docs/howto/lab-on-many-machines.md",
@@ -150,7 +172,16 @@ def hand_out(folder: Path) -> None:
 
 def registry_settings() -> dict[str, str]:
     """How this machine reaches its package registry; nothing else of the environment."""
-    beginnings = ("PIP_", "SSL_", "REQUESTS_", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+    beginnings = (
+        "PIP_",
+        "NPM_",
+        "NODE_",
+        "SSL_",
+        "REQUESTS_",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "NO_PROXY",
+    )
     return {key: value for key, value in os.environ.items() if key.upper().startswith(beginnings)}
 
 

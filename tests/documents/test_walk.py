@@ -13,14 +13,15 @@ SMALL_HELP = {
     "dragoman.live.budget",
     "dragoman.live.dispatch.explain",
     "dragoman.live.sessions.delivery",
+    "dragoman.live.sessions.past",
     "dragoman.live.dispatch.telemetry",
     "dragoman.live.dispatch.timeouts",
-    "dragoman.live.dispatch.assignment",
-    "dragoman.live.ledger.memory.kept",
+    "dragoman.live.dispatch.job",
     "dragoman.live.ledger.memory.recent",
     "dragoman.live.protocol.client_messages",
     "dragoman.live.protocol.languages",
     "dragoman.observability.histogram",
+    "dragoman.usage.tally",
 }
 """Modules that a stop calls for a number, a message or a note, and that call no other."""
 

@@ -21,15 +21,17 @@ USER = "dragoman"
 _PORT_TRIES = 5
 _FREE_BYTES = 2**30
 _UNPRIVILEGED = ("mysql", "nobody")
-_SETTINGS = (
-    # The machine does not fail during a test, only processes do: what was written is there.
+_WITHOUT_THE_DISK = (
     "--innodb-flush-log-at-trx-commit=2",
     "--innodb-flush-method=nosync",
     "--skip-innodb-doublewrite",
+    "--skip-sync-frm",
+)
+"""The machine does not fail during a test, only processes do: what was written is there."""
+_SETTINGS = (
     "--skip-innodb-file-per-table",
     "--innodb-log-file-size=32M",
     "--innodb-buffer-pool-size=64M",
-    "--skip-sync-frm",
     "--skip-performance-schema",
     "--skip-log-bin",
     "--skip-name-resolve",
@@ -42,12 +44,15 @@ _SETTINGS = (
 class MariadbProcess:
     """One MariaDB server on a free port of this machine, in a folder that goes with it."""
 
-    def __init__(self) -> None:
-        """Set it up, start it and wait until it answers."""
+    def __init__(self, *, durable: bool = False) -> None:
+        """Set it up, start it and wait until it answers. `durable`: it waits for the disk."""
+        self._settings = _SETTINGS if durable else _SETTINGS + _WITHOUT_THE_DISK
         self._program = require_program("mariadbd")
         self._client = require_program("mariadb")
         self._owner = _unprivileged_user()
-        self._folder = Path(tempfile.mkdtemp(prefix="dragoman-mariadb-", dir=_in_memory()))
+        self._folder = Path(
+            tempfile.mkdtemp(prefix="dragoman-mariadb-", dir=None if durable else _in_memory())
+        )
         if self._owner is not None:
             shutil.chown(self._folder, self._owner)
         self._numbers = count(1)
@@ -64,6 +69,11 @@ class MariadbProcess:
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def empty_database(self) -> str:
         """The URL of a new database with nothing in it."""
@@ -145,7 +155,7 @@ class MariadbProcess:
             [
                 *(require_program("mariadb-install-db"), "--no-defaults", "--skip-test-db"),
                 *("--auth-root-authentication-method=normal", f"--datadir={self._data}"),
-                *(option for option in _SETTINGS if "innodb" in option),
+                *(option for option in self._settings if "innodb" in option),
             ],
             user=self._owner,
             cwd=self._folder,
@@ -187,7 +197,7 @@ class MariadbProcess:
             return subprocess.Popen(
                 [
                     *(self._program, "--no-defaults", f"--datadir={self._data}"),
-                    *(f"--port={self.port}", f"--socket={self._socket}", *_SETTINGS),
+                    *(f"--port={self.port}", f"--socket={self._socket}", *self._settings),
                     f"--pid-file={self._folder}/pid",
                 ],
                 user=self._owner,

@@ -29,6 +29,7 @@ class Asked(NamedTuple):
     path: str
     headers: dict[str, str]
     body: dict[str, Any]
+    query: str = ""
 
     @property
     def prompt(self) -> str:
@@ -56,7 +57,8 @@ class OpenAiServer:
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 headers = {name.lower(): value for name, value in self.headers.items()}
-                asked = Asked(self.path, headers, _body(headers, content))
+                path, _, query = self.path.partition("?")
+                asked = Asked(path, headers, _body(headers, content), query)
                 with suppress(OSError):
                     server._answer(self, asked)
 

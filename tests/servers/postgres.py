@@ -21,10 +21,9 @@ USER = "dragoman"
 _INSTALLED = Path("/usr/lib/postgresql")
 _PORT_TRIES = 5
 _UNPRIVILEGED = ("postgres", "nobody")
+_WITHOUT_THE_DISK = {"fsync": "off", "full_page_writes": "off"}
+"""The machine does not fail during a test, only processes do: what was written is there."""
 _SETTINGS = {
-    # The machine does not fail during a test, only processes do: what was written is there.
-    "fsync": "off",
-    "full_page_writes": "off",
     "shared_buffers": "32MB",
     "max_connections": "200",
     "unix_socket_directories": "",
@@ -36,8 +35,9 @@ _SETTINGS = {
 class PostgresProcess:
     """One PostgreSQL server on a free port of this machine, in a folder that goes with it."""
 
-    def __init__(self) -> None:
-        """Set it up, start it and wait until it answers."""
+    def __init__(self, *, durable: bool = False) -> None:
+        """Set it up, start it and wait until it answers. `durable`: it waits for the disk."""
+        self._settings = _SETTINGS if durable else _SETTINGS | _WITHOUT_THE_DISK
         self._bin = _programs()
         self._owner = _unprivileged_user()
         self._folder = Path(tempfile.mkdtemp(prefix="dragoman-postgres-"))
@@ -56,6 +56,11 @@ class PostgresProcess:
     @property
     def running(self) -> bool:
         return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def empty_database(self) -> str:
         """The URL of a new database with nothing in it."""
@@ -150,7 +155,9 @@ class PostgresProcess:
         return self._folder / "postgres.log"
 
     def _spawn(self) -> subprocess.Popen[bytes]:
-        settings = [word for key, value in _SETTINGS.items() for word in ("-c", f"{key}={value}")]
+        settings = [
+            word for key, value in self._settings.items() for word in ("-c", f"{key}={value}")
+        ]
         with self._log.open("ab") as log:
             return subprocess.Popen(
                 [

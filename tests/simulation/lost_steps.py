@@ -39,7 +39,7 @@ ANSWERED_BY_LEDGER = frozenset(
 READS = frozenset({"outlook", "read", "read_open"})
 WRITES = ANSWERED_BY_LEDGER - READS
 NOTES = frozenset({"post", "publish"})
-PEERS = NOTES | {"take"}
+PEERS = NOTES | {"receive", "take"}
 
 
 class Loss(Enum):

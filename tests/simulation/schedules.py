@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 import pytest
 from tests.chaos_seeds import ONLY, chaos_seeds
 from tests.simulation.logged_errors import none_logged
+from tests.simulation.uncollected import only_new_looked_at
 
 AT_A_TIME = 10
 """How many schedules a test runs: few enough for the time a test may take on a busy machine."""
@@ -32,7 +33,7 @@ def run_all(run_schedule: Callable[[int], object], seeds: Sequence[int], test: s
     """Run schedules; one that fails, or logs an error, tells how it is had again."""
     for seed in seeds:
         try:
-            with none_logged():
+            with none_logged(), only_new_looked_at():
                 run_schedule(seed)
         except (Exception, asyncio.CancelledError) as error:
             error.add_note(

@@ -9,6 +9,7 @@ from random import Random
 from tests.simulation.chaos import SETTINGS, behave, left_behind
 from tests.simulation.far_ledger import far
 from tests.simulation.speakers import End, Speaker
+from tests.simulation.uncollected import uncollected_sessions
 from tests.simulation.world import World, play
 
 from dragoman.live.gateway.memory import uniform
@@ -178,3 +179,4 @@ async def check_nothing_is_left(world: World) -> None:
     else:
         raise AssertionError("a session's record does not expire")
     assert world.connections.counts.get("session", 0) == 0
+    assert not uncollected_sessions(sessions)

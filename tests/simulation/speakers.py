@@ -139,7 +139,10 @@ class Speaker:
 
     async def speak(self, ms: float = 100, *, final: bool = False) -> int:
         """The next chunk of audio."""
-        payload = b"\1" * int(ms * BYTES_PER_MS)
+        return await self.chunk(b"\1" * int(ms * BYTES_PER_MS), final=final)
+
+    async def chunk(self, payload: bytes, *, final: bool = False) -> int:
+        """The next chunk, with this audio."""
         chunk = AudioChunk(len(self._chunks), final, payload)
         self._chunks.append(chunk)
         await self.send(chunk)

@@ -17,19 +17,19 @@ from dragoman.live.ledger import (
     JobInput,
     JobSpec,
     Keep,
+    NodeRegistered,
     Placement,
-    Registered,
     Registration,
     Strategy,
 )
 from dragoman.live.protocol import Outcome, Pipeline
-from dragoman.live.snapshot import PoolRule, Requirement
+from dragoman.live.snapshot import JobRequirement, PoolRule
 from dragoman.testing import VirtualClock, run_virtual
 
 NODES, SLOTS = 20, 4
 ALL = (1 << NODES) - 1
 PIPELINE = Pipeline(use_nmt=True)
-REQUIREMENT = Requirement(PoolRule.ASR_TTS, (("zh", "en"),), PIPELINE, ())
+REQUIREMENT = JobRequirement(PoolRule.ASR_TTS, (("zh", "en"),), PIPELINE, ())
 HOUR_MS = 3_600_000
 
 
@@ -101,7 +101,7 @@ class _Run:
             registered = await self._ledger.register(
                 Registration(NodeId(f"n{number}"), InstanceId("i"), ConnectionId("c"))
             )
-            assert isinstance(registered, Registered)
+            assert isinstance(registered, NodeRegistered)
             await self._ledger.seat(
                 0, Placement(NodeId(f"n{number}"), registered.owner, SLOTS, lease_ms=1000 * HOUR_MS)
             )

@@ -8,8 +8,9 @@ from tests.simulation.cluster_world import ClusterWorld, play_together
 
 from dragoman.errors import NoAvailableNode, PairUnsupported
 from dragoman.ids import NodeId
-from dragoman.live.dispatch import Share
+from dragoman.live.dispatch import ClusterLedger, Share
 from dragoman.live.gateway import CloseCode
+from dragoman.live.ledger import CellRecord
 from dragoman.live.protocol import (
     Command,
     ModelNotAvailable,
@@ -18,6 +19,7 @@ from dragoman.live.protocol import (
     Outcome,
     ResourceUsage,
 )
+from dragoman.live.shared.records import CellChanges
 from dragoman.testing import SimulatedNode, seconds
 
 BUSY = ResourceUsage(cpu_percent=99.0, mem_percent=1.0)
@@ -42,6 +44,37 @@ def test_a_change_of_a_node_is_known_everywhere_at_once() -> None:
         assert (await world.submit("a", "r2")).refusal is None
 
     play_together(story)
+
+
+def test_of_a_cell_that_was_seen_before_only_what_changed_is_read() -> None:
+    async def story(world: ClusterWorld) -> None:
+        nodes = [await world.node(name, at="b") for name in ("n1", "n2", "n3")]
+        read: list[str] = []
+        ledger = world["a"].plane.ledger
+        assert isinstance(ledger, ClusterLedger)
+        read_cell, read_changes = ledger.read_cell, ledger.read_changes
+
+        async def whole(cell: int) -> CellRecord | None:
+            read.append("whole")
+            return await read_cell(cell)
+
+        async def changes(cell: int, since: int) -> CellChanges | None:
+            found = await read_changes(cell, since)
+            assert found is not None
+            read.extend(seat.node_id for seat in found.seats)
+            return found
+
+        ledger.read_cell, ledger.read_changes = whole, changes
+        nodes[1].cut()
+        await world.until(lambda: world.sees("a", "n2", ready=False))
+        assert set(read) == {"n2"}
+        assert world.sees("a", "n1")
+        assert world.sees("a", "n3")
+        await world.move("n1", to="c")
+        await world.until(lambda: nodes[0].node_id in read)
+        assert set(read) == {"n1", "n2"}
+
+    play_together(story, names=THREE)
 
 
 def test_a_change_that_no_instance_heard_of_is_found_at_the_next_look() -> None:
@@ -264,7 +297,7 @@ def test_an_instance_that_stood_still_drops_its_sockets_before_it_hears_anything
 def test_the_sweep_is_shared_by_all_who_are_present() -> None:
     async def story(world: ClusterWorld) -> None:
         def shares() -> list[Share]:
-            rosters = [i.plane.neighbours for i in world.instances.values()]
+            rosters = [i.plane.member for i in world.instances.values()]
             return [n.roster.share() for n in rosters if n is not None]
 
         await world.until(lambda: shares() == [Share(0, 3), Share(1, 3), Share(2, 3)], seconds=3)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from tests.simulation.cluster_world import ClusterWorld, play_together
 
-from dragoman.ids import JobId
+from dragoman.ids import AttemptId, JobId
 from dragoman.live.dispatch.driver import FORGOTTEN
 from dragoman.live.protocol import JobPartial, Outcome
 from dragoman.testing import JobEnding, seconds
@@ -25,6 +25,48 @@ def test_a_job_asked_for_at_one_instance_is_done_by_a_node_of_another() -> None:
         assert [assign.job_id for assign in node.assigned] == [job.job_id]
         assert (job.ended_at or 0) - job.asked_at < 0.6, "the end was not told, but found out"
         assert await world.held() == 0
+
+    play_together(story)
+
+
+def count_looks(world: ClusterWorld, name: str) -> list[AttemptId]:
+    """The attempts that an instance looks up in their cells from now on."""
+    shared = world.instances[name].plane.shared
+    assert shared is not None
+    looked, looks = [], shared.look
+
+    async def look(cell: int, attempt_id: AttemptId, *, tombstone_ms: int) -> Any:
+        looked.append(attempt_id)
+        return await looks(cell, attempt_id, tombstone_ms=tombstone_ms)
+
+    cast(Any, shared).look = look
+    return looked
+
+
+def test_a_young_note_is_believed_and_its_node_told_at_once() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="b", service=seconds(0.5))
+        looked = count_looks(world, "b")
+        job = await world.submit("a", "r1")
+        record = await job.end()
+        assert record.outcome is Outcome.SUCCESS
+        assert (len(node.assigned), looked) == (1, [])
+
+    play_together(story)
+
+
+def test_a_note_that_lay_for_long_is_believed_only_after_a_look_at_its_cell() -> None:
+    async def story(world: ClusterWorld) -> None:
+        node = await world.node("n", at="b", service=seconds(0.1))
+        looked = count_looks(world, "b")
+        world.cut_hub("b")
+        job = await world.submit("a", "r1")
+        await asyncio.sleep(4.0)
+        world.mend_hub("b")
+        record = await job.end()
+        assert record.outcome is Outcome.SUCCESS
+        assert [assign.job_id for assign in node.assigned] == [job.job_id]
+        assert looked == [node.assigned[0].attempt_id]
 
     play_together(story)
 

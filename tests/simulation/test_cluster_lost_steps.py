@@ -174,7 +174,7 @@ async def ask_until_taken(world: ClusterWorld, at: str) -> SubmittedJob:
 
 
 async def mend(world: ClusterWorld, node: SimulatedNode, tale: Tale) -> None:
-    await world.until(lambda: tale.must_be_mended(node))
+    await world.until(lambda: tale.must_be_mended(node), every=0.05)
     manner = node.behaviour
     manner.answer, manner.acks, manner.beats = JobEnding.WELL, True, True
 

@@ -234,7 +234,7 @@ def test_a_client_that_never_acknowledges_costs_a_bounded_amount() -> None:
             await speaker.until_ended(number + 1)
         session: Any
         (session,) = world.plane.sessions
-        assert len(session._unacknowledged.jobs()) == 8
+        assert len(session._deliveries.unacknowledged.jobs()) == 8
         speaker.cut()
         ends, speaker.ends = list(speaker.ends), []
         await speaker.come_back()

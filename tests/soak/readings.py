@@ -40,12 +40,21 @@ class Reader:
     async def read(self, seconds: float) -> Reading:
         reading = Reading(seconds)
         await self._read_metrics(reading)
-        server_pid, *lab_pids = family(self._backend.server.process.pid)
-        self._read_processes(reading, "server", [server_pid])
-        self._read_processes(reading, "lab", lab_pids)
+        for name, pids in self._processes().items():
+            self._read_processes(reading, name, pids)
         self._read_rows(reading)
         self._read_redis(reading)
         return reading
+
+    def lower_memory(self, reading: Reading) -> None:
+        """Let the reading have the memory of now where it is less."""
+        for name, pids in self._processes().items():
+            held = f"{name} memory"
+            reading.memory_kb[held] = min(reading.memory_kb[held], _memory_kb(pids))
+
+    def _processes(self) -> dict[str, list[int]]:
+        server_pid, *lab_pids = family(self._backend.server.process.pid)
+        return {"server": [server_pid], "lab": lab_pids}
 
     async def _read_metrics(self, reading: Reading) -> None:
         answer = await self._http.get(f"{self._backend.server.url}/metrics")
@@ -60,16 +69,17 @@ class Reader:
 
     @staticmethod
     def _read_processes(reading: Reading, name: str, pids: list[int]) -> None:
-        memory_kb = descriptors = sockets = threads = 0
+        file_kb = descriptors = sockets = threads = 0
         for pid in pids:
             with suppress(OSError):  # ended while it was looked at
                 status = _status(pid)
-                memory_kb += status["VmRSS"]
+                file_kb += status["RssFile"]
                 threads += status["Threads"]
                 links = _open_files(pid)
                 descriptors += len(links)
                 sockets += sum(link.startswith("socket:") for link in links)
-        reading.memory_kb[f"{name} memory"] = memory_kb
+        reading.memory_kb[f"{name} memory"] = _memory_kb(pids)
+        reading.shown[f"{name} kB of files"] = file_kb
         reading.pools[f"{name} threads"] = threads
         reading.pools[f"{name} descriptors"] = descriptors
         reading.counts[f"{name} sockets"] = sockets
@@ -96,6 +106,20 @@ class Reader:
         for line in redis.command("INFO", "memory").splitlines():
             if line.startswith("used_memory:"):
                 reading.shown["Redis memory bytes"] = int(line.partition(":")[2])
+
+
+def _memory_kb(pids: list[int]) -> int:
+    """What processes hold of their own.
+
+    Pages of files, as of libraries, are the kernel's to take away and to bring back, and when it
+    does is no matter of the process. No more can be there than is mapped.
+    """
+    held_kb = 0
+    for pid in pids:
+        with suppress(OSError):  # ended while it was looked at
+            status = _status(pid)
+            held_kb += status["RssAnon"] + status["RssShmem"]
+    return held_kb
 
 
 def _status(pid: int) -> dict[str, int]:

@@ -40,6 +40,10 @@ _REST_SECONDS = RETENTION_SECONDS + RESUME_GRACE_SECONDS + 3.0
 _REST_PATIENCE_SECONDS = 5.0
 _LAST_REST_PATIENCE_SECONDS = 60.0
 """How long after that a count may take to return to its base; the last time, it must."""
+_COLLECTOR_SECONDS = 16.0
+"""How long a process takes at most to look for what it can free; see `dragoman.collector`."""
+_LONG_SECONDS = 600.0
+"""From here on a soak judges memory, and waits for the collector in each rest."""
 _WARM_UP_SECONDS = 6.0
 _WAVE_SECONDS = 60.0 - _REST_SECONDS
 KEPT = (
@@ -113,6 +117,7 @@ class Soak:
         self._laws = Laws()
         self._open = AsyncExitStack()
         self._people = 0
+        self._is_long = False
 
     async def __aenter__(self) -> Self:
         try:
@@ -155,6 +160,7 @@ class Soak:
     async def run(self, seconds: float) -> Report:
         """Waves and rests for so many seconds, then the verdict."""
         report = self.report
+        self._is_long = seconds >= _LONG_SECONDS
         kinds = [HonestNode] * _HONEST_NODES + [LyingNode] * _LYING_NODES
         self._fleet = [
             self._nodes.create_task(
@@ -267,9 +273,14 @@ class Soak:
             reading = await self._reader.read(self._elapsed())
             base = self.report.base
             if base is None or not over_base(base, reading) or monotonic() > deadline:
-                self._latest = reading
-                return reading
+                break
             await asyncio.sleep(0.5)
+        until = monotonic() + (_COLLECTOR_SECONDS if self._is_long else 0.0)
+        while monotonic() < until:
+            await asyncio.sleep(0.5)
+            self._reader.lower_memory(reading)
+        self._latest = reading
+        return reading
 
     async def _read_under_load(self, stop: asyncio.Event) -> None:
         while not stop.is_set():

@@ -49,8 +49,8 @@ heartbeat_timeout_seconds = 15
 reconnect_grace_seconds = 1
 forget_offline_seconds = {RETENTION_SECONDS}
 # On a busy machine heartbeats are late, and the soak is not about that.
-window = 100000
-window_failures = 100000
+window = 500
+window_failures = 500
 consecutive_failures = 100000
 [scheduler.model_not_available]
 unavailable_ttl_seconds = 2

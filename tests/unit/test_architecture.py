@@ -1,4 +1,4 @@
-"""A room is entered by its door: no module outside imports what is behind its ``__init__``."""
+"""A room is entered by its door, and a name has one meaning."""
 
 from __future__ import annotations
 
@@ -106,3 +106,25 @@ def test_no_module_outside_a_room_imports_its_inner_modules() -> None:
     found = list(trespasses())
 
     assert found == [], "\n" + "\n".join(found)
+
+
+NAMES_OF_TWO_CLASSES = {
+    "Job": "what a node's function gets, and what the scheduler works on",
+    "Missing": "a result that a session has not, and a score that a comparison has not",
+    "ModelNotAvailable": "the message of a node, and the error that a client gets",
+    "RateLimited": "the error of a client, and what a target's function raises",
+    "Stats": "of an experiment, and of the live plane",
+    "TargetError": "the code of a row, and what a target's function raises",
+}
+"""Names that users know from two places, each by its package."""
+
+
+def test_no_two_public_classes_have_one_name() -> None:
+    found: dict[str, list[str]] = {}
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, []).append(str(path.relative_to(SOURCE)))
+    doubled = {name: paths for name, paths in found.items() if len(paths) > 1}
+    assert {name: doubled[name] for name in doubled.keys() - NAMES_OF_TWO_CLASSES} == {}
+    assert NAMES_OF_TWO_CLASSES.keys() <= doubled.keys()

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,6 +83,41 @@ def test_the_pages_of_a_burst_go_back_to_the_operating_system() -> None:
         assert kept
 
     run_virtual(story, seed=0)
+
+
+HEAPS = max(2, os.cpu_count() or 1)
+THREADS = 4 * HEAPS
+COUNT_HEAPS = f"""
+import ctypes, threading
+from dragoman.collector import share_heaps
+
+share_heaps()
+begun = threading.Barrier({THREADS} + 1)
+counted = threading.Event()
+
+def work():
+    kept = [bytes(2_000) for _ in range(100)]
+    begun.wait()
+    counted.wait()
+
+for _ in range({THREADS}):
+    threading.Thread(target=work, daemon=True).start()
+begun.wait()
+library = ctypes.CDLL(None)
+library.fdopen.restype = ctypes.c_void_p
+out = ctypes.c_void_p(library.fdopen(1, b"w"))
+library.malloc_info(0, out)
+library.fflush(out)
+counted.set()
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="not glibc")
+def test_many_threads_share_few_heaps() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COUNT_HEAPS], capture_output=True, text=True, check=True
+    )
+    assert 1 <= done.stdout.count("<heap nr=") <= HEAPS
 
 
 def resident_kb() -> int:

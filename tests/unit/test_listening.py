@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from dragoman.errors import CannotStart
-from dragoman.listening import listen, url_of
+from dragoman.listening import listen, url_for_peers, url_of
 
 
 def test_any_free_port_is_one_port_on_every_address_of_the_name() -> None:
@@ -60,3 +60,11 @@ def test_the_url_is_one_that_a_browser_on_the_machine_can_open(
     host: str, tls: bool, url: str
 ) -> None:
     assert url_of(host, 8080, tls=tls) == url
+
+
+def test_peers_ask_where_the_server_listens_or_where_it_says() -> None:
+    machine = socket.gethostname()
+    assert url_for_peers("10.0.0.1", 80, tls=False) == "http://10.0.0.1:80"
+    assert url_for_peers("0.0.0.0", 80, tls=True) == f"https://{machine}:80"
+    assert url_for_peers("0.0.0.0", 80, tls=False, advertised="10.0.0.2") == "http://10.0.0.2:80"
+    assert url_for_peers("::", 80, tls=False, advertised="fd00::2") == "http://[fd00::2]:80"

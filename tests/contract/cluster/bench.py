@@ -13,9 +13,9 @@ from dragoman.live.cluster import (
     CleanUp,
     Cluster,
     ClusterTerms,
-    Delivery,
     EndedNote,
     Handed,
+    NoteDelivery,
     Posted,
 )
 from dragoman.live.protocol import Cut, JobAssign, JobClass, Mode, Pipeline
@@ -110,14 +110,14 @@ class Bench:
         count: int = 10,
         done: Collection[str] = (),
         in_hand: Collection[str] = (),
-    ) -> tuple[Delivery, ...]:
+    ) -> tuple[NoteDelivery, ...]:
         handed = self(reader.take(count, done=done, in_hand=in_hand))
         assert isinstance(handed, Handed)
         return handed.deliveries
 
     def take_again(
         self, reader: Cluster, in_hand: Collection[str] = ()
-    ) -> tuple[tuple[Delivery, ...], int]:
+    ) -> tuple[tuple[NoteDelivery, ...], int]:
         """Take after every note has lain for too long; the count says how many were buried."""
         self.age_notes(reader)
         handed = self(reader.take(10, in_hand=in_hand))

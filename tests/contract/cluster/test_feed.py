@@ -11,12 +11,12 @@ from tests.contract.cluster.bench import Bench
 
 from dragoman.ids import AttemptId, JobId, NodeId
 from dragoman.live.cluster import (
+    AttemptProgress,
     CatalogStale,
     Change,
     Cluster,
     Marked,
     NodeChanged,
-    Progress,
     SlotFreed,
 )
 
@@ -25,7 +25,7 @@ NODE = NodeId("n-1")
 EVERY_KIND: list[Change] = [
     NodeChanged(cell=2, node_id=NODE),
     SlotFreed(slots=2),
-    Progress(JobId("j-1"), AttemptId("a-1"), b"\x00\xff partial"),
+    AttemptProgress(JobId("j-1"), AttemptId("a-1"), b"\x00\xff partial"),
     Marked(NODE, "asr-1", "model is gone", 60_000),
     CatalogStale("asr-1", "2.0"),
 ]

@@ -13,12 +13,13 @@ from dragoman.live.cluster import (
     AskReportNote,
     CancelNote,
     ControlNote,
-    Delivery,
     EndedNote,
     Handed,
     InboxFull,
     Note,
+    NoteDelivery,
     Posted,
+    Received,
     ResultNote,
     SessionTakenNote,
     SupersededNote,
@@ -47,7 +48,7 @@ EVERY_KIND: list[Note] = [
 ]
 
 
-def handed(delivery: Delivery) -> tuple[str, int, Note]:
+def handed(delivery: NoteDelivery) -> tuple[str, int, Note]:
     """A note as it was handed out, whenever it was posted."""
     return delivery.entry_id, delivery.deliveries, delivery.note
 
@@ -155,16 +156,14 @@ def test_notes_that_a_former_process_had_in_work_pass_to_the_next(bench: Bench) 
 def test_a_waiting_reader_is_woken_by_a_note(bench: Bench) -> None:
     one, other = bench.joined("one"), bench.joined("other")
 
-    async def wait_for_it() -> Handed:
+    async def wait_for_it() -> Received:
         async with asyncio.timeout(20):
             while True:
-                handed = await other.take(10)
-                assert isinstance(handed, Handed)
-                if handed.deliveries:
-                    return handed
-                await other.wait(10)
+                received = await other.receive(10, 10)
+                if received.deliveries:
+                    return received
 
-    async def live() -> Handed:
+    async def live() -> Received:
         waiting = asyncio.create_task(wait_for_it())
         await asyncio.sleep(0)
         await one.post(InstanceId("other"), ended(1))
@@ -175,10 +174,58 @@ def test_a_waiting_reader_is_woken_by_a_note(bench: Bench) -> None:
     assert [delivery.note for delivery in found.deliveries] == [ended(1)]
 
 
+def test_new_notes_are_received_once_and_struck_out_like_any_other(bench: Bench) -> None:
+    one, other = bench.joined("one"), bench.joined("other")
+    bench.post(one, "other", 1, 2, 3)
+
+    first, second = bench(other.receive(2, 0.01)), bench(other.receive(2, 0.01))
+
+    notes = [delivery.note for delivery in (*first.deliveries, *second.deliveries)]
+    assert notes == [ended(1), ended(2), ended(3)]
+    assert (first.is_all, second.is_all) == (False, True)
+    assert bench.take(other) == ()
+    bench.take(other, 0, done=[delivery.entry_id for delivery in first.deliveries])
+    again, _ = bench.take_again(other)
+    assert [handed(each) for each in again] == [(second.deliveries[0].entry_id, 2, ended(3))]
+
+
+def test_what_was_handed_out_before_is_not_received(bench: Bench) -> None:
+    one, other = bench.joined("one"), bench.joined("other")
+    bench.post(one, "other", 1)
+    assert len(bench.take(other)) == 1
+
+    assert bench(other.receive(10, 0.01)) == Received((), is_all=True)
+
+
+def test_notes_to_the_next_life_are_not_for_the_process_that_was_superseded(bench: Bench) -> None:
+    one, before, now = bench.joined("one"), bench.joined("other"), bench.joined("other")
+    bench.post(one, "other", 1)
+
+    assert bench(before.receive(10, 0.01)).deliveries == ()
+    bench.post(one, "other", 2)
+    assert bench(before.receive(10, 0.01)).deliveries == ()
+
+    # What the former process has read is handed out again when it was left lying.
+    found = [each.note for each in bench(now.receive(10, 0.01)).deliveries]
+    again, _ = bench.take_again(now)
+    assert {ended(1), ended(2)} == {*found, *(each.note for each in again)}
+
+
+def test_several_notes_are_posted_together_or_not_at_all(bench: Bench) -> None:
+    one, other = bench.joined("one"), bench.joined("other")
+    together = [ended(number) for number in range(TERMS.inbox_max - 1)]
+
+    assert bench(one.post(InstanceId("other"), *together)) == Posted()
+    assert bench(one.post(InstanceId("other"), ended(98), ended(99))) == InboxFull()
+    assert bench(one.post(InstanceId("other"), ended(99))) == Posted()
+
+    assert [delivery.note for delivery in bench.take(other)] == [*together, ended(99)]
+
+
 def test_waiting_ends_by_itself(bench: Bench) -> None:
     one = bench.joined("one")
 
-    bench(one.wait(0.01))
+    assert bench(one.receive(10, 0.01)).deliveries == ()
 
     assert bench.take(one) == ()
 
@@ -187,7 +234,7 @@ def test_an_instance_that_was_forgotten_may_ask_and_gets_nothing(bench: Bench) -
     one = bench.stranger("one")
 
     assert bench(one.take(10)) == Handed()
-    bench(one.wait(0.01))
+    assert bench(one.receive(10, 0.01)).deliveries == ()
     bench(one.join(CARD))
     bench.post(one, "one", 1)
     assert len(bench.take(one)) == 1

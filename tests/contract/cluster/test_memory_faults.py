@@ -38,7 +38,7 @@ def test_a_cluster_that_is_down_answers_nothing_and_says_so_to_listeners_when_it
             one.renew(CARD),
             one.post(ONE, ended(1)),
             one.take(10),
-            one.wait(1),
+            one.receive(10, 1),
             other.publish(NEWS),
             one.instances(),
             one.first_in_window("key", 1),

@@ -42,7 +42,7 @@ def test_notes_about_one_job_are_handled_in_order_and_others_beside_them() -> No
         order: list[Note] = []
         slow = asyncio.Event()
 
-        async def handle(note: Note) -> None:
+        async def handle(note: Note, age_seconds: float) -> None:
             if note == ASSIGN:
                 await slow.wait()
             order.append(note)
@@ -73,7 +73,7 @@ def test_a_note_whose_handler_fails_is_tried_again_later(
         tries: list[float] = []
         loop = asyncio.get_running_loop()
 
-        async def handle(note: Note) -> None:
+        async def handle(note: Note, age_seconds: float) -> None:
             tries.append(loop.time())
             if len(tries) < 3:
                 raise error
@@ -96,7 +96,7 @@ def test_a_note_that_always_fails_becomes_a_dead_letter_and_is_counted() -> None
     async def live() -> None:
         tries = 0
 
-        async def handle(note: Note) -> None:
+        async def handle(note: Note, age_seconds: float) -> None:
             nonlocal tries
             tries += 1
             await asyncio.sleep(3600)
@@ -119,7 +119,7 @@ def test_handlers_that_hang_do_not_hold_up_the_rest() -> None:
     async def live() -> None:
         fine: list[Note] = []
 
-        async def handle(note: Note) -> None:
+        async def handle(note: Note, age_seconds: float) -> None:
             assert isinstance(note, EndedNote)
             if int(note.job_id[2:]) % 10 == 0:
                 await asyncio.sleep(3600)

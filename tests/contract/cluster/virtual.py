@@ -14,11 +14,11 @@ from dragoman.live.cluster import (
     CleanUp,
     ClusterTerms,
     Fence,
+    InboxReader,
     Membership,
     MemoryHub,
     Note,
     Pulse,
-    Reader,
 )
 from dragoman.observability import Metrics
 from dragoman.testing import VirtualClock
@@ -41,7 +41,7 @@ class Live:
         self,
         hub: MemoryHub,
         name: str,
-        handle: Callable[[Note], Awaitable[None]] | None = None,
+        handle: Callable[[Note, float], Awaitable[None]] | None = None,
     ) -> None:
         self._hub = hub
         self.cluster = hub.peers(InstanceId(name))
@@ -50,7 +50,7 @@ class Live:
         self.membership = Membership(
             self.cluster, self, pulse=self.pulse, clock=hub.clock, terms=hub.terms
         )
-        self.reader = Reader(
+        self.reader = InboxReader(
             self.cluster,
             handle or self._handle,
             pulse=self.pulse,
@@ -96,5 +96,5 @@ class Live:
     async def inherit(self, gone: CleanUp, notes: tuple[Note, ...]) -> None:
         self.inherited.append((gone.instance_id, notes))
 
-    async def _handle(self, note: Note) -> None:
+    async def _handle(self, note: Note, age_seconds: float) -> None:
         self.notes.append(note)

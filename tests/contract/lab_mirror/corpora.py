@@ -17,8 +17,8 @@ from tests.unit.lab.scoring.texts import ALPHABETS, LANGUAGES
 from dragoman.lab.evaluators import EVALUATORS
 from dragoman.lab.evaluators.measured import PROCESSOR_SECONDS
 from dragoman.lab.model import EvaluatorSpec, ExperimentId, JsonValue
+from dragoman.lab.plugins import Context, settings_of
 from dragoman.lab.scoring import Measure, measure
-from dragoman.lab.targets import Context, settings_of
 
 Pair = tuple[str, str]
 """An output and its reference."""
@@ -49,6 +49,7 @@ def _scored(script: str, items: int) -> list[Scored]:
         found = [_measured(one, output, reference) for one in evaluators_of(script)[1:]]
         scores = [(float(output == reference), None), *((m.score, m.statistics) for m in found)]
         turn = {"reference": reference, "domain": ("news", "chat", "law")[number % 3]}
+        turn |= {"part": "few" if number % 10 == 0 else "most", "speaker": str(number * 7 // 8)}
         scored.append(Scored(turn, {"output": output}, scores))
     return scored
 

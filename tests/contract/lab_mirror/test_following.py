@@ -42,7 +42,7 @@ from dragoman.lab.mirror.queries import Query
 from dragoman.lab.model import ExperimentId
 from dragoman.lab.repository import mirroring
 from dragoman.lab.results import GroupedAggregates, Outcomes, Results
-from dragoman.store import Connection, Store, open_store
+from dragoman.store import Store, StoreConnection, open_store
 
 SEEDS = chaos_seeds(2, first=20_261_115)
 LIVES = 3
@@ -89,7 +89,7 @@ async def test_a_deleted_experiment_leaves_the_mirror(database_url: str, mirror_
         stays = await at.new_experiment(5)
         mirror = await ready(following, gone)
 
-        def delete(connection: Connection) -> None:
+        def delete(connection: StoreConnection) -> None:
             connection.execute(sa.text("DELETE FROM experiment WHERE id = :e"), {"e": gone})
 
         await at.store.write(delete)

@@ -15,7 +15,7 @@ from tests.contract.lab_mirror.world import agree, followed, in_a_loop, ready, w
 
 from dragoman.lab.mirror import duckdb_mirror, following
 from dragoman.lab.mirror.batches import Batch, ScoreRow, TurnRow
-from dragoman.lab.mirror.dialects import Kind
+from dragoman.lab.mirror.dialects import ValueKind
 from dragoman.lab.mirror.duckdb_mirror import MANY_USES, QUIET_WRITES, DuckDbMirror
 from dragoman.lab.mirror.queries import Query, Value
 from dragoman.lab.model import ExperimentId, ItemId
@@ -24,7 +24,7 @@ _EXPERIMENT = ExperimentId("e-1")
 _ITEMS = [ItemId(f"i-{number}") for number in range(20)]
 _ALL = Query(
     "SELECT item_id, text_0, number_0 FROM lab_turn WHERE experiment_id = $1 ORDER BY item_id",
-    (Value(Kind.TEXT, _EXPERIMENT),),
+    (Value(ValueKind.TEXT, _EXPERIMENT),),
 )
 
 

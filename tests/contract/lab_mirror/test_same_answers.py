@@ -33,9 +33,11 @@ from tests.contract.lab_mirror.world import (
 from tests.unit.lab.scoring.texts import LANGUAGES
 
 from dragoman.lab import statistics
+from dragoman.lab.evaluators import corpus_function
 from dragoman.lab.filters import EVERYTHING, Filter, parse_filter
 from dragoman.lab.mirror import (
     Mirror,
+    corpora,
     grouped_aggregates,
     result_places,
     searcher,
@@ -47,7 +49,7 @@ from dragoman.lab.model import EvaluatorSpec, ExperimentId, ItemId, ResultRow
 from dragoman.lab.repository import field_to_group_by
 from dragoman.lab.repository.by_hand import turn_passes
 from dragoman.lab.repository.certainty import SEED
-from dragoman.lab.repository.results import WholeTurn, every_turn
+from dragoman.lab.repository.result_rows import WholeTurn, every_turn
 from dragoman.lab.results import Aggregate, Results, Sorting
 from dragoman.lab.statistics import Interval
 from dragoman.store import Store
@@ -331,6 +333,99 @@ async def test_intervals_are_those_of_the_labs_statistics(
                     found = await answering.aggregates(TENANT, experiment_id, wanted=wanted)
                     for name in KINDS:
                         check_intervals(found.scores[name], passing, name)
+
+
+@pytest.mark.parametrize("items", [2, 60, 1_200])
+@in_a_loop
+async def test_corpus_scores_and_percentiles_have_the_intervals_of_the_labs_statistics(
+    items: int, database_url: str, mirror_url: str
+) -> None:
+    """Of few items they are drawn from what each adds up to, of many from what all add up to."""
+    async with world(database_url, SEEDS[0]) as at:
+        experiment_id, evaluators, own = await corpus_of(at, "latin", items)
+        turns = await turns_of(at.store, experiment_id)
+        async with followed(at.store, mirror_url) as (following, _):
+            await ready(following, experiment_id)
+            both = Results(at.store, following), Results(at.store)
+            # Of 1,200 items a part has more than a thousand, and so many speakers there are.
+            asked: list[dict[str, Any]] = [
+                {},
+                {"group_by": "part"},
+                {"cluster": "domain"},
+                {"cluster": "speaker"},
+                {"group_by": "part", "cluster": "speaker"},
+                {"wanted": parse_filter({"field": "score.chrf", "op": ">", "value": 30})},
+            ]
+            for question in asked:
+                mirrored, direct = [
+                    await one.aggregates(TENANT, experiment_id, **question) for one in both
+                ]
+                assert plain(mirrored) == plain(direct), question
+                wanted = question.get("wanted", EVERYTHING)
+                passing = [turn for turn in turns if turn_passes(turn, wanted, searcher())]
+                cluster = question.get("cluster")
+                for name in own:
+                    check_corpus(mirrored.scores[name], passing, evaluators, name, cluster)
+
+
+@in_a_loop
+async def test_of_very_many_rows_some_tell_how_sure_a_corpus_score_is(
+    database_url: str, mirror_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(database_url, SEEDS[0]) as at:
+        experiment_id, evaluators, own = await corpus_of(at, "latin", MANY)
+        async with followed(at.store, mirror_url) as (following, _):
+            mirror = await ready(following, experiment_id)
+            asked = asked_of(experiment_id, evaluators)
+            every = grouped_aggregates(mirror, asked, EVERYTHING, None)
+            monkeypatch.setattr(corpora, "SAMPLED_ROWS", 400)
+            monkeypatch.setattr(corpora, "BLOCK_ROWS", 16)
+            some = grouped_aggregates(mirror, asked, EVERYTHING, None)
+        for name in own:
+            exact, found = every.scores[name], some.scores[name]
+            assert found.corpus == exact.corpus, "the score itself is of all rows"
+            assert exact.corpus_ci95 is not None
+            assert found.corpus_ci95 is not None
+            width, seen = (high - low for low, high in (exact.corpus_ci95, found.corpus_ci95))
+            assert seen != width, "all rows were looked at"
+            # Of 400 rows: their spread is known to a thirtieth.
+            assert seen == pytest.approx(width, rel=0.15), name
+
+
+def check_corpus(
+    found: Aggregate,
+    turns: list[WholeTurn],
+    evaluators: tuple[EvaluatorSpec, ...],
+    name: str,
+    cluster: str | None,
+) -> None:
+    [evaluator] = [one for one in evaluators if one.name == name]
+    units: dict[object, Any] = {}
+    values = []
+    for turn in turns:
+        [judged] = [one for one in turn.judged.values() if one.name == name]
+        unit = turn.key.item_id if cluster is None else turn.row.input[cluster]
+        statistics_ = numpy.array(judged.statistics, dtype=float)
+        units[unit] = units.get(unit, 0) + statistics_
+        values.append(judged.cell.score)
+    parts = numpy.array(sorted(part.tolist() for part in units.values()))
+    score = corpus_function(evaluator)
+    assert score is not None
+    expected = None
+    if len(parts) > 1:
+        rng = numpy.random.default_rng(SEED)
+        expected = statistics.corpus_interval(parts, statistics.of_each(score), rng)
+    assert (found.corpus_ci95 is None) == (expected is None)
+    if expected is not None:
+        # Beyond a thousand units the reference leaves each out in turn: almost the same.
+        close = 1e-9 if len(parts) <= 1_000 else 0.003
+        bounds = (expected.low, expected.high)
+        assert found.corpus_ci95 == pytest.approx(bounds, rel=close), name
+    if cluster is None:
+        for share in (50, 90, 95, 99):
+            interval = statistics.percentile_interval(numpy.array(values), share / 100)
+            around = None if interval is None else (interval.low, interval.high)
+            assert getattr(found, f"p{share}_ci95") == around, (name, share)
 
 
 def check_intervals(found: Aggregate, turns: list[WholeTurn], name: str) -> None:

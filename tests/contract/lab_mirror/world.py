@@ -30,7 +30,7 @@ from dragoman.lab.model import (
     VersionId,
 )
 from dragoman.lab.repository import Copied, experiments
-from dragoman.lab.repository.results import every_turn
+from dragoman.lab.repository.result_rows import every_turn
 from dragoman.lab.repository.tables import (
     annotation,
     dataset_item,
@@ -42,7 +42,7 @@ from dragoman.lab.repository.tables import (
 from dragoman.lab.results import Results
 from dragoman.lab.states import RunStatus
 from dragoman.observability import Metrics
-from dragoman.store import Connection, Store, open_store
+from dragoman.store import Store, StoreConnection, open_store
 
 TENANT = TenantId("acme")
 KINDS = {"exact": "exact", "chrf": "chrf", "a.b": "wer"}
@@ -142,14 +142,14 @@ class World:
         """Items of one to three turns that have got anywhere."""
         added: list[str] = []
 
-        def add(connection: Connection) -> None:
+        def add(connection: StoreConnection) -> None:
             for _ in range(items):
                 added.append(self._add_item(connection, experiment_id))
 
         await self.store.write(add)
         return added
 
-    def _add_item(self, connection: Connection, experiment_id: ExperimentId) -> str:
+    def _add_item(self, connection: StoreConnection, experiment_id: ExperimentId) -> str:
         random = self.random
         self._number += 1
         item_id = f"i-{self._number:06d}"
@@ -169,7 +169,7 @@ class World:
         return {**found, "domain": random.choice(("news", "chat", None, 3))}
 
     def _add_turn(
-        self, connection: Connection, experiment_id: ExperimentId, key: ItemKey, turn_no: int
+        self, connection: StoreConnection, experiment_id: ExperimentId, key: ItemKey, turn_no: int
     ) -> None:
         random = self.random
         status = random.choice(STATUSES)
@@ -187,7 +187,7 @@ class World:
                     self._add_score(connection, key, turn_no, number, name)
 
     def _add_score(
-        self, connection: Connection, key: ItemKey, turn_no: int, number: int, name: str
+        self, connection: StoreConnection, key: ItemKey, turn_no: int, number: int, name: str
     ) -> None:
         random = self.random
         failed = random.random() < 0.1
@@ -204,7 +204,7 @@ class World:
         self._insert_score(connection, key, turn_no, number, values)
 
     def _insert_item(
-        self, connection: Connection, item_id: str, turns: Sequence[Mapping[str, JsonValue]]
+        self, connection: StoreConnection, item_id: str, turns: Sequence[Mapping[str, JsonValue]]
     ) -> None:
         connection.execute(
             sa.insert(dataset_item),
@@ -218,7 +218,11 @@ class World:
         )
 
     def _insert_output(
-        self, connection: Connection, key: ItemKey, turn_no: int, output: Mapping[str, JsonValue]
+        self,
+        connection: StoreConnection,
+        key: ItemKey,
+        turn_no: int,
+        output: Mapping[str, JsonValue],
     ) -> str:
         random = self.random
         record = f"t-{key.item_id}-{key.repetition}-{turn_no}"
@@ -245,7 +249,7 @@ class World:
 
     def _insert_turn(
         self,
-        connection: Connection,
+        connection: StoreConnection,
         experiment_id: ExperimentId,
         key: ItemKey,
         turn_no: int,
@@ -272,7 +276,7 @@ class World:
 
     def _insert_score(
         self,
-        connection: Connection,
+        connection: StoreConnection,
         key: ItemKey,
         turn_no: int,
         number: int,
@@ -296,7 +300,7 @@ class World:
 
     def _annotate(
         self,
-        connection: Connection,
+        connection: StoreConnection,
         experiment_id: ExperimentId,
         key: ItemKey,
         turn_no: int,
@@ -329,7 +333,7 @@ class World:
         """Let people change some of what they said, and take some of it back."""
         random = self.random
 
-        def change(connection: Connection) -> None:
+        def change(connection: StoreConnection) -> None:
             of = annotation.c
             rows = connection.execute(sa.select(of.id).where(of.experiment_id == experiment_id))
             for annotation_id in rows.scalars().all():
@@ -348,7 +352,7 @@ class World:
     ) -> None:
         """Items of one turn that succeeded, each with its scores in order."""
 
-        def add(connection: Connection) -> None:
+        def add(connection: StoreConnection) -> None:
             for one in scored:
                 self._number += 1
                 key = ItemKey(ItemId(f"i-{self._number:06d}"))
@@ -364,7 +368,7 @@ class World:
     async def replace_evaluator(self, experiment_id: ExperimentId, name: str) -> None:
         """Let another evaluator take a name over, as scoring again does."""
 
-        def replace(connection: Connection) -> None:
+        def replace(connection: StoreConnection) -> None:
             found = experiments.find_experiment(connection, experiment_id)
             assert found is not None
             same = next(one for one in found.spec.evaluators if one.name == name)
@@ -376,7 +380,7 @@ class World:
     async def score_anew(self, experiment_id: ExperimentId, name: str, most: int) -> None:
         """Give some turns a score of the evaluator that has the name now."""
 
-        def score(connection: Connection) -> None:
+        def score(connection: StoreConnection) -> None:
             found = experiments.find_experiment(connection, experiment_id)
             assert found is not None
             number = found.spec.numbers[name]
@@ -407,7 +411,7 @@ class World:
         )
         values = {"status": status, "code": code, "e": experiment_id, "share": share}
 
-        def change(connection: Connection) -> None:
+        def change(connection: StoreConnection) -> None:
             connection.execute(sa.text(statement), values)
 
         await self.store.write(change)
@@ -571,7 +575,7 @@ def contents_of(mirror: Mirror, experiment_id: ExperimentId) -> Contents:
 async def contents_wanted(store: Store, experiment_id: ExperimentId) -> Contents:
     """Everything that a mirror should have of it, as the database is now."""
 
-    def read(connection: Connection) -> Batch:
+    def read(connection: StoreConnection) -> Batch:
         batch, slots = Batch(1), Slots()
         for turns in every_turn(connection, experiment_id, None):
             batch.add(Copied(experiment_id, turns), [], slots)

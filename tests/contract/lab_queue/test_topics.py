@@ -14,7 +14,7 @@ from dragoman.clock import SystemClock
 from dragoman.errors import SettingsError
 from dragoman.lab.feed import ItemsArchived, RunEnded
 from dragoman.lab.model import ExperimentId, ItemId, ItemKey, RunId
-from dragoman.lab.queue import Offer, Topic, open_queue
+from dragoman.lab.queue import HintTopic, ItemOffer, open_queue
 from dragoman.lab.states import RunStatus
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 60.0
 NEWS = RunId("r-news")
 
 
-async def heard(topic: Topic[T], give: Callable[[], None], wanted: T) -> list[T]:
+async def heard(topic: HintTopic[T], give: Callable[[], None], wanted: T) -> list[T]:
     """Give a hint again and again until it is heard: a listener may not be connected yet."""
     got: list[T] = []
 
@@ -58,7 +58,7 @@ def test_stops_and_news_reach_the_giver_and_the_other_processes(place: Place) ->
 
 def test_an_offer_reaches_a_worker_with_every_item_or_the_run_alone(place: Place) -> None:
     run_id = RunId("r-many")
-    offered = Offer(run_id, keys(100))
+    offered = ItemOffer(run_id, keys(100))
 
     async def story() -> None:
         async with place.queues("scheduler", "worker") as (scheduler, worker):
@@ -110,7 +110,7 @@ def test_redis_restarted_empty_carries_hints_again(
     own_redis: RedisProcess, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     database_url = fresh_sqlite(tmp_path_factory.mktemp("database"))
-    offer = Offer(RunId("r"), keys(1))
+    offer = ItemOffer(RunId("r"), keys(1))
 
     async def story() -> None:
         async with Place(own_redis.url, database_url).queues("one", "two") as (one, two):
@@ -124,7 +124,7 @@ def test_redis_restarted_empty_carries_hints_again(
 
 
 def test_while_redis_is_away_a_process_offers_work_to_itself(own_redis: RedisProcess) -> None:
-    offer = Offer(RunId("r"), keys(1))
+    offer = ItemOffer(RunId("r"), keys(1))
 
     async def story() -> None:
         own_redis.kill()

@@ -19,7 +19,7 @@ from tests.integration.lab_engine.laboratory import (
     read,
 )
 
-from dragoman.lab.queue import Queue, Topic
+from dragoman.lab.queue import HintTopic, Queue
 from dragoman.lab.states import RunStatus
 
 Hint = TypeVar("Hint", bound=Hashable)
@@ -32,7 +32,7 @@ SETTINGS = QUICK.model_copy(update={"lease_seconds": 60.0})
 class UnreliableTopic(Generic[Hint]):
     """Loses a third of the hints, doubles a third, and gives them in any order."""
 
-    def __init__(self, topic: Topic[Hint], random: Random) -> None:
+    def __init__(self, topic: HintTopic[Hint], random: Random) -> None:
         self._topic = topic
         self._random = random
         self._late: list[Hint] = []

@@ -28,11 +28,11 @@ from dragoman.live.ledger import (
     JobInput,
     JobSpec,
     Keep,
+    NodeRegistered,
     Owner,
     PastAttempt,
     Placed,
     Placement,
-    Registered,
     Registration,
     SeatRecord,
     Sender,
@@ -203,8 +203,8 @@ class Bench:
             refused=more.pop("refused", None),
         )
 
-    def opening(self, *jobs: r.NewJob, **more: Any) -> r.Opening:
-        return r.Opening(
+    def opening(self, *jobs: r.NewJob, **more: Any) -> r.UtteranceOpening:
+        return r.UtteranceOpening(
             jobs=jobs,
             instance_id=more.pop("instance_id", HERE),
             claim_ms=CLAIM_MS,
@@ -214,7 +214,7 @@ class Bench:
 
     def utterance(
         self, held: r.Holding, index: int, *targets: str, refused: Sequence[str] = (), **more: Any
-    ) -> r.Opening:
+    ) -> r.UtteranceOpening:
         """The jobs of one utterance of the session."""
         jobs = [
             self.new_job(
@@ -226,7 +226,7 @@ class Bench:
         ]
         return self.opening(*jobs, held=held, index=index, **more)
 
-    def open(self, opening: r.Opening) -> r.Opened:
+    def open(self, opening: r.UtteranceOpening) -> r.Opened:
         answer = self(self.ledger.open(opening))
         assert isinstance(answer, r.Opened)
         return answer
@@ -296,7 +296,7 @@ class Bench:
             NodeId(name), HERE, self.connection_id(), at_least_epoch=self._epochs.get(name, 0)
         )
         registered = self(self.ledger.register(registration))
-        assert isinstance(registered, Registered)
+        assert isinstance(registered, NodeRegistered)
         self._epochs[name] = registered.owner.epoch
         placement = Placement(NodeId(name), registered.owner, slots, LEASE_MS, running)
         placed = self(self.ledger.seat(registered.cell, placement))
@@ -354,7 +354,9 @@ class Bench:
     def accept(
         self, attempt: Attempt, to: AttemptState = AttemptState.ACCEPTED, number: int = 0
     ) -> tuple[AttemptId, ...]:
-        step = r.Step(attempt.attempt_id, attempt.sender.node_id, attempt.sender.epoch, to, number)
+        step = r.AttemptStep(
+            attempt.attempt_id, attempt.sender.node_id, attempt.sender.epoch, to, number
+        )
         return self(self.ledger.step(attempt.cell, (step,)))
 
     def finish(

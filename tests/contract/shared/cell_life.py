@@ -150,7 +150,7 @@ class CellLife(Life):
         }
 
     def check_freed(
-        self, freed: Freed | r.Freed, seat: Seat, before: int, woken: tuple[InstanceId, ...]
+        self, freed: Freed | r.FreedSlot, seat: Seat, before: int, woken: tuple[InstanceId, ...]
     ) -> None:
         """What was given back went to its heir, or to any job, and instances were woken."""
         assert freed.slots == self.model.freed
@@ -450,7 +450,7 @@ class CellLife(Life):
             self.ask(partial(self._step, attempt, self.speaker(attempt), to))
 
     def _step(self, attempt: Attempt, sender: Sender, to: AttemptState) -> None:
-        step = r.Step(attempt.attempt_id, sender.node_id, sender.epoch, to, 0)
+        step = r.AttemptStep(attempt.attempt_id, sender.node_id, sender.epoch, to, 0)
         unknown = self.bench(self.bench.ledger.step(attempt.cell, (step,)))
         slot = self.model.spoken_of(attempt.cell, attempt.attempt_id, sender)
         if slot is None:
@@ -495,7 +495,7 @@ class CellLife(Life):
             self.model.give_up(slot)
             freed = answer.freed
         else:
-            assert isinstance(answer, r.Freed)
+            assert isinstance(answer, r.FreedSlot)
             freed = answer
             due = finish.due_ms / 1000
             if finish.keep is not None:
@@ -550,7 +550,7 @@ class CellLife(Life):
         elif slot.acked or slot.state is not AttemptState.DISPATCHED:
             assert answer == Stale(StaleReason.OLD_ATTEMPT)
         else:
-            assert isinstance(answer, r.Freed)
+            assert isinstance(answer, r.FreedSlot)
             self.model.bury(cell, attempt_id, TOMBSTONE_SECONDS, by_node=False)
             self.model.free(slot)
             self.check_freed(answer, seat, before, () if answer.wake is None else (answer.wake,))

@@ -38,10 +38,10 @@ from dragoman.live.ledger import (
     Done,
     Ending,
     Heartbeat,
+    NodeRegistered,
     Owner,
     Placed,
     Placement,
-    Registered,
     Registration,
     Sender,
     Strategy,
@@ -450,7 +450,7 @@ class Instance:
         registered = await self.ledger.register(
             Registration(worker.node_id, self.name, connection_id)
         )
-        assert isinstance(registered, Registered)
+        assert isinstance(registered, NodeRegistered)
         placed = await self.ledger.seat(
             registered.cell,
             Placement(worker.node_id, registered.owner, worker.slots, LEASE_MS, worker.listing),
@@ -465,7 +465,9 @@ class Instance:
         """The node's steps, its results, and its heartbeat."""
         sender, listing, number = worker.sender, worker.listing, worker.say()
         steps = [
-            r.Step(one.attempt_id, sender.node_id, sender.epoch, AttemptState.RUNNING, number)
+            r.AttemptStep(
+                one.attempt_id, sender.node_id, sender.epoch, AttemptState.RUNNING, number
+            )
             for one in listing
         ]
         await self.ledger.step(worker.cell, steps)

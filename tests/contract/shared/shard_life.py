@@ -283,7 +283,7 @@ class ShardLife(Life):
         opening = self.bench.opening(held=held, index=index, elsewhere=(note,), keep=KEEP)
         self.ask(partial(self._open_utterance, opening))
 
-    def _open_utterance(self, opening: r.Opening) -> None:
+    def _open_utterance(self, opening: r.UtteranceOpening) -> None:
         held = opening.held
         assert held is not None
         answer = self.bench(self.bench.ledger.open(opening))
@@ -336,7 +336,7 @@ class ShardLife(Life):
         opening = self.bench.opening(*jobs, keep=KEEP, instance_id=self.random.choice(INSTANCES))
         self.ask(partial(self._open_requests, opening))
 
-    def _open_requests(self, opening: r.Opening) -> None:
+    def _open_requests(self, opening: r.UtteranceOpening) -> None:
         answer = self.bench(self.bench.ledger.open(opening))
         assert isinstance(answer, r.Opened)
         known = [self.model.bound(job) for job in opening.jobs]
@@ -348,7 +348,7 @@ class ShardLife(Life):
     def check_found(
         self,
         answers: tuple[r.JobOpened | r.JobFound, ...],
-        opening: r.Opening,
+        opening: r.UtteranceOpening,
         known: list[Job | None],
     ) -> None:
         """A request is one job, as long as it is bound to it."""

@@ -103,7 +103,7 @@ class ShardModel:
             return job
         return job if job.bound_until > self.now else None
 
-    def make(self, new: r.NewJob, opening: r.Opening) -> None:
+    def make(self, new: r.NewJob, opening: r.UtteranceOpening) -> None:
         assert new.total_ms is not None
         job = Job(
             new,

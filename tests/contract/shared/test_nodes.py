@@ -16,10 +16,10 @@ from dragoman.live.ledger import (
     Heartbeat,
     HolderConflict,
     NodeLost,
+    NodeRegistered,
     NotSeated,
     Owner,
     Placement,
-    Registered,
     Registration,
     Sender,
     Stale,
@@ -59,7 +59,7 @@ def test_a_registered_node_is_found_in_its_cell(bench: Bench) -> None:
 def test_a_registration_asked_again_answers_the_same(bench: Bench) -> None:
     asked = registration(bench, "n-1")
     first = bench(bench.ledger.register(asked))
-    assert isinstance(first, Registered)
+    assert isinstance(first, NodeRegistered)
     assert bench(bench.ledger.register(asked)) == first
 
 
@@ -248,7 +248,7 @@ def test_a_disconnected_node_keeps_what_it_holds(bench: Bench) -> None:
         assert bench(bench.ledger.disconnect(node.cell, node.sender)) == Done()
     assert bench.try_reserve(node) == r.Full()
     assert bench.held(node) == 1
-    assert isinstance(bench.finish(attempt), r.Freed)
+    assert isinstance(bench.finish(attempt), r.FreedSlot)
 
 
 def test_a_drain_outlives_a_reconnect(bench: Bench) -> None:

@@ -17,14 +17,14 @@ NO_JOB = r.OpenUtterance(0, "en", JobId(""))
 
 def test_an_utterance_without_a_job_is_open_until_the_reason_took_its_turn(bench: Bench) -> None:
     held = bench.begin("en", "es")
-    opening = r.Opening((), HERE, 5_000, KEEP, held, (NO_JOB,))
+    opening = r.UtteranceOpening((), HERE, 5_000, KEEP, held, (NO_JOB,))
     assert isinstance(bench(bench.ledger.open(opening)), r.Opened)
     assert bench.session(held).open == (NO_JOB,)
     entry = r.Delivery(0, "en", None, "NO_CAPACITY")
     assert bench.deliver(held, entry) == (1,)
     assert bench.deliver(held, entry) == (1,)
     assert bench.session(held).open == ()
-    assert bench.session(held).unacknowledged == (r.Sent(1, entry),)
+    assert bench.session(held).unacknowledged == (r.SentDelivery(1, entry),)
 
 
 def test_a_client_hears_every_end_once_though_answers_are_lost(

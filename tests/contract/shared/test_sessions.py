@@ -66,6 +66,30 @@ def test_an_utterance_opened_again_finds_its_jobs_and_changes_nothing(bench: Ben
     assert bench.session(held) == session
 
 
+def test_of_two_utterances_that_end_in_one_chunk_the_later_place_is_kept(bench: Bench) -> None:
+    held = bench.begin()
+    bench.open(bench.utterance(held, 0, next_chunk_seq=4, half_sample=b"1"))
+    bench.open(bench.utterance(held, 1, next_chunk_seq=4, half_sample=b"2"))
+    session = bench.session(held)
+    assert (session.next_chunk_seq, session.half_sample) == (4, b"2")
+
+
+def test_chunks_of_silence_need_not_be_sent_again(bench: Bench) -> None:
+    held = bench.begin()
+    bench.open(bench.utterance(held, 0, next_chunk_seq=4, half_sample=b"1"))
+    revision = bench(bench.ledger.acknowledge(held, 0, 90, b"3"))
+    session = bench.session(held)
+    assert (session.next_chunk_seq, session.half_sample) == (90, b"3")
+    assert session.revision == revision
+    assert session.next_index == 1
+    # An earlier place comes too late, and nothing is written.
+    assert bench(bench.ledger.acknowledge(held, 0, 80, b"9")) == revision
+    assert bench.session(held) == session
+    bench.open(bench.utterance(held, 1, next_chunk_seq=97))
+    assert bench.session(held).next_chunk_seq == 97
+    assert bench(bench.ledger.acknowledge(seen(held, 99), 0, 200, b"")) == 0
+
+
 def test_an_utterance_that_is_not_the_next_is_behind(bench: Bench) -> None:
     held = bench.begin()
     bench.open(bench.utterance(held, 0, next_chunk_seq=5))
@@ -256,7 +280,7 @@ def test_a_reason_takes_the_turn_of_an_utterance_without_a_job(bench: Bench) -> 
     reason = r.Delivery(0, "en", None, "INPUT_TOO_LARGE")
     assert bench.deliver(held, reason) == (1,)
     assert bench.deliver(held, reason) == (1,)
-    assert bench.session(held).unacknowledged == (r.Sent(1, reason),)
+    assert bench.session(held).unacknowledged == (r.SentDelivery(1, reason),)
     bench(bench.ledger.acknowledge(held, 1))
     assert bench.deliver(held, reason) == (0,)
 
@@ -403,3 +427,22 @@ def test_renewing_tells_which_sessions_are_not_the_askers(bench: Bench) -> None:
     unknown = msgspec.structs.replace(own, session_id=new_id(bench.random, "s"))
     lost = bench(bench.ledger.renew_sessions([own, other, unknown]))
     assert set(lost) == {other.session_id, unknown.session_id}
+
+
+# --- what was said last -------------------------------------------------------------------------
+
+
+def test_what_was_said_last_is_kept_for_the_next_owner_and_goes_with_the_session(
+    bench: Bench,
+) -> None:
+    held = bench.begin("en")
+    ledger, session_id = bench.ledger, held.session_id
+    assert bench(ledger.read_past(session_id)) == b""
+    for written in (b"first", b"second" * 500):
+        bench(ledger.keep_past(session_id, written))
+        assert bench(ledger.read_past(session_id)) == written
+    bench(ledger.take_session(session_id, THERE, held.owner.connection_id))
+    assert bench(ledger.read_past(session_id)) == b"second" * 500
+    owner = bench.session(held).owner
+    assert bench(ledger.end_session(session_id, owner))
+    assert bench(ledger.read_past(session_id)) == b""

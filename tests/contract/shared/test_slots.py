@@ -89,6 +89,50 @@ def test_a_slot_is_granted_on_a_candidate_that_has_one(bench: Bench, strategy: S
     assert bench.held(other) == 0
 
 
+def chosen(bench: Bench, nodes: list[Node], strategy: Strategy, times: int) -> list[NodeId]:
+    """Who is chosen, each time with everything as it was before."""
+    found = []
+    for _ in range(times):
+        attempt = bench.dispatch(*nodes, strategy=strategy)
+        bench(bench.ledger.drop(attempt.cell, attempt.attempt_id, tombstone_ms=0))
+        found.append(attempt.sender.node_id)
+    return found
+
+
+def test_any_free_node_may_be_chosen_at_random(bench: Bench) -> None:
+    nodes = [bench.join(f"n-{number}", slots=4) for number in range(3)]
+    for _ in range(3):
+        bench.dispatch(nodes[0])
+    assert set(chosen(bench, nodes, Strategy.RANDOM, 60)) == {node.node_id for node in nodes}
+
+
+def test_of_two_that_are_drawn_the_less_loaded_is_chosen(bench: Bench) -> None:
+    nodes = [bench.join(f"n-{number}", slots=4) for number in range(3)]
+    for _ in range(3):
+        bench.dispatch(nodes[0])
+    found = chosen(bench, nodes, Strategy.POWER_OF_TWO, 60)
+    # Whoever is drawn with the most loaded of all is less loaded.
+    assert set(found) == {node.node_id for node in nodes[1:]}
+
+
+def test_the_least_loaded_is_chosen(bench: Bench) -> None:
+    nodes = [bench.join(f"n-{number}", slots=4) for number in range(3)]
+    for number, node in enumerate(nodes):
+        for _ in range(3 - number):
+            bench.dispatch(node)
+    assert set(chosen(bench, nodes, Strategy.LEAST_LOADED, 10)) == {nodes[2].node_id}
+
+
+def test_the_node_that_would_be_done_first_is_chosen(bench: Bench) -> None:
+    nodes = [bench.join(f"n-{number}", slots=4) for number in range(3)]
+    for node, seconds in zip(nodes, (0.5, 0.1, 0.4), strict=True):
+        attempt = bench.dispatch(node)
+        bench.advance(seconds)
+        bench.finish(attempt)
+    bench.dispatch(nodes[1])
+    assert set(chosen(bench, nodes, Strategy.LATENCY_WEIGHTED, 10)) == {nodes[1].node_id}
+
+
 def test_askers_at_the_same_time_share_the_slots_exactly(bench: Bench) -> None:
     nodes = [bench.join(f"n-{number}", slots=2) for number in range(5)]
     answers = bench.together(*(bench.ledger.reserve(bench.ask(*nodes)) for _ in range(25)))
@@ -182,11 +226,11 @@ def test_steps_of_attempts_that_hold_no_slot_come_back(bench: Bench) -> None:
     bench.finish(done)
     epoch = node.owner.epoch
     steps = [
-        r.Step(attempt.attempt_id, node.node_id, epoch, AttemptState.ACCEPTED, 1),
-        r.Step(attempt.attempt_id, other.node_id, epoch, AttemptState.RUNNING, 1),
-        r.Step(attempt.attempt_id, node.node_id, epoch - 1, AttemptState.RUNNING, 1),
-        r.Step(dropped.attempt_id, node.node_id, epoch, AttemptState.ACCEPTED, 1),
-        r.Step(done.attempt_id, node.node_id, epoch, AttemptState.ACCEPTED, 1),
+        r.AttemptStep(attempt.attempt_id, node.node_id, epoch, AttemptState.ACCEPTED, 1),
+        r.AttemptStep(attempt.attempt_id, other.node_id, epoch, AttemptState.RUNNING, 1),
+        r.AttemptStep(attempt.attempt_id, node.node_id, epoch - 1, AttemptState.RUNNING, 1),
+        r.AttemptStep(dropped.attempt_id, node.node_id, epoch, AttemptState.ACCEPTED, 1),
+        r.AttemptStep(done.attempt_id, node.node_id, epoch, AttemptState.ACCEPTED, 1),
     ]
     unknown = bench(bench.ledger.step(node.cell, steps))
     assert unknown == (attempt.attempt_id, attempt.attempt_id, dropped.attempt_id)
@@ -205,7 +249,7 @@ def test_a_finished_attempt_gives_its_slot_back(bench: Bench) -> None:
     bench.accept(attempt)
     bench.advance(2)
     freed = bench.finish(attempt)
-    assert isinstance(freed, r.Freed)
+    assert isinstance(freed, r.FreedSlot)
     assert (freed.job_id, freed.slots, freed.inherited) == (attempt.job_id, 1, ())
     assert freed.times.finished_ms - freed.times.accepted_ms >= 2_000
     assert bench.held(node) == 0
@@ -219,7 +263,7 @@ def test_a_finish_asked_again_frees_nothing_more(bench: Bench, keep: bool) -> No
     bench.finish(attempt, keep=keep)
     assert bench.finish(attempt, keep=keep) == Stale(StaleReason.DUPLICATE)
     assert bench.held(node) == 1
-    assert isinstance(bench.finish(other, due_ms=0), r.Freed)
+    assert isinstance(bench.finish(other, due_ms=0), r.FreedSlot)
     assert bench.finish(other, due_ms=0) == Stale(StaleReason.UNKNOWN)
 
 
@@ -306,7 +350,7 @@ def test_a_slot_that_no_node_was_told_of_is_dropped(bench: Bench) -> None:
     ask = bench.ask(node)
     bench(bench.ledger.reserve(ask))
     freed = bench.drop(ask)
-    assert isinstance(freed, r.Freed)
+    assert isinstance(freed, r.FreedSlot)
     assert (freed.job_id, freed.slots) == (ask.job_id, 1)
     assert bench.held(node) == 0
     assert bench.drop(ask) == Stale(StaleReason.UNKNOWN)
@@ -443,7 +487,7 @@ def wait(bench: Bench, instance: str, *nodes: Node, pair: str = "zh-en", **more:
 
 
 def woken(freed: object) -> InstanceId | None:
-    assert isinstance(freed, r.Freed)
+    assert isinstance(freed, r.FreedSlot)
     return freed.wake
 
 

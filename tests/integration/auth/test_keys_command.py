@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from dragoman.auth import ApiKey, Role
 from dragoman.cli.keys import app
 from dragoman.errors import NotFound, SchemaTooNew
-from dragoman.store import Connection, open_store
+from dragoman.store import StoreConnection, open_store
 
 
 @pytest.fixture(autouse=True)
@@ -84,7 +84,7 @@ def test_revoking_an_unknown_id_fails_with_the_remedy(tmp_path: Path) -> None:
 
 
 def test_a_newer_database_is_refused(settings_file: Path, database_url: str) -> None:
-    def age(connection: Connection) -> None:
+    def age(connection: StoreConnection) -> None:
         connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
 
     async def become_newer() -> None:

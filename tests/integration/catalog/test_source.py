@@ -9,7 +9,7 @@ import pytest
 from tests.integration.catalog.catalog_server import CatalogServer, catalog
 
 from dragoman.live.fleet import HttpCatalogSource
-from dragoman.live.fleet.catalog_form import CatalogProblem, read_catalog
+from dragoman.live.fleet.catalog import CatalogProblem, read_catalog
 
 
 @pytest.fixture

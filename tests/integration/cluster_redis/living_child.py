@@ -18,10 +18,10 @@ from dragoman.live.cluster import (
     Card,
     CleanUp,
     Fence,
+    InboxReader,
     Membership,
     Note,
     Pulse,
-    Reader,
     RedisPeers,
 )
 from dragoman.observability import Metrics
@@ -46,10 +46,10 @@ async def main(url: str, key_prefix: str, name: str) -> None:
     pulse = Pulse(QUICK.presence_ttl_ms / 1000, clock.monotonic())
     membership = Membership(peers, Holder(), pulse=pulse, clock=clock, terms=QUICK)
 
-    async def handle(note: Note) -> None:
+    async def handle(note: Note, age_seconds: float) -> None:
         _print(f"handled {type(note).__name__}")
 
-    reader = Reader(peers, handle, pulse=pulse, clock=clock, terms=QUICK, metrics=Metrics())
+    reader = InboxReader(peers, handle, pulse=pulse, clock=clock, terms=QUICK, metrics=Metrics())
     await membership.join()
     _print("joined")
     async with asyncio.TaskGroup() as life:

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from dragoman.errors import DependencyDown
 from dragoman.ids import JobId
-from dragoman.live.cluster import Card, ClusterTerms, Delivery, EndedNote, Handed, RedisPeers
+from dragoman.live.cluster import Card, ClusterTerms, EndedNote, Handed, NoteDelivery, RedisPeers
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ def ended(number: int) -> EndedNote:
     return EndedNote(JobId(f"j-{number}"))
 
 
-async def take(peers: RedisPeers, count: int = 100) -> tuple[Delivery, ...]:
+async def take(peers: RedisPeers, count: int = 100) -> tuple[NoteDelivery, ...]:
     handed = await peers.take(count)
     assert isinstance(handed, Handed)
     return handed.deliveries

@@ -24,10 +24,10 @@ async def main(url: str, key_prefix: str, name: str) -> None:
     while True:
         handed = await peers.take(2, in_hand=in_hand)
         assert isinstance(handed, Handed)
-        for delivery in handed.deliveries:
+        received = await peers.receive(2, 10)
+        for delivery in (*handed.deliveries, *received.deliveries):
             in_hand.add(delivery.entry_id)
             os.write(sys.stdout.fileno(), f"{delivery.entry_id}\n".encode())
-        await peers.wait(10)
 
 
 if __name__ == "__main__":

@@ -24,12 +24,12 @@ def test_all_keys_of_every_call_are_in_one_slot_and_calls_reach_every_server(
     redis_cluster: RedisCluster, open_peers: OpenPeers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: set[tuple[str, ...]] = set()
-    ask_server = connection.Connection.ask
+    ask_server = connection.RedisConnection.ask
 
     def watched(
-        self: connection.Connection,
+        self: connection.RedisConnection,
         commands: Sequence[Command],
-        askers: Sequence[connection.Asker],
+        askers: Sequence[connection.ReplyWaiter],
     ) -> None:
         for command in commands:
             if command[0] in ("EVALSHA", "EVAL"):
@@ -37,7 +37,7 @@ def test_all_keys_of_every_call_are_in_one_slot_and_calls_reach_every_server(
                 calls.add(tuple(bytes(key).decode() for key in command[3 : 3 + count]))  # type: ignore[arg-type]
         ask_server(self, commands, askers)
 
-    monkeypatch.setattr(connection.Connection, "ask", watched)
+    monkeypatch.setattr(connection.RedisConnection, "ask", watched)
     terms = ClusterTerms(reclaim_idle_ms=1, max_deliveries=1)
 
     async def live() -> None:

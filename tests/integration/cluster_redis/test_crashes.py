@@ -17,7 +17,7 @@ from tests.integration.cluster_redis.notes import CARD, QUICK, ended, take, unti
 from tests.servers import RedisProcess
 
 from dragoman.ids import InstanceId
-from dragoman.live.cluster import ClusterTerms, Delivery, Drained, Posted, RedisPeers
+from dragoman.live.cluster import ClusterTerms, Drained, NoteDelivery, Posted, RedisPeers
 
 pytestmark = pytest.mark.redis
 
@@ -60,9 +60,9 @@ def _line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline().strip()
 
 
-async def take_when_left_lying(peers: RedisPeers, count: int) -> list[Delivery]:
+async def take_when_left_lying(peers: RedisPeers, count: int) -> list[NoteDelivery]:
     """Take until so many notes were handed out; they come when they have lain long enough."""
-    taken: dict[str, Delivery] = {}
+    taken: dict[str, NoteDelivery] = {}
     async with asyncio.timeout(20):
         while len(taken) < count:
             handed: Any = await peers.take(100, in_hand=list(taken))
@@ -113,7 +113,7 @@ def test_what_a_live_process_has_in_hand_is_not_taken_from_it(
         # Others come and go, each left lying until it is handed out again.
         for number in range(2, 6):
             await sender.post(READER, ended(number))
-            seen: list[Delivery] = []
+            seen: list[NoteDelivery] = []
             async with asyncio.timeout(20):
                 while [delivery.deliveries for delivery in seen] != [1, 2]:
                     handed: Any = await reader.take(10, in_hand=[long.entry_id])

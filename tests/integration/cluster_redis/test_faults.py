@@ -44,7 +44,7 @@ def test_a_redis_that_stands_still_is_reported_in_time(
                 one.renew(CARD),
                 one.post(ONE, ended(1)),
                 one.take(10),
-                one.wait(10),
+                one.receive(10, 10),
                 one.publish(SlotFreed(1)),
                 one.first_in_window("key", 1_000),
                 return_exceptions=True,
@@ -78,8 +78,8 @@ def test_after_a_restart_without_data_everybody_is_there_again_with_the_next_ren
         assert await one.renew(CARD) == Renewed(revived=True)
         assert [view.alive for view in await other.instances()] == [True, True]
         assert await other.post(ONE, ended(2)) == Posted()
-        await one.wait(10)
-        assert [delivery.note for delivery in await take(one)] == [ended(2)]
+        received = await one.receive(10, 10)
+        assert [delivery.note for delivery in received.deliveries] == [ended(2)]
         asked = {"wanted": 1, "limit": 1, "ttl_ms": 45_000}
         assert await one.hold(SESSIONS, ACME, used=1, **asked) == Block(1, 1)
         assert await other.hold(SESSIONS, ACME, used=0, **asked) == Block(0, 1)
@@ -115,7 +115,7 @@ def test_a_wait_for_notes_keeps_no_other_request_waiting(
         # Waits end by themselves only after half of this.
         one = open_peers(own_redis.url, ONE, timeout_ms=60_000)
         await one.join(CARD)
-        waiting = asyncio.create_task(one.wait(60))
+        waiting = asyncio.create_task(one.receive(10, 60))
         await until(
             lambda: "blocked_clients:1" in own_redis.command("INFO", "clients").split(),
             "somebody waits at the server",
@@ -258,14 +258,14 @@ def test_waiting_is_no_busy_loop_while_an_old_note_is_still_in_work(
         restarted = open_peers(own_redis.url, ONE, timeout_ms=60_000)
         await restarted.join(CARD)
         assert await take(restarted) == ()
-        waiting = asyncio.create_task(restarted.wait(60))
+        waiting = asyncio.create_task(restarted.receive(10, 60))
         await until(
             lambda: "blocked_clients:1" in own_redis.command("INFO", "clients").split(),
             "it waits at the server",
         )
         await restarted.post(ONE, ended(2))
-        await waiting
-        assert [delivery.note for delivery in await take(restarted)] == [ended(2)]
+        received = await waiting
+        assert [delivery.note for delivery in received.deliveries] == [ended(2)]
         await restarted.close()
 
     asyncio.run(live())

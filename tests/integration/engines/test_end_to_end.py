@@ -10,7 +10,9 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 
+import jiwer
 import pytest
 from tests.integration.engines.speech import (
     heard_by_itself,
@@ -20,9 +22,10 @@ from tests.integration.engines.speech import (
 )
 from tests.integration.serve.server_process import DRAGOMAN, ServerProcess, environment, run
 
-from dragoman.audio import read_wav, wav_bytes
+from dragoman.audio import Pcm16, read_wav, resampled, wav_bytes
 from dragoman.live.protocol import TranslationResult
-from dragoman.sdk import SessionClient
+from dragoman.sdk import SessionClient, SessionOptions
+from dragoman.voice_activity import Cutter, open_detector
 
 SENTENCES = (
     "good morning my friend",
@@ -110,6 +113,117 @@ def test_every_sentence_comes_back_in_order_as_the_tools_say_it(fleet: ServerPro
     assert len(differing) == len(SENTENCES)
 
 
+TWENTY = (
+    *SENTENCES,
+    "where is the train station",
+    "she bought a new car last week",
+    "my brother works in a hospital",
+    "the children are playing in the garden",
+    "it is going to rain this afternoon",
+    "can you help me with this problem",
+    "the book is on the table",
+    "they live in a small town near the river",
+    "i would like a cup of coffee",
+    "our teacher speaks three languages",
+    "the doctor will see you now",
+    "please close the window",
+    "i do not understand the question",
+    "we arrived late because of the snow",
+    "thank you very much for your help",
+)
+PAUSE_SECONDS = 0.9
+AUTO_PADDING_MS = 220
+"""What the scheduler asks a node to add after an utterance that it cut itself."""
+
+
+@pytest.mark.slow
+def test_twenty_sentences_at_the_pace_of_speech_are_cut_heard_translated_and_spoken(
+    fleet: ServerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pause = bytes(int(32_000 * PAUSE_SECONDS))
+    stream = pause.join(spoken(sentence).samples for sentence in TWENTY) + pause
+
+    async def conversation() -> list[TranslationResult]:
+        results: list[TranslationResult] = []
+        options = SessionOptions(src_lang="en", tgt_lang="es", vad="webrtc")
+        async with SessionClient(fleet.url, **options) as session, asyncio.TaskGroup() as both:
+            both.create_task(hear(session, results))
+            loop = asyncio.get_running_loop()
+            began = loop.time()
+            for start in range(0, len(stream), 3_200):
+                await asyncio.sleep(began + start / 32_000 - loop.time())
+                await session.feed(stream[start : start + 3_200])
+            await session.close()
+        return results
+
+    results = asyncio.run(conversation())
+    cuts = cut_by_itself(stream)
+    assert abs(len(cuts) - len(TWENTY)) <= 1
+    assert [result.utterance_index for result in results] == list(range(len(cuts)))
+    for cut, result in zip(cuts, results, strict=True):
+        assert result.text_asr == heard_by_itself(cut.padded(AUTO_PADDING_MS))
+        assert result.text_asr
+        assert result.text_translated == translated_by_itself(result.text_asr)
+        assert not is_silent(read_wav(result.tts_audio or b""))
+        times = result.scheduling
+        assert times.speech_end_to_text_ms is not None
+        assert times.speech_end_to_audio_ms is not None
+        assert 0 < times.speech_end_to_text_ms < times.speech_end_to_audio_ms
+    shown = fleet.get("/metrics").text
+    for stage, service in (("text", "pocketsphinx"), ("translation", "apertium"), ("audio", "es")):
+        counted = f'scheduler_speech_to_{stage}_seconds_count{{pair="en:es",service="{service}'
+        assert counted in shown
+    differing = [result for result in results if result.text_translated != result.text_asr]
+    assert len(differing) >= 15
+    heard = " ".join(result.text_asr or "" for result in results)
+    waits = [result.scheduling.speech_end_to_audio_ms or 0 for result in results]
+    with capsys.disabled():
+        print(  # noqa: T201
+            f"\n{len(results)} utterances of {len(TWENTY)} sentences, word error rate "
+            f"{jiwer.wer(' '.join(TWENTY), heard):.1%}, from the end of speech to the first audio "
+            f"{median(waits):.0f} ms in the median"
+        )
+
+
+def test_a_detector_that_runs_off_the_event_loop_hears_the_same_sentences(
+    fleet: ServerProcess,
+) -> None:
+    pause = bytes(int(32_000 * PAUSE_SECONDS))
+    stream = pause + pause.join(spoken(sentence).samples for sentence in SENTENCES[:3])
+
+    async def conversation() -> list[TranslationResult]:
+        results: list[TranslationResult] = []
+        options = SessionOptions(src_lang="en", tgt_lang="es", vad="silero")
+        async with SessionClient(fleet.url, **options) as session, asyncio.TaskGroup() as both:
+            both.create_task(hear(session, results))
+            await session.feed(stream)
+            # The end comes while the detector is at work: all that was said is still heard.
+            await session.close()
+        return results
+
+    results = asyncio.run(conversation())
+    cuts = cut_by_itself(stream, "silero")
+    assert len(cuts) == 3
+    assert [result.text_asr for result in results] == [
+        heard_by_itself(cut.padded(AUTO_PADDING_MS)) for cut in cuts
+    ]
+
+
+async def hear(session: SessionClient, results: list[TranslationResult]) -> None:
+    async for result in session.results():
+        assert isinstance(result, TranslationResult), result
+        results.append(result)
+
+
+def cut_by_itself(stream: bytes, name: str = "webrtc") -> list[Pcm16]:
+    """What voice activity makes of a stream, without Dragoman's server."""
+    detector = open_detector(name, 16_000)
+    cutter = Cutter(detector.frame_bytes, 16_000)
+    found = cutter.take(detector.judge(cutter.add(stream)))
+    left = cutter.finish()
+    return [Pcm16(one.samples, 16_000) for one in (*found, *([left] if left else []))]
+
+
 def test_say_answers_with_what_was_really_said(fleet: ServerProcess, tmp_path: Path) -> None:
     recording, answer = tmp_path / "hello.wav", tmp_path / "hola.wav"
     sound = spoken(SENTENCES[0], 22_050)
@@ -121,7 +235,8 @@ def test_say_answers_with_what_was_really_said(fleet: ServerProcess, tmp_path: P
     said = re.search(r"^es +(.*)$", told, re.MULTILINE)
     assert heard is not None
     assert said is not None
-    assert heard[1] == heard_by_itself(spoken(SENTENCES[0]))
+    [cut] = cut_by_itself(resampled(sound, 16_000).samples)
+    assert heard[1] == heard_by_itself(cut.padded(AUTO_PADDING_MS))
     assert said[1] == translated_by_itself(heard[1])
     assert "simulated" not in told
     assert not is_silent(read_wav(answer.read_bytes()))

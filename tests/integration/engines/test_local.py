@@ -25,6 +25,7 @@ from dragoman.engines.local.speaking import EspeakOptions, EspeakStage, voices_i
 from dragoman.engines.local.translating import ApertiumOptions, ApertiumStage, modes_in
 from dragoman.live.protocol import (
     AudioFormat,
+    GlossaryTerm,
     JobPartial,
     JobResult,
     NodeHeartbeat,
@@ -192,6 +193,26 @@ def translated(text: str, src_lang: str = "en", tgt_lang: str = "es") -> str | N
 )
 def test_a_translation_is_what_apertium_says_whatever_the_text(text: str) -> None:
     assert translated(text) == translated_by_itself(text)
+
+
+def test_terms_of_the_glossary_are_translated_as_they_must_be() -> None:
+    words = (
+        GlossaryTerm("boarding gate", "puerta de embarque"),
+        GlossaryTerm("gate", "portón"),
+        GlossaryTerm("red", "colorado"),
+        GlossaryTerm("Madrid"),
+    )
+
+    async def translated(text: str) -> str:
+        stage = ApertiumStage(ApertiumOptions(), Opening(slots=1))
+        job = Job(src_lang="en", tgt_lang="es", text=text, glossary=words)
+        return (await stage.work(job)).text_translated or ""
+
+    boarding = asyncio.run(translated("The boarding gate in Madrid is red."))
+    assert "puerta de embarque en Madrid" in boarding
+    assert "colorado" in boarding
+    assert "portón" in asyncio.run(translated("I see the Gate."))
+    assert asyncio.run(translated("A cat.")) == translated_by_itself("A cat.")
 
 
 def test_regions_are_left_aside_and_directions_that_are_not_installed_are_refused() -> None:

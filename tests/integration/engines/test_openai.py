@@ -16,10 +16,12 @@ from dragoman.engines import Opening, Stage, assemble, engine_kind
 from dragoman.errors import SettingsError
 from dragoman.live.protocol import (
     AudioFormat,
+    GlossaryTerm,
     JobResult,
     Mode,
     ModelNotAvailable,
     NodeHeartbeat,
+    PastUtterance,
     Pipeline,
     ServiceType,
 )
@@ -68,6 +70,44 @@ def speech_job(src_lang: str = "en-GB", **fields: Any) -> Job:
         audio_format=AudioFormat.WAV,
         **fields,
     )
+
+
+# --- the tenant's words, and what was said before -------------------------------------------------
+
+WORDS = (GlossaryTerm("gate", "puerta"), GlossaryTerm("Dragoman"), GlossaryTerm("fare", "tarifa"))
+BEFORE = (
+    PastUtterance("Where is it?", "¿Dónde está?", "en-GB", "es"),
+    PastUtterance("¿Qué?", "What?", "es", "en-GB"),
+)
+
+
+def test_words_to_hear_are_the_prompt_of_a_transcription(server: OpenAiServer) -> None:
+    done(server, "asr", "stage", speech_job(glossary=WORDS))
+    [asked] = server.asked
+    assert asked.prompt == "gate, Dragoman, fare"
+    done(server, "asr", "stage", speech_job(glossary=WORDS), extra={"prompt": "mine"})
+    assert server.asked[-1].prompt == "mine"
+
+
+def test_a_translation_is_told_the_terms_of_its_text_and_what_was_said_before(
+    server: OpenAiServer,
+) -> None:
+    done(server, "nmt", "stage", text_job("At the Gate", glossary=WORDS, context=BEFORE))
+    system, *earlier, last = server.asked[-1].body["messages"]
+    assert "- gate -> puerta" in system["content"]
+    assert "fare" not in system["content"]
+    assert [(one["role"], one["content"]) for one in earlier] == [
+        ("user", "Where is it?"),
+        ("assistant", "¿Dónde está?"),
+    ], "what was said in the other direction says nothing of this one"
+    assert last == {"role": "user", "content": "At the Gate"}
+
+
+def test_a_repair_is_told_all_words_and_what_was_said_before(server: OpenAiServer) -> None:
+    done(server, "semantic", "stage", text_job("at the gait", glossary=WORDS, context=BEFORE))
+    system, _ = server.asked[-1].body["messages"]
+    assert "gate, Dragoman, fare" in system["content"]
+    assert "- Where is it?" in system["content"]
 
 
 # --- asking ---------------------------------------------------------------------------------------
@@ -297,7 +337,7 @@ def test_a_node_of_five_lines_hears_translates_and_speaks(
             assert result.text_asr == "8000 samples at 16000"
             assert result.text_translated == "8000 SAMPLES AT 16000"
             assert read_wav(result.tts_audio or b"").seconds > 0.1
-            assert result.usage == Usage(17, 8)
+            assert result.usage == Usage(17, 8, 0.5, 21)
             async with program(*command, OPENAI_API_KEY="another"):
                 await scheduler.hears(NodeHeartbeat, 2)
                 scheduler.assign("b", text="hi", pipeline=Pipeline(use_nmt=True))

@@ -13,7 +13,7 @@ import pytest
 import uvloop
 from tests.integration.serve.server_process import eventually
 
-from dragoman.engines.programs import Output, run_program
+from dragoman.engines.programs import ProgramOutput, run_program
 from dragoman.sdk import JobFailed, ModelMissing
 
 LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [
@@ -35,7 +35,9 @@ def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, Any]], 
 Run = Callable[[Coroutine[Any, Any, Any]], Any]
 
 
-def shell(script: str, *, seconds: float = 30.0, **options: Any) -> Coroutine[Any, Any, Output]:
+def shell(
+    script: str, *, seconds: float = 30.0, **options: Any
+) -> Coroutine[Any, Any, ProgramOutput]:
     return run_program(
         ["/bin/sh", "-c", script], service_id="test", timeout_seconds=seconds, **options
     )
@@ -57,7 +59,7 @@ def test_input_and_output_are_those_of_a_shell_also_by_name(run: Run) -> None:
     output = run(
         shell("cat /dev/stdin > /dev/stdout; echo why > /dev/stderr", stdin=b"x" * 300_000)
     )
-    assert output == Output(b"x" * 300_000, b"why\n")
+    assert output == ProgramOutput(b"x" * 300_000, b"why\n")
 
 
 def test_a_program_that_does_not_read_its_input_is_none_the_worse(run: Run) -> None:

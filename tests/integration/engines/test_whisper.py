@@ -13,7 +13,7 @@ from tests.unit.audio.sounds import tone
 
 from dragoman.engines import Opening, Stage, assemble, engine_kind
 from dragoman.errors import SettingsError
-from dragoman.live.protocol import ServiceType
+from dragoman.live.protocol import GlossaryTerm, ServiceType
 from dragoman.sdk import Answer, Job, JobFailed, ModelMissing
 
 SOUND = tone(440, 1.0)
@@ -67,6 +67,18 @@ def test_whisper_is_loaded_from_a_folder_and_hears(models: dict[str, Path]) -> N
     assert first == second
     assert first.src_lang_detected is None
     assert padded.text_asr is not None
+
+
+def test_whisper_listens_for_the_words_of_the_glossary(models: dict[str, Path]) -> None:
+    words = (GlossaryTerm("Dragoman"), GlossaryTerm("gate", "puerta"))
+
+    async def script(stage: Stage) -> list[Answer]:
+        return [await stage.work(speech_job()), await stage.work(speech_job(glossary=words))]
+
+    plain, with_words = on("asr", script, model=str(models["whisper"]), beam_size=1)
+    # The model is random: that the words reach it shows in that it says something else.
+    assert with_words.text_asr
+    assert with_words.text_asr != plain.text_asr
 
 
 def test_where_the_language_is_open_whisper_says_which_it_was(models: dict[str, Path]) -> None:

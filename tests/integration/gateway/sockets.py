@@ -16,14 +16,14 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed as SocketClosed
 from websockets.typing import Subprotocol
 
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.gateway import (
-    Closed,
     ConnectionClosed,
     Endpoint,
     Frame,
     TransportLimits,
     WebSocketApp,
+    WireClosed,
     uvicorn_options,
 )
 from dragoman.live.protocol import TO_CLIENT, Message, SchedulerToClient, SubProtocol, encode
@@ -47,7 +47,9 @@ def run(main: Callable[[], Awaitable[T]], loop: str = "uvloop") -> T:
 
 
 def transport_limits(endpoint: Endpoint[Any]) -> TransportLimits:
-    return TransportLimits(max_frame_bytes=endpoint.limits.max_frame_bytes, budget=Budget(1 << 30))
+    return TransportLimits(
+        max_frame_bytes=endpoint.limits.max_frame_bytes, budget=ByteBudget(1 << 30)
+    )
 
 
 @asynccontextmanager
@@ -125,4 +127,6 @@ async def dialled(
 
 def _as_closed(closed: SocketClosed) -> ConnectionClosed:
     received = closed.rcvd
-    return ConnectionClosed(Closed(received.code, received.reason) if received else Closed(1006))
+    return ConnectionClosed(
+        WireClosed(received.code, received.reason) if received else WireClosed(1006)
+    )

@@ -25,7 +25,7 @@ TRAFFIC = [sentence for sentences in SENTENCES.values() for sentence in sentence
 
 
 def test_a_demo_at_debug_level_writes_nothing_that_was_said(tmp_path: Path) -> None:
-    options = ("--seconds", "6", "--nodes", "4", "--log-level", "debug")
+    options = ("--seconds", "6", "--nodes", "4", "--real-nodes", "0", "--log-level", "debug")
     with ServerProcess(tmp_path / "data", *options, command=(DRAGOMAN, "demo")) as demo:
         talker = Talker(demo.url)
         talker.type("en", "es")

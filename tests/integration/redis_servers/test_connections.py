@@ -13,7 +13,7 @@ from tests.servers import RedisCluster, RedisProcess
 from tests.servers.programs import free_port
 
 from dragoman.errors import DependencyDown
-from dragoman.redis_servers import Call, Caller, Plain, Reply, Script, open_servers
+from dragoman.redis_servers import Plain, RedisPipeline, Reply, Script, ScriptCall, open_servers
 
 pytestmark = pytest.mark.redis
 
@@ -22,13 +22,13 @@ TIMEOUT_MS = 300
 SAY = Script.of("return ARGV[1]", ("key",))
 
 
-def say(word: str) -> Call:
-    return Call(SAY, (b"{t}:key",), [word.encode()])
+def say(word: str) -> ScriptCall:
+    return ScriptCall(SAY, (b"{t}:key",), [word.encode()])
 
 
 def talk(
     url: str,
-    conversation: Callable[[Caller], Coroutine[Any, Any, None]],
+    conversation: Callable[[RedisPipeline], Coroutine[Any, Any, None]],
     *,
     timeout_ms: int = TIMEOUT_MS,
     cluster: bool = False,
@@ -36,7 +36,7 @@ def talk(
     """Have a conversation with the server at a URL."""
 
     async def held() -> None:
-        caller = Caller(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
+        caller = RedisPipeline(open_servers(url, timeout_ms, cluster=cluster), timeout_ms)
         try:
             await conversation(caller)
         finally:
@@ -54,7 +54,7 @@ async def refusal(asked: asyncio.Future[Reply]) -> DependencyDown:
 def test_many_asks_of_one_turn_travel_once_and_each_gets_its_own_reply(
     redis_server: RedisProcess,
 ) -> None:
-    async def conversation(caller: Caller) -> None:
+    async def conversation(caller: RedisPipeline) -> None:
         words = [f"word {number}" for number in range(500)]
         heard = await asyncio.gather(*(caller.ask("{t}", "say", say(word)) for word in words))
         assert [reply.decode() for reply in heard] == words
@@ -64,7 +64,7 @@ def test_many_asks_of_one_turn_travel_once_and_each_gets_its_own_reply(
 
 
 def test_a_reply_that_comes_too_late_reaches_nobody(own_redis: RedisProcess) -> None:
-    async def conversation(caller: Caller) -> None:
+    async def conversation(caller: RedisPipeline) -> None:
         assert await caller.ask("{t}", "say", say("before")) == b"before"
         own_redis.pause()
         lost = await asyncio.gather(
@@ -80,7 +80,7 @@ def test_a_reply_that_comes_too_late_reaches_nobody(own_redis: RedisProcess) -> 
 
 
 def test_one_who_goes_away_leaves_the_others_their_replies(redis_server: RedisProcess) -> None:
-    async def conversation(caller: Caller) -> None:
+    async def conversation(caller: RedisPipeline) -> None:
         asked = [caller.ask("{t}", "say", say(f"{number}")) for number in range(10)]
         asked[3].cancel()
         heard = await asyncio.gather(*asked, return_exceptions=True)
@@ -93,7 +93,7 @@ def test_one_who_goes_away_leaves_the_others_their_replies(redis_server: RedisPr
 def test_a_server_that_dies_refuses_all_who_wait_and_is_found_again_when_it_is_back(
     own_redis: RedisProcess,
 ) -> None:
-    async def conversation(caller: Caller) -> None:
+    async def conversation(caller: RedisPipeline) -> None:
         assert await caller.ask("{t}", "say", say("before")) == b"before"
         own_redis.pause()
         waiting = [caller.ask("{t}", "say", say("lost")) for _ in range(3)]
@@ -117,11 +117,11 @@ def test_passwords_databases_and_sockets_are_taken_from_the_url(tmp_path: Path) 
     server.command("ACL", "SETUSER", "anna", "on", ">secret", "~*", "&*", "+@all")
     server.command("ACL", "SETUSER", "default", ">closed")
 
-    async def stores(caller: Caller) -> None:
+    async def stores(caller: RedisPipeline) -> None:
         assert await caller.ask("t", "set", Plain(("SET", "t", "here"))) == b"OK"
         assert await caller.ask("t", "who", Plain(("ACL", "WHOAMI"))) == b"anna"
 
-    async def is_shut_out(caller: Caller) -> None:
+    async def is_shut_out(caller: RedisPipeline) -> None:
         assert "WRONGPASS" in (await refusal(caller.ask("t", "get", Plain(("GET", "t"))))).message
 
     try:
@@ -154,7 +154,7 @@ def test_a_server_behind_tls_is_spoken_to(tmp_path: Path) -> None:
         *("--tls-cert-file", str(certificate), "--tls-key-file", str(key)),
     )
 
-    async def conversation(caller: Caller) -> None:
+    async def conversation(caller: RedisPipeline) -> None:
         long = "x" * 300_000
         heard = await asyncio.gather(*(caller.ask("{t}", "say", say(long)) for _ in range(5)))
         assert heard == [long.encode()] * 5
@@ -171,7 +171,7 @@ def test_a_cluster_that_is_away_is_refused_in_words_and_found_when_it_comes(
 ) -> None:
     servers = RedisCluster(tmp_path)
 
-    async def conversation(caller: Caller) -> None:
+    async def conversation(caller: RedisPipeline) -> None:
         for server in servers.nodes:
             server.pause()
         assert (await refusal(caller.ask("{t}", "say", say("early")))).retry_after_ms
@@ -197,7 +197,7 @@ def test_a_cluster_that_is_away_is_refused_in_words_and_found_when_it_comes(
 def test_a_plain_server_that_is_taken_for_a_cluster_is_refused_in_words(
     redis_server: RedisProcess,
 ) -> None:
-    async def conversation(caller: Caller) -> None:
+    async def conversation(caller: RedisPipeline) -> None:
         assert "Redis" in (await refusal(caller.ask("{t}", "say", say("hello")))).message
 
     talk(redis_server.url, conversation, timeout_ms=5_000, cluster=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.servers import PATIENT_MS, RedisProcess
 
 from dragoman.errors import DependencyDown, InternalError
-from dragoman.redis_servers import Call, Caller, Reply, Script, open_servers
+from dragoman.redis_servers import RedisPipeline, Reply, Script, ScriptCall, open_servers
 
 pytestmark = pytest.mark.redis
 
@@ -19,9 +19,11 @@ def ask_together(server: RedisProcess, *sources: str) -> list[Reply | BaseExcept
     """What each of some scripts, sent in one exchange, was answered."""
 
     async def asked() -> list[Reply | BaseException]:
-        caller = Caller(open_servers(server.url, TIMEOUT_MS, cluster=False), TIMEOUT_MS)
+        caller = RedisPipeline(open_servers(server.url, TIMEOUT_MS, cluster=False), TIMEOUT_MS)
         try:
-            calls = [Call(Script.of(source, ("key",)), (b"{t}:key",), []) for source in sources]
+            calls = [
+                ScriptCall(Script.of(source, ("key",)), (b"{t}:key",), []) for source in sources
+            ]
             answers = await asyncio.gather(
                 *(caller.ask("{t}", "test", call) for call in calls), return_exceptions=True
             )

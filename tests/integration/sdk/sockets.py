@@ -18,7 +18,7 @@ from starlette.routing import WebSocketRoute
 from tests.unit.sdk.scheduler import LIMITS, FakeScheduler
 
 from dragoman.clock import SystemClock
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.gateway import TransportLimits, WebSocketApp, uvicorn_options
 from dragoman.sdk.transport import NODE_DOOR
 
@@ -39,7 +39,7 @@ async def scheduling(
         app,
         lifespan="off",
         **uvicorn_options(
-            TransportLimits(max_frame_bytes=LIMITS.max_frame_bytes, budget=Budget(1 << 30))
+            TransportLimits(max_frame_bytes=LIMITS.max_frame_bytes, budget=ByteBudget(1 << 30))
         ),
     )
     server = uvicorn.Server(config)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
+import subprocess
 import wave
 from pathlib import Path
 
 import pytest
-from tests.integration.serve.server_process import ServerProcess, run
+from tests.integration.engines.speech import spoken
+from tests.integration.serve.server_process import DRAGOMAN, ServerProcess, environment, run
 
+from dragoman.audio import Pcm16, wav_bytes
 from dragoman.cli import main
 
 
@@ -57,12 +61,12 @@ def test_a_recording_is_only_written_when_that_is_asked_for(
 ) -> None:
     file = recording(tmp_path / "in.wav")
     arguments = ("say", file, "--from", "en", "--to", "es", "--url", demo.url, "--json")
-    for flag, spoken in (("--no-speech", False), ("--speech", True)):
+    for flag, has_audio in (("--no-speech", False), ("--speech", True)):
         code, out, err = run(*arguments, flag)
         assert code == 0, err
         result = json.loads(out)
         assert result["text_asr"].startswith("[en, simulated] ")
-        assert ("tts_format" in result) is spoken
+        assert ("tts_format" in result) is has_audio
 
 
 def test_a_recording_is_heard_and_its_translations_are_written(
@@ -77,6 +81,103 @@ def test_a_recording_is_heard_and_its_translations_are_written(
     for language in ("es", "zh"):
         with wave.open(str(tmp_path / f"out.{language}.wav")) as sound:
             assert sound.getnframes() > 0
+
+
+def speech(path: Path, *sentences: str) -> Path:
+    """Sentences with pauses of a second and a half between them."""
+    pause = bytes(48_000)
+    samples = pause.join(spoken(sentence).samples for sentence in sentences)
+    path.write_bytes(wav_bytes(Pcm16(samples + pause, 16_000)))
+    return path
+
+
+def test_a_recording_of_several_sentences_is_as_many_utterances(
+    demo: ServerProcess, tmp_path: Path
+) -> None:
+    file = speech(tmp_path / "in.wav", "good morning my friend", "we have a lot of time")
+    out_file = tmp_path / "out.wav"
+    arguments = ("say", file, "--from", "en", "--to", "es", "--url", demo.url, "--json")
+    code, out, err = run(*arguments, "--out", out_file)
+    assert code == 0, err
+    results = [json.loads(line) for line in out.splitlines()]
+    assert [result["utterance_index"] for result in results] == [0, 1]
+    with wave.open(str(out_file)) as sound:
+        assert sound.getnframes() > 0
+
+
+SOUND_CARD = """
+import os, threading, time, wave
+
+class PortAudioError(Exception):
+    pass
+
+class RawInputStream:
+    '''Plays a recording as a microphone would hear it, then silence until it is stopped.'''
+
+    def __init__(self, *, samplerate, blocksize, channels, dtype, device, callback):
+        if device == 7:
+            raise PortAudioError("no such device")
+        self.blocksize, self.callback, self.stopped = blocksize, callback, threading.Event()
+        with wave.open(os.environ["PLAYED"]) as played:
+            assert (channels, dtype, samplerate) == (1, "int16", played.getframerate())
+            self.samples = played.readframes(10**9)
+
+    def start(self):
+        threading.Thread(target=self.play, daemon=True).start()
+
+    def play(self):
+        size, at = 2 * self.blocksize, 0
+        while not self.stopped.wait(0.02):
+            block = self.samples[at : at + size]
+            self.callback(block + bytes(size - len(block)), None, None, None)
+            at += size
+
+    def stop(self):
+        self.stopped.set()
+
+    def close(self):
+        pass
+"""
+"""Stands for the package that reads a sound card: there is none where tests run."""
+
+
+def say_into_a_microphone(demo: ServerProcess, folder: Path, *flags: str) -> subprocess.Popen[str]:
+    (folder / "sounddevice.py").write_text(SOUND_CARD)
+    played = speech(folder / "played.wav", "good morning my friend", "we have a lot of time")
+    languages = ("--from", "en", "--to", "es", "--url", demo.url)
+    return subprocess.Popen(
+        [DRAGOMAN, "say", "--microphone", *languages, *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(PYTHONPATH=str(folder), PLAYED=str(played), PYTHONUNBUFFERED="1"),
+    )
+
+
+def test_a_microphone_says_as_many_utterances_as_are_spoken_until_ctrl_c(
+    demo: ServerProcess, tmp_path: Path
+) -> None:
+    process = say_into_a_microphone(demo, tmp_path, "--json")
+    assert process.stdout is not None
+    try:
+        results = [json.loads(process.stdout.readline()) for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert [result["utterance_index"] for result in results] == [0, 1]
+    assert (process.returncode, rest) == (0, ""), errors
+    assert "Ctrl-C ends" in errors
+
+
+def test_a_microphone_that_cannot_be_used_is_one_sentence(
+    demo: ServerProcess, tmp_path: Path
+) -> None:
+    process = say_into_a_microphone(demo, tmp_path, "--device", "7")
+    out, errors = process.communicate(timeout=60)
+    assert (process.returncode, out) == (1, "")
+    assert "The microphone cannot be used (no such device)" in errors
+    assert "Traceback" not in errors
 
 
 def test_results_can_be_had_as_json(demo: ServerProcess) -> None:
@@ -127,6 +228,8 @@ def test_a_folder_without_a_server_fails_with_the_remedy(
         (("--text", "hi", "--from", "en", "--to", "es,english"), "`--to` holds 'english'"),
         (("--text", "hi", "--from", "en", "--to", "auto"), "`--to` is `auto`, which only --from"),
         (("--from", "en", "--to", "es"), "either"),
+        (("--text", "hi", "--microphone", "--from", "en", "--to", "es"), "either"),
+        (("--text", "hi", "--device", "x", "--from", "en", "--to", "es"), "--device"),
         (("--text", "hi", "--from", "en", "--to", "es", "--no-speech", "--out", "x.wav"), "--out"),
         (("missing.wav", "--from", "en", "--to", "es"), "missing.wav"),
         (("--text", "hi", "--from", "en", "--to", "es", "--url", "nowhere"), "nowhere"),

@@ -65,7 +65,9 @@ def test_a_request_without_a_host_is_refused(server: ServerProcess) -> None:
     assert answer(server, b"GET /metrics HTTP/1.0\r\n\r\n")[0] == 403
 
 
-@pytest.mark.parametrize("path", ["/ws/session", "/ws/node", "/ws/experiments/e-1"])
+@pytest.mark.parametrize(
+    "path", ["/ws/session", "/ws/node", "/ws/experiments", "/ws/experiments/e-1"]
+)
 def test_sockets_for_other_names_are_closed(server: ServerProcess, path: str) -> None:
     own_page = "Origin: http://evil.example"
     protocol = "Sec-WebSocket-Protocol: dragoman.json.v1"

@@ -7,23 +7,27 @@ from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Coroutine
 from typing import Any
 
+from dragoman.errors import DragomanError
 from dragoman.live.shared import RedisSharedLedger
+from dragoman.task_set import TaskSet
 
 Meanwhile = Callable[[], Awaitable[None]]
+Then = Callable[[Any, DragomanError | None], None]
 
 
 class Stepping:
     """Between two calls of an operation anything may happen, also the end of its process."""
 
     def __init__(self, ledger: RedisSharedLedger) -> None:
-        self._send: Callable[..., Future[Any]] = ledger.caller.ask
-        ledger.caller.ask = self._ask  # type: ignore[method-assign]
+        self._send: Callable[..., None] = ledger.caller.send
+        ledger.caller.send = self._step  # type: ignore[method-assign]
         self.calls: list[str] = []
         """The calls of the last operation, in the order in which they were sent."""
         self._held_back: Collection[int] = ()
         self._meanwhile: Meanwhile | None = None
         self._sends_at_most: int | None = None
-        self._sent: list[Future[Any]] = []
+        self._sent: list[Future[None]] = []
+        self._later = TaskSet()
         self._cut_off = asyncio.Event()
 
     async def run(self, operation: Coroutine[Any, Any, Any]) -> Any:
@@ -62,23 +66,33 @@ class Stepping:
             await asyncio.gather(task, death, return_exceptions=True)
             self._sends_at_most = None
 
-    def _ask(self, tag: str, name: str, request: Any) -> Future[Any]:
+    def _step(self, tag: str, name: str, request: Any, then: Then) -> None:
         self.calls.append(name)
         number = len(self.calls)
         if self._sends_at_most is not None:
-            never: Future[Any] = asyncio.get_running_loop().create_future()
-            if number > self._sends_at_most:
-                return never
-            self._sent.append(self._send(tag, name, request))
-            if number == self._sends_at_most:
-                self._cut_off.set()
-                return never
-            return self._sent[-1]
-        if number in self._held_back:
-            return asyncio.ensure_future(self._later(tag, name, request))
-        return self._send(tag, name, request)
+            if number <= self._sends_at_most:
+                self._send_one_of(number, tag, name, request, then)
+        elif number in self._held_back:
+            self._later.spawn(self._send_later(tag, name, request, then))
+        else:
+            self._send(tag, name, request, then)
 
-    async def _later(self, tag: str, name: str, request: Any) -> Any:
+    def _send_one_of(self, number: int, tag: str, name: str, request: Any, then: Then) -> None:
+        """Send a call; the answer to the last one is never read."""
+        is_last = number == self._sends_at_most
+        carried_out: Future[None] = asyncio.get_running_loop().create_future()
+        self._sent.append(carried_out)
+
+        def answered(reply: Any, error: DragomanError | None) -> None:
+            carried_out.set_result(None)
+            if not is_last:
+                then(reply, error)
+
+        self._send(tag, name, request, answered)
+        if is_last:
+            self._cut_off.set()
+
+    async def _send_later(self, tag: str, name: str, request: Any, then: Then) -> None:
         assert self._meanwhile is not None
         await self._meanwhile()
-        return await self._send(tag, name, request)
+        self._send(tag, name, request, then)

@@ -109,7 +109,7 @@ def finish(name: AttemptId, epoch: int, *, keep: bool = False) -> Operation:
 
 
 def step(name: AttemptId, epoch: int, number: int) -> Operation:
-    said = r.Step(name, NODE, epoch, AttemptState.RUNNING, number)
+    said = r.AttemptStep(name, NODE, epoch, AttemptState.RUNNING, number)
     return lambda ledger: ledger.step(0, (said,))
 
 

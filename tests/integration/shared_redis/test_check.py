@@ -23,7 +23,7 @@ from dragoman.live.ledger import Done
 from dragoman.live.protocol import JobClass
 from dragoman.live.shared import RedisCheck
 from dragoman.live.shared import records as r
-from dragoman.live.shared.check import REPAIRABLE, Damage, Finding, confirmed
+from dragoman.live.shared.check import REPAIRABLE, Damage, LedgerFinding, confirmed
 from dragoman.redis_servers import family_of
 
 pytestmark = pytest.mark.redis
@@ -60,17 +60,17 @@ class Scene:
         [key] = self.server.scan_iter(self.key(f"{self.shard}:r:*"))
         return str(key.decode())
 
-    def look(self) -> list[Finding]:
+    def look(self) -> list[LedgerFinding]:
         return self.bench(self._look())
 
-    async def _look(self) -> list[Finding]:
+    async def _look(self) -> list[LedgerFinding]:
         check = self.open_check()
         try:
             return await check.look()
         finally:
             await check.close()
 
-    def repair(self, findings: list[Finding]) -> list[bool]:
+    def repair(self, findings: list[LedgerFinding]) -> list[bool]:
         async def repair() -> list[bool]:
             check = self.open_check()
             try:

@@ -18,7 +18,7 @@ from dragoman.live.ledger import Adoption, Cold, Done
 from dragoman.live.protocol import JobClass
 from dragoman.live.shared import RedisCheck
 from dragoman.live.shared import records as r
-from dragoman.live.shared.check import Damage, Finding
+from dragoman.live.shared.check import Damage, LedgerFinding
 
 pytestmark = pytest.mark.redis
 
@@ -156,8 +156,8 @@ def _has_caught_up(primary: RedisProcess, replica: RedisProcess) -> bool:
     return offset(primary, "master_repl_offset") == offset(replica, "slave_repl_offset")
 
 
-def _findings(bench: Bench, server: RedisProcess) -> list[Finding]:
-    async def look() -> list[Finding]:
+def _findings(bench: Bench, server: RedisProcess) -> list[LedgerFinding]:
+    async def look() -> list[LedgerFinding]:
         prefix = ledger_of(bench).key_prefix
         check = RedisCheck(server.url, families(), key_prefix=prefix, timeout_ms=PATIENT_MS)
         try:
@@ -198,7 +198,9 @@ def test_a_claim_runs_out_by_the_servers_time(
     assert isinstance(bench(bench.ledger.move(moved)), r.MovedOn)
     other = bench.new_job()
     opening = bench.opening(other)
-    assert bench.open(r.Opening(opening.jobs, HERE, 0, opening.keep)).jobs == (r.JobOpened(),)
+    assert bench.open(r.UtteranceOpening(opening.jobs, HERE, 0, opening.keep)).jobs == (
+        r.JobOpened(),
+    )
     due = bench(bench.ledger.due((int(other.job_id[2:4], 16),), 10))
     assert [each.job_id for each in due] == [other.job_id]
 

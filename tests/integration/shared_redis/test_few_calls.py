@@ -54,7 +54,7 @@ class Life:
             bench.ledger.finish(0, attempt.attempt_id, attempt.sender, r.Finish(Outcome.SUCCESS)),
             bench.ledger.close(bench.closing(job, held=self.held, index=index)),
         )
-        assert isinstance(freed, r.Freed)
+        assert isinstance(freed, r.FreedSlot)
         assert isinstance(closed, r.Closed)
         assert closed.seq == index + 1
 
@@ -83,7 +83,7 @@ def test_steps_that_were_gathered_cost_three_calls_however_many_they_are(
     node = bench.join("n-1", slots=20)
     attempts = [bench.dispatch(node) for _ in range(20)]
     steps = [
-        r.Step(each.attempt_id, each.node_id, each.sender.epoch, AttemptState.RUNNING, 1)
+        r.AttemptStep(each.attempt_id, each.node_id, each.sender.epoch, AttemptState.RUNNING, 1)
         for each in attempts
     ]
     before = calls(own_redis)
@@ -113,10 +113,10 @@ def test_a_result_that_its_driver_has_is_not_stored_in_the_cell(
 ) -> None:
     bench = open_bench(own_redis.url)
     attempt = bench.dispatch(bench.join("n-1"))
-    assert isinstance(bench.finish(attempt, due_ms=0), r.Freed)
+    assert isinstance(bench.finish(attempt, due_ms=0), r.FreedSlot)
     assert bench(bench.ledger.size())["finished"] == 0
     kept = bench.dispatch(bench.join("n-2"))
-    assert isinstance(bench.finish(kept, keep=True, due_ms=DUE_MS), r.Freed)
+    assert isinstance(bench.finish(kept, keep=True, due_ms=DUE_MS), r.FreedSlot)
     assert bench(bench.ledger.size())["finished"] == 1
 
 

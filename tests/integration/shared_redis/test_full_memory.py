@@ -82,14 +82,14 @@ def test_what_is_there_ends_and_what_is_new_is_refused_with_a_reason(
     finished = bench(
         ledger.finish(0, attempt.attempt_id, attempt.sender, r.Finish(Outcome.SUCCESS))
     )
-    assert isinstance(finished, r.Freed)
+    assert isinstance(finished, r.FreedSlot)
     assert bench.close(first, held=held, index=0).seq == 1
     won = bench(ledger.cancel(0, other.attempt_id, CANCELLED, grace_ms=GRACE_MS))
     assert isinstance(won, r.CancelWon)
     ended = Ending(Outcome.CANCELLED, error=CANCELLED)
     assert bench.close(second, ended, held=held, index=1).seq == 2
     assert isinstance(
-        bench(ledger.drop(0, untold.attempt_id, tombstone_ms=TOMBSTONE_MS)), r.Freed | Stale
+        bench(ledger.drop(0, untold.attempt_id, tombstone_ms=TOMBSTONE_MS)), r.FreedSlot | Stale
     )
     assert bench(ledger.acknowledge(held, 2)) > 0
     assert bench(ledger.disconnect(0, node.sender)) == Done()
@@ -120,6 +120,6 @@ def test_a_result_that_does_not_fit_in_ends_nothing_until_there_is_room(
     assert bench.job(job.job_id).outcome is None
     make_room(own_redis)
     freed = bench(bench.ledger.finish(0, attempt.attempt_id, attempt.sender, finish))
-    assert isinstance(freed, r.Freed)
+    assert isinstance(freed, r.FreedSlot)
     assert bench.close(job, ending, held=held).seq == 1
     assert bench.job(job.job_id).output == long

@@ -11,7 +11,7 @@ from tests.servers import PATIENT_MS, RedisProcess
 from dragoman.errors import CannotStart, DependencyDown, InternalError
 from dragoman.live.protocol import Outcome
 from dragoman.live.shared import records as r
-from dragoman.redis_servers import Caller, FunctionCall, Library, Reply, open_servers
+from dragoman.redis_servers import FunctionCall, FunctionLibrary, RedisPipeline, Reply, open_servers
 
 pytestmark = pytest.mark.redis
 
@@ -20,11 +20,15 @@ JOBS = 10
 LUA = "register('answer', function() return {answer} end)"
 
 
-def ask(server: RedisProcess, *libraries: Library, url: str = "") -> list[Reply | BaseException]:
+def ask(
+    server: RedisProcess, *libraries: FunctionLibrary, url: str = ""
+) -> list[Reply | BaseException]:
     """What each library's `answer` says, asked at the same time over one connection."""
 
     async def asked() -> list[Reply | BaseException]:
-        caller = Caller(open_servers(url or server.url, PATIENT_MS, cluster=False), PATIENT_MS)
+        caller = RedisPipeline(
+            open_servers(url or server.url, PATIENT_MS, cluster=False), PATIENT_MS
+        )
         calls = [FunctionCall(each, each.function("answer"), ("{t}",), ()) for each in libraries]
         try:
             return list(
@@ -46,12 +50,14 @@ def loads(server: RedisProcess) -> int:
 
 
 def test_two_versions_of_a_library_run_side_by_side(own_redis: RedisProcess) -> None:
-    older, newer = (Library.of("test", [LUA.replace("{answer}", text)]) for text in ("1", "2"))
+    older, newer = (
+        FunctionLibrary.of("test", [LUA.replace("{answer}", text)]) for text in ("1", "2")
+    )
     assert ask(own_redis, older, newer, older) == [1, 2, 1]
 
 
 def test_calls_that_are_sent_together_load_their_library_once(own_redis: RedisProcess) -> None:
-    library = Library.of("test", [LUA.replace("{answer}", "1")])
+    library = FunctionLibrary.of("test", [LUA.replace("{answer}", "1")])
     assert ask(own_redis, *[library] * 50) == [1] * 50
     assert loads(own_redis) == 1
 
@@ -106,21 +112,21 @@ def test_functions_that_are_flushed_again_and_again_are_missed_by_no_job(
 
     before = loads(own_redis)
     for freed, closed in bench(live()):
-        assert isinstance(freed, r.Freed)
+        assert isinstance(freed, r.FreedSlot)
         assert isinstance(closed, r.Closed)
     assert loads(own_redis) > before + 2
     assert bench.held(node) == 0
 
 
 def test_a_library_that_is_wrong_is_our_fault(own_redis: RedisProcess) -> None:
-    [answer] = ask(own_redis, Library.of("test", ["this is no Lua"]))
+    [answer] = ask(own_redis, FunctionLibrary.of("test", ["this is no Lua"]))
     assert isinstance(answer, InternalError)
 
 
 def test_a_primary_that_became_a_replica_is_down_and_not_wrong(own_redis: RedisProcess) -> None:
     """It does not know the functions, and may not load them: a failover is under way."""
     own_redis.command("REPLICAOF", "127.0.0.1", "1")
-    [answer] = ask(own_redis, Library.of("test", [LUA.replace("{answer}", "1")]))
+    [answer] = ask(own_redis, FunctionLibrary.of("test", [LUA.replace("{answer}", "1")]))
     assert isinstance(answer, DependencyDown)
     assert "READONLY" in answer.message
 
@@ -128,8 +134,8 @@ def test_a_primary_that_became_a_replica_is_down_and_not_wrong(own_redis: RedisP
 def test_a_function_that_fails_is_our_fault_and_spares_the_others(
     own_redis: RedisProcess,
 ) -> None:
-    broken = Library.of("test", ["register('answer', function() return missing.field end)"])
-    fine = Library.of("test", [LUA.replace("{answer}", "1")])
+    broken = FunctionLibrary.of("test", ["register('answer', function() return missing.field end)"])
+    fine = FunctionLibrary.of("test", [LUA.replace("{answer}", "1")])
     answers = ask(own_redis, fine, broken, fine)
     assert (answers[0], answers[2]) == (1, 1)
     assert isinstance(answers[1], InternalError)
@@ -139,7 +145,7 @@ def test_a_user_who_may_not_load_functions_is_told_what_is_missing(
     own_redis: RedisProcess,
 ) -> None:
     own_redis.command("ACL", "SETUSER", "poor", "on", ">word", "~*", "+@all", "-function|load")
-    library = Library.of("test", [LUA.replace("{answer}", "1")])
+    library = FunctionLibrary.of("test", [LUA.replace("{answer}", "1")])
     url = own_redis.url.replace("redis://", "redis://poor:word@")
     [answer] = ask(own_redis, library, url=url)
     assert isinstance(answer, DependencyDown)

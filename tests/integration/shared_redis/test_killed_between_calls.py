@@ -221,7 +221,7 @@ def adopt(scene: Scene) -> Operation:
 
 
 def step(scene: Scene) -> Operation:
-    said = r.Step(
+    said = r.AttemptStep(
         scene.attempt.attempt_id, NodeId("n-1"), scene.node.owner.epoch, AttemptState.RUNNING, 2
     )
     return lambda ledger: ledger.step(0, (said,))
@@ -301,6 +301,8 @@ OPERATIONS: dict[str, Callable[[Scene], Operation]] = {
         lambda ledger: ledger.end_session(scene.held.session_id, scene.held.owner)
     ),
     "read_session": lambda scene: lambda ledger: ledger.read_session(scene.held.session_id),
+    "keep_past": lambda scene: lambda ledger: ledger.keep_past(scene.held.session_id, b"said"),
+    "read_past": lambda scene: lambda ledger: ledger.read_past(scene.held.session_id),
     "reserve": reserve,
     "finish": finish_long,
     "step": step,

@@ -167,7 +167,7 @@ def test_every_slot_moves_under_load_and_no_job_sees_it(
         assert isinstance(opened, r.Opened)
         assert isinstance(again, r.Opened)
         assert isinstance(granted, r.Granted)
-        assert isinstance(freed, r.Freed)
+        assert isinstance(freed, r.FreedSlot)
         assert isinstance(closed, r.Closed), "a job ends once"
     assert bench.held(node) == 0
     size = bench(bench.ledger.size())

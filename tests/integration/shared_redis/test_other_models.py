@@ -17,7 +17,7 @@ from tests.servers import PATIENT_MS, RedisProcess
 from dragoman.errors import CannotStart
 from dragoman.ids import ConnectionId, InstanceId, NodeId
 from dragoman.live.cluster import Card, RedisPeers
-from dragoman.live.ledger import HolderConflict, Owner, Registered, Registration
+from dragoman.live.ledger import HolderConflict, NodeRegistered, Owner, Registration
 from dragoman.live.shared import records as r
 
 pytestmark = pytest.mark.redis
@@ -132,7 +132,7 @@ def test_drains_and_ownership_are_copied_and_the_old_keys_stay(before: FirstMode
     assert before.bench(ledger.register(strange)) == HolderConflict()
     owned = msgspec.structs.replace(strange, holder="key-1")
     registered = before.bench(ledger.register(owned))
-    assert isinstance(registered, Registered)
+    assert isinstance(registered, NodeRegistered)
     assert registered.owner.epoch > EPOCH
     # A drained node that comes back is drained, and nothing is granted on it.
     node = before.bench.join("n-drained")

@@ -124,7 +124,7 @@ def test_a_long_result_that_is_kept_for_its_driver_comes_back_until_it_is_settle
     result = JobResult(attempt.job_id, attempt.attempt_id, True, tts_audio=AUDIO)
     finish = r.Finish(Outcome.SUCCESS, result, None, 0)
     freed = bench(bench.ledger.finish(0, attempt.attempt_id, attempt.sender, finish))
-    assert isinstance(freed, r.Freed)
+    assert isinstance(freed, r.FreedSlot)
     found = bench.look(attempt)
     assert isinstance(found, r.StoredAttempt)
     assert found.output == result
@@ -146,7 +146,7 @@ def test_a_full_server_refuses_new_work_and_lets_jobs_end(
     with pytest.raises(DependencyDown, match="maxmemory"):
         bench.try_reserve(node)
     assert bench.close(opening.jobs[0], held=held).seq == 1
-    assert isinstance(bench.finish(done, due_ms=0), r.Freed)
+    assert isinstance(bench.finish(done, due_ms=0), r.FreedSlot)
     assert isinstance(bench.cancel(cancelled), r.CancelWon)
     assert bench.beat(node, cancelled.running).cancelling == (cancelled.running,)
     own_redis.command("CONFIG", "SET", "maxmemory", "0")
@@ -169,7 +169,7 @@ def test_a_job_does_not_end_without_the_result_that_memory_was_too_full_for(
     assert isinstance(bench.close(job, long_end(job)), r.Closed)
     assert bench.job(job.job_id).output == long_end(job).output
     freed = bench(bench.ledger.finish(0, attempt.attempt_id, attempt.sender, finish))
-    assert isinstance(freed, r.Freed)
+    assert isinstance(freed, r.FreedSlot)
 
 
 def test_a_short_result_lies_in_the_record(bench: Bench, server: redis.Redis) -> None:

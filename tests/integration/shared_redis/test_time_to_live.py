@@ -104,7 +104,7 @@ def test_the_keyspace_is_empty_when_everything_has_ended(
     opening = bench.utterance(held, 0)
     bench.open(opening)
     attempt = bench.dispatch(node)
-    assert isinstance(bench.finish(attempt, due_ms=0), r.Freed)
+    assert isinstance(bench.finish(attempt, due_ms=0), r.FreedSlot)
     bench.close(opening.jobs[0], held=held, keep=Keep(lease_ms=1, retention_ms=1))
     assert bench(bench.ledger.end_session(held.session_id, held.owner))
     bench(bench.ledger.remove(0, node.sender))

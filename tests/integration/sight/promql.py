@@ -18,7 +18,10 @@ _TOKEN = re.compile(
 
 _AGGREGATIONS = frozenset({"sum", "min", "max", "avg", "count", "topk", "bottomk"})
 _FUNCTIONS = frozenset(
-    {"rate", "increase", "histogram_quantile", "min_over_time", "max_over_time", "vector", "abs"}
+    {
+        *("rate", "increase", "changes", "histogram_quantile"),
+        *("min_over_time", "max_over_time", "vector", "abs"),
+    }
 )
 _OPERATORS = ("or", "and", "unless", "==", "!=", "<=", ">=", "<", ">", "+", "-", "*", "/", "%", "^")
 _MATCHES = ("=", "!=", "=~", "!~")

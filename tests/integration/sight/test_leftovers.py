@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dragoman.ids import AttemptId, InstanceId, JobId, NodeId, RequestId, TenantId
-from dragoman.live.dispatch.leftovers import why_dropped
+from dragoman.live.dispatch.node_messages import why_dropped
 from dragoman.live.ledger import JobRecord, JobSpec, PastAttempt, StaleReason
 from dragoman.live.protocol import ErrorInfo, JobState, Outcome, Pipeline
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 import sqlalchemy as sa
 
-from dragoman.store import Connection, Store, Work, open_store
+from dragoman.store import Store, StoreConnection, Work, open_store
 
 PARTS = 3
 """Rows that one submission writes."""
@@ -23,7 +23,7 @@ note = sa.Table(
 
 
 async def make_table(store: Store) -> None:
-    def create(connection: Connection) -> None:
+    def create(connection: StoreConnection) -> None:
         if connection.dialect == "postgresql":
             # IF NOT EXISTS does not keep two that create it at the same moment apart.
             connection.execute(sa.select(sa.func.pg_advisory_xact_lock(1)))
@@ -35,7 +35,7 @@ async def make_table(store: Store) -> None:
 def write_note(name: str) -> Work[str]:
     """A function that writes all parts of a note, one statement each."""
 
-    def work(connection: Connection) -> str:
+    def work(connection: StoreConnection) -> str:
         for part in range(PARTS):
             connection.execute(sa.insert(note), {"name": name, "part": part})
         return name
@@ -44,7 +44,7 @@ def write_note(name: str) -> Work[str]:
 
 
 def write_note_and_fail(name: str) -> Work[str]:
-    def work(connection: Connection) -> str:
+    def work(connection: StoreConnection) -> str:
         write_note(name)(connection)
         raise ValueError(name)
 
@@ -54,14 +54,14 @@ def write_note_and_fail(name: str) -> Work[str]:
 def write_note_twice(name: str) -> Work[str]:
     """A function that breaks the table's key."""
 
-    def work(connection: Connection) -> str:
+    def work(connection: StoreConnection) -> str:
         write_note(name)(connection)
         return write_note(name)(connection)
 
     return work
 
 
-def forget_notes(connection: Connection) -> None:
+def forget_notes(connection: StoreConnection) -> None:
     connection.execute(sa.delete(note))
 
 
@@ -79,7 +79,7 @@ async def until_queued() -> None:
     await asyncio.sleep(0)
 
 
-def _count(connection: Connection) -> Counter[str]:
+def _count(connection: StoreConnection) -> Counter[str]:
     return Counter(connection.execute(sa.select(note.c.name)).scalars().all())
 
 

@@ -27,7 +27,7 @@ from tests.integration.store.notes import (
 )
 
 from dragoman.errors import StoreError
-from dragoman.store import Connection, Store, Work, open_store, upgrade
+from dragoman.store import Store, StoreConnection, Work, open_store, upgrade
 from dragoman.store.sqlite import connect, writer
 
 
@@ -37,7 +37,7 @@ async def held_writer(store: Store) -> AsyncIterator[Callable[[], None]]:
     loop = asyncio.get_running_loop()
     entered, release = asyncio.Event(), threading.Event()
 
-    def hold(connection: Connection) -> None:
+    def hold(connection: StoreConnection) -> None:
         loop.call_soon_threadsafe(entered.set)
         release.wait()
 
@@ -103,7 +103,7 @@ def test_no_writer_hears_of_success_before_the_whole_group_is_committed(sqlite_u
             loop = asyncio.get_running_loop()
             reached, release = asyncio.Event(), threading.Event()
 
-            def slow(connection: Connection) -> None:
+            def slow(connection: StoreConnection) -> None:
                 loop.call_soon_threadsafe(reached.set)
                 release.wait()
 
@@ -124,11 +124,11 @@ def test_no_writer_hears_of_success_before_the_whole_group_is_committed(sqlite_u
 def test_a_commit_that_fails_fails_everyone_in_it_and_the_store_goes_on(sqlite_url: str) -> None:
     """A foreign key that is checked only at COMMIT makes a real one fail."""
 
-    def break_at_commit(connection: Connection) -> None:
+    def break_at_commit(connection: StoreConnection) -> None:
         connection.execute(sa.text("PRAGMA defer_foreign_keys = ON"))
         connection.execute(sa.text("INSERT INTO child VALUES ('nobody')"))
 
-    def make_child(connection: Connection) -> None:
+    def make_child(connection: StoreConnection) -> None:
         connection.execute(sa.text("CREATE TABLE parent (name TEXT PRIMARY KEY)"))
         connection.execute(sa.text("CREATE TABLE child (name TEXT REFERENCES parent(name))"))
 
@@ -152,7 +152,7 @@ def test_a_commit_that_fails_fails_everyone_in_it_and_the_store_goes_on(sqlite_u
 
 
 def test_a_full_disk_is_told_to_the_submitter_and_leaves_nothing_half(sqlite_url: str) -> None:
-    def fill(connection: Connection) -> None:
+    def fill(connection: StoreConnection) -> None:
         pages = connection.execute(sa.text("PRAGMA page_count")).scalar_one()
         connection.execute(sa.text(f"PRAGMA max_page_count = {pages + 2}"))
         write_note("big")(connection)
@@ -253,7 +253,7 @@ def test_a_read_sees_one_moment(sqlite_url: str) -> None:
             loop = asyncio.get_running_loop()
             looked, look_again = asyncio.Event(), threading.Event()
 
-            def look_twice(connection: Connection) -> tuple[int, int]:
+            def look_twice(connection: StoreConnection) -> tuple[int, int]:
                 count = sa.select(sa.func.count()).select_from(note)
                 first = connection.execute(count).scalar_one()
                 loop.call_soon_threadsafe(looked.set)

@@ -20,7 +20,7 @@ from dragoman.errors import ExtraMissing, SettingsError, StoreError
 from dragoman.ids import TenantId
 from dragoman.lab.model import DatasetId
 from dragoman.lab.repository import datasets
-from dragoman.store import Connection, Work, ask_server, check, open_store, upgrade
+from dragoman.store import StoreConnection, Work, ask_server, check, open_store, upgrade
 from dragoman.store.server import store as server_store
 from dragoman.store.urls import parse_database_url
 
@@ -40,7 +40,7 @@ def test_a_deadlock_is_resolved_and_both_writes_are_stored(
     def rename(mine: int, other: int, to: str) -> Work[None]:
         """Change two rows, the second only when another transaction holds it."""
 
-        def work(connection: Connection) -> None:
+        def work(connection: StoreConnection) -> None:
             nonlocal arrived
             change = sa.update(note).values(name=to)
             connection.execute(change.where(note.c.part == mine))
@@ -68,7 +68,7 @@ def test_a_read_sees_one_moment_and_cannot_write(
 ) -> None:
     count = sa.select(sa.func.count()).select_from(note)
 
-    def look_twice(connection: Connection) -> tuple[int, int]:
+    def look_twice(connection: StoreConnection) -> tuple[int, int]:
         first = connection.execute(count).scalar_one()
         mariadb_server.sql("INSERT INTO note VALUES ('meanwhile', 0)", database_of(mariadb_url))
         return first, connection.execute(count).scalar_one()
@@ -105,12 +105,12 @@ def test_no_more_connections_are_held_than_the_bounds_say(
 # --- connections --------------------------------------------------------------------------------
 
 
-def _cut_off(connection: Connection) -> None:
+def _cut_off(connection: StoreConnection) -> None:
     connection.execute(sa.text("KILL CONNECTION CONNECTION_ID()"))
 
 
 def test_a_lost_connection_is_told_once_and_the_next_call_works(mariadb_url: str) -> None:
-    def cut_off_writing(connection: Connection) -> None:
+    def cut_off_writing(connection: StoreConnection) -> None:
         write_note("cut off")(connection)
         _cut_off(connection)
 

@@ -15,7 +15,7 @@ from tests.servers import PostgresProcess
 from tests.servers.postgres import PASSWORD
 
 from dragoman.errors import ExtraMissing, SettingsError, StoreError
-from dragoman.store import Connection, Store, Work, ask_server, check, open_store, upgrade
+from dragoman.store import Store, StoreConnection, Work, ask_server, check, open_store, upgrade
 from dragoman.store.server import store as server_store
 from dragoman.store.urls import parse_database_url
 
@@ -27,7 +27,7 @@ def database_of(url: str) -> str:
 async def make_sequence(store: Store, name: str) -> None:
     """A number that transactions share at once: what is undone does not take it back."""
 
-    def create(connection: Connection) -> None:
+    def create(connection: StoreConnection) -> None:
         connection.execute(sa.text(f"CREATE SEQUENCE {name}"))
 
     await store.write(create)
@@ -40,7 +40,7 @@ def test_a_deadlock_is_resolved_and_both_writes_are_stored(postgres_url: str) ->
     def rename(mine: int, other: int, to: str) -> Work[None]:
         """Change two rows, the second only when another transaction holds it."""
 
-        def work(connection: Connection) -> None:
+        def work(connection: StoreConnection) -> None:
             change = sa.update(note).values(name=to)
             connection.execute(change.where(note.c.part == mine))
             connection.execute(sa.text("SELECT nextval('arrived')"))
@@ -68,7 +68,7 @@ def test_a_transaction_that_loses_races_is_run_again_a_few_times(
     monkeypatch.setattr(server_store, "RETRY_PAUSE_SECONDS", 0)
 
     def lose(times: int) -> Work[int]:
-        def work(connection: Connection) -> int:
+        def work(connection: StoreConnection) -> int:
             write_note(f"lost {times} times")(connection)
             tries: int = connection.execute(sa.text("SELECT nextval('tries')")).scalar_one()
             if tries <= times:
@@ -94,7 +94,7 @@ def test_a_transaction_that_loses_races_is_run_again_a_few_times(
 def test_a_read_sees_one_moment(postgres_server: PostgresProcess, postgres_url: str) -> None:
     count = sa.select(sa.func.count()).select_from(note)
 
-    def look_twice(connection: Connection) -> tuple[int, int]:
+    def look_twice(connection: StoreConnection) -> tuple[int, int]:
         first = connection.execute(count).scalar_one()
         postgres_server.sql("INSERT INTO note VALUES ('meanwhile', 0)", database_of(postgres_url))
         return first, connection.execute(count).scalar_one()
@@ -128,7 +128,7 @@ def test_no_more_connections_are_held_than_the_bounds_say(
 
 
 def test_a_lost_connection_is_told_once_and_the_next_call_works(postgres_url: str) -> None:
-    def cut_off(connection: Connection) -> None:
+    def cut_off(connection: StoreConnection) -> None:
         write_note("cut off")(connection)
         connection.execute(sa.text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
@@ -143,7 +143,7 @@ def test_a_lost_connection_is_told_once_and_the_next_call_works(postgres_url: st
     asyncio.run(scenario())
 
 
-def _cut_off_reading(connection: Connection) -> None:
+def _cut_off_reading(connection: StoreConnection) -> None:
     connection.execute(sa.text("SELECT pg_terminate_backend(pg_backend_pid())"))
 
 
@@ -156,7 +156,7 @@ def test_a_commit_whose_answer_is_lost_is_not_called_undone(postgres_url: str) -
         "FOR EACH ROW EXECUTE FUNCTION cut_off()",
     )
 
-    def make_trigger(connection: Connection) -> None:
+    def make_trigger(connection: StoreConnection) -> None:
         for statement in statements:
             connection.execute(sa.text(statement))
 

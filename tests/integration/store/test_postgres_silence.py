@@ -10,12 +10,12 @@ import sqlalchemy as sa
 from tests.integration.store.notes import note, notes_store, write_note
 
 from dragoman.errors import StoreError
-from dragoman.store import Connection, open_store
+from dragoman.store import StoreConnection, open_store
 from dragoman.store.mysql import server as mysql_server
 from dragoman.store.postgres import server as postgres_server
 
 
-def rename(connection: Connection, name: str) -> None:
+def rename(connection: StoreConnection, name: str) -> None:
     connection.execute(sa.update(note).values(name=name))
 
 
@@ -30,7 +30,7 @@ def test_what_a_paused_process_has_locked_is_free_again(
     told: list[StoreError] = []
 
     async def be_paused() -> None:
-        def fall_silent(connection: Connection) -> None:
+        def fall_silent(connection: StoreConnection) -> None:
             rename(connection, "paused")
             locked.set()
             resumed.wait(60)

@@ -19,7 +19,9 @@ from alembic.script import ScriptDirectory
 from tests.servers import MariadbProcess
 
 import dragoman.auth
-import dragoman.lab.repository  # noqa: F401 - both declare their tables
+import dragoman.glossary
+import dragoman.lab.repository
+import dragoman.usage  # noqa: F401 - all declare their tables
 from dragoman.errors import SchemaTooNew, StoreError
 from dragoman.store import SchemaStatus, check, metadata, open_store, upgrade, upgrades
 from dragoman.store.databases import database_at

@@ -24,7 +24,7 @@ from tests.integration.store.notes import (
 )
 
 from dragoman.errors import StoreError
-from dragoman.store import Connection, Work, open_store
+from dragoman.store import StoreConnection, Work, open_store
 from dragoman.store.sqlite.store import READERS
 
 WORKS: dict[str, Callable[[str], Work[str]]] = {
@@ -74,7 +74,7 @@ def test_many_rows_are_inserted_in_the_order_of_the_columns_or_not_at_all(
 
 @pytest.mark.parametrize("error", [StopIteration(), asyncio.CancelledError(), GeneratorExit()])
 def test_no_exception_however_odd_ends_the_store(database_url: str, error: BaseException) -> None:
-    def work(connection: Connection) -> None:
+    def work(connection: StoreConnection) -> None:
         write_note("odd")(connection)
         raise error
 
@@ -199,11 +199,11 @@ def test_reads_one_after_another_share_a_connection_whatever_was_open_at_once_be
 ) -> None:
     meeting = threading.Barrier(READERS)
 
-    def connection_at_once(connection: Connection) -> int:
+    def connection_at_once(connection: StoreConnection) -> int:
         meeting.wait(60)
         return connection_of(connection)
 
-    def connection_of(connection: Connection) -> int:
+    def connection_of(connection: StoreConnection) -> int:
         return id(connection._connection.connection.dbapi_connection)
 
     async def story() -> None:

@@ -25,7 +25,7 @@ def tracing_to(url: str) -> dict[str, str]:
 
 
 def test_the_spans_of_a_demo_reach_a_collector(tmp_path: Path) -> None:
-    options = ("--nodes", "2", "--traffic", "0", "--seconds", "4")
+    options = ("--nodes", "2", "--real-nodes", "0", "--traffic", "0", "--seconds", "4")
     with Collector() as collector:
         env = tracing_to(collector.url)
         with ServerProcess(

@@ -6,6 +6,7 @@ import pytest
 
 from dragoman.auth import (
     ALLOWED,
+    Access,
     Permission,
     Principal,
     Role,
@@ -32,8 +33,18 @@ def test_operators_and_everyone_in_open_mode_may_do_everything() -> None:
     ("role", "permitted"),
     [
         (Role.NODE, {Permission.NODE_SOCKET}),
-        (Role.CLIENT, {Permission.SESSION_SOCKET, Permission.SESSIONS, Permission.JOBS}),
+        (
+            Role.CLIENT,
+            {
+                Permission.SESSION_SOCKET,
+                Permission.SESSIONS,
+                Permission.JOBS,
+                Permission.GLOSSARY,
+                Permission.USAGE,
+            },
+        ),
         (Role.EVALUATOR, {Permission.DATASETS, Permission.EXPERIMENTS}),
+        (Role.VIEWER, set(Permission) - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET}),
     ],
 )
 def test_other_roles_may_use_what_they_are_for_and_nothing_else(
@@ -43,6 +54,21 @@ def test_other_roles_may_use_what_they_are_for_and_nothing_else(
     for permission in set(Permission) - permitted:
         with pytest.raises(Forbidden, match="operator"):
             authorize(holder(role), permission)
+
+
+def test_a_viewer_sees_what_an_operator_sees_and_acts_on_nothing() -> None:
+    for permission in Permission:
+        with pytest.raises(Forbidden):
+            authorize(holder(Role.VIEWER), permission)
+    for permission in ALLOWED[Role.VIEWER]:
+        authorize(holder(Role.VIEWER), permission, Access.READ)
+    assert may_see(holder(Role.VIEWER), "globex")
+    with pytest.raises(Forbidden) as refusal:
+        authorize(holder(Role.VIEWER), Permission.NODES, Access.ACT)
+    assert str(refusal.value) == (
+        "A key with role viewer may look at, and not change or use, nodes; "
+        "ask for a key with role operator."
+    )
 
 
 def test_a_refusal_names_the_role_and_the_roles_that_would_do() -> None:

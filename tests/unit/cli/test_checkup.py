@@ -12,7 +12,7 @@ from tests.servers import RedisProcess
 
 from dragoman.cli import main
 from dragoman.cli.checkup import (
-    Finding,
+    CheckupFinding,
     Level,
     judge_clock,
     judge_disk,
@@ -20,10 +20,12 @@ from dragoman.cli.checkup import (
     judge_python,
 )
 from dragoman.cli.redis_checkup import judge_redis, judge_redis_clock, judge_redis_memory
-from dragoman.redis_servers import ServerFacts
+from dragoman.redis_servers import RedisServerFacts
 
 NOW_MS = 1_800_000_000_000
-REDIS = ServerFacts(version="7.0.15", mode="standalone", is_replica=False, eviction="", skew_ms=0)
+REDIS = RedisServerFacts(
+    version="7.0.15", mode="standalone", is_replica=False, eviction="", skew_ms=0
+)
 
 
 @pytest.mark.parametrize(
@@ -52,21 +54,23 @@ REDIS = ServerFacts(version="7.0.15", mode="standalone", is_replica=False, evict
         (judge_redis_clock(-900), Level.WARN),
         (judge_redis_clock(60_000), Level.FAIL),
     ],
-    ids=lambda value: f"{value.check}: {value.found}" if isinstance(value, Finding) else "",
+    ids=lambda value: f"{value.check}: {value.found}" if isinstance(value, CheckupFinding) else "",
 )
 def test_each_finding_is_judged_and_what_is_not_fine_has_a_remedy(
-    finding: Finding, level: Level
+    finding: CheckupFinding, level: Level
 ) -> None:
     assert finding.level is level
     assert bool(finding.remedy) is (level is not Level.OK)
 
 
-def checkup(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, dict[str, Finding]]:
+def checkup(
+    capsys: pytest.CaptureFixture[str], *arguments: str
+) -> tuple[int, dict[str, CheckupFinding]]:
     code = main(["doctor", "--json", *arguments])
     report = json.loads(capsys.readouterr().out)
     assert report["ok"] is (code == 0)
     return code, {
-        found["check"]: Finding(
+        found["check"]: CheckupFinding(
             found["check"], Level(found["level"]), found["found"], found["remedy"]
         )
         for found in report["checks"]

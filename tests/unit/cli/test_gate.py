@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from dragoman.cli.experiment.gate import Calibrated, NotWorse, Unmet, Verdict, judge, read_gate
+from dragoman.cli.experiment.gate import Calibrated, GateVerdict, NotWorse, Unmet, judge, read_gate
 from dragoman.errors import SettingsError
 from dragoman.lab.comparison import Compared, ComparedRun, Comparison, Finding, LeftOut, RunLabel
 from dragoman.lab.repository.aggregates import NOTHING
@@ -15,14 +15,24 @@ REACHED = Aggregates(
     scores={
         "exact": msgspec.structs.replace(NOTHING, count=10, errors=1, mean=0.8, pass_rate=0.75),
         "a.b": msgspec.structs.replace(NOTHING, count=0),
+        "chrf": msgspec.structs.replace(
+            NOTHING,
+            count=10,
+            corpus=44.0,
+            corpus_ci95=(42.5, 45.5),
+            p50=40.0,
+            p50_ci95=(30.0, 50.0),
+        ),
     },
-    latency_ms=msgspec.structs.replace(NOTHING, count=10, p95=120.0, mean=60.0),
+    latency_ms=msgspec.structs.replace(
+        NOTHING, count=10, p95=120.0, mean=60.0, p50_ci95=(40.0, 80.0)
+    ),
     tokens=NOTHING,
     cost=NOTHING,
 )
 
 
-SCORES = ("exact", "a.b", "nothing")
+SCORES = ("exact", "a.b", "nothing", "chrf")
 
 
 @pytest.mark.parametrize(
@@ -39,12 +49,17 @@ SCORES = ("exact", "a.b", "nothing")
         ("a.b.count", "< 1", True),
         ("latency_ms.p95", "<= 120", True),
         ("latency_ms.mean", "< 60", False),
+        ("chrf.corpus_ci95.low", ">= 42.5", True),
+        ("chrf.corpus_ci95.high", "< 45", False),
+        ("chrf.p50_ci95.low", ">= 30", True),
+        ("latency_ms.p50_ci95.high", "< 80", False),
         ("cost.total", "<= 0", True),
         ("failures.items", "<= 0", True),
         ("failures.share", "> 0", False),
         # What is not there never holds.
         ("exact.corpus", "< 1", False),
         ("exact.repetitions.within", "< 1", False),
+        ("chrf.p99_ci95.low", ">= 0", False),
         ("tokens.p50", "< 1", False),
         ("a.b.mean", "< 1", False),
         ("a.b.pass_rate", "< 1", False),
@@ -77,6 +92,18 @@ def test_a_gate_limits_the_share_of_items_without_a_score(
     assert all(verdict.passed for verdict in verdicts) is passes
 
 
+def test_a_gate_on_what_the_target_does_not_report_says_so() -> None:
+    verdict, _ = judge(read_gate({"tokens.p50": "< 1"}, SCORES, "exp.toml"), REACHED)
+    assert str(verdict) == "tokens.p50 < 1: the target reports no tokens"
+
+
+def test_a_gate_on_a_bound_that_too_few_items_give_says_so() -> None:
+    verdict, _ = judge(read_gate({"chrf.p99_ci95.low": ">= 0"}, SCORES, "exp.toml"), REACHED)
+    assert str(verdict) == (
+        "chrf.p99_ci95.low >= 0: 10 values do not bound this figure; more items would"
+    )
+
+
 def test_a_file_without_a_gate_asks_for_nothing() -> None:
     assert read_gate(None, SCORES, "exp.toml") == ()
 
@@ -106,6 +133,11 @@ def test_a_gate_may_be_written_without_quotation_marks() -> None:
         ("latency_ms.corpus", "not worse than last"),
         ("exact.corpus", "not worse than last"),
         ("exact.corpus", ">= 1"),
+        ("exact.corpus_ci95.low", ">= 1"),
+        ("exact.corpus_ci95", ">= 1"),
+        ("latency_ms.corpus_ci95.low", ">= 1"),
+        ("exact.p95_ci95", ">= 1"),
+        ("exact.p95_ci95.middle", ">= 1"),
         ("ratio", "not worse than last"),
         ("on_inconclusive", "warn"),
         ("on_inconclusiv", "fail"),
@@ -169,7 +201,7 @@ def comparison(**scores: Compared) -> Comparison:
     )
 
 
-def judged(written: dict[str, object], found: Comparison | Unmet) -> list[Verdict]:
+def judged(written: dict[str, object], found: Comparison | Unmet) -> list[GateVerdict]:
     gate = read_gate(written, ("chrf", "bleu", "wer"), "exp.toml")
     baselines: set[str | None] = {one.baseline for one in gate if isinstance(one, NotWorse)}
     return judge(gate, REACHED, dict.fromkeys(baselines, found))[:-1]

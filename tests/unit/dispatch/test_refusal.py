@@ -14,6 +14,7 @@ from dragoman.live.ledger import JobInput, JobSpec, Outlook
 from dragoman.live.protocol import (
     Device,
     Languages,
+    NamedServices,
     Pipeline,
     Service,
     ServiceStatus,
@@ -21,9 +22,9 @@ from dragoman.live.protocol import (
 )
 from dragoman.live.snapshot import (
     CellView,
+    JobRequirement,
     NodeFacts,
     PoolRule,
-    Requirement,
     RuntimeSnapshot,
 )
 
@@ -32,6 +33,8 @@ SERVICES = tuple(
     Service(kind.value, kind, Device.CPU, ServiceStatus.RUNNING)
     for kind in (ServiceType.ASR, ServiceType.NMT, ServiceType.TTS)
 )
+
+M2M = Service("m2m", ServiceType.NMT, Device.CPU, ServiceStatus.RUNNING, "1")
 
 
 def node(index: int = 0, **facts: Any) -> NodeFacts:
@@ -54,10 +57,11 @@ def in_vain(
     excluded: frozenset[NodeId] = frozenset(),
     spread: NodeId | None = None,
     own: int = 0,
+    services: NamedServices = (),
 ) -> Search:
     """A search that found no slot in this fleet."""
     pipeline = Pipeline(use_nmt=True, use_tts=True)
-    requirement = Requirement(PoolRule.ASR_TTS, (("zh", "en"),), pipeline, features)
+    requirement = JobRequirement(PoolRule.ASR_TTS, (("zh", "en"),), pipeline, features, services)
     spec = JobSpec(TenantId("t"), RequestId("r"), "zh", "en", pipeline, features=features)
     job = Job(spec, JobInput(), b"", requirement, None, 0.0, 0.0, False, "en")
     search = Search(job, RuntimeSnapshot.empty(PoolRule.ASR_TTS).replacing(CellView.of(0, fleet)))
@@ -123,6 +127,34 @@ CASES: dict[str, tuple[Search, str, dict[str, int]]] = {
         "NO_CAPACITY",
         {"excluded": 1, "spread": 1, "no_free_slot": 1},
     ),
+    "a service that no node has": (
+        in_vain(node(), services=(("nmt", "m2m@2"),)),
+        "NO_AVAILABLE_NODE",
+        {"service_missing": 1},
+    ),
+    "another version than asked for": (
+        in_vain(node(services=(*SERVICES, M2M)), services=(("nmt", "m2m@2"),)),
+        "NO_AVAILABLE_NODE",
+        {"service_missing": 1},
+    ),
+    "a named service that has no slot": (
+        in_vain(node(), node(1, services=(*SERVICES, M2M)), services=(("nmt", "m2m@1"),)),
+        "NO_CAPACITY",
+        {"service_missing": 1, "no_free_slot": 1},
+    ),
+    "a named service that is marked": (
+        in_vain(
+            node(services=(*SERVICES, M2M), marked=frozenset({"m2m@1"})),
+            services=(("nmt", "m2m"),),
+        ),
+        "MODEL_NOT_AVAILABLE",
+        {"model_unavailable": 1},
+    ),
+    "a named service for another stage": (
+        in_vain(node(services=(*SERVICES, M2M)), services=(("tts", "m2m"),)),
+        "NO_AVAILABLE_NODE",
+        {"service_missing": 1},
+    ),
     "a private node": (in_vain(node(public=False)), "NO_AVAILABLE_NODE", {"not_public": 1}),
     "one's own private node": (
         in_vain(node(public=False), own=1),
@@ -137,6 +169,15 @@ def test_a_refusal_has_the_code_and_reasons_that_hold(case: str) -> None:
     made, code, reasons = CASES[case]
     error = refusal(made, None)
     assert (error.code, error.details["reasons"]) == (code, reasons)
+
+
+def test_a_refusal_names_the_services_that_no_node_has() -> None:
+    error = refusal(in_vain(node(), services=(("nmt", "m2m@2"),)), None)
+    assert "has nmt m2m@2" in error.message
+    assert error.details["services"] == {"nmt": "m2m@2"}
+    full = refusal(in_vain(node(services=(*SERVICES, M2M)), services=(("nmt", "m2m"),)), None)
+    assert "full" in full.message
+    assert "services" not in refusal(in_vain(node()), None).details
 
 
 def test_cells_without_memory_make_a_pair_unavailable_and_not_unsupported() -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from dragoman.ids import NodeId, SessionId
 from dragoman.live.dispatch import Route, Routes
 from dragoman.live.dispatch.routes import drawn_order, hashed_shard
-from dragoman.live.snapshot import Shards
+from dragoman.live.snapshot import PoolShards
 
 HERE, THERE = ("zh", "en"), ("en", "zh")
-SHARDS = Shards({0: 5, 1: 5, 4: 1})
+SHARDS = PoolShards({0: 5, 1: 5, 4: 1})
 NODE = NodeId("n")
 
 
@@ -30,7 +30,7 @@ def test_a_shard_that_is_gone_is_not_kept() -> None:
     route = Route()
     route.shard(HERE, SHARDS)
     route.keep_shard(4)
-    assert route.shard(HERE, Shards({0: 5})) is None
+    assert route.shard(HERE, PoolShards({0: 5})) is None
     assert route.shard(HERE, SHARDS) == 4, "it may come back"
 
 

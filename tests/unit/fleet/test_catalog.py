@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from dragoman.live.fleet import CatalogRules, CatalogService, ServiceCatalog
-from dragoman.live.fleet.catalog_form import LARGEST_CATALOG_BYTES, CatalogProblem, read_catalog
+from dragoman.live.fleet.catalog import LARGEST_CATALOG_BYTES, CatalogProblem, read_catalog
 from dragoman.live.protocol import Outcome
 from dragoman.observability import Metrics
 from dragoman.testing import VirtualClock, run_virtual

@@ -28,6 +28,9 @@ class Shown:
             self.marks[node_id] = {mark.service_id for mark in marks}
         return node_id in self.known
 
+    def has_version(self, node_id: NodeId, service_id: str, version: str) -> bool:
+        return False
+
 
 class Scene:
     """Feedback at work, and everything that can be seen of it."""

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.ids import AttemptId, JobId
-from dragoman.live.fleet import MOVES, Health, HealthEvent, HealthRules, Thresholds
-from dragoman.live.fleet.breaker import Breaker, failed
+from dragoman.live.fleet import MOVES, HealthEvent, HealthRecord, HealthRules, Thresholds
+from dragoman.live.fleet.health import Breaker, failed
 from dragoman.live.protocol import ErrorInfo, JobResult, NodeHealth
 
 RULES = HealthRules(
@@ -33,8 +33,8 @@ def rules(**changes: float) -> HealthRules:
     return msgspec.structs.replace(RULES, **changes)
 
 
-def registered(with_rules: HealthRules = RULES) -> Health:
-    health = Health(with_rules)
+def registered(with_rules: HealthRules = RULES) -> HealthRecord:
+    health = HealthRecord(with_rules)
     health.happened(HealthEvent.REGISTERED)
     return health
 
@@ -42,7 +42,7 @@ def registered(with_rules: HealthRules = RULES) -> Health:
 @pytest.mark.parametrize("state", NodeHealth)
 @pytest.mark.parametrize("event", HealthEvent)
 def test_only_the_table_s_moves_are_made(state: NodeHealth, event: HealthEvent) -> None:
-    health = Health(RULES)
+    health = HealthRecord(RULES)
     health.state = state
     moved = health.happened(event)
     assert moved == ((state, event) in MOVES)
@@ -123,13 +123,13 @@ def test_a_heartbeat_is_late_after_one_and_a_half_intervals() -> None:
 # --- the circuit breaker -------------------------------------------------------------------------
 
 
-def ready(with_rules: HealthRules = RULES) -> Health:
+def ready(with_rules: HealthRules = RULES) -> HealthRecord:
     health = registered(with_rules)
     health.beat(True)
     return health
 
 
-def jobs(health: Health, ends: str) -> list[bool]:
+def jobs(health: HealthRecord, ends: str) -> list[bool]:
     """Jobs that succeeded (.) and failed (x); when each changed the node's health."""
     return [health.job_ended(failure=end == "x") for end in ends]
 

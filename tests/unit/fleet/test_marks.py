@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dragoman.clock import ManualClock
 from dragoman.ids import NodeId
-from dragoman.live.fleet.marks import MARKS_PER_NODE, Marks
+from dragoman.live.fleet.unavailable_services import MARKS_PER_NODE, Marks
 
 A, B = NodeId("a"), NodeId("b")
 

@@ -6,8 +6,8 @@ import pytest
 
 from dragoman.ids import NodeId, TenantId
 from dragoman.live.fleet import Thresholds
+from dragoman.live.fleet.health import RecentUsage
 from dragoman.live.fleet.registration import Applicant, holder_of, holds_key, holds_token
-from dragoman.live.fleet.resources import RecentUsage
 from dragoman.live.protocol import ResourceUsage
 
 THRESHOLDS = Thresholds(cpu=85, mem=85, gpu=85, gpu_mem=0)

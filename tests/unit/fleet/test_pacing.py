@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dragoman.clock import ManualClock
 from dragoman.ids import NodeId
-from dragoman.live.fleet.pacing import Debounce, NodeLimit
+from dragoman.live.fleet.unavailable_services import Debounce, NodeLimit
 
 A, B = NodeId("a"), NodeId("b")
 

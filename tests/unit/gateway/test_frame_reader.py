@@ -42,6 +42,9 @@ class Sink:
         if frame is not NO_MESSAGE:
             self.found.append(frame)
 
+    def must_wait(self, waits: object) -> None:
+        self.found.append(["waits", waits])
+
     def control(self, data: bytes) -> None:
         self.found.append(["control", data])
 

@@ -4,9 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.clock import ManualClock
-from dragoman.live.gateway.closing import fitting_reason
 from dragoman.live.gateway.limits import TokenBucket
-from dragoman.live.gateway.wire import frame_bytes, is_larger
+from dragoman.live.gateway.wire import fitting_reason, frame_bytes, is_larger
 
 
 @given(

@@ -16,7 +16,7 @@ from dragoman.live.gateway import (
     CloseCode,
     ConnectionClosed,
     Delay,
-    Link,
+    DuplexLink,
     MemoryNetwork,
     fixed,
     long_tailed,
@@ -249,7 +249,7 @@ async def _some_traffic(client: Client) -> None:
     await client.send(heartbeat(1))
 
 
-def _fault(act: Callable[[Link], None]) -> Callable[[Client], Awaitable[None]]:
+def _fault(act: Callable[[DuplexLink], None]) -> Callable[[Client], Awaitable[None]]:
     async def happen(client: Client) -> None:
         act(client.link)
 

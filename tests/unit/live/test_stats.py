@@ -19,8 +19,8 @@ from tests.simulation.world import World, play, settings_with
 from dragoman.clock import Clock
 from dragoman.errors import DependencyDown, StatsNotReady
 from dragoman.ids import NodeId, SessionId
-from dragoman.live.dispatch.tally import Rate
-from dragoman.live.fleet.census import Census, Headcount
+from dragoman.live.dispatch.telemetry import Rate
+from dragoman.live.fleet.node import Census, Headcount
 from dragoman.live.protocol import Mode, NodeHealth, ServiceType, SessionInit
 from dragoman.live.sessions import LanguageUsage
 from dragoman.live.stats import (
@@ -35,7 +35,7 @@ from dragoman.live.stats import (
     StatsSource,
     language_usage,
 )
-from dragoman.observability import Metrics, Watch
+from dragoman.observability import LimitWatch, Metrics
 from dragoman.testing import VirtualClock, run_virtual, seconds
 
 NOTHING = Stats(
@@ -74,7 +74,7 @@ def tell(story: Callable[[StatsCache, Maker, Clock], Awaitable[None]], **rules: 
 
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        watch = Watch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10)
+        watch = LimitWatch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10)
         maker = Maker()
         cache = StatsCache(maker.take, settings.scheduler.stats, metrics, watch, clock)
         try:
@@ -194,7 +194,7 @@ def test_the_age_of_the_snapshot_grows_also_when_none_was_ever_made() -> None:
 
     async def main() -> None:
         clock = VirtualClock(asyncio.get_running_loop())
-        watch = Watch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10)
+        watch = LimitWatch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10)
         maker = Maker()
         cache = StatsCache(maker.take, settings_with().scheduler.stats, metrics, watch, clock)
         await story(cache, maker, clock)

@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from dragoman.observability import Labelled, Metrics, TopK, normal_reason
+from dragoman.observability.declare import SERIES_MAX
+from dragoman.observability.histogram import CappedHistograms, QuickHistograms
 from dragoman.observability.quick_counters import QuickCounters
 
 COUNTERS = [
@@ -20,6 +22,7 @@ COUNTERS = [
     "scheduler_dlq_total",
     "lab_zombies_total",
     "lab_fenced_writes_total",
+    "lab_items_offered_again_total",
     "scheduler_model_na_by_service_total{service_id}",
     "scheduler_model_na_by_reason_total{reason}",
     "scheduler_model_na_rate_limited_by_node_total{node_id}",
@@ -33,6 +36,7 @@ COUNTERS = [
     "scheduler_jobs_catalog_down_total{outcome}",
     "scheduler_jobs_total{class,outcome}",
     "scheduler_failover_total{reason}",
+    "scheduler_canary_jobs_total{pair,stage,service,outcome}",
     "scheduler_results_dropped_total{reason}",
     "scheduler_result_fields_dropped_total{field}",
     "lab_items_total{status}",
@@ -47,7 +51,11 @@ GAUGES = [
     "scheduler_service_catalog_fail_count",
     "scheduler_service_catalog_last_success_age_seconds",
     "scheduler_sessions",
+    "scheduler_sessions_max",
     "scheduler_buffered_bytes",
+    "scheduler_buffered_bytes_max",
+    "scheduler_ready",
+    "scheduler_dependency_up{dependency}",
     "scheduler_pending_jobs",
     "scheduler_inbox_pending",
     "scheduler_cluster_peers",
@@ -63,6 +71,9 @@ HISTOGRAMS = [
     "scheduler_job_duration_seconds",
     "lab_item_seconds",
     "lab_refill_seconds",
+    "scheduler_speech_to_text_seconds{pair,service}",
+    "scheduler_speech_to_translation_seconds{pair,service}",
+    "scheduler_speech_to_audio_seconds{pair,service}",
     "scheduler_lock_wait_seconds{lock}",
     "lab_live_sample_score{evaluator}",
     "scheduler_redis_op_seconds{op}",
@@ -95,8 +106,10 @@ def test_every_metric_has_the_labels_of_the_protocol() -> None:
     for metric in vars(metrics).values():
         if isinstance(metric, Labelled):
             metric.labels(*("x" for _ in metric._normal))
-        elif isinstance(metric, QuickCounters):
+        elif isinstance(metric, QuickCounters | CappedHistograms):
             metric.labels(*("x" for _ in metric._labels))
+        elif isinstance(metric, QuickHistograms):
+            metric.observe("x", 0.0)
     exposed: dict[str, set[str]] = {}
     for family in text_string_to_metric_families(metrics.exposition().decode()):
         for sample in family.samples:
@@ -106,6 +119,15 @@ def test_every_metric_has_the_labels_of_the_protocol() -> None:
         name, _, labels = declared.rstrip("}").partition("{")
         name += "_bucket" if declared in HISTOGRAMS else ""
         assert exposed[name] == (set(labels.split(",")) if labels else set()), declared
+
+
+def test_histograms_by_what_clients_name_have_a_bound_too() -> None:
+    metrics = Metrics()
+    for number in range(SERIES_MAX + 50):
+        metrics.speech_to_text.labels(f"xx:{number}", "ear@1").observe(0.1)
+    counts = series(metrics)["scheduler_speech_to_text_seconds_count"]
+    assert len(counts) == SERIES_MAX + 1
+    assert counts["other", "other"] == 50
 
 
 def test_a_decision_under_a_millisecond_falls_in_a_bucket_of_its_own() -> None:

@@ -9,12 +9,12 @@ import uvloop
 from tests.unit.observability.log_output import logging_to
 
 from dragoman.clock import ManualClock, SystemClock
-from dragoman.observability import LoopLag, Metrics, Watch, yielding
+from dragoman.observability import LimitWatch, LoopLag, Metrics, yielding
 
 
-def watch_on(clock: ManualClock) -> tuple[Watch, Metrics]:
+def watch_on(clock: ManualClock) -> tuple[LimitWatch, Metrics]:
     metrics = Metrics()
-    return Watch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10), metrics
+    return LimitWatch(metrics, clock, path_warn_ms=50, lock_wait_warn_ms=10), metrics
 
 
 def test_a_slow_path_is_counted_and_warned_of_now_and_then() -> None:

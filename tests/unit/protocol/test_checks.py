@@ -152,25 +152,80 @@ def test_an_utterance_with_an_unknown_feature_is_refused() -> None:
         check_utterance(Utterance(0, text="hello", features=("telepathy",)))
 
 
-def test_what_is_not_built_yet_is_refused_rather_than_ignored() -> None:
-    """A session that asked for it would run without it, and its speaker would not know."""
-    chosen = {"asr": "whisper@2"}
-    session = b'{"type":"session_init","src_lang":"en","tgt_lang":"es",%s}'
-    utterance = b'{"type":"utterance","utterance_index":0,"text":"hello",%s}'
-    for frame, field in (
-        (session % b'"vad":"webrtc"', "vad"),
-        (session % b'"services":{"asr":"whisper@2"}', "services"),
-        (utterance % b'"services":{"asr":"whisper@2"}', "services"),
+def test_a_choice_of_services_names_stages_and_services() -> None:
+    session = b'{"type":"session_init","src_lang":"en","tgt_lang":"es","services":%s}'
+    utterance = b'{"type":"utterance","utterance_index":0,"text":"hello","services":%s}'
+    for chosen in (b"{}", b"null", b'{"asr":"whisper"}', b'{"tone":"a@b@1","nmt":"m2m 100@1 b"}'):
+        check_client_message(session % chosen)
+        check_client_message(utterance % chosen)
+    for stage, name, field in (
+        ("hearing", "whisper", "services"),
+        ("ASR", "whisper", "services"),
+        ("asr", "", "services.asr"),
+        ("nmt", "@2", "services.nmt"),
+        ("nmt", "m2m@", "services.nmt"),
+        ("tts", "pi\nper", "services.tts"),
+        ("tts", " piper", "services.tts"),
     ):
-        with pytest.raises(InvalidMessage, match=f"`{field}`.*not built yet"):
-            check_client_message(frame)
-    with pytest.raises(InvalidMessage, match=r"`services`.*not built yet"):
-        check_job_request(JobRequest("en", "es", text="a", services=chosen))
+        asked = msgspec.json.encode({stage: name})
+        for frame in (session % asked, utterance % asked):
+            with pytest.raises(InvalidMessage) as refused:
+                check_client_message(frame)
+            assert refused.value.details["field"] == field
+        with pytest.raises(InvalidMessage, match=f"`{field}`"):
+            check_job_request(JobRequest("en", "es", text="a", services={stage: name}))
+    for wrong in (b'{"asr":5}', b'["asr"]', b'{"asr":"%s"}' % (b"x" * 401)):
+        with pytest.raises(InvalidMessage, match="services"):
+            check_client_message(session % wrong)
 
-    for default in (b'"vad":"off","services":{}', b'"vad":null,"services":null', b'"vad":"off"'):
-        check_client_message(session % default)
-    check_client_message(utterance % b'"services":{}')
-    check_job_request(JobRequest("en", "es", text="a", services={}))
+
+def test_a_node_may_run_two_versions_of_a_service() -> None:
+    two = (
+        msgspec.structs.replace(NMT, version="1"),
+        msgspec.structs.replace(NMT, version="2"),
+    )
+    check_register(changed(services=two))
+    with pytest.raises(InvalidCapabilitySchema, match="`nmt-1@2` twice"):
+        check_register(changed(services=(*two, two[1])))
+
+
+SESSION = '{"type":"session_init","src_lang":"en","tgt_lang":"es"}'
+
+
+@pytest.mark.parametrize(
+    ("said", "says"),
+    [
+        ('"vad":"webrtc","audio_format":"opus"', "audio_format is `opus`; send pcm16"),
+        ('"vad":"silero","audio_format":"wav"', "audio_format is `wav`; send pcm16"),
+        ('"vad":"webrtc","sample_rate":44100', "takes audio at 8000, 16000, 32000, 48000 Hz, not"),
+        ('"vad":"silero","sample_rate":8000', "takes audio at 16000 Hz, not at 8000 Hz"),
+        ('"vad":"magic"', "magic"),
+        ('"vad":7', "vad"),
+    ],
+)
+def test_voice_activity_on_audio_that_no_detector_reads_is_refused_by_its_field(
+    said: str, says: str
+) -> None:
+    frame = SESSION.replace("}", f",{said}}}")
+    with pytest.raises(InvalidMessage, match=says) as refused:
+        check_client_message(frame.encode())
+    assert refused.value.details["field"] == "vad"
+    assert refused.value.status == 422
+
+
+@pytest.mark.parametrize("field", ["min_speech_ms", "pre_roll_ms"])
+@pytest.mark.parametrize("value", ["-1", "10001", '"long"'])
+def test_times_of_voice_activity_are_bounded(field: str, value: str) -> None:
+    frame = SESSION.replace("}", f',"{field}":{value}}}')
+    with pytest.raises(InvalidMessage) as refused:
+        check_client_message(frame.encode())
+    assert refused.value.details["field"] == field
+
+
+@pytest.mark.parametrize("vad", ["off", "webrtc", "silero"])
+def test_voice_activity_on_samples_is_taken(vad: str) -> None:
+    frame = SESSION.replace("}", f',"vad":"{vad}"}}')
+    check_client_message(frame.encode())
 
 
 def check_client_message(frame: bytes) -> None:

@@ -47,14 +47,15 @@ SCHEDULER_TO_NODE = {
     "node_status": "status reason?",
     "job_assign": "job_id attempt_id trace_id class src_lang tgt_lang mode lang_a? lang_b? "
     "auto_langs? pipeline features audio? audio_format? sample_rate? text? padding_ms cut "
-    "deadline_ms session_id? utterance_index? traceparent?",
+    "deadline_ms session_id? utterance_index? services? context? glossary? traceparent?",
     "job_cancel": "job_id attempt_id reason",
     "node_control": "command reason?",
     "error": "code message retry_after_ms? details? utterance_index? tgt_lang? request_id?",
 }
 CLIENT_TO_SCHEDULER = {
     "session_init": "src_lang? tgt_lang? tgt_langs? mode? lang_a? lang_b? auto_langs? pipeline? "
-    "features? tenant_id? preferred_node_id? audio_format? sample_rate? vad? services? "
+    "features? tenant_id? preferred_node_id? audio_format? sample_rate? vad? min_speech_ms? "
+    "pre_roll_ms? services? "
     "ui_events? client_version? platform? trace_id? resume_token? last_delivery_seq?",
     "audio_chunk": "seq is_final payload?",
     "utterance": "utterance_index request_id? audio? text? src_lang? tgt_lang? pipeline? features? "
@@ -64,7 +65,7 @@ CLIENT_TO_SCHEDULER = {
 }
 SCHEDULER_TO_CLIENT = {
     "session_init_ack": "session_id resume_token resumed next_chunk_seq next_utterance_index "
-    "protocol_version instance_id heartbeat_interval_ms",
+    "protocol_version instance_id heartbeat_interval_ms listen_token?",
     "translation_result": "delivery_seq session_id utterance_index tgt_lang job_id request_id "
     "text_asr? text_translated? src_lang_detected? tts_audio? tts_format? node_id? timings? "
     "scheduling quality_score? extra?",
@@ -82,7 +83,8 @@ PARTS: dict[type[msgspec.Struct], str] = {
     Service: "service_id type version? model_id? device status",
     ResourceUsage: "cpu_percent gpu_percent? gpu_mem_percent? mem_percent",
     RunningJob: "job_id attempt_id",
-    Scheduling: "queued_ms dispatch_ms node_ms total_ms attempts",
+    Scheduling: "queued_ms dispatch_ms node_ms total_ms attempts speech_end_to_result_ms? "
+    "speech_end_to_text_ms? speech_end_to_translation_ms? speech_end_to_audio_ms?",
     ErrorInfo: "code message retryable? details?",
 }
 

@@ -15,7 +15,7 @@ from dragoman.live.protocol import (
     JobRequest,
     JobState,
     JobView,
-    LeftOut,
+    LeftOutNodes,
     ListPage,
     decode_body,
     utc_time,
@@ -44,7 +44,7 @@ def test_a_job_view_names_every_field_also_those_that_are_empty() -> None:
     view = msgspec.to_builtins(JOB)
     assert view.keys() == {
         *("job_id", "request_id", "state", "outcome", "error", "class", "src_lang", "tgt_lang"),
-        *("node_id", "attempts", "result", "live_sample"),
+        *("node_id", "attempts", "result", "live_sample", "scheduling", "preemptions", "services"),
     }
     assert view["outcome"] is None
     assert view["attempts"][0]["at"].keys() == {"dispatched", "accepted", "running", "finished"}
@@ -56,7 +56,7 @@ def test_a_page_of_jobs_can_be_read_back() -> None:
 
 
 def test_an_explanation_counts_nodes_by_reason() -> None:
-    left_out = {ExclusionReason.NO_FREE_SLOT: LeftOut(count=2, nodes=(NodeId("n-1"),))}
+    left_out = {ExclusionReason.NO_FREE_SLOT: LeftOutNodes(count=2, nodes=(NodeId("n-1"),))}
     attempt = AttemptExplanation(1, 7, "en:es", (0, 3), left_out, NodeId("n-2"))
     written = msgspec.json.decode(msgspec.json.encode(ExplainView(JobId("j"), (attempt,))))
     assert written["attempts"][0]["reasons"] == {"no_free_slot": {"count": 2, "nodes": ["n-1"]}}

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("redis")
 
-from dragoman.redis_servers import Operations, Tag
+from dragoman.redis_servers import KeyTag, Operations
 
 SHARED = """\
 -- What the operations share.
@@ -77,7 +77,7 @@ def test_comments_stay_with_the_files(operations: Operations) -> None:
 
 
 def test_a_call_carries_the_tags_keys_the_terms_and_the_blobs(operations: Operations) -> None:
-    tag = Tag.of(operations, "prefix", "t1", 5_000)
+    tag = KeyTag.of(operations, "prefix", "t1", 5_000)
     call = tag.call("plain", ("one", 2), (b"\xff",), time_shift_ms=7, along=("x",))
     assert tag.name == "prefix:{t1}"
     assert call.keys == (b"prefix:{t1}:kept", b"prefix:{t1}:other")

@@ -11,7 +11,7 @@ from typing import Any
 from tests.unit.sdk.scheduler import FakeScheduler
 
 from dragoman.errors import DragomanError
-from dragoman.live.gateway import Delay, Link, MemoryNetwork, instant
+from dragoman.live.gateway import Delay, DuplexLink, MemoryNetwork, instant
 from dragoman.live.protocol import Hardware, ResourceUsage
 from dragoman.sdk import Answer, Event, Job, Node
 from dragoman.testing import MemoryConnect, VirtualClock, run_virtual
@@ -83,7 +83,7 @@ class Scene:
         self.serving = asyncio.create_task(self.node.serve())
 
     @property
-    def link(self) -> Link:
+    def link(self) -> DuplexLink:
         return self.network.links[-1]
 
     async def end(self) -> None:

@@ -8,7 +8,7 @@ from websockets.frames import Frame as LibraryFrame
 from websockets.frames import Opcode
 from websockets.protocol import SERVER, Protocol
 
-from dragoman.sdk.transport.frames import Frame, FrameReader, FrameWriter
+from dragoman.sdk.transport.frames import Frame, FrameWriter, ServerFrameReader
 
 MAX_BYTES = 200_000
 
@@ -26,7 +26,7 @@ class Heard:
         self.messages: list[Frame] = []
         self.rest: list[bytes] = []
         self.not_text = 0
-        self.reader = FrameReader(
+        self.reader = ServerFrameReader(
             MAX_BYTES, self.messages.append, self.rest.append, self._count_not_text
         )
 

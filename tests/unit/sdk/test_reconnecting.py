@@ -26,7 +26,7 @@ from dragoman.live.protocol import (
     NodeRegister,
 )
 from dragoman.sdk import Disconnected, Registered, Unreachable
-from dragoman.sdk.node.ending import FINAL_CODES, Ending, final_error, has_no_place
+from dragoman.sdk.node.ending import FINAL_CODES, NodeConnectionEnding, final_error, has_no_place
 from dragoman.sdk.node.identity import Identity, recall, remember
 from dragoman.sdk.transport import NO_GOODBYE
 from dragoman.sdk.transport.backoff import FIRST_SECONDS, LONGEST_SECONDS, REFUSED_SECONDS, Backoff
@@ -253,8 +253,8 @@ def test_the_close_codes_are_the_gateways() -> None:
         CloseCode.SUPERSEDED,
     }
     assert NO_GOODBYE == CloseCode.ABNORMAL
-    assert has_no_place(Ending("", CloseCode.POLICY))
-    assert final_error(Ending("", CloseCode.POLICY), None) is None
+    assert has_no_place(NodeConnectionEnding("", CloseCode.POLICY))
+    assert final_error(NodeConnectionEnding("", CloseCode.POLICY), None) is None
 
 
 def test_an_identity_outlives_the_process_in_a_file_of_its_owner(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from dragoman.live.gateway import (
     CloseCode,
     Connections,
     Delay,
-    Link,
+    DuplexLink,
     LivePlane,
     MemoryClient,
     MemoryNetwork,
@@ -98,7 +98,7 @@ class Scene:
         return SessionClient(self._connect, **options)
 
     @property
-    def link(self) -> Link:
+    def link(self) -> DuplexLink:
         """The client's connection."""
         return self.clients.links[-1]
 

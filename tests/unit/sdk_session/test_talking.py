@@ -251,7 +251,7 @@ def test_a_session_that_makes_no_sense_is_refused_before_it_is_opened(
 
 @pytest.mark.parametrize(
     ("option", "hint"),
-    [("target_lang", "did you mean tgt_lang"), ("source", "there are audio_format")],
+    [("target_lang", "did you mean tgt_lang"), ("xyz", "there are audio_format")],
 )
 def test_an_unknown_option_of_a_session_is_refused(option: str, hint: str) -> None:
     options: Any = {"src_lang": "en", "tgt_lang": "es", option: "es"}

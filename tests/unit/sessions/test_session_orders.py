@@ -13,14 +13,17 @@ from dragoman.live.protocol import (
     ServiceType,
     SessionInit,
     Utterance,
+    Vad,
     required_types,
 )
 from dragoman.live.sessions.orders import Asked, job_spec, targets_of, whole_utterance
 from dragoman.live.sessions.rules import SessionRules
-from dragoman.live.sessions.segments import SegmentRules
+from dragoman.live.sessions.segmenter import SegmentRules
+from dragoman.live.sessions.voice import VoiceRules
 
 RULES = SessionRules(
     segments=SegmentRules(1000, 10_000, 524_288, 150, 200),
+    voice=VoiceRules(Vad.OFF, 120, 200, 500, 8),
     padding_auto_ms=220,
     padding_manual_ms=280,
     heartbeat_interval_seconds=30,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.protocol import BackpressureAction
-from dragoman.live.sessions.pressure import Pressure
+from dragoman.live.sessions.delivery import Pressure
 
 SLOW_DOWN, PAUSE, RESUME = (
     BackpressureAction.SLOW_DOWN,
@@ -54,7 +54,7 @@ def test_what_a_client_was_told_last_fits_what_is_in_flight(
 
 
 def test_a_budget_counts_what_is_kept_and_let_go() -> None:
-    budget = Budget(100)
+    budget = ByteBudget(100)
     assert budget.has_room(100)
     assert budget.change(60)
     assert not budget.has_room(41)

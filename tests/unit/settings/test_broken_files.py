@@ -29,6 +29,19 @@ BROKEN = [
     ("[lab]\ndenied_words = [1]", ["lab.denied_words[0]", "text in quotes"]),
     ("[scheduler.pools]\ntenant_cells = [1]", ["tenant_cells", "must be a table"]),
     ('[scheduler.job_timeout]\nack_seconds = "5"', ["ack_seconds", "must be a number"]),
+    # Tables in a list.
+    ('[scheduler.canary]\nroutes = ["en:es"]', ["canary.routes[0]", "must be a table"]),
+    *(
+        (f"[scheduler.canary]\nroutes = [{{{route}}}]", [f"canary.routes[0]{words}"])
+        for route, words in (
+            ('pair="en:es", stage="asr", service="ear"', '["share"] = '),
+            ('pair="en", stage="asr", service="ear", share=1', '["pair"] = "en" must match'),
+            ('pair="en:es", stage="ear", service="ear", share=1', '["stage"] = "ear" must be'),
+            ('pair="en:es", stage="asr", service="@", share=1', '["service"] = "@" must be'),
+            ('pair="en:es", stage="asr", service="ear", share=2', '["share"] = 2 must be at most'),
+            ('pair="en:es", stage="asr", service="a", share=1, of=1', '["of"] = 1 is not a known'),
+        )
+    ),
     # Impossible values.
     ("[scheduler.job_timeout]\nack_seconds = -1", ["ack_seconds = -1", "more than 0"]),
     ("[scheduler.job_timeout]\nack_seconds = 0", ["ack_seconds = 0", "more than 0"]),

@@ -112,6 +112,13 @@ CONTRADICTORY = [
     ("cluster.owner_ttl_seconds = 29", "owner_ttl_seconds", "presence_ttl_seconds"),
     ("cluster.redis_timeout_ms = 30000", "presence_ttl_seconds", "redis_timeout_ms"),
     ("lab.item_concurrency = 501", "max_item_concurrency", "item_concurrency"),
+    (
+        "scheduler.canary.routes = ["
+        '{pair = "en:es", stage = "asr", service = "ear@2", share = 0.6},'
+        '{pair = "EN:es", stage = "tts", service = "voice@2", share = 0.6}]',
+        "canary.routes = [",
+        "add up to 1",
+    ),
     ('lab.live_sample.tenants = ["acme"]', 'tenants = ["acme"]', "evaluators = []"),
 ]
 

@@ -16,7 +16,7 @@ from dragoman.live.protocol import (
     ServiceStatus,
     ServiceType,
 )
-from dragoman.live.snapshot import NodeFacts, Pair, PoolRule, Requirement
+from dragoman.live.snapshot import JobRequirement, NodeFacts, Pair, PoolRule
 
 LANGUAGES = ("de", "en", "zh")
 FEATURES = ("emotion_detection", "speaker_identification", "voice_cloning")
@@ -24,20 +24,34 @@ RULES = (PoolRule.ASR_TTS, PoolRule.SEMANTIC_F2F, PoolRule.SEMANTIC_ONE_WAY)
 
 language = st.sampled_from(LANGUAGES)
 languages = st.lists(language, unique=True).map(tuple)
+STAGES = tuple(kind.value for kind in ServiceType)
+VERSIONS = (None, "1", "2")
 pairs = st.lists(st.tuples(language, language), min_size=1, max_size=2, unique=True).map(tuple)
 features = st.lists(st.sampled_from(FEATURES), unique=True, max_size=2).map(tuple)
 pipelines = st.builds(
     Pipeline, st.booleans(), st.booleans(), st.booleans(), st.booleans(), st.booleans()
 )
 rules = st.sampled_from(RULES)
-requirements = st.builds(Requirement, rules, pairs, pipelines, features)
+asked_services = st.dictionaries(
+    st.sampled_from(STAGES),
+    st.sampled_from(("s0", "s1", "s0@1", "s1@2", "s2@1", "elsewhere")),
+    max_size=2,
+).map(lambda chosen: tuple(sorted(chosen.items())))
+requirements = st.builds(JobRequirement, rules, pairs, pipelines, features)
 
 
 @st.composite
 def services(draw: st.DrawFn) -> tuple[Service, ...]:
     kinds = draw(st.lists(st.sampled_from(ServiceType), max_size=6))
     return tuple(
-        Service(f"s{number}", kind, Device.CPU, draw(st.sampled_from(ServiceStatus)))
+        Service(
+            # Two versions of one service may run side by side.
+            f"s{number // 2}",
+            kind,
+            Device.CPU,
+            draw(st.sampled_from(ServiceStatus)),
+            draw(st.sampled_from(VERSIONS)),
+        )
         for number, kind in enumerate(kinds)
     )
 
@@ -57,7 +71,13 @@ def nodes(draw: st.DrawFn, index: int, cell: int = 0) -> NodeFacts:
         ready=draw(st.booleans()),
         public=draw(st.integers(0, 3)) > 0,
         over_threshold=draw(st.integers(0, 3)) == 0,
-        marked=frozenset(service.service_id for service in offered if draw(st.integers(0, 4)) == 0),
+        marked=frozenset(
+            f"{service.service_id}@{service.version}"
+            if service.version and draw(st.booleans())
+            else service.service_id
+            for service in offered
+            if draw(st.integers(0, 4)) == 0
+        ),
     )
 
 
@@ -109,20 +129,28 @@ def knows_stages(facts: NodeFacts, pipeline: Pipeline, pair: Pair) -> bool:
 
 
 def first_reason(
-    facts: NodeFacts, requirement: Requirement, pipeline: Pipeline
+    facts: NodeFacts, requirement: JobRequirement, pipeline: Pipeline
 ) -> ExclusionReason | None:
     """Why the node may not carry the job: the first of the protocol's reasons that holds."""
 
-    def met(kind: ServiceType, *, marks: bool) -> bool:
-        unready = {capability.type for capability in facts.capabilities if not capability.ready}
-        return kind not in unready and any(
-            service.type is kind
-            and service.status is ServiceStatus.RUNNING
-            and not (marks and service.service_id in facts.marked)
+    unready = {capability.type for capability in facts.capabilities if not capability.ready}
+
+    def is_marked(service: Service) -> bool:
+        whole = f"{service.service_id}@{service.version}"
+        return service.service_id in facts.marked or whole in facts.marked
+
+    def met(kind: str, name: str | None, *, running: bool = True, marks: bool = False) -> bool:
+        return any(
+            service.type.value == kind
+            and (name in (None, service.service_id, f"{service.service_id}@{service.version}"))
+            and not (running and service.status is not ServiceStatus.RUNNING)
+            and not (running and service.type in unready)
+            and not (marks and is_marked(service))
             for service in facts.services
         )
 
-    present = {service.type for service in facts.services}
+    wanted: list[tuple[str, str | None]] = [(kind.value, None) for kind in requirement.types]
+    wanted += requirement.services
     holds = {
         ExclusionReason.NOT_READY: not facts.ready,
         ExclusionReason.NOT_PUBLIC: not facts.public,
@@ -131,14 +159,10 @@ def first_reason(
             and knows_stages(facts, pipeline, pair)
             for pair in requirement.pairs
         ),
-        ExclusionReason.SERVICE_MISSING: not set(requirement.types) <= present,
-        ExclusionReason.SERVICE_NOT_READY: not all(
-            met(kind, marks=False) for kind in requirement.types
-        ),
+        ExclusionReason.SERVICE_MISSING: not all(met(*one, running=False) for one in wanted),
+        ExclusionReason.SERVICE_NOT_READY: not all(met(*one) for one in wanted),
         ExclusionReason.FEATURE_UNSUPPORTED: not set(requirement.features) <= facts.features,
-        ExclusionReason.MODEL_UNAVAILABLE: not all(
-            met(kind, marks=True) for kind in requirement.types
-        ),
+        ExclusionReason.MODEL_UNAVAILABLE: not all(met(*one, marks=True) for one in wanted),
         ExclusionReason.RESOURCE_THRESHOLD: facts.over_threshold,
     }
     return next((reason for reason in ExclusionReason if holds.get(reason)), None)

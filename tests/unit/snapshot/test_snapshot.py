@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.unit.snapshot.fleets import LANGUAGES as LANGUAGES_DRAWN
 from tests.unit.snapshot.fleets import (
     RULES,
+    asked_services,
     features,
     first_reason,
     in_pool,
@@ -24,16 +25,16 @@ from tests.unit.snapshot.fleets import (
 )
 
 from dragoman.ids import NodeId
-from dragoman.live.protocol import Languages, Pipeline, PoolKind
+from dragoman.live.protocol import Languages, NamedServices, Pipeline, PoolKind
 from dragoman.live.snapshot import (
     CellView,
+    JobRequirement,
     NodeFacts,
     Pair,
     PoolRule,
-    Requirement,
+    PoolShards,
     Requirements,
     RuntimeSnapshot,
-    Shards,
     SnapshotHolder,
     count_pools,
     is_in_a_pool,
@@ -50,15 +51,16 @@ fleets = st.integers(0, 5).flatmap(
 )
 
 
-@given(fleets, rules, pairs, pipelines, features)
+@given(fleets, rules, pairs, pipelines, features, asked_services)
 def test_each_node_falls_under_the_first_reason_that_holds(
     fleet: tuple[NodeFacts, ...],
     rule: PoolRule,
     wanted: tuple[Pair, ...],
     pipeline: Pipeline,
     named: tuple[str, ...],
+    chosen: NamedServices,
 ) -> None:
-    requirement = Requirement(rule, wanted, pipeline, named)
+    requirement = JobRequirement(rule, wanted, pipeline, named, chosen)
     cell = CellView.of(0, fleet)
     fit = cell.fit(requirement)
     left_out = cell.left_out(requirement)
@@ -76,7 +78,7 @@ def test_each_node_falls_under_the_first_reason_that_holds(
 def test_a_welcome_node_need_not_be_public(
     fleet: tuple[NodeFacts, ...], wanted: tuple[Pair, ...], pipeline: Pipeline
 ) -> None:
-    requirement = Requirement(PoolRule.ASR_TTS, wanted, pipeline, ())
+    requirement = JobRequirement(PoolRule.ASR_TTS, wanted, pipeline, ())
     cell = CellView.of(0, fleet)
     for facts in fleet:
         bit = 1 << facts.index
@@ -93,7 +95,7 @@ def test_the_index_counts_who_knows_a_job_s_languages_after_any_changes(
     holder = SnapshotHolder(rule)
     fleet: dict[tuple[int, int], NodeFacts] = {}
     asked = data.draw(
-        st.lists(st.builds(Requirement, st.just(rule), pairs, pipelines, features), max_size=4)
+        st.lists(st.builds(JobRequirement, st.just(rule), pairs, pipelines, features), max_size=4)
     )
 
     def check(snapshot: RuntimeSnapshot) -> None:
@@ -143,8 +145,12 @@ def test_a_changed_cell_answers_as_one_made_anew(data: st.DataObject) -> None:
             fleet[index] = data.draw(nodes(index))
             view = view.with_node(fleet[index])
     anew = CellView.of(0, fleet.values())
-    requirement = Requirement(
-        data.draw(rules), data.draw(pairs), data.draw(pipelines), data.draw(features)
+    requirement = JobRequirement(
+        data.draw(rules),
+        data.draw(pairs),
+        data.draw(pipelines),
+        data.draw(features),
+        data.draw(asked_services),
     )
     assert view.left_out(requirement) == anew.left_out(requirement)
     assert (view.members, view.indexes) == (anew.members, anew.indexes)
@@ -177,7 +183,7 @@ def test_a_change_shares_every_other_cell() -> None:
 
 
 def test_a_shard_is_drawn_with_the_weight_of_its_members() -> None:
-    shards = Shards({7: 1, 3: 3})
+    shards = PoolShards({7: 1, 3: 3})
     random = Random(5)
     drawn = Counter(shards.draw(random) for _ in range(4_000))
     assert set(drawn) == {3, 7}
@@ -264,7 +270,7 @@ def test_tags_are_compared_without_regard_to_case_and_shown_as_they_came() -> No
     facts = NodeFacts(node_id=NodeId("n"), cell=0, index=0, languages=known, services=())
     view = CellView.of(0, [facts])
     snapshot = RuntimeSnapshot.empty(PoolRule.ASR_TTS).replacing(view)
-    asked = Requirement(PoolRule.ASR_TTS, (("ZH-tw", "EN"),), Pipeline(use_nmt=True), ())
+    asked = JobRequirement(PoolRule.ASR_TTS, (("ZH-tw", "EN"),), Pipeline(use_nmt=True), ())
     assert snapshot.shards(asked).members == {0: 1}
     assert asked.shown == "ZH-tw:EN"
     assert [pair for pair, _ in node_pools(PoolRule.ASR_TTS, known)] == [
@@ -291,7 +297,7 @@ def test_a_near_relative_that_would_be_served_is_found(
     known = Languages(nmt_langs=("zh", "en"))
     facts = NodeFacts(node_id=NodeId("n"), cell=0, index=0, languages=known, services=())
     snapshot = RuntimeSnapshot.empty(PoolRule.ASR_TTS).replacing(CellView.of(0, [facts]))
-    requirement = Requirement(PoolRule.ASR_TTS, (asked,), Pipeline(use_nmt=True), ())
+    requirement = JobRequirement(PoolRule.ASR_TTS, (asked,), Pipeline(use_nmt=True), ())
     assert snapshot.near(requirement) == near
 
 
@@ -305,7 +311,7 @@ def test_an_older_snapshot_answers_for_itself() -> None:
         )
 
     speech = Pipeline(use_asr=True, use_tts=True)
-    asked = Requirement(PoolRule.ASR_TTS, (("zh", "en"),), speech, ())
+    asked = JobRequirement(PoolRule.ASR_TTS, (("zh", "en"),), speech, ())
     older = RuntimeSnapshot.empty(PoolRule.ASR_TTS).replacing(CellView.of(0, [facts(0)]))
     newer = older.replacing(CellView.of(1, [facts(1)]))
     assert newer.shards(asked).members == {0: 1, 1: 1}
@@ -318,7 +324,7 @@ def test_a_cell_remembers_a_limited_number_of_requirements() -> None:
         0, [NodeFacts(node_id=NodeId("n"), cell=0, index=0, languages=LANGUAGES, services=())]
     )
     for number in range(3 * cell_module.MAX_REMEMBERED):
-        view.fit(Requirement(PoolRule.ASR_TTS, ((f"x{number}", "en"),), Pipeline(True), ()))
+        view.fit(JobRequirement(PoolRule.ASR_TTS, ((f"x{number}", "en"),), Pipeline(True), ()))
     assert len(view._fit) <= cell_module.MAX_REMEMBERED
     assert len(view._left_out) <= cell_module.MAX_REMEMBERED
 
@@ -326,5 +332,5 @@ def test_a_cell_remembers_a_limited_number_of_requirements() -> None:
 def test_the_index_remembers_a_limited_number_of_pools() -> None:
     empty = RuntimeSnapshot.empty(PoolRule.ASR_TTS)
     for number in range(3 * index_module.MAX_REMEMBERED):
-        empty.shards(Requirement(PoolRule.ASR_TTS, ((f"x{number}", "en"),), Pipeline(True), ()))
+        empty.shards(JobRequirement(PoolRule.ASR_TTS, ((f"x{number}", "en"),), Pipeline(True), ()))
     assert len(empty._index) <= index_module.MAX_REMEMBERED

@@ -229,6 +229,26 @@ def test_a_callback_that_fails_fails_the_run() -> None:
     assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
 
 
+def test_what_is_deferred_comes_in_its_time_among_timers_and_fails_the_run_if_it_fails() -> None:
+    came: list[tuple[str, float]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        loop.call_later(2.0, lambda: came.append(("timer", now())))
+        loop.defer(3.0, lambda: came.append(("late", now())))
+        loop.defer(1.0, lambda what: came.append((what, now())), "early")
+        loop.call_later(2.5, lambda: came.append(("never", now()))).cancel()
+        await asyncio.sleep(4)
+        loop.defer(1.0, lambda: 1 / 0)
+        await asyncio.sleep(2)
+
+    with pytest.raises(ExceptionGroup, match="unnoticed failures") as caught:
+        run_virtual(main, seed=1)
+    assert isinstance(caught.value.exceptions[0], ZeroDivisionError)
+    assert came == [("early", 1.0), ("timer", 2.0), ("late", 3.0)]
+
+
 def test_the_error_of_main_is_raised_and_tells_of_failures_in_the_background() -> None:
     async def fail() -> None:
         raise ValueError("in the background")

@@ -1,59 +1,57 @@
-"""What a cutter keeps and where it cuts, with a detector that knows the truth."""
+"""What a cutter keeps and where it cuts, with judgements that are the truth."""
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.errors import SettingsError
-from dragoman.voice_activity import Cut, Cutter, Heard, Kept, Pace
+from dragoman.voice_activity import Cutter, SpeechRules, Spoken, SpokenEnd
 
 RATE = 16_000
 FRAME = 640  # bytes: 20 ms
-PACE = Pace(pause_ms=200, min_speech_ms=60, pre_roll_ms=40, tail_ms=40)
+RULES = SpeechRules(pause_ms=200, min_speech_ms=60, pre_roll_ms=40, tail_ms=40, max_ms=10_000)
 """In frames: a pause of 10, speech from 3 on, 2 before it and 2 after."""
 
 
-class Truth:
-    """Hears a voice in frames that begin with a one."""
-
-    frame_bytes = FRAME
-
-    def is_voiced(self, frame: bytes) -> bool:
-        assert len(frame) == FRAME
-        return frame[0] == 1
-
-
 def stream(marks: str) -> bytes:
-    """A frame for each mark: # is a voice; the rest of each frame is different from all others."""
+    """A frame for each mark: # is a voice, and loud; each frame is different from all others."""
     return b"".join(
-        bytes([mark == "#", 0]) + number.to_bytes(4, "big") * ((FRAME - 2) // 4) + b"\0\0"
+        bytes([mark == "#", 0])
+        + (number.to_bytes(2, "little") + (b"\0\x40" if mark == "#" else b"\0\0"))
+        * ((FRAME - 2) // 4)
+        + b"\0\0"
         for number, mark in enumerate(marks)
     )
 
 
-def heard(marks: str, chunk: int = 10**9) -> list[Heard]:
-    cutter, data = Cutter(Truth(), RATE, PACE), stream(marks)
-    found: list[Heard] = []
+def feed(cutter: Cutter, samples: bytes) -> list[Spoken]:
+    """Judge frames that begin with a one to hold a voice."""
+    frames = cutter.add(samples)
+    assert len(frames) % FRAME == 0
+    return cutter.take([frames[at] == 1 for at in range(0, len(frames), FRAME)])
+
+
+def heard(marks: str, chunk: int = 10**9, rules: SpeechRules = RULES) -> list[Spoken]:
+    cutter, data = Cutter(FRAME, RATE, rules), stream(marks)
+    found: list[Spoken] = []
     for start in range(0, len(data), chunk):
-        found += cutter.feed(data[start : start + chunk])
-    return found + cutter.finish()
+        found += feed(cutter, data[start : start + chunk])
+    left = cutter.finish()
+    return found if left is None else [*found, left]
 
 
-def shown(marks: str) -> str:
+def shown(marks: str, rules: SpeechRules = RULES) -> str:
     """The frames that are kept, with | where the cuts are."""
     line = [" "] * len(marks)
-    cuts = []
-    for one in heard(marks):
-        if isinstance(one, Kept):
-            first = one.at_sample * 2 // FRAME
-            for number in range(first, first + len(one.samples) // FRAME):
-                line[number] = marks[number]
-        else:
-            cuts.append(one.at_sample * 2 // FRAME)
-    for cut in reversed(cuts):
-        line.insert(cut, "|")
+    spoken = heard(marks, rules=rules)
+    for one in spoken:
+        for number in range(one.start_byte // FRAME, one.end_byte // FRAME):
+            line[number] = marks[number]
+    for one in reversed(spoken):
+        line.insert(one.end_byte // FRAME, "|")
     return "".join(line).rstrip()
 
 
@@ -86,9 +84,30 @@ def test_speech_is_kept_with_what_surrounds_it_and_pauses_cut(marks: str, kept: 
     assert shown(marks) == kept
 
 
-def test_a_cut_says_where_the_voice_ended() -> None:
-    [_, cut] = heard("....####...........")
-    assert cut == Cut(at_sample=10 * FRAME // 2, speech_end_sample=8 * FRAME // 2)
+@pytest.mark.parametrize(
+    ("marks", "kept"),
+    [
+        # 20 frames at most: the cut is in the longest gap of their second half.
+        ("################..#########" + "." * 10, "################.|.#########..|"),
+        ("###########################" + "." * 10, "####################|#######..|"),
+        # A gap too early is no place for it.
+        ("####...#################", "####...#############|####|"),
+    ],
+)
+def test_an_utterance_that_is_too_long_is_cut_between_words_where_it_can_be(
+    marks: str, kept: str
+) -> None:
+    rules = SpeechRules(pause_ms=200, min_speech_ms=60, pre_roll_ms=40, tail_ms=40, max_ms=400)
+    found = heard(marks, rules=rules)
+    assert found[0].end is SpokenEnd.LENGTH
+    assert shown(marks, rules) == kept
+
+
+def test_an_utterance_says_where_its_voice_ended() -> None:
+    [spoken] = heard("....####...........")
+    assert spoken.end is SpokenEnd.PAUSE
+    assert (spoken.start_byte, spoken.end_byte) == (2 * FRAME, 10 * FRAME)
+    assert spoken.speech_end_byte == 8 * FRAME
 
 
 marks_of_a_stream = st.lists(st.tuples(st.sampled_from("#."), st.integers(1, 30)), max_size=12).map(
@@ -96,65 +115,76 @@ marks_of_a_stream = st.lists(st.tuples(st.sampled_from("#."), st.integers(1, 30)
 )
 
 
-def utterances(found: list[Heard]) -> list[tuple[int, bytes]]:
-    """Where each utterance begins, and what it holds."""
-    done: list[tuple[int, bytes]] = []
-    start: int | None = None
-    samples = b""
-    for one in found:
-        if isinstance(one, Cut):
-            assert start is not None, "a cut without an utterance"
-            assert one.at_sample == start + len(samples) // 2
-            done.append((start, samples))
-            start, samples = None, b""
-        else:
-            start = one.at_sample if start is None else start
-            assert one.at_sample == start + len(samples) // 2, "a hole in an utterance"
-            samples += one.samples
-    assert start is None, "an utterance that no cut ends"
-    return done
-
-
-@given(marks=marks_of_a_stream, chunk=st.integers(1, 3000))
+@given(
+    marks=marks_of_a_stream, chunk=st.integers(1, 3000), max_ms=st.sampled_from([100, 400, 10**4])
+)
 def test_however_the_stream_is_cut_into_chunks_the_utterances_are_the_same(
-    marks: str, chunk: int
+    marks: str, chunk: int, max_ms: int
 ) -> None:
     data = stream(marks)
-    whole = utterances(heard(marks))
-    assert utterances(heard(marks, chunk)) == whole
+    rules = SpeechRules(pause_ms=200, min_speech_ms=60, pre_roll_ms=40, tail_ms=40, max_ms=max_ms)
+    whole = heard(marks, rules=rules)
+    assert heard(marks, chunk, rules) == whole
     ended = 0
-    for start, samples in whole:
-        assert start * 2 >= ended, "an utterance that overlaps the one before"
-        ended = start * 2 + len(samples)
-        assert data[start * 2 : ended] == samples, "samples that the stream does not hold"
+    for one in whole:
+        assert one.start_byte >= ended, "an utterance that overlaps the one before"
+        ended = one.end_byte
+        assert data[one.start_byte : ended] == one.samples, "samples that the stream does not hold"
+        assert len(one.samples) <= max_ms * 32
+        assert one.samples
 
 
 @given(marks=marks_of_a_stream)
-def test_no_voice_of_an_utterance_is_lost_and_little_is_ever_held(marks: str) -> None:
-    cutter = Cutter(Truth(), RATE, PACE)
+def test_no_voice_of_an_utterance_is_lost_and_silence_is_not_held(marks: str) -> None:
+    cutter = Cutter(FRAME, RATE, RULES)
     for number in range(len(marks)):
-        cutter.feed(stream(marks)[number * FRAME : (number + 1) * FRAME])
-        assert cutter.held_bytes <= 10 * FRAME
+        feed(cutter, stream(marks)[number * FRAME : (number + 1) * FRAME])
+        if not cutter.is_speaking:
+            assert cutter.held_bytes <= 8 * FRAME
     kept = set()
-    for start, samples in utterances(heard(marks)):
-        kept |= set(range(start * 2 // FRAME, (start * 2 + len(samples)) // FRAME))
+    for one in heard(marks):
+        kept |= set(range(one.start_byte // FRAME, one.end_byte // FRAME))
     for number, mark in enumerate(marks):
         if mark == "#" and marks[max(0, number - 3) : number + 4].count("#") == 7:
             assert number in kept
 
 
-def test_after_the_end_the_stream_may_go_on_and_positions_stay_true() -> None:
-    cutter = Cutter(Truth(), RATE, PACE)
-    first = stream("..####") + b"\x01\x02" * 50 + b"\x09"
-    found = cutter.feed(first) + cutter.finish()
-    assert found[-1] == Cut(len(first) // 2, 6 * FRAME // 2)
+@given(marks=marks_of_a_stream, max_ms=st.sampled_from([400, 10_000]))
+def test_what_begins_again_where_an_utterance_ended_finds_the_same_utterances(
+    marks: str, max_ms: int
+) -> None:
+    data = stream(marks)
+    rules = msgspec.structs.replace(RULES, max_ms=max_ms)
+    whole = heard(marks, rules=rules)
+    for number, one in enumerate(whole):
+        if one.end is not SpokenEnd.FINISHED:
+            again = Cutter(FRAME, RATE, rules, goes_on=one.end is SpokenEnd.LENGTH)
+            found = feed(again, data[one.end_byte :])
+            left = again.finish()
+            found += [left] if left is not None else []
+            assert [each.samples for each in found] == [
+                each.samples for each in whole[number + 1 :]
+            ]
+
+
+@pytest.mark.parametrize("drop_half", [True, False])
+def test_after_the_end_the_stream_may_go_on_and_places_stay_true(drop_half: bool) -> None:
+    cutter = Cutter(FRAME, RATE, RULES)
+    first = stream("..####") + b"\x01\x02" * 50 + b"\x01"
+    assert feed(cutter, first) == []
+    spoken = cutter.finish(drop_half=drop_half)
+    assert spoken is not None
+    assert spoken.samples == first[:-1]
+    assert spoken.end_byte == len(first) - (not drop_half)
+    assert spoken.speech_end_byte == 6 * FRAME
     assert not cutter.is_speaking
-    [kept, _] = cutter.feed(stream("####" + "." * 20))
-    assert isinstance(kept, Kept)
-    assert kept.at_sample == len(first) // 2
-    assert cutter.finish() == []
+    more = stream("####" + "." * 20)
+    [after] = feed(cutter, more if drop_half else more[1:])
+    assert after.start_byte == spoken.end_byte
+    assert after.samples == more[: 6 * FRAME]
+    assert cutter.finish() is None
 
 
 def test_a_pause_that_is_too_short_to_be_seen_is_refused() -> None:
     with pytest.raises(SettingsError, match="a pause of 10 ms is shorter"):
-        Cutter(Truth(), RATE, Pace(pause_ms=10))
+        Cutter(FRAME, RATE, SpeechRules(pause_ms=10))

@@ -25,7 +25,7 @@ from dragoman.ids import (
     new_id,
     new_job_id_for,
 )
-from dragoman.live.budget import Budget
+from dragoman.live.budget import ByteBudget
 from dragoman.live.dispatch import Claimed
 from dragoman.live.dispatch.job import Job, OnPartial, OnProgress, Stop
 from dragoman.live.gateway.rules import session_rules
@@ -37,6 +37,7 @@ from dragoman.live.protocol import (
     MissingResult,
     Outcome,
     SchedulerToClient,
+    ServiceType,
     SessionInit,
     SessionInitAck,
     TranslationResult,
@@ -45,7 +46,7 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions.session import Session, SessionContext
 from dragoman.live.sessions.sessions import Sessions
 from dragoman.live.shared import records as r
-from dragoman.live.snapshot import PoolRule, Requirement, Requirements
+from dragoman.live.snapshot import JobRequirement, PoolRule, Requirements
 from dragoman.observability import Metrics
 from dragoman.randomness import Secrets
 from dragoman.settings import load_settings
@@ -150,7 +151,7 @@ class Instance:
         self._requirements = Requirements(PoolRule("asr_tts"))
         rules = session_rules(world.settings)
         stand_in: Any = self
-        self.budget = Budget(1 << 30)
+        self.budget = ByteBudget(1 << 30)
         self.sessions = Sessions(
             SessionContext(
                 dispatcher=stand_in,
@@ -210,7 +211,7 @@ class Instance:
 
     # --- the dispatcher's door ------------------------------------------------------------------
 
-    def requirement(self, spec: JobSpec) -> Requirement:
+    def requirement(self, spec: JobSpec) -> JobRequirement:
         return self._requirements.of(((spec.src_lang, spec.tgt_lang),), spec.pipeline, ())
 
     def start(self, job: Job, now: float) -> None:
@@ -241,7 +242,7 @@ class Instance:
     async def _open_elsewhere(
         self, job: Job, new: r.NewJob, known: Callable[[JobId | None], None] | None
     ) -> None:
-        opening = r.Opening((new,), self.name, CLAIM_MS, KEEP)
+        opening = r.UtteranceOpening((new,), self.name, CLAIM_MS, KEEP)
         opened = await self._until_answered(lambda: self.shared.open(opening))
         (answer,) = opened.jobs
         other = isinstance(answer, r.JobFound) and not answer.same_body
@@ -310,6 +311,9 @@ class Instance:
         owner, job.owner = job.owner, None
         if owner is not None:
             owner.job_ended(job, self.world.clock.monotonic())
+
+    def services_of(self, job: Job) -> dict[ServiceType, str]:
+        return {}
 
     def stop_job(self, job: Job, stop: Stop) -> None:
         if job.job_id:
@@ -488,7 +492,7 @@ class Client:
     def speak(self, seq: int, payload: bytes, *, final: bool = True) -> None:
         assert self.session is not None
         chunk = AudioChunk(seq, final, payload)
-        self.session.audio(chunk, self.world.clock.monotonic())
+        self.session.input.audio(chunk, self.world.clock.monotonic())
 
     def _send(self, message: Utterance) -> None:
         if self.session is None or not self.is_connected:

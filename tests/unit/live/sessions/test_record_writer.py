@@ -546,7 +546,7 @@ def test_what_was_stored_unheard_stays_in_a_record_that_is_written_again() -> No
         next_seq=3,
         next_chunk_seq=7,
         open=_open(1, 2),
-        unacknowledged=(r.Sent(2, r.Delivery(0, "en", JobId("j-0"))),),
+        unacknowledged=(r.SentDelivery(2, r.Delivery(0, "en", JobId("j-0"))),),
     )
     whole = joined(known, found)
     assert [each.index for each in whole.open] == [1, 2]
@@ -556,14 +556,14 @@ def test_what_was_stored_unheard_stays_in_a_record_that_is_written_again() -> No
 
 
 def test_numbers_of_another_past_are_given_anew() -> None:
-    told = r.Sent(1, r.Delivery(0, "en", JobId("j-0")))
+    told = r.SentDelivery(1, r.Delivery(0, "en", JobId("j-0")))
     known = _record(next_index=2, next_seq=2, open=_open(1), unacknowledged=(told,))
     found = _record(
         next_index=2,
         next_seq=3,
         unacknowledged=(
-            r.Sent(1, r.Delivery(1, "es", JobId("j-1"))),
-            r.Sent(2, r.Delivery(0, "en", JobId("j-0"))),
+            r.SentDelivery(1, r.Delivery(1, "es", JobId("j-1"))),
+            r.SentDelivery(2, r.Delivery(0, "en", JobId("j-0"))),
         ),
     )
     whole = joined(known, found)

@@ -32,14 +32,14 @@ from dragoman.live.ledger import Ending, JobInput, JobSpec, Keep, Times
 from dragoman.live.protocol import JobResult, Outcome, Pipeline, SessionInit
 from dragoman.live.sessions.record_writer import RecordWriter, WriterTerms
 from dragoman.live.shared import records as r
-from dragoman.live.snapshot import PoolRule, Requirement
+from dragoman.live.snapshot import JobRequirement, PoolRule
 
 HERE = InstanceId("i-here")
 THERE = InstanceId("i-there")
 TENANT = TenantId("acme")
 KEEP = Keep(lease_ms=90_000, retention_ms=600_000)
 TERMS = WriterTerms(claim_ms=5_000, keep=KEEP, keep_delivered=KEEP_DELIVERED)
-ANY = Requirement(PoolRule("asr_tts"), (("zh", "en"),), Pipeline(), ())
+ANY = JobRequirement(PoolRule("asr_tts"), (("zh", "en"),), Pipeline(), ())
 
 End = tuple[int, str]
 

@@ -156,8 +156,8 @@ def test_an_ended_job_has_its_result_until_its_payload_goes(outcome: Outcome) ->
 
 def test_a_session_comes_back_whole() -> None:
     sent = (
-        r.Sent(4, r.Delivery(1, "en", new_job().job_id)),
-        r.Sent(5, r.Delivery(2, "zh-Hant", None, "RATE_LIMITED")),
+        r.SentDelivery(4, r.Delivery(1, "en", new_job().job_id)),
+        r.SentDelivery(5, r.Delivery(2, "zh-Hant", None, "RATE_LIMITED")),
     )
     session = r.StoredSession(
         session_id=SessionId(new_id(RANDOM, "s")),

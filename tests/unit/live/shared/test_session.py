@@ -6,12 +6,12 @@ from dragoman.ids import ConnectionId, InstanceId, JobId, SessionId, TenantId
 from dragoman.live.ledger import Keep
 from dragoman.live.protocol import SessionInit
 from dragoman.live.shared import records as r
-from dragoman.live.shared.memory.session import Session
+from dragoman.live.shared.memory.session import ShardSession
 
 OWNER = r.SessionOwner(InstanceId("i-1"), ConnectionId("c-1"), 1)
 
 
-def new_session(keep_delivered: int = 100) -> Session:
+def new_session(keep_delivered: int = 100) -> ShardSession:
     record = r.StoredSession(
         session_id=SessionId("s-00"),
         tenant=TenantId("acme"),
@@ -19,13 +19,13 @@ def new_session(keep_delivered: int = 100) -> Session:
         init=SessionInit(src_lang="zh", tgt_lang="en"),
         owner=OWNER,
     )
-    return Session(record, keep_delivered)
+    return ShardSession(record, keep_delivered)
 
 
-def open_next(session: Session, *targets: str, chunk: int = 0, half: bytes = b"") -> int:
+def open_next(session: ShardSession, *targets: str, chunk: int = 0, half: bytes = b"") -> int:
     """Open the next utterance for some targets; its index."""
     index = session.next_index
-    opening = r.Opening(
+    opening = r.UtteranceOpening(
         jobs=(),
         instance_id=OWNER.instance_id,
         claim_ms=1,
@@ -49,7 +49,7 @@ def test_a_record_survives_being_written_and_read() -> None:
     session.deliver([end_of(0, "fr"), end_of(0, "en"), end_of(1, "fr")])
     session.acknowledge(1)
     record = session.record()
-    assert Session(record, 100).record() == record
+    assert ShardSession(record, 100).record() == record
 
 
 def test_the_half_sample_goes_with_the_chunks_before_it() -> None:

@@ -9,15 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dragoman.ids import JobId, NodeId, TenantId
-from dragoman.live.dispatch.waiting import Demand, WaitingRoom
+from dragoman.live.dispatch.job import Demand
+from dragoman.live.dispatch.pending import WaitingRoom
 from dragoman.live.protocol import Pipeline
-from dragoman.live.snapshot import PoolRule, Requirement
+from dragoman.live.snapshot import JobRequirement, PoolRule
 
 TEXT = Pipeline(use_nmt=True)
 DEMANDS: list[Demand] = [
-    (Requirement(PoolRule.ASR_TTS, (("zh", "en"),), TEXT, ()), None, None),
-    (Requirement(PoolRule.ASR_TTS, (("zh", "en"),), Pipeline(use_asr=True), ()), None, None),
-    (Requirement(PoolRule.ASR_TTS, (("en", "zh"),), TEXT, ()), None, None),
+    (JobRequirement(PoolRule.ASR_TTS, (("zh", "en"),), TEXT, ()), None, None),
+    (JobRequirement(PoolRule.ASR_TTS, (("zh", "en"),), Pipeline(use_asr=True), ()), None, None),
+    (JobRequirement(PoolRule.ASR_TTS, (("en", "zh"),), TEXT, ()), None, None),
 ]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from dragoman.ids import ConnectionId, InstanceId, NodeId
-from dragoman.live.fleet import Census, FarNodes
-from dragoman.live.fleet.shared_facts import SharedFacts, read_facts
+from dragoman.live.fleet import Census, RemoteNodes
+from dragoman.live.fleet.remote_nodes import SharedFacts, read_facts
 from dragoman.live.ledger import CellRecord, Owner, SeatRecord
 from dragoman.live.protocol import Languages, NodeHealth
 from dragoman.live.snapshot import CellView, NodeFacts, PoolRule, SnapshotHolder
@@ -52,7 +52,7 @@ class Scene:
     def __init__(self) -> None:
         self.snapshots = SnapshotHolder(PoolRule.ASR_TTS)
         self.census = Census(Metrics())
-        self.far = FarNodes(self.snapshots, self.census, HERE, LEASE_MS)
+        self.far = RemoteNodes(self.snapshots, self.census, HERE, LEASE_MS)
         ours = NodeFacts(
             node_id=NodeId("ours"), cell=0, index=0, languages=LANGUAGES, services=SERVICES
         )
