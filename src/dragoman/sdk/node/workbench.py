@@ -127,12 +127,13 @@ class Workbench:
     def _done(self, attempt: Attempt, task: asyncio.Task[Answer]) -> None:
         outcome = self._outcome(attempt, task)
         self._hand.finish(attempt, outcome)
-        self._outbox.answer(attempt)
         if self._is_watched:
+            # Before the answer: another node may begin as soon as a failure is sent.
             code: str | None = ModelMissing.code
             if isinstance(outcome, JobResult):
                 code = None if outcome.error is None else outcome.error.code
             self._tell(Ended(attempt.job_id, attempt.attempt_id, code))
+        self._outbox.answer(attempt)
 
     def _outcome(self, attempt: Attempt, task: asyncio.Task[Answer]) -> Outcome:
         error = None if task.cancelled() else task.exception()
