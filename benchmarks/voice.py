@@ -54,7 +54,7 @@ def run(quick: bool) -> list[Table]:
     table.caption = (
         f"To hold: at most {_PROMISED} times, in every row. {verdict(not not_held)}"
         f"{': over it are ' + '; '.join(not_held) if not_held else ''}. The detector listens to "
-        "all of the audio, about 2 us for each 20 ms: longer chunks save the way of a frame, and "
+        "all of the audio, about 3 us for each 30 ms: longer chunks save the way of a frame, and "
         "nothing of that, so that its share grows while a second of speech costs less."
     )
     table.caption_justify = "left"

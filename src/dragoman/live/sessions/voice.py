@@ -267,8 +267,15 @@ class VoiceSegmenter:
 
     @property
     def is_open(self) -> bool:
-        """Whether `append` may take the next chunk."""
-        return self._is_quick and not self.has_unjudged
+        """Whether `append` may take the next chunks, until one is pushed."""
+        return not (
+            not self._is_quick
+            or self._queue
+            or self._judging
+            or self._early.count
+            or self._gap_until is not None
+            or self._skip_bytes
+        )
 
     @property
     def has_begun(self) -> bool:
@@ -309,19 +316,11 @@ class VoiceSegmenter:
     def append(self, seq: int, payload: bytes, now: float) -> bool:
         """Take a chunk by which speech, or silence, only goes on; nearly every one is like that.
 
-        False: it is to be pushed. What was heard in it meanwhile comes from that `push`.
+        Only while `is_open`. False: it is to be pushed. What was heard in it meanwhile comes from
+        that `push`.
         """
         size = len(payload)
-        if (
-            seq != self._next_seq
-            or now >= self._silent_at
-            or not 0 < size <= _JUDGED_AT_ONCE_BYTES
-            or self._gap_until is not None
-            or self._skip_bytes
-            or self._early.count
-            or self._queue
-            or self._judging
-        ):
+        if seq != self._next_seq or now >= self._silent_at or not 0 < size <= _JUDGED_AT_ONCE_BYTES:
             return False
         self._next_seq = seq + 1
         self._silent_at = now + self._pause_seconds + size * self._seconds_per_byte
