@@ -61,6 +61,7 @@ class ServerProcess:
         command: Sequence[str | Path] = (DRAGOMAN, "serve"),
         env: Mapping[str, str] | None = None,
         lab: bool = False,
+        cwd: Path | None = None,
     ) -> None:
         """Without its lab, unless asked for: a second process for each server takes long."""
         self.data_dir = data_dir
@@ -72,6 +73,7 @@ class ServerProcess:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                cwd=cwd,
                 env={**({} if lab else _NO_LAB), **(env or environment())},
             )
         self.url = self._wait_until_ready()

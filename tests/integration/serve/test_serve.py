@@ -64,6 +64,14 @@ def test_a_server_that_leaves_takes_callers_until_its_load_balancer_has_noticed(
         assert server.wait() == 130
 
 
+def test_files_where_the_server_was_started_are_not_taken_for_modules(tmp_path: Path) -> None:
+    """Somebody's folder may hold a file that is called like a module of Python."""
+    (tmp_path / "timeit.py").write_text("raise SystemExit('not what was meant')")
+    with ServerProcess(tmp_path / "data", lab=True, cwd=tmp_path) as server:
+        assert server.get("/api/v1/datasets").status_code == 200
+        assert "not what was meant" not in server.log
+
+
 def test_a_second_signal_stops_at_once(tmp_path: Path) -> None:
     with busy(tmp_path) as server:
         server.signal()

@@ -18,7 +18,8 @@ from dragoman.settings import Settings
 READY = b"ready\n"
 """What the child writes once it answers on the socket."""
 
-COMMAND: Sequence[str] = (sys.executable, "-m", "dragoman.cli.lab_child")
+COMMAND: Sequence[str] = (sys.executable, "-P", "-m", "dragoman.cli.lab_child")
+"""With -P, files in the folder that the server was started in are not taken for modules."""
 
 START_SECONDS = 30.0
 """How long the server's own start waits for the lab; after that it goes on without it."""

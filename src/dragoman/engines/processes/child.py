@@ -1,10 +1,12 @@
-"""The process that a pool starts: ``python -m dragoman.engines.processes.child module:function``.
+"""The process that a pool starts: ``python -P -m ...child module:function paths``.
 
-It ends when its input does, so it does not outlive its node.
+It finds modules where the pool's process does, and not in the folder that it was started in. It
+ends when its input does, so it does not outlive its node.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -52,4 +54,5 @@ def _next(requests: BinaryIO) -> Any:
 
 
 if __name__ == "__main__":
+    sys.path[:] = json.loads(sys.argv[2])
     main(sys.argv[1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping
@@ -89,7 +90,9 @@ class ProcessPool:
     async def _start(self) -> Process:
         # In a group of its own: Ctrl-C is for the node, which lets running jobs finish.
         process = await start_process(
-            *(sys.executable, "-m", _CHILD, self._opener), stdin=PIPE, stdout=PIPE
+            *(sys.executable, "-P", "-m", _CHILD, self._opener, json.dumps(sys.path)),
+            stdin=PIPE,
+            stdout=PIPE,
         )
         self._started.add(process)
         try:
