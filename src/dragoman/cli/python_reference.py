@@ -211,7 +211,8 @@ def _methods_of(kind: type[Any]) -> Iterator[tuple[str, str | None]]:
 
 
 def _first_line(thing: object) -> str | None:
-    text = inspect.getdoc(thing)
+    # Its own alone: what it inherits from Python's classes differs between versions.
+    text = inspect.cleandoc(thing.__doc__ or "")
     return _cell(text.split("\n\n", 1)[0]) if text else None
 
 
