@@ -104,6 +104,9 @@ reference: setup ## Write the generated pages under docs/reference again
 	$(BIN)/python -m dragoman.live.protocol.reference > docs/reference/protocol.md
 	$(BIN)/python -m dragoman.cli.redis_keys > docs/reference/redis-keys.md
 	$(BIN)/python -m dragoman.observability.reference > docs/reference/metrics.md
+	$(BIN)/python -m dragoman.api.reference > docs/reference/rest.md
+	$(BIN)/python -m dragoman.cli.reference > docs/reference/cli.md
+	$(BIN)/python -m dragoman.cli.python_reference > docs/reference/python.md
 
 lock: setup ## Write requirements/*.txt and web/package-lock.json again
 	$(COMPILE) --extra all --output-file requirements/all.txt

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import markdown  # type: ignore[import-untyped]
 import pytest
+from pymdownx.superfences import fence_code_format  # type: ignore[import-untyped]
 from tests.documents.blocks import ROOT, Block, blocks_of, pages
 from tests.documents.following import commands_of, follow
 from tests.documents.sandbox import Sandbox, namespaces_are_allowed
@@ -20,7 +21,6 @@ SYSTEM_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 BARE_PATH = f"{Path(sys.executable).resolve().parent}:{SYSTEM_PATH}"
 """A Python that is new enough, and nothing that was installed for it here."""
 
-PICTURE = "a picture, not something that a command prints"
 YOUR_POSTGRESQL = (
     "needs a PostgreSQL server of yours; tests/integration/store upgrades and reads a real one"
 )
@@ -32,22 +32,6 @@ YOUR_SERVERS = (
 )
 NOT_FOLLOWED: dict[tuple[str, str], str] = {
     ("CONTRIBUTING.md", ".ci/run"): "runs the linters and all tests, this one among them",
-    (
-        "docs/concepts/cluster.md",
-        "client ──▶ instance A ──┐                ┌── instance B ◀── node",
-    ): (PICTURE),
-    (
-        "docs/concepts/fleet.md",
-        "CREATED -> DISPATCHED -> ACCEPTED -> RUNNING -> FINISHED -> RELEASED",
-    ): (PICTURE),
-    (
-        "docs/concepts/rooms.md",
-        "cli ─▶ api ─▶ gateway ─▶ sessions ─▶ dispatch",
-    ): (PICTURE),
-    (
-        "docs/concepts/walk.md",
-        "client ──utterance──▶ frames in ─▶ session ─▶ dispatcher ─▶ driver ─▶ selection ─▶ ledger",
-    ): (PICTURE),
     ("docs/howto/database.md", "createuser --pwprompt dragoman"): YOUR_POSTGRESQL,
     ("docs/howto/database.md", "pg_dump --format=custom --file=dragoman.dump dragoman"): (
         YOUR_POSTGRESQL
@@ -117,11 +101,32 @@ FROM_THE_REGISTRY = ("docs/howto/install.md",)
 """Pages whose reader installs packages, and so needs the network of the machine."""
 
 
+PATH_OF_A_STRANGER = (
+    "docs/index.md",
+    "docs/tutorials/first-node.md",
+    "docs/tutorials/first-conversation.md",
+    "docs/tutorials/first-experiment.md",
+)
+"""Pages that are followed one after the other in one terminal, from a fresh checkout on."""
+
+DIAGRAM = "mermaid"
+TRANSLATIONS = "docs/zh/"
+"""Their blocks are those of the English pages; test_translations.py compares them."""
+
+
 def followed(page: str) -> list[Block]:
-    return [block for block in blocks_of(page) if (page, block.first_line) not in NOT_FOLLOWED]
+    return [
+        block
+        for block in blocks_of(page)
+        if (page, block.first_line) not in NOT_FOLLOWED and block.language != DIAGRAM
+    ]
 
 
-PAGES = [page for page in pages() if followed(page)]
+PAGES = [
+    page
+    for page in pages()
+    if followed(page) and page not in PATH_OF_A_STRANGER and not page.startswith(TRANSLATIONS)
+]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -219,17 +224,51 @@ def test_a_reader_who_follows_the_page_to_the_letter_arrives(page: str, sandbox:
     follow(followed(page), sandbox)
 
 
+@pytest.mark.timeout(900)
+def test_a_stranger_gets_from_the_landing_page_to_a_node_and_an_experiment(
+    checkout: Path, tmp_path: Path
+) -> None:
+    """Every command of the path is typed as it stands; each page must lead to the next."""
+    home = tmp_path / "home"
+    home.mkdir()
+    sandbox = Sandbox(checkout, home=home, path=SYSTEM_PATH, env=registry_settings())
+    try:
+        for page, next_page in zip(
+            PATH_OF_A_STRANGER, (*PATH_OF_A_STRANGER[1:], None), strict=True
+        ):
+            follow(followed(page), sandbox)
+            if next_page is not None:
+                assert f"({links(page, next_page)})" in (ROOT / page).read_text()
+    finally:
+        sandbox.close()
+
+
+def links(page: str, other: str) -> str:
+    """How a page names another one in a link."""
+    return os.path.relpath(ROOT / other, (ROOT / page).parent)
+
+
 @pytest.mark.parametrize("page", pages())
 def test_every_block_of_a_page_is_fenced_and_says_what_it_is_written_in(page: str) -> None:
     html = markdown.markdown(
-        (ROOT / page).read_text(),
+        without_front_matter((ROOT / page).read_text()),
         extensions=["tables", "pymdownx.superfences", "pymdownx.highlight"],
-        extension_configs={"pymdownx.highlight": {"pygments_lang_class": True}},
+        extension_configs={
+            "pymdownx.highlight": {"pygments_lang_class": True},
+            "pymdownx.superfences": {
+                "custom_fences": [{"name": DIAGRAM, "class": DIAGRAM, "format": fence_code_format}]
+            },
+        },
     )
     unnamed = re.findall(r'<div class="highlight">.*?</div>', html, re.DOTALL)
     assert not unnamed, f"{page}: neither fenced nor named: {unnamed[0][:200]}"
     named = re.findall(r'<div class="language-([\w-]+) highlight">', html)
-    assert named == [block.language for block in blocks_of(page)]
+    languages = [block.language for block in blocks_of(page)]
+    assert named == [language for language in languages if language != DIAGRAM]
+
+
+def without_front_matter(text: str) -> str:
+    return re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
 
 
 def test_what_is_not_followed_is_on_its_page_and_has_a_reason() -> None:
