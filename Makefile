@@ -19,7 +19,7 @@ SOAK_SECONDS ?= 3600
 SOAK_SEED ?=
 UV := $(BIN)/uv
 COMPILE_GROUP := $(UV) pip compile --universal --python-version 3.11 \
-	--no-header --no-emit-index-url --no-annotate --quiet
+	--no-header --no-emit-index-url --no-annotate --generate-hashes --quiet
 COMPILE := $(COMPILE_GROUP) pyproject.toml
 
 .DEFAULT_GOAL := help
@@ -47,8 +47,8 @@ check: setup ## Lint, format, types, architecture, documents
 	$(BIN)/lint-imports
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
 		NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"
-	@! grep -nE '^-|://' requirements/*.txt || \
-		{ echo "requirements must name packages only: no options, no addresses"; exit 1; }
+	@! grep -nvE '^[a-z0-9._-]+==[^ ]+( ; [^\\]+)? \\$$|^    --hash=sha256:[0-9a-f]{64}( \\)?$$' requirements/*.txt || \
+		{ echo "requirements must name packages and their hashes only: no options, no addresses"; exit 1; }
 	.ci/web npm run types --silent
 	.ci/web npm run lint --silent
 	@! grep -nE '"resolved"|"https?:.*\.tgz' web/package-lock.json || \
@@ -112,5 +112,7 @@ lock: setup ## Write requirements/*.txt and web/package-lock.json again
 	$(COMPILE) --extra all --output-file requirements/all.txt
 	$(COMPILE) --constraint requirements/all.txt --extra all --group dev --output-file requirements/dev.txt
 	$(COMPILE) --constraint requirements/all.txt --extra local --extra vad --output-file requirements/demo.txt
-	$(COMPILE_GROUP) --constraint requirements/dev.txt --group web --output-file requirements/web.txt
+	for group in build uv web; do \
+		$(COMPILE_GROUP) --constraint requirements/dev.txt --group $$group --output-file requirements/$$group.txt || exit; \
+	done
 	.ci/web lock

@@ -25,6 +25,12 @@ class Distributions:
     wheel_of_the_source: Path
 
 
+def pinned(name: str) -> list[str]:
+    """The packages of a file of requirements, each with its version and where it is needed."""
+    lines = (ROOT / "requirements" / name).read_text().splitlines()
+    return [line.removesuffix(" \\") for line in lines if not line.startswith(" ")]
+
+
 def build(folder: Path) -> Distributions:
     """Build everything, with the build backend of this environment."""
     both, source = folder / "both", folder / "source"
@@ -71,7 +77,10 @@ class Installation:
             f"dragoman[{extra}] @ {wheel.as_uri()}" if extra else f"dragoman @ {wheel.as_uri()}"
         )
         again = () if bare is None else ("--reinstall-package", "dragoman")  # writes its command
-        self._install("--constraint", str(ROOT / "requirements" / "dev.txt"), wanted, *again)
+        # Without the hashes, for pip: where it knows one, it wants one of the wheel as well.
+        versions = folder / "versions.txt"
+        versions.write_text("".join(f"{line}\n" for line in pinned("dev.txt")))
+        self._install("--constraint", str(versions), wanted, *again)
 
     def _install(self, *arguments: str) -> None:
         try:

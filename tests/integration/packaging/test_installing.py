@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import email
 import re
 import signal
 import subprocess
+import sys
 import tarfile
 import tomllib
 import zipfile
@@ -120,6 +122,35 @@ def _contents(wheel: Path) -> dict[str, int]:
         return {file.filename: file.CRC for file in opened.infolist()}
 
 
+def test_an_index_would_take_both_and_show_the_readme(built: Distributions) -> None:
+    checked = subprocess.run(
+        [sys.executable, "-m", "twine", "check", "--strict", built.sdist, built.wheel],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+    assert checked.stdout.count("PASSED") == 2
+
+
+def test_the_metadata_says_who_what_and_for_whom(built: Distributions) -> None:
+    with zipfile.ZipFile(built.wheel) as opened:
+        [name] = [name for name in opened.namelist() if name.endswith(".dist-info/METADATA")]
+        found = email.message_from_bytes(opened.read(name))
+        [packed] = [name for name in opened.namelist() if name.endswith("/built_version.py")]
+        version_file = opened.read(packed).decode()
+    assert (found["Name"], found["Author"]) == ("dragoman", "Dragoman developers")
+    assert (found["License-Expression"], found["License-File"]) == ("Apache-2.0", "LICENSE")
+    assert found["Requires-Python"] == ">=3.11"
+    assert found["Description-Content-Type"] == "text/markdown"
+    for header in ("Summary", "Keywords", "Classifier"):
+        assert found[header], header
+    assert f'"{found["Version"]}"' in version_file, "what --version says"
+    assert found["Version"] in built.wheel.name
+    # The project has no address of its own yet: none is made up.
+    assert not found.get_all("Project-URL")
+
+
 def test_every_extra_is_one_that_the_program_asks_for() -> None:
     assert EXTRAS.keys() - {"all"} == NEEDED_MODULES.keys() == CODE_OF_EXTRA.keys()
     (everything,) = EXTRAS["all"]
@@ -132,6 +163,13 @@ def test_the_page_about_installing_lists_every_extra() -> None:
 
 
 # --- a bare installation --------------------------------------------------------------------------
+
+
+def test_an_installation_says_the_version_of_its_wheel(
+    bare: Installation, built: Distributions
+) -> None:
+    said = bare.dragoman("--version").stdout.split()
+    assert said == ["dragoman", built.wheel.name.split("-")[1]]
 
 
 def test_a_bare_installation_has_no_optional_package(bare: Installation) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks.full_job.peers.environments import find_uv
-from tests.integration.packaging.installations import PATIENCE_SECONDS, ROOT, UV
+from tests.integration.packaging.installations import PATIENCE_SECONDS, ROOT, UV, pinned
 
 PROGRAMS = ("bash", "cat", "dirname", "env", "id", "sha256sum")
 """All that the script may count on; on this machine there are no servers and no apt-get."""
@@ -70,6 +70,21 @@ def test_the_demo_is_set_up_without_development_tools_and_without_debian_package
     assert "redis-server" in refused.stderr
 
 
+def test_a_package_that_is_not_the_one_that_was_locked_is_refused(machine: Path) -> None:
+    demo = machine / "requirements" / "demo.txt"
+    text, changed = re.subn(
+        r"(?m)^cronsim==.*(\n    --hash.*)+",
+        lambda entry: re.sub(r"sha256:\w{64}", f"sha256:{'0' * 64}", entry[0]),
+        demo.read_text(),
+    )
+    assert changed == 1
+    demo.write_text(text)
+    refused = setup(machine, "demo")
+    assert refused.returncode != 0
+    assert "cronsim" in refused.stderr
+    assert not (machine / ".venv" / "bin" / "dragoman").exists()
+
+
 def test_a_profile_that_there_is_not_is_refused(machine: Path) -> None:
     refused = setup(machine, "everything")
     assert refused.returncode == 1
@@ -85,8 +100,7 @@ def test_the_packages_of_the_demo_are_among_those_of_the_tests_in_the_same_versi
 
 def _pinned(name: str) -> set[str]:
     """Names and versions; what is only for some systems may be for more of them elsewhere."""
-    lines = (ROOT / "requirements" / name).read_text().splitlines()
-    return {re.split(r"\s*;", line)[0] for line in lines}
+    return {re.split(r"\s*;", line)[0] for line in pinned(name)}
 
 
 def test_benchmarks_find_the_uv_that_setup_installed(monkeypatch: pytest.MonkeyPatch) -> None:
