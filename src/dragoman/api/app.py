@@ -15,19 +15,27 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman.api.console import console_router, read_built
 from dragoman.api.docs import docs_router
+from dragoman.api.headers import SecurityHeaders
 from dragoman.api.health import health_router
 from dragoman.api.hosts import HostCheck, served_hosts
 from dragoman.api.lifecycle import Lifecycle
 from dragoman.api.middleware import BodyLimit, CsrfCheck, OriginCheck, Shield
+from dragoman.api.open_requests import OpenRequestLimit
 from dragoman.api.problems import Problem, problem_response, status_response, validation_response
 from dragoman.api.services import Services
 from dragoman.api.sign_in import SIGN_IN_PATH, sign_in_router
+from dragoman.auth import AddressLimit
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
 _DESCRIPTION = (
     "One scheduler for live speech translation and for the experiments that improve it. "
     "Every problem is answered as `Problem`."
+)
+
+_TOO_MANY_OPEN = (
+    "Too many requests without a key came from this address (limits.open_requests_per_minute); "
+    "wait a little, or send a key."
 )
 
 
@@ -74,6 +82,11 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
         app.add_middleware(CsrfCheck, exempt=[SIGN_IN_PATH])
     app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
     app.add_middleware(HostCheck, serves=served_hosts(services.settings))
+    limit = AddressLimit(
+        services.clock, services.settings.limits.open_requests_per_minute, _TOO_MANY_OPEN
+    )
+    asks_for_keys = services.settings.auth.mode == "keys"
+    app.add_middleware(OpenRequestLimit, limit=limit, asks_for_keys=asks_for_keys)
     app.add_middleware(Shield)
     if server.allowed_origins:
         app.add_middleware(
@@ -83,6 +96,7 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
+    app.add_middleware(SecurityHeaders)
 
 
 class _OnceBegun:

@@ -199,6 +199,17 @@ class LimitSettings(Section):
         default=30,
         description="Wrong keys per minute from one address after which it is refused.",
     )
+    sign_ins_per_minute: CountOrZero = Field(
+        default=30,
+        description="Sign-ins per minute from one address, right or wrong, after which it is "
+        "refused; 0: no limit.",
+    )
+    open_requests_per_minute: CountOrZero = Field(
+        default=1200,
+        description="Requests and sockets per minute from one address that no key vouches for: "
+        "pages, documents, sign-in, and calls without a key in mode `keys`; probes are not "
+        "counted; 0: no limit.",
+    )
 
 
 class ClusterSettings(Section):
