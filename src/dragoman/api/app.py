@@ -13,6 +13,8 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dragoman.api.audit import audit_router
+from dragoman.api.audit_trail import AuditTrail
 from dragoman.api.console import console_router, read_built
 from dragoman.api.docs import docs_router
 from dragoman.api.headers import SecurityHeaders
@@ -61,7 +63,8 @@ def create_app(
     app.state.authenticator = services.authenticator
     pages = console_router(read_built())
     signing_in = sign_in_router(services)
-    for router in (health_router(services), docs_router(), pages, signing_in, *routers):
+    own = (health_router(services), docs_router(), pages, signing_in)
+    for router in (*own, audit_router(services.audit.store), *routers):
         app.include_router(router)
     for path, socket in (sockets or {}).items():
         app.router.routes.append(WebSocketRoute(path, _OnceBegun(socket, services.lifecycle)))
@@ -82,6 +85,13 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
         app.add_middleware(CsrfCheck, exempt=[SIGN_IN_PATH])
     app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
     app.add_middleware(HostCheck, serves=served_hosts(services.settings))
+    app.add_middleware(
+        AuditTrail,
+        log=services.audit,
+        clock=services.clock,
+        random=services.randomness.stream("audit"),
+        instance_id=services.instance_id,
+    )
     limit = AddressLimit(
         services.clock, services.settings.limits.open_requests_per_minute, _TOO_MANY_OPEN
     )

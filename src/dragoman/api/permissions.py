@@ -36,8 +36,13 @@ async def authenticated(request: Request, authenticator: Authenticator) -> Princ
     principal = await authenticator.authenticate(
         presented_key(request.scope), remote_address(request.scope)
     )
-    request.scope[_PRINCIPAL] = principal
+    note_principal(request, principal)
     return principal
+
+
+def note_principal(request: Request, principal: Principal) -> None:
+    """Have the request's scope tell who is asking."""
+    request.scope[_PRINCIPAL] = principal
 
 
 def known_principal(scope: Scope) -> Principal | None:

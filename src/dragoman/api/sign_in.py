@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
-from dragoman.api.permissions import authenticated
+from dragoman.api.permissions import authenticated, note_principal
 from dragoman.api.services import Services
 from dragoman.auth import (
     SIGN_IN_COOKIE,
@@ -82,6 +82,7 @@ def sign_in_router(services: Services) -> APIRouter:
         address = remote_address(request.scope)
         sign_ins.record(address)
         found = await authenticator.sign_in(ApiKey(order.key.strip()), address)
+        note_principal(request, found.principal)
         response.headers["Cache-Control"] = "no-store"
         response.set_cookie(
             SIGN_IN_COOKIE,
@@ -99,6 +100,7 @@ def sign_in_router(services: Services) -> APIRouter:
         key = signed_in_key(request.scope)
         if key is not None:
             principal = await authenticator.authenticate(key, remote_address(request.scope))
+            note_principal(request, principal)
             await authenticator.sign_out(principal)
         response = Response(status_code=204)
         response.delete_cookie(SIGN_IN_COOKIE, path="/", httponly=True, samesite="strict")

@@ -94,6 +94,14 @@ class StoreSettings(Section):
     )
 
 
+class AuditSettings(Section):
+    """What operators did, kept in the database."""
+
+    retention_days: CountOrZero = Field(
+        default=365, description="How long an entry of the audit log is kept, in days; 0: for ever."
+    )
+
+
 class LogSettings(Section):
     """What the server logs, and in which format."""
 

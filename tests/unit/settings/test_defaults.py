@@ -20,6 +20,7 @@ PROMISED = """
                     tls_cert = ""  tls_key = ""  trusted_proxies = []  allowed_origins = []
     [auth]          mode = "open"  insecure = false  sign_in_hours = 12
     [store]         database_url = "sqlite:///{data_dir}/dragoman.db"
+    [audit]         retention_days = 365
     [log]           level = "info"  format = "console"
     [tracing]       enabled = false  endpoint = ""
     [limits]        max_frame_bytes = 4194304  max_sessions = 10000  sessions_per_tenant = 0
