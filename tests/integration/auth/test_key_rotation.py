@@ -20,7 +20,7 @@ from dragoman.auth import KeyAuthenticator, KeyStore, Role
 from dragoman.clock import ManualClock
 from dragoman.errors import InvalidMessage, NotFound, Unauthorized
 from dragoman.randomness import Randomness
-from dragoman.sdk import Answer, Job, Node, SessionClient
+from dragoman.sdk import Answer, Job, Node, SessionClient, TranslationResult
 from dragoman.store import open_store
 
 
@@ -108,7 +108,7 @@ def test_a_session_and_a_node_go_on_while_their_keys_are_rotated(server: ServerP
     async def said(session: SessionClient, text: str) -> str | None:
         await session.say(text)
         result = await session.next_result()
-        assert result is not None
+        assert isinstance(result, TranslationResult)
         return result.text_translated
 
     async def scenario() -> None:
