@@ -4,6 +4,8 @@ BIN := .venv/bin
 # Four keep two cores busy: tests wait for servers, leases and timers for much of their time.
 WORKERS ?= 4
 FUZZ_FRAMES ?= 1000000
+FUZZ_REST ?= 20000
+FUZZ_FILES ?= 5000
 CHAOS_SCHEDULES ?= 10000
 LEDGER_LIVES ?= 300
 CLUSTER_CHAOS_SECONDS ?= 300
@@ -64,11 +66,13 @@ format: setup ## Format the code and sort its imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-fuzz: setup ## Send broken frames to the decoders and the endpoints (FUZZ_FRAMES=1000000)
+fuzz: setup ## Send broken frames, requests and files (FUZZ_FRAMES=1000000 FUZZ_REST=20000 FUZZ_FILES=5000)
 	$(BIN)/python -m tests.fuzz_frames --count $(FUZZ_FRAMES)
 	DRAGOMAN_FUZZ_FRAMES=$(FUZZ_FRAMES) $(BIN)/pytest -n $(WORKERS) --timeout 0 \
 		tests/integration/gateway/test_same_on_both_transports.py \
 		tests/integration/gateway/test_endpoints_under_fuzz.py
+	$(BIN)/python -m tests.fuzz_files --count $(FUZZ_FILES)
+	$(BIN)/python -m tests.fuzz_rest --cases $(FUZZ_REST)
 
 chaos: export DRAGOMAN_CHAOS_FIRST_SEED = $(CHAOS_SEED)
 chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCHEDULES=10000 CHAOS_SEED=...)

@@ -29,6 +29,7 @@ PAGES = {
     "/lab/datasets/{dataset}": "sentences",
     "/lab/new": "New experiment",
     "/cluster": "Cluster",
+    "/audit": "Audit log",
 }
 """The title of each page, by its address; what is in braces is known once the lab has it."""
 

@@ -13,21 +13,31 @@ from starlette.responses import Response
 from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from dragoman.api.audit import audit_router
+from dragoman.api.audit_trail import AuditTrail
 from dragoman.api.console import console_router, read_built
 from dragoman.api.docs import docs_router
+from dragoman.api.headers import SecurityHeaders
 from dragoman.api.health import health_router
 from dragoman.api.hosts import HostCheck, served_hosts
 from dragoman.api.lifecycle import Lifecycle
 from dragoman.api.middleware import BodyLimit, CsrfCheck, OriginCheck, Shield
+from dragoman.api.open_requests import OpenRequestLimit
 from dragoman.api.problems import Problem, problem_response, status_response, validation_response
 from dragoman.api.services import Services
 from dragoman.api.sign_in import SIGN_IN_PATH, sign_in_router
+from dragoman.auth import AddressLimit
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
 
 _DESCRIPTION = (
     "One scheduler for live speech translation and for the experiments that improve it. "
     "Every problem is answered as `Problem`."
+)
+
+_TOO_MANY_OPEN = (
+    "Too many requests without a key came from this address (limits.open_requests_per_minute); "
+    "wait a little, or send a key."
 )
 
 
@@ -53,7 +63,8 @@ def create_app(
     app.state.authenticator = services.authenticator
     pages = console_router(read_built())
     signing_in = sign_in_router(services)
-    for router in (health_router(services), docs_router(), pages, signing_in, *routers):
+    own = (health_router(services), docs_router(), pages, signing_in)
+    for router in (*own, audit_router(services.audit.store), *routers):
         app.include_router(router)
     for path, socket in (sockets or {}).items():
         app.router.routes.append(WebSocketRoute(path, _OnceBegun(socket, services.lifecycle)))
@@ -74,6 +85,18 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
         app.add_middleware(CsrfCheck, exempt=[SIGN_IN_PATH])
     app.add_middleware(OriginCheck, allowed_origins=server.allowed_origins)
     app.add_middleware(HostCheck, serves=served_hosts(services.settings))
+    app.add_middleware(
+        AuditTrail,
+        log=services.audit,
+        clock=services.clock,
+        random=services.randomness.stream("audit"),
+        instance_id=services.instance_id,
+    )
+    limit = AddressLimit(
+        services.clock, services.settings.limits.open_requests_per_minute, _TOO_MANY_OPEN
+    )
+    asks_for_keys = services.settings.auth.mode == "keys"
+    app.add_middleware(OpenRequestLimit, limit=limit, asks_for_keys=asks_for_keys)
     app.add_middleware(Shield)
     if server.allowed_origins:
         app.add_middleware(
@@ -83,6 +106,7 @@ def _add_middleware(app: FastAPI, services: Services, larger_bodies: Mapping[str
             allow_headers=["Authorization", "Content-Type"],
             expose_headers=["Retry-After"],
         )
+    app.add_middleware(SecurityHeaders)
 
 
 class _OnceBegun:

@@ -14,9 +14,12 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman.addresses import host_of, parsed_address
+from dragoman.api.refused_sockets import refuse_socket
 from dragoman.errors import Forbidden
 from dragoman.live.gateway import CloseCode
 from dragoman.settings import Settings, is_loopback
+
+_NOT_SERVED = "this host is not served; add its origin to server.allowed_origins"
 
 ServesHost = Callable[[str | None], bool]
 """Whether a request with this Host header is answered."""
@@ -74,17 +77,7 @@ class HostCheck:
                 "localhost, or have an operator add the name's origin to server.allowed_origins."
             )
         else:
-            await _refuse_socket(scope, receive, send)
-
-
-async def _refuse_socket(scope: Scope, receive: Receive, send: Send) -> None:
-    """Accept and close: a browser can read the code of a close, but not of a refused handshake."""
-    await receive()
-    # A browser takes no answer without one of the sub-protocols that it offered.
-    offered = scope.get("subprotocols") or [None]
-    await send({"type": "websocket.accept", "subprotocol": offered[0]})
-    reason = "this host is not served; add its origin to server.allowed_origins"
-    await send({"type": "websocket.close", "code": int(CloseCode.FORBIDDEN), "reason": reason})
+            await refuse_socket(scope, receive, send, CloseCode.FORBIDDEN, _NOT_SERVED)
 
 
 def _authority(origin: str) -> str:

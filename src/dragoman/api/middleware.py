@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection, Mapping
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,17 +20,11 @@ _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 _RETRY_MS = 1000
 
-_SECURITY_HEADERS = {
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
-}
-
 _log = get_logger(__name__)
 
 
 class Shield:
-    """Turns every exception into an answer, adds security headers, logs unexpected errors once."""
+    """Turns every exception into an answer, and logs unexpected errors once."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -45,7 +39,6 @@ class Shield:
             nonlocal answering
             if message["type"] == "http.response.start":
                 answering = True
-                MutableHeaders(scope=message).update(_SECURITY_HEADERS)
             await send(message)
 
         try:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from starlette.types import Scope
 
 from dragoman.auth import (
     Access,
@@ -24,7 +25,30 @@ _DOCUMENTED = HTTPBearer(
 )
 
 
+_PRINCIPAL = "dragoman.principal"
+"""Where an ASGI scope has who is asking, once a key was checked."""
+
 _READING_METHODS = frozenset({"GET", "HEAD"})
+
+
+async def authenticated(request: Request, authenticator: Authenticator) -> Principal:
+    """Who is asking; from now on the request's scope tells it, too."""
+    principal = await authenticator.authenticate(
+        presented_key(request.scope), remote_address(request.scope)
+    )
+    note_principal(request, principal)
+    return principal
+
+
+def note_principal(request: Request, principal: Principal) -> None:
+    """Have the request's scope tell who is asking."""
+    request.scope[_PRINCIPAL] = principal
+
+
+def known_principal(scope: Scope) -> Principal | None:
+    """Who is asking, if a key was checked for this request."""
+    found: Principal | None = scope.get(_PRINCIPAL)
+    return found
 
 
 def access_of(request: Request) -> Access:
@@ -43,9 +67,7 @@ def require(permission: Permission) -> Callable[..., Awaitable[Principal]]:
         _: Annotated[HTTPAuthorizationCredentials | None, Security(_DOCUMENTED)],
     ) -> Principal:
         authenticator: Authenticator = request.app.state.authenticator
-        principal = await authenticator.authenticate(
-            presented_key(request.scope), remote_address(request.scope)
-        )
+        principal = await authenticated(request, authenticator)
         authorize(principal, permission, access_of(request))
         return principal
 

@@ -12,6 +12,7 @@ import sqlalchemy as sa
 
 from dragoman.api.lifecycle import Lifecycle
 from dragoman.api.readiness import Readiness
+from dragoman.audit import AuditLog, AuditStore
 from dragoman.auth import Authenticator, KeyAuthenticator, KeyStore, OpenAuthenticator
 from dragoman.clock import Clock
 from dragoman.ids import InstanceId, new_id
@@ -52,6 +53,7 @@ class Services:
     instance_id: InstanceId
     store: Store
     authenticator: Authenticator
+    audit: AuditLog
     metrics: Metrics
     connections: Connections
     budget: ByteBudget
@@ -104,6 +106,9 @@ async def open_services(
             store=store,
             authenticator=await stack.enter_async_context(
                 make_authenticator(settings, store, clock, randomness)
+            ),
+            audit=await stack.enter_async_context(
+                AuditLog(AuditStore(store), clock, retention_days=settings.audit.retention_days)
             ),
             metrics=metrics,
             connections=Connections(

@@ -7,17 +7,18 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from dragoman.api.permissions import authenticated, note_principal
 from dragoman.api.services import Services
 from dragoman.auth import (
     SIGN_IN_COOKIE,
     Access,
+    AddressLimit,
     ApiKey,
     Permission,
     Principal,
     Role,
     csrf_token,
     may,
-    presented_key,
     remote_address,
     signed_in_key,
 )
@@ -26,6 +27,10 @@ PREFIX = "/api/v1"
 SIGN_IN_PATH = f"{PREFIX}/sign-in"
 
 _MAX_KEY_CHARACTERS = 256
+
+_TOO_MANY_SIGN_INS = (
+    "Too many sign-ins came from this address (limits.sign_ins_per_minute); wait a little."
+)
 
 _OF_THE_LAB = frozenset({Permission.DATASETS, Permission.EXPERIMENTS})
 """What a server whose lab is off does not have."""
@@ -58,6 +63,9 @@ def sign_in_router(services: Services) -> APIRouter:
     router = APIRouter(prefix=PREFIX, tags=["sign-in"])
     authenticator = services.authenticator
     mode = services.settings.auth.mode
+    sign_ins = AddressLimit(
+        services.clock, services.settings.limits.sign_ins_per_minute, _TOO_MANY_SIGN_INS
+    )
     absent = frozenset() if services.settings.lab.enabled else _OF_THE_LAB
 
     def told(principal: Principal, key: ApiKey | None) -> Me:
@@ -66,16 +74,15 @@ def sign_in_router(services: Services) -> APIRouter:
     @router.get("/me", summary="Who is asking, and what they may see and do")
     async def me(request: Request, response: Response) -> Me:
         response.headers["Cache-Control"] = "no-store"
-        principal = await authenticator.authenticate(
-            presented_key(request.scope), remote_address(request.scope)
-        )
+        principal = await authenticated(request, authenticator)
         return told(principal, signed_in_key(request.scope))
 
     @router.post("/sign-in", summary="Exchange a key for a cookie of this server")
     async def sign_in(order: SignInOrder, request: Request, response: Response) -> Me:
-        found = await authenticator.sign_in(
-            ApiKey(order.key.strip()), remote_address(request.scope)
-        )
+        address = remote_address(request.scope)
+        sign_ins.record(address)
+        found = await authenticator.sign_in(ApiKey(order.key.strip()), address)
+        note_principal(request, found.principal)
         response.headers["Cache-Control"] = "no-store"
         response.set_cookie(
             SIGN_IN_COOKIE,
@@ -93,6 +100,7 @@ def sign_in_router(services: Services) -> APIRouter:
         key = signed_in_key(request.scope)
         if key is not None:
             principal = await authenticator.authenticate(key, remote_address(request.scope))
+            note_principal(request, principal)
             await authenticator.sign_out(principal)
         response = Response(status_code=204)
         response.delete_cookie(SIGN_IN_COOKIE, path="/", httponly=True, samesite="strict")

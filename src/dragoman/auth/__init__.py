@@ -1,5 +1,6 @@
 """Keys, roles and tenants: who is asking, what they may use, and for whom."""
 
+from dragoman.auth.address_limit import AddressLimit
 from dragoman.auth.authenticator import (
     Authenticator,
     KeyAuthenticator,
@@ -34,6 +35,7 @@ __all__ = [
     "DEFAULT_TENANT",
     "SIGN_IN_COOKIE",
     "Access",
+    "AddressLimit",
     "ApiKey",
     "Authenticator",
     "KeyAuthenticator",

@@ -11,7 +11,7 @@ from itertools import islice
 from types import TracebackType
 from typing import Self, TypeVar
 
-from dragoman.auth.failures import FailureLimit
+from dragoman.auth.address_limit import AddressLimit
 from dragoman.auth.key_store import KeyStore
 from dragoman.auth.keys import ApiKey
 from dragoman.auth.principal import ANYONE, OWN_LAB, Principal
@@ -32,6 +32,8 @@ DIGESTS_A_READ = 500
 
 OnRevoked = Callable[[], None]
 _Id = TypeVar("_Id")
+
+_TOO_MANY_WRONG = "Too many wrong keys came from this address; wait, and check the key."
 
 _log = get_logger(__name__)
 
@@ -58,6 +60,10 @@ class Authenticator(ABC):
 
     async def sign_out(self, principal: Principal) -> None:
         """End what a browser was let do; where every caller is let in, none is signed in."""
+        return
+
+    def count_wrong(self, remote_address: str) -> None:
+        """Count a secret that was wrong, whoever checked it; raises RateLimited over the limit."""
         return
 
     @abstractmethod
@@ -176,7 +182,7 @@ class KeyAuthenticator(Authenticator):
     ) -> None:
         self._keys = keys
         self._clock = clock
-        self._failures = FailureLimit(clock, failures_per_minute)
+        self._failures = AddressLimit(clock, failures_per_minute, _TOO_MANY_WRONG)
         self._lookups = _Lookups(keys)
         self._refresh_seconds = refresh_seconds
         self._sign_in_seconds = sign_in_seconds
@@ -186,6 +192,9 @@ class KeyAuthenticator(Authenticator):
         self._refreshing: asyncio.Task[None] | None = None
         self._lent: str | None = None
         """The digest of the key that this server's own lab has."""
+
+    def count_wrong(self, remote_address: str) -> None:
+        self._failures.record(remote_address)
 
     def lend_to_lab(self) -> ApiKey | None:
         key = ApiKey.generate()
@@ -216,7 +225,7 @@ class KeyAuthenticator(Authenticator):
                 "cannot be set; `dragoman keys create` creates one."
             )
         if not key.is_well_formed():
-            self._failures.record(remote_address)
+            self.count_wrong(remote_address)
             raise _wrong()
         # The digest is compared, never the key.
         digest = key.digest()
@@ -232,7 +241,7 @@ class KeyAuthenticator(Authenticator):
         principal = await self._lookups.holder_of(digest)
         if principal is None:
             self._verified.pop(digest, None)
-            self._failures.record(remote_address)
+            self.count_wrong(remote_address)
             raise _wrong()
         self._verified[digest] = _Verified(principal, now)
         return principal

@@ -10,6 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from dragoman.audit import AuditEntry, AuditOutcome, insert_entry
 from dragoman.auth.keys import ApiKey
 from dragoman.auth.principal import Principal
 from dragoman.auth.roles import Role
@@ -28,6 +29,8 @@ api_key = sa.Table(
     sa.Column("node_id", short_text()),
     sa.Column("created_at_ms", time_ms(), nullable=False),
     sa.Column("revoked_at_ms", time_ms()),
+    sa.Column("expires_at_ms", time_ms()),
+    sa.Column("replaces", short_text(64)),
 )
 
 sign_in = sa.Table(
@@ -42,8 +45,12 @@ sign_in = sa.Table(
 _IDS_PER_QUERY = 500
 _NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,128}")
 
+_IS_LIVE = sa.and_(
+    api_key.c.revoked_at_ms.is_(None),
+    sa.or_(api_key.c.expires_at_ms.is_(None), api_key.c.expires_at_ms > sa.bindparam("now_ms")),
+)
 _LIVE_BY_DIGESTS = sa.select(api_key).where(
-    api_key.c.digest.in_(sa.bindparam("digests", expanding=True)), api_key.c.revoked_at_ms.is_(None)
+    api_key.c.digest.in_(sa.bindparam("digests", expanding=True)), _IS_LIVE
 )
 _SIGNED_IN_BY_DIGESTS = (
     sa.select(api_key, sign_in.c.digest.label("signed_in"))
@@ -51,7 +58,7 @@ _SIGNED_IN_BY_DIGESTS = (
     .where(
         sign_in.c.digest.in_(sa.bindparam("digests", expanding=True)),
         sign_in.c.expires_at_ms > sa.bindparam("now_ms"),
-        api_key.c.revoked_at_ms.is_(None),
+        _IS_LIVE,
     )
 )
 _BY_ID = sa.select(api_key).where(api_key.c.id == sa.bindparam("key_id"))
@@ -64,7 +71,12 @@ _REVOKE = (
 _EXPIRED = sa.delete(sign_in).where(sign_in.c.expires_at_ms <= sa.bindparam("now_ms"))
 _SIGN_OUT = sa.delete(sign_in).where(sign_in.c.digest == sa.bindparam("of_digest"))
 _LIVE_AMONG = sa.select(api_key.c.id).where(
-    api_key.c.id.in_(sa.bindparam("key_ids", expanding=True)), api_key.c.revoked_at_ms.is_(None)
+    api_key.c.id.in_(sa.bindparam("key_ids", expanding=True)), _IS_LIVE
+)
+_EXPIRE = (
+    sa.update(api_key)
+    .where(api_key.c.id == sa.bindparam("key_id"))
+    .values(expires_at_ms=sa.bindparam("at_ms"))
 )
 
 
@@ -78,15 +90,23 @@ class KeyRecord:
     node_id: NodeId | None
     created_at_ms: int
     revoked_at_ms: int | None
+    expires_at_ms: int | None = None
+    """When a key that was rotated stops working."""
+    replaces: KeyId | None = None
+    """The key whose place this one takes."""
 
 
 class KeyStore:
     """The keys of one database. Other processes may change them at any time."""
 
-    def __init__(self, store: Store, clock: Clock, random: Random) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, random: Random, actor: str = "command line"
+    ) -> None:
+        """actor: who changes keys here, as the audit log tells it."""
         self._store = store
         self._clock = clock
         self._random = random
+        self._actor = actor
 
     async def create(
         self, role: Role, tenant: str, node_id: str | None = None
@@ -105,20 +125,70 @@ class KeyStore:
             created_at_ms=self._clock.now_ms(),
             revoked_at_ms=None,
         )
-        row = {
-            "id": record.key_id,
-            "digest": key.digest(),
-            "role": record.role.value,
-            "tenant": record.tenant,
-            "node_id": record.node_id,
-            "created_at_ms": record.created_at_ms,
-        }
+        entry = self._entry("key.create", record, role=role.value, node_id=record.node_id)
 
         def insert(connection: StoreConnection) -> None:
-            connection.execute(sa.insert(api_key), row)
+            connection.execute(sa.insert(api_key), _row(record, key))
+            insert_entry(connection, entry)
 
         await self._store.write(insert)
         return record, key
+
+    async def rotate(self, key_id: str, overlap_seconds: float) -> tuple[KeyRecord, ApiKey]:
+        """Create a key in the place of another, which goes on working for so long.
+
+        The old key's connections stay open until then, so that its holder can change over without
+        a break.
+        """
+        key = ApiKey.generate()
+        new_key_id = KeyId(new_id(self._random, "k"))
+        entry_id = new_id(self._random, "e")
+        now_ms = self._clock.now_ms()
+        expires_at_ms = now_ms + round(overlap_seconds * 1000)
+
+        def replace(connection: StoreConnection) -> KeyRecord | None:
+            row = connection.execute(_BY_ID, {"key_id": key_id}).first()
+            if row is None:
+                return None
+            old = _record(row)
+            _check_rotates(old, now_ms)
+            record = KeyRecord(
+                key_id=new_key_id,
+                role=old.role,
+                tenant=old.tenant,
+                node_id=old.node_id,
+                created_at_ms=now_ms,
+                revoked_at_ms=None,
+                replaces=old.key_id,
+            )
+            connection.execute(_EXPIRE, {"key_id": key_id, "at_ms": expires_at_ms})
+            connection.execute(sa.insert(api_key), _row(record, key))
+            entry = self._entry(
+                "key.rotate", old, entry_id, new_key=new_key_id, expires_at_ms=expires_at_ms
+            )
+            insert_entry(connection, entry)
+            return record
+
+        made = await self._store.write(replace)
+        if made is None:
+            raise _no_key(key_id)
+        return made, key
+
+    def _entry(
+        self, action: str, record: KeyRecord, entry_id: str | None = None, **facts: object
+    ) -> AuditEntry:
+        return AuditEntry(
+            entry_id=entry_id or new_id(self._random, "e"),
+            at_ms=self._clock.now_ms(),
+            actor=self._actor,
+            role=None,
+            tenant=record.tenant,
+            address="",
+            action=action,
+            subject=record.key_id,
+            outcome=AuditOutcome.DONE,
+            facts={name: value for name, value in facts.items() if value is not None},
+        )
 
     async def list(self) -> Sequence[KeyRecord]:
         """Every key ever created, including revoked ones, oldest first."""
@@ -131,15 +201,21 @@ class KeyStore:
     async def revoke(self, key_id: str) -> KeyRecord:
         """Revoke a key for good; a key that was revoked before keeps its time."""
         now_ms = self._clock.now_ms()
+        entry_id = new_id(self._random, "e")
 
         def update(connection: StoreConnection) -> KeyRecord | None:
-            connection.execute(_REVOKE, {"key_id": key_id, "now_ms": now_ms})
+            changed = connection.execute(_REVOKE, {"key_id": key_id, "now_ms": now_ms}).rowcount
             row = connection.execute(_BY_ID, {"key_id": key_id}).first()
-            return None if row is None else _record(row)
+            if row is None:
+                return None
+            record = _record(row)
+            if changed:
+                insert_entry(connection, self._entry("key.revoke", record, entry_id))
+            return record
 
         record = await self._store.write(update)
         if record is None:
-            raise NotFound(f"No key has the id {key_id!r}; `dragoman keys list` shows the ids.")
+            raise _no_key(key_id)
         return record
 
     async def lookup(self, key: ApiKey) -> Principal | None:
@@ -160,7 +236,8 @@ class KeyStore:
             found: dict[str, Principal] = {}
             for start in range(0, len(ordered), _IDS_PER_QUERY):
                 some = ordered[start : start + _IDS_PER_QUERY]
-                for row in connection.execute(_LIVE_BY_DIGESTS, {"digests": some}):
+                asked = {"digests": some, "now_ms": now_ms}
+                for row in connection.execute(_LIVE_BY_DIGESTS, asked):
                     record = _record(row)
                     found[row.digest] = Principal(
                         record.key_id, record.role, record.tenant, record.node_id
@@ -213,12 +290,14 @@ class KeyStore:
     async def live_among(self, key_ids: Collection[KeyId]) -> set[KeyId]:
         """Which of these keys still work."""
         ordered = sorted(key_ids)
+        now_ms = self._clock.now_ms()
 
         def select(connection: StoreConnection) -> set[KeyId]:
             live: set[KeyId] = set()
             for start in range(0, len(ordered), _IDS_PER_QUERY):
                 some = ordered[start : start + _IDS_PER_QUERY]
-                live.update(connection.execute(_LIVE_AMONG, {"key_ids": some}).scalars())
+                asked = {"key_ids": some, "now_ms": now_ms}
+                live.update(connection.execute(_LIVE_AMONG, asked).scalars())
             return live
 
         return await self._store.read(select)
@@ -232,7 +311,37 @@ def _record(row: sa.Row[Any]) -> KeyRecord:
         node_id=None if row.node_id is None else NodeId(row.node_id),
         created_at_ms=row.created_at_ms,
         revoked_at_ms=row.revoked_at_ms,
+        expires_at_ms=row.expires_at_ms,
+        replaces=None if row.replaces is None else KeyId(row.replaces),
     )
+
+
+def _row(record: KeyRecord, key: ApiKey) -> dict[str, Any]:
+    return {
+        "id": record.key_id,
+        "digest": key.digest(),
+        "role": record.role.value,
+        "tenant": record.tenant,
+        "node_id": record.node_id,
+        "created_at_ms": record.created_at_ms,
+        "replaces": record.replaces,
+    }
+
+
+def _check_rotates(old: KeyRecord, now_ms: int) -> None:
+    """Refuse a key that works no more, or has a successor already."""
+    if old.revoked_at_ms is not None:
+        raise InvalidMessage(f"Key {old.key_id} is revoked; create a new one instead.")
+    if old.expires_at_ms is not None:
+        is_over = old.expires_at_ms <= now_ms
+        how = "was rotated, and works no more" if is_over else "was rotated already"
+        raise InvalidMessage(
+            f"Key {old.key_id} {how}; rotate the key that replaced it (`dragoman keys list`)."
+        )
+
+
+def _no_key(key_id: str) -> NotFound:
+    return NotFound(f"No key has the id {key_id!r}; `dragoman keys list` shows the ids.")
 
 
 def _checked(what: str, name: str) -> str:

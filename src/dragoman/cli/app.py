@@ -62,6 +62,7 @@ COMMANDS = (
     ListedCommand("jobs", "jobs", "app", "List, show, explain and cancel jobs."),
     ListedCommand("glossary", "glossary", "app", "List, set, remove and import a tenant's terms."),
     ListedCommand("usage", "usage", "usage", "Print what tenants have used, by day."),
+    ListedCommand("audit", "audit", "audit", "Print what operators did, newest first."),
     ListedCommand("dataset", "dataset", "app", "Import, list, show, export and delete datasets."),
     ListedCommand(
         "experiment",
@@ -83,7 +84,7 @@ COMMANDS = (
     ListedCommand(
         "config", "config", "app", "Show the effective settings, or check a settings file."
     ),
-    ListedCommand("keys", "keys", "app", "Create, list and revoke API keys."),
+    ListedCommand("keys", "keys", "app", "Create, list, rotate and revoke API keys."),
     ListedCommand(
         "cluster",
         "cluster",

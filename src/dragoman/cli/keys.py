@@ -1,8 +1,11 @@
-"""``dragoman keys``: create, list and revoke API keys, even while the server runs."""
+"""``dragoman keys``: create, list, rotate and revoke API keys, even while the server runs."""
 
 from __future__ import annotations
 
 import asyncio
+import getpass
+import os
+import re
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -19,7 +22,13 @@ from dragoman.clock import SystemClock
 from dragoman.errors import InvalidMessage
 from dragoman.store import SchemaStatus, check, open_store, upgrade
 
-app = typer.Typer(name="keys", help="Create, list and revoke API keys.", no_args_is_help=True)
+_DURATION = re.compile(r"(\d{1,9}(?:\.\d+)?)([smhd])")
+_UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 24 * 3600}
+_MAX_OVERLAP_SECONDS = 366 * 24 * 3600
+
+app = typer.Typer(
+    name="keys", help="Create, list, rotate and revoke API keys.", no_args_is_help=True
+)
 
 
 @app.command("create")
@@ -51,6 +60,31 @@ def list_command(
     asyncio.run(_list(_database_url(config, data_dir), as_json))
 
 
+@app.command("rotate")
+def rotate_command(
+    key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")],
+    overlap: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME", help="How long the old key goes on working: 90s, 30m, 24h, 7d."
+        ),
+    ] = "24h",
+    config: ConfigOption = None,
+    data_dir: DataDirOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Create a key in the place of another, and print it once, alone on the last line.
+
+    The old key, and what is connected with it, goes on working for the overlap. Give the new key
+    to its holder within that time.
+    """
+    seconds = _seconds(overlap)
+    try:
+        asyncio.run(_rotate(key_id, seconds, _database_url(config, data_dir), as_json))
+    except InvalidMessage as error:
+        raise typer.BadParameter(error.message) from None
+
+
 @app.command("revoke")
 def revoke_command(
     key_id: Annotated[str, typer.Argument(metavar="ID", help="The id that `list` shows.")],
@@ -78,6 +112,22 @@ async def _create(
     typer.echo(key.reveal())
 
 
+async def _rotate(key_id: str, seconds: float, database_url: str, as_json: bool) -> None:
+    async with _keys(database_url) as keys:
+        record, key = await keys.rotate(key_id, seconds)
+        old = next(one for one in await keys.list() if one.key_id == record.replaces)
+    if as_json:
+        print_json({**_shown(record), "key": key.reveal(), "replaced": _shown(old)})
+        return
+    assert old.expires_at_ms is not None, "it was rotated"
+    typer.echo(
+        f"Key {record.key_id} replaces {old.key_id}, which works until "
+        f"{_time(old.expires_at_ms)}. Save it now: it is not shown again.",
+        err=True,
+    )
+    typer.echo(key.reveal())
+
+
 async def _list(database_url: str, as_json: bool) -> None:
     async with _keys(database_url) as keys:
         records = await keys.list()
@@ -86,7 +136,7 @@ async def _list(database_url: str, as_json: bool) -> None:
         print_json(shown)
         return
     print_table(
-        ("id", "role", "tenant", "node_id", "created", "revoked"),
+        ("id", "role", "tenant", "node_id", "created", "expires", "replaces", "revoked"),
         (list(record.values()) for record in shown),
         empty="There are no keys; `dragoman keys create` creates one.",
     )
@@ -104,7 +154,26 @@ async def _revoke(key_id: str, database_url: str, as_json: bool) -> None:
 @asynccontextmanager
 async def _keys(database_url: str) -> AsyncIterator[KeyStore]:
     async with await open_store(database_url) as store:
-        yield KeyStore(store, SystemClock(), secrets.SystemRandom())
+        yield KeyStore(store, SystemClock(), secrets.SystemRandom(), _actor())
+
+
+def _actor() -> str:
+    """Who runs this command, as the audit log tells it."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (KeyError, OSError):  # a user without a name, as in many containers
+        return f"cli:{os.getuid()}"
+
+
+def _seconds(text: str) -> float:
+    """A time such as ``24h``."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = float(found[1]) * _UNIT_SECONDS[found[2]] if found else 0.0
+    if not 0 < seconds <= _MAX_OVERLAP_SECONDS:
+        raise typer.BadParameter(
+            f"--overlap {text!r} is no time up to a year; write it like 90s, 30m, 24h or 7d."
+        )
+    return seconds
 
 
 def _database_url(config: Path | None, data_dir: Path | None) -> str:
@@ -123,6 +192,8 @@ def _shown(record: KeyRecord) -> dict[str, str | None]:
         "tenant": record.tenant,
         "node_id": record.node_id,
         "created_at": _time(record.created_at_ms),
+        "expires_at": None if record.expires_at_ms is None else _time(record.expires_at_ms),
+        "replaces": record.replaces,
         "revoked_at": None if record.revoked_at_ms is None else _time(record.revoked_at_ms),
     }
 

@@ -94,6 +94,14 @@ class StoreSettings(Section):
     )
 
 
+class AuditSettings(Section):
+    """What operators did, kept in the database."""
+
+    retention_days: CountOrZero = Field(
+        default=365, description="How long an entry of the audit log is kept, in days; 0: for ever."
+    )
+
+
 class LogSettings(Section):
     """What the server logs, and in which format."""
 
@@ -198,6 +206,17 @@ class LimitSettings(Section):
     auth_failures_per_minute: Count = Field(
         default=30,
         description="Wrong keys per minute from one address after which it is refused.",
+    )
+    sign_ins_per_minute: CountOrZero = Field(
+        default=30,
+        description="Sign-ins per minute from one address, right or wrong, after which it is "
+        "refused; 0: no limit.",
+    )
+    open_requests_per_minute: CountOrZero = Field(
+        default=1200,
+        description="Requests and sockets per minute from one address that no key vouches for: "
+        "pages, documents, sign-in, and calls without a key in mode `keys`; probes are not "
+        "counted; 0: no limit.",
     )
 
 

@@ -16,6 +16,7 @@ from dragoman.errors import SettingsError
 from dragoman.settings.kinds import DATA_DIR_PLACEHOLDER, Section, as_toml, is_loopback
 from dragoman.settings.scheduler import SchedulerSettings
 from dragoman.settings.server import (
+    AuditSettings,
     AuthSettings,
     ClusterSettings,
     LabSettings,
@@ -36,6 +37,7 @@ class Settings(Section):
     server: ServerSettings = ServerSettings()
     auth: AuthSettings = AuthSettings()
     store: StoreSettings = StoreSettings()
+    audit: AuditSettings = AuditSettings()
     log: LogSettings = LogSettings()
     tracing: TracingSettings = TracingSettings()
     limits: LimitSettings = LimitSettings()

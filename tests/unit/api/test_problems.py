@@ -203,3 +203,23 @@ def test_every_answer_carries_the_security_headers(tmp_path: Path, path: str) ->
     assert headers["X-Content-Type-Options"] == "nosniff"
     assert headers["X-Frame-Options"] == "DENY"
     assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cross-Origin-Opener-Policy"] == "same-origin"
+    assert headers["Cross-Origin-Resource-Policy"] == "same-origin"
+    assert "geolocation=()" in headers["Permissions-Policy"]
+    assert headers["Content-Security-Policy"] == "default-src 'none'; frame-ancestors 'none'"
+    assert headers["Cache-Control"] == "no-store"
+    assert "Strict-Transport-Security" not in headers, "this one came over plain HTTP"
+
+
+def test_a_preflight_carries_the_security_headers_too(tmp_path: Path) -> None:
+    headers = {"Origin": "https://talk.example.org", "Access-Control-Request-Method": "GET"}
+    answer = ask(tmp_path, "OPTIONS", "/healthz", headers=headers)
+
+    assert answer.headers["Access-Control-Allow-Origin"] == "https://talk.example.org"
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_browsers_are_told_to_stay_with_tls(tmp_path: Path) -> None:
+    answer = ask(tmp_path, "GET", "https://localhost/healthz")
+
+    assert answer.headers["Strict-Transport-Security"].startswith("max-age=")

@@ -20,6 +20,7 @@ PROMISED = """
                     tls_cert = ""  tls_key = ""  trusted_proxies = []  allowed_origins = []
     [auth]          mode = "open"  insecure = false  sign_in_hours = 12
     [store]         database_url = "sqlite:///{data_dir}/dragoman.db"
+    [audit]         retention_days = 365
     [log]           level = "info"  format = "console"
     [tracing]       enabled = false  endpoint = ""
     [limits]        max_frame_bytes = 4194304  max_sessions = 10000  sessions_per_tenant = 0
@@ -28,7 +29,8 @@ PROMISED = """
                     listeners_per_session = 10000
                     node_queue = 1024  node_queue_bytes = 33554432  buffered_bytes = 1073741824
                     messages_per_second = 500  node_messages_per_second = 20000
-                    auth_failures_per_minute = 30
+                    auth_failures_per_minute = 30  sign_ins_per_minute = 30
+                    open_requests_per_minute = 1200
                     sockets_per_address = 20000  sockets_per_key = 20000
                     request_header_seconds = 15  request_body_seconds = 60
     [scheduler]     max_concurrent_jobs_per_node = 4  job_retention_seconds = 600

@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/audit": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What operators did, newest first */
+        get: operations["entries_api_v1_audit_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/catalog": {
         parameters: {
             query?: never;
@@ -1948,6 +1965,36 @@ export interface components {
                 repetition: number;
                 score: number | null;
                 turn: number;
+            }[];
+            next?: string | null;
+        };
+        /**
+         * AuditOutcome
+         * @description How an action ended.
+         * @enum {string}
+         */
+        AuditOutcome: "done" | "refused" | "failed";
+        /**
+         * ListPage[AuditEntryView]
+         * @description One page of a list; ``next`` is the cursor of the page after it.
+         */
+        AuditPage: {
+            items: {
+                action: string;
+                actor: string;
+                address: string;
+                at: string;
+                entry_id: string;
+                facts: Record<string, unknown>;
+                /**
+                 * AuditOutcome
+                 * @description How an action ended.
+                 * @enum {unknown}
+                 */
+                outcome: "done" | "failed" | "refused";
+                role: string | null;
+                subject: string;
+                tenant_id: string;
             }[];
             next?: string | null;
         };
@@ -4405,6 +4452,52 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    entries_api_v1_audit_get: {
+        parameters: {
+            query?: {
+                /** @description Only what this key did. */
+                actor?: string | null;
+                /** @description Only this, as `node.drain`. */
+                action?: string | null;
+                /** @description Only what was done to this. */
+                subject?: string | null;
+                /** @description Only what ended so. */
+                outcome?: components["schemas"]["AuditOutcome"] | null;
+                /** @description Not before this time. */
+                from?: string | null;
+                /** @description Only before this time. */
+                to?: string | null;
+                /** @description Maximum items per page. */
+                limit?: number;
+                /** @description The `next` of the page before this one. */
+                cursor?: string | null;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AuditPage"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     known_api_v1_catalog_get: {
         parameters: {
             query?: never;

@@ -19,6 +19,7 @@ const PAGES: readonly NavigationEntry[] = [
   { path: "/talk", title: "talk", needs: "session_socket" },
   { path: "/lab", title: "lab", needs: "experiments" },
   { path: "/cluster", title: "cluster", needs: "cluster" },
+  { path: "/audit", title: "audit", needs: "audit" },
 ];
 
 /** The pages that the navigation and the palette lead a reader to, in their order. */

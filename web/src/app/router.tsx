@@ -143,6 +143,11 @@ const pages = [
     path: "/cluster",
     component: lazyRouteComponent(() => import("../fleet/cluster-page"), "ClusterPage"),
   }),
+  createRoute({
+    getParentRoute: () => shell,
+    path: "/audit",
+    component: lazyRouteComponent(() => import("../audit/audit-page"), "AuditPage"),
+  }),
 ] as const;
 
 export const router = createRouter({

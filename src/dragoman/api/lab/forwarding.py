@@ -12,13 +12,12 @@ from starlette.responses import Response, StreamingResponse
 
 from dragoman.api.lab.child import LabChild
 from dragoman.api.lab.principals import PRINCIPAL_HEADER, as_header
+from dragoman.api.permissions import authenticated
 from dragoman.auth import (
     Access,
     Authenticator,
     Permission,
     authorize,
-    presented_key,
-    remote_address,
 )
 from dragoman.errors import DependencyDown, InternalError
 
@@ -50,9 +49,7 @@ class Forwarder:
 
     async def forward(self, request: Request, permission: Permission) -> Response:
         """The lab's answer, passed on as it comes."""
-        principal = await self._authenticator.authenticate(
-            presented_key(request.scope), remote_address(request.scope)
-        )
+        principal = await authenticated(request, self._authenticator)
         # Whether it may also act, the lab decides: some of its questions are asked with POST.
         authorize(principal, permission, Access.READ)
         bodiless = request.method in _NO_BODY

@@ -8,6 +8,7 @@ import msgspec
 from fastapi import APIRouter, Depends, Query, Request, Response
 from msgspec import Meta
 
+from dragoman.api.audit_trail import note
 from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.api.paging import Paging, encode_cursor
 from dragoman.api.permissions import require
@@ -17,6 +18,8 @@ from dragoman.live.protocol import ListPage, decode_body, utc_time
 
 MAX_ENTRIES = 1000
 """Entries that one request may set."""
+
+_MAX_NOTED = 200
 
 Client = Annotated[Principal, Depends(require(Permission.GLOSSARY))]
 TenantQuery = Annotated[
@@ -90,19 +93,23 @@ def glossary_router(prefix: str, store: GlossaryStore, glossaries: Glossaries) -
         entries = [
             check_entry(entry, f"items[{number}]") for number, entry in enumerate(asked.items)
         ]
+        note(request, glossary_of=tenant, terms=len(entries))
         stored = await store.set(tenant, entries)
         await glossaries.refresh()
         return answer(ListPage([_view(one) for one in stored]))
 
     @router.delete("", summary="Remove a term", status_code=204, response_class=Response)
     async def remove(
+        request: Request,
         client: Client,
         src_lang: str,
         term: str,
         tgt_lang: str | None = None,
         tenant_id: TenantQuery = None,
     ) -> Response:
-        await store.remove(tenant_asked(client, tenant_id), src_lang, tgt_lang, term)
+        tenant = tenant_asked(client, tenant_id)
+        note(request, glossary_of=tenant, term=term[:_MAX_NOTED])
+        await store.remove(tenant, src_lang, tgt_lang, term)
         await glossaries.refresh()
         return Response(status_code=204)
 

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from itertools import islice
 
 import msgspec
-from fastapi import APIRouter, Depends, Response
+from fastapi import APIRouter, Depends, Request, Response
 from pydantic import BaseModel, Field
 
+from dragoman.api.audit_trail import note
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.live.node_views import POOLS_ALONE, POOLS_IN_LIST, Seating, node_view
 from dragoman.api.paging import Paging, encode_cursor
@@ -84,7 +85,8 @@ def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
         response_class=Response,
         responses={200: {"model": _NODE}},
     )
-    async def drain(node_id: str, body: Order | None = None) -> Response:
+    async def drain(request: Request, node_id: str, body: Order | None = None) -> Response:
+        note(request, reason=body.reason if body else None)
         await plane.registry.drain(NodeId(node_id), body.reason if body else None)
         return answer(await view_of(node_id))
 
@@ -94,7 +96,8 @@ def nodes_router(prefix: str, plane: LivePlane, clock: Clock) -> APIRouter:
         response_class=Response,
         responses={200: {"model": _NODE}},
     )
-    async def shut_down(node_id: str, body: Order | None = None) -> Response:
+    async def shut_down(request: Request, node_id: str, body: Order | None = None) -> Response:
+        note(request, reason=body.reason if body else None)
         plane.registry.shut_down(NodeId(node_id), body.reason if body else None)
         return answer(await view_of(node_id))
 

@@ -133,6 +133,8 @@ def _pieces(archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> Iterator[bytes]:
 
 def _table_of(archive: zipfile.ZipFile) -> zipfile.ZipInfo:
     """The one table; the limits hold before anything is unpacked."""
+    if not all(info.filename for info in archive.infolist()):
+        raise _refused("a file in it has no name")
     entries = [info for info in archive.infolist() if not info.is_dir()]
     for info in entries:
         if info.flag_bits & 1:

@@ -24,6 +24,7 @@ MAX_HEADER_BYTES = 1 << 14
 
 _ANSWER = (
     "HTTP/1.1 {status}\r\nconnection: close\r\ncontent-type: application/json\r\n"
+    "x-content-type-options: nosniff\r\ncache-control: no-store\r\n"
     "content-length: {size}\r\n\r\n{problem}"
 )
 _PROBLEM = '{{"error":{{"code":"{code}","message":"{message}","details":{{}}}}}}'
@@ -147,6 +148,14 @@ class HttpProtocol(H11Protocol):
         """The request that is being answered, if there is one."""
         cycle: RequestResponseCycle | None = self.cycle
         return None if cycle is None or cycle.response_complete else cycle
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no HTTP in the form of every other refusal."""
+        cycle = self._unanswered()
+        if cycle is not None and cycle.response_started:
+            self.transport.close()  # within an answer there is no place for another
+            return
+        self._turn_away("400 Bad Request", "INVALID_MESSAGE", "The request is no valid HTTP/1.1.")
 
     def _turn_away(self, status: str, code: str, message: str) -> None:
         problem = _PROBLEM.format(code=code, message=message)

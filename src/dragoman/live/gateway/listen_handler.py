@@ -90,6 +90,9 @@ class ListenAuthenticator(Authenticator):
     def watch(self, principal: Principal, on_revoked: Callable[[], None]) -> Callable[[], None]:
         return self._keys.watch(principal, on_revoked)
 
+    def count_wrong(self, remote_address: str) -> None:
+        self._keys.count_wrong(remote_address)
+
     async def __aexit__(self, *_: object) -> None:
         return None
 
@@ -103,8 +106,12 @@ class ListenHandler:
         wanted: Wanted | InvalidMessage,
         sessions: Sessions,
         elsewhere: Elsewhere,
+        count_wrong: Callable[[str], None],
     ) -> None:
+        """count_wrong counts a token that no session has for an address."""
         self._principal = caller.principal
+        self._remote = caller.remote
+        self._count_wrong = count_wrong
         self._wanted = wanted
         self._sessions = sessions
         self._elsewhere = elsewhere
@@ -153,9 +160,12 @@ class ListenHandler:
                     f"Session {wanted.session_id} is at another instance; connect to details.url.",
                     details={"url": url},
                 )
+            if self._principal is _LISTENER:
+                self._count_wrong(self._remote)
             raise _unknown(wanted.session_id)
         if self._principal is _LISTENER:
             if wanted.token is None or not is_same(wanted.token, session.listen_token):
+                self._count_wrong(self._remote)
                 raise Unauthorized(
                     "The token is not this session's; ask its speaker, who gets it as listen_token "
                     "in session_init_ack."

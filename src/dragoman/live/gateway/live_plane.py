@@ -311,7 +311,13 @@ class LivePlane:
         """Where one comes in who listens to a session."""
 
         def handler(caller: Caller) -> Handler[ClientToScheduler]:
-            listening = ListenHandler(caller, wanted, self.sessions, self._elsewhere)
+            listening = ListenHandler(
+                caller,
+                wanted,
+                self.sessions,
+                self._elsewhere,
+                self._listen_endpoint.authenticator.count_wrong,
+            )
             return listening if self.member is None else self._fenced(listening)
 
         return replace(self._listen_endpoint, handler=handler)

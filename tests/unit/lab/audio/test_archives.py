@@ -95,3 +95,12 @@ def test_a_wav_file_tells_how_long_it_plays_if_its_header_makes_sense() -> None:
     assert wav_duration_ms(odd, len(odd) + 32_000) == 1000
     assert wav_duration_ms(wav_head(0, 32_000), 40_000) is None
     assert wav_duration_ms(b"RIFF\0\0\0\0WAVEfmt ", 16) is None
+
+
+def test_a_file_without_a_name_is_refused() -> None:
+    nameless = whole().replace(b"a.wav", b"\0.wav")
+    with (
+        pytest.raises(DatasetInvalid, match="has no name"),
+        opened_archive(io.BytesIO(nameless)),
+    ):
+        pass

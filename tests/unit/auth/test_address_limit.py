@@ -1,4 +1,4 @@
-"""Wrong keys from one address: counted, refused, forgotten again."""
+"""What one address does: counted, refused, forgotten again."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dragoman.auth import failures
-from dragoman.auth.failures import FailureLimit
+from dragoman.auth import address_limit
+from dragoman.auth.address_limit import AddressLimit
 from dragoman.clock import ManualClock
 from dragoman.errors import RateLimited
 
 
-def failures_until_refused(limit: FailureLimit, address: str, at_most: int = 1000) -> int:
+def failures_until_refused(limit: AddressLimit, address: str, at_most: int = 1000) -> int:
     for count in range(at_most):
         try:
             limit.record(address)
@@ -23,7 +23,7 @@ def failures_until_refused(limit: FailureLimit, address: str, at_most: int = 100
 
 def test_an_address_may_fail_so_often_a_minute_and_then_waits() -> None:
     clock = ManualClock()
-    limit = FailureLimit(clock, failures_per_minute=30)
+    limit = AddressLimit(clock, 30, "wait")
     assert failures_until_refused(limit, "10.0.0.1") == 30
     with pytest.raises(RateLimited) as refusal:
         limit.check("10.0.0.1")
@@ -36,7 +36,7 @@ def test_an_address_may_fail_so_often_a_minute_and_then_waits() -> None:
 
 def test_after_a_quiet_minute_all_is_forgotten() -> None:
     clock = ManualClock()
-    limit = FailureLimit(clock, failures_per_minute=30)
+    limit = AddressLimit(clock, 30, "wait")
     failures_until_refused(limit, "10.0.0.1")
     clock.advance(60)
     assert failures_until_refused(limit, "10.0.0.1") == 30
@@ -45,7 +45,7 @@ def test_after_a_quiet_minute_all_is_forgotten() -> None:
 @given(st.lists(st.floats(0, 20), max_size=200), st.integers(1, 60))
 def test_no_pattern_of_attempts_gets_more_than_the_rate(pauses: list[float], rate: int) -> None:
     clock = ManualClock()
-    limit = FailureLimit(clock, failures_per_minute=rate)
+    limit = AddressLimit(clock, rate, "wait")
     let_in = 0
     for pause in pauses:
         clock.advance(pause)
@@ -54,7 +54,7 @@ def test_no_pattern_of_attempts_gets_more_than_the_rate(pauses: list[float], rat
 
 
 def test_a_rate_of_zero_is_no_limit() -> None:
-    limit = FailureLimit(ManualClock(), failures_per_minute=0)
+    limit = AddressLimit(ManualClock(), 0, "wait")
     assert failures_until_refused(limit, "10.0.0.1") == 1000
 
 
@@ -71,14 +71,14 @@ def test_a_rate_of_zero_is_no_limit() -> None:
 def test_addresses_that_one_party_holds_are_counted_together(
     one: str, other: str, together: bool
 ) -> None:
-    limit = FailureLimit(ManualClock(), failures_per_minute=5)
+    limit = AddressLimit(ManualClock(), 5, "wait")
     failures_until_refused(limit, one)
     assert failures_until_refused(limit, other) == (0 if together else 5)
 
 
 def test_the_table_of_addresses_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(failures, "MAX_ADDRESSES", 100)
-    limit = FailureLimit(ManualClock(), failures_per_minute=1)
+    monkeypatch.setattr(address_limit, "MAX_ADDRESSES", 100)
+    limit = AddressLimit(ManualClock(), 1, "wait")
     for number in range(1000):
         limit.record(f"address-{number}")
     limit.check("address-0")

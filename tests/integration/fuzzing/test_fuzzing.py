@@ -1,0 +1,45 @@
+"""A little of what ``make fuzz`` does at length: broken files, odd requests and chains of them."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+from tests.fuzz_files import READERS, read_broken_files, send_broken_files
+from tests.fuzz_rest import fuzz, fuzzed_server
+from tests.integration.serve.server_process import ServerProcess
+
+FILES = 150
+SENT_FILES = 12
+REST_CASES = 300
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
+    with fuzzed_server(tmp_path_factory.mktemp("fuzz")) as running:
+        yield running
+
+
+@pytest.fixture
+def seed() -> int:
+    """Another one each time; a failure says which."""
+    chosen = Random().getrandbits(32)
+    sys.stdout.write(f"The seed is {chosen}.\n")
+    return chosen
+
+
+def test_broken_files_are_read_or_refused_and_leave_nothing_open(seed: int) -> None:
+    assert read_broken_files(FILES, seed).keys() == READERS.keys()
+
+
+def test_a_server_refuses_broken_files_and_stays(server: ServerProcess, seed: int) -> None:
+    assert send_broken_files(server.url, SENT_FILES, seed).total() == SENT_FILES
+
+
+@pytest.mark.timeout(600)
+def test_no_request_and_no_chain_of_them_gets_a_500(server: ServerProcess, seed: int) -> None:
+    report = fuzz(server, REST_CASES, seed)
+    assert report.cases >= REST_CASES
+    assert report.statuses[200] > 0
