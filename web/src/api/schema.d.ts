@@ -939,6 +939,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sessions/{session_id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A session's last utterances, and where the time of each went */
+        get: operations["timeline_api_v1_sessions__session_id__timeline_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sign-in": {
         parameters: {
             query?: never;
@@ -4235,6 +4252,40 @@ export interface components {
             unreachable: string[];
         };
         /**
+         * SessionTimeline
+         * @description The last utterances of a session, the oldest first.
+         */
+        SessionTimeline: {
+            items: {
+                attempts: number | null;
+                delivery_seq: number;
+                dispatch_ms: number | null;
+                ended_at: string;
+                instance_id: string;
+                job_id: string | null;
+                node_id: string | null;
+                node_ms: number | null;
+                queued_ms: number | null;
+                reason: string | null;
+                speech_end_to_result_ms: number | null;
+                tgt_lang: string | null;
+                timings: {
+                    asr_ms?: number | null;
+                    nmt_ms?: number | null;
+                    semantic_ms?: number | null;
+                    total_ms?: number | null;
+                    tts_ms?: number | null;
+                } | null;
+                total_ms: number | null;
+                utterance_index: number;
+            }[];
+            /** @default 0 */
+            omitted: number;
+            session_id: string;
+            /** @default [] */
+            unreachable: string[];
+        };
+        /**
          * SignInOrder
          * @description The key that a person signs in with.
          */
@@ -7016,6 +7067,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionEnded"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    timeline_api_v1_sessions__session_id__timeline_get: {
+        parameters: {
+            query?: {
+                /** @description How many utterances, at most. */
+                last?: number;
+            };
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionTimeline"];
                 };
             };
             /** @description The request was refused */
