@@ -19,6 +19,7 @@ PAGES = {
     "/sessions": "Sessions",
     "/jobs": "Jobs",
     "/talk": "Talk",
+    "/talk?people=2": "Talk",
     "/lab": "Lab",
     "/lab/experiments/{experiment}?group=domain": "shown",
     "/lab/experiments/{running}": "running",

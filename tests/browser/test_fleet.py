@@ -199,3 +199,34 @@ def test_the_console_goes_on_after_the_server_was_killed_and_started_again(
             with ManualNode(again, new_pair(), node_id="n-after"):
                 console.page.get_by_role("link", name="n-after").wait_for()
         console.complaints.clear()  # the browser told of the sockets that could not be opened
+
+
+def test_a_session_shows_where_the_time_of_its_utterances_went(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    pair = new_pair()
+    url = open_server.url.replace("http", "ws") + "/ws/session"
+    with ManualNode(open_server, pair, node_id="n-timed") as node, connect(url) as socket:
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_langs": [pair[1], "xx-none"]}
+        socket.send(json.dumps(init))
+        session_id = json.loads(socket.recv(timeout=10))["session_id"]
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "a secret"}))
+        job = node.take()
+        node.accept(job)
+        console.go("/sessions")
+        console.page.get_by_role("link", name=session_id).click()
+        console.heading(f"Session {session_id}")
+        console.shows("PAIR_UNSUPPORTED")
+        node.succeed(job, text_translated="un secreto", timings={"nmt_ms": 1500})
+        console.shows("nmt 1.5 s")
+        assert "secret" not in console.page.inner_text("main")
+        assert console.accessibility_violations() == []
+        console.page.emulate_media(color_scheme="dark")
+        assert console.accessibility_violations() == []
+        console.page.get_by_role("button", name="End").click()
+        dialog = console.page.get_by_role("dialog", name="End")
+        dialog.get_by_role("button", name="End").click()
+        console.shows("The session is over")
+        console.page.get_by_role("link", name=job["job_id"]).click()
+        console.heading(f"Job {job['job_id']}")
+    console.complaints.clear()  # the browser told of the session that was not there any more

@@ -13,6 +13,7 @@ import { compareSearchOf } from "../lab/compare-search";
 import { groupSearchOf, rowSearchOf, rowsSearchOf } from "../lab/rows-search";
 import { versionsSearchOf } from "../lab/versions-search";
 import { isOwnAddress } from "../sign-in/own-address";
+import { talkSearchOf } from "../talk/talk-search";
 import { NoSuchPage, PageFailed } from "./page-problems";
 import { pagesFor } from "./pages";
 import { Shell } from "./shell";
@@ -80,6 +81,11 @@ const pages = [
   }),
   createRoute({
     getParentRoute: () => shell,
+    path: "/sessions/$sessionId",
+    component: lazyRouteComponent(() => import("../fleet/session-page"), "SessionPage"),
+  }),
+  createRoute({
+    getParentRoute: () => shell,
     path: "/jobs",
     component: lazyRouteComponent(() => import("../fleet/jobs-page"), "JobsPage"),
   }),
@@ -91,6 +97,7 @@ const pages = [
   createRoute({
     getParentRoute: () => shell,
     path: "/talk",
+    validateSearch: talkSearchOf,
     component: lazyRouteComponent(() => import("../talk/talk-page"), "TalkPage"),
   }),
   createRoute({

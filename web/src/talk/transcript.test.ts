@@ -1,7 +1,7 @@
 import type { TranslationResult } from "@dragoman/client";
 import { expect, test } from "vitest";
 
-import { transcriptFile, withPartial, withResult, withText, type Transcript } from "./transcript";
+import { merged, transcriptFile, withPartial, withResult, withText, type Transcript } from "./transcript";
 
 const result = (fields: Partial<TranslationResult>): TranslationResult => ({
   type: "translation_result",
@@ -49,4 +49,10 @@ test("the transcript can be read as subtitles", () => {
   );
   expect(transcriptFile(lines, "txt")).toBe("one\nuno\n\ntwo");
   expect(JSON.parse(transcriptFile(lines, "json"))).toHaveLength(2);
+});
+
+test("what two people say is one conversation, in the order in which it was said", () => {
+  const near = withText(withText([], "n0", 10, "hello"), "n1", 30, "how are you");
+  const far = withText([], "f0", 20, "hola");
+  expect(merged(far, near).map(({ said }) => said)).toEqual(["hello", "hola", "how are you"]);
 });
