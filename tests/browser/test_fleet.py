@@ -230,3 +230,24 @@ def test_a_session_shows_where_the_time_of_its_utterances_went(
         console.page.get_by_role("link", name=job["job_id"]).click()
         console.heading(f"Job {job['job_id']}")
     console.complaints.clear()  # the browser told of the session that was not there any more
+
+
+def test_the_last_hour_is_drawn_for_the_fleet_and_for_a_node(
+    console: ConsolePage, open_server: ServerProcess, caller: Caller
+) -> None:
+    pair = new_pair()
+    with ManualNode(open_server, pair, node_id="n-hour") as node:
+        assert caller.ask((pair[0], "xx-none")).status_code == 409
+        job_id = caller.ask(pair).json()["job_id"]
+        node.succeed(node.take(), text_translated="hola")
+        eventually(lambda: caller.job(job_id)["state"] != "RUNNING", "the job has ended")
+        console.go("/")
+        console.heading("Overview")
+        row = console.page.get_by_role("row").filter(has_text=":".join(pair))
+        expect(row).to_contain_text("1")
+        refused = console.page.get_by_role("row").filter(has_text=f"{pair[0]}:xx-none")
+        expect(refused).to_be_visible()
+        row.get_by_role("link").click()
+        console.page.get_by_role("link", name="n-hour").click()
+        console.heading("Node n-hour")
+        console.page.get_by_role("img", name="1 jobs, 0 failures").wait_for()

@@ -610,6 +610,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The last hour minute by minute, by language pair or by node */
+        get: operations["hour_api_v1_history_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -3236,6 +3253,53 @@ export interface components {
              */
             status: string;
         };
+        /**
+         * HistoryShown
+         * @description Sixty minutes, the last of which goes on.
+         */
+        History: {
+            began_at: string;
+            /**
+             * HistoryBy
+             * @description What the history of the last hour is told apart by.
+             * @enum {unknown}
+             */
+            by: "node" | "pair";
+            items: {
+                name: string;
+                /**
+                 * MinuteSeries
+                 * @description One thing in the minutes of an hour, the oldest first.
+                 */
+                series: {
+                    failed: number[];
+                    jobs: number[];
+                    longest_ms: number[];
+                    mean_ms: (number | null)[];
+                    refused: number[];
+                };
+            }[];
+            last_minute: number;
+            /**
+             * MinuteSeries
+             * @description One thing in the minutes of an hour, the oldest first.
+             */
+            total: {
+                failed: number[];
+                jobs: number[];
+                longest_ms: number[];
+                mean_ms: (number | null)[];
+                refused: number[];
+            };
+            /** @default [] */
+            unreachable: string[];
+        };
+        /**
+         * HistoryBy
+         * @description What the history of the last hour is told apart by.
+         * @enum {string}
+         */
+        HistoryBy: "pair" | "node";
         /**
          * ImportProgress
          * @description How far an import has come; others look at it while it goes on.
@@ -6255,6 +6319,41 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hour_api_v1_history_get: {
+        parameters: {
+            query?: {
+                by?: components["schemas"]["HistoryBy"];
+                /** @description One pair, such as en:es, or one node. */
+                name?: string | null;
+                /** @description How many of the busiest. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                };
             };
             /** @description The request was refused */
             default: {

@@ -6,6 +6,7 @@ from dragoman.api.live.catalog import catalog_router
 from dragoman.api.live.cluster import cluster_router
 from dragoman.api.live.console import ConsoleFeed, ConsoleSocket
 from dragoman.api.live.glossary import glossary_router
+from dragoman.api.live.history import history_router
 from dragoman.api.live.jobs import jobs_router
 from dragoman.api.live.ledgers import open_backends
 from dragoman.api.live.metrics import metrics_router
@@ -83,6 +84,7 @@ def live_parts(services: Services) -> Parts:
             sessions_router(PREFIX, plane, plane.shared, peers, instance_id),
             cluster_router(PREFIX, plane, instance_id),
             stats_router(PREFIX, plane, services.clock),
+            history_router(PREFIX, plane.dispatcher.history, peers),
             metrics_router(PREFIX, plane, services.metrics),
         ],
         sockets={
