@@ -30,6 +30,8 @@ PAGES = {
     "/lab/datasets/{dataset}": "sentences",
     "/lab/new": "New experiment",
     "/cluster": "Cluster",
+    "/alerts": "Alerts",
+    "/settings": "Settings",
 }
 """The title of each page, by its address; what is in braces is known once the lab has it."""
 

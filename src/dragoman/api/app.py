@@ -21,6 +21,7 @@ from dragoman.api.lifecycle import Lifecycle
 from dragoman.api.middleware import BodyLimit, CsrfCheck, OriginCheck, Shield
 from dragoman.api.problems import Problem, problem_response, status_response, validation_response
 from dragoman.api.services import Services
+from dragoman.api.settings_view import settings_router
 from dragoman.api.sign_in import SIGN_IN_PATH, sign_in_router
 from dragoman.errors import DragomanError
 from dragoman.version import __version__
@@ -53,7 +54,8 @@ def create_app(
     app.state.authenticator = services.authenticator
     pages = console_router(read_built())
     signing_in = sign_in_router(services)
-    for router in (health_router(services), docs_router(), pages, signing_in, *routers):
+    own = (health_router(services), docs_router(), pages, signing_in, settings_router(services))
+    for router in (*own, *routers):
         app.include_router(router)
     for path, socket in (sockets or {}).items():
         app.router.routes.append(WebSocketRoute(path, _OnceBegun(socket, services.lifecycle)))

@@ -40,6 +40,7 @@ class Permission(StrEnum):
     CATALOG = "the service catalog"
     DATASETS = "datasets"
     EXPERIMENTS = "experiments"
+    SETTINGS = "the settings"
 
 
 ALLOWED: Mapping[Role, frozenset[Permission]] = {
@@ -55,7 +56,8 @@ ALLOWED: Mapping[Role, frozenset[Permission]] = {
     ),
     Role.EVALUATOR: frozenset({Permission.DATASETS, Permission.EXPERIMENTS}),
     Role.OPERATOR: frozenset(Permission),
-    Role.VIEWER: frozenset(Permission) - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET},
+    Role.VIEWER: frozenset(Permission)
+    - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET, Permission.SETTINGS},
 }
 """What each role may use. Operators may do everything."""
 

@@ -67,6 +67,7 @@ def test_what_did_nothing_for_longest_makes_room() -> None:
     history = JobHistory(clock, pairs_kept=2, nodes_kept=2)
     for pair, node in (("a:b", "n-1"), ("c:d", "n-2"), ("a:b", "n-1"), ("e:f", "n-3")):
         end(history, clock, pair, node)
+        history.count()
     last = history.last_minute()
     assert {name for name, _ in history.pairs(last, 10)} == {"a:b", "e:f"}
     assert {name for name, _ in history.nodes(last, 10)} == {"n-1", "n-3"}

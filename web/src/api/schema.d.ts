@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Alerts whose conditions hold on this server now */
+        get: operations["holding_api_v1_alerts_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/catalog": {
         parameters: {
             query?: never;
@@ -965,6 +982,23 @@ export interface paths {
         };
         /** A session's last utterances, and where the time of each went */
         get: operations["timeline_api_v1_sessions__session_id__timeline_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every setting, its value and where that came from */
+        get: operations["every_api_v1_settings_get"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1964,6 +1998,72 @@ export interface components {
                 stddev: number | null;
                 total: number;
             };
+        };
+        /**
+         * AlertList
+         * @description What this server would alert of; others of the cluster judge for themselves.
+         */
+        AlertList: {
+            /** Instance Id */
+            instance_id: string;
+            /** Items */
+            items: components["schemas"]["AlertShown"][];
+            /**
+             * Looked At
+             * @description When the figures were last looked at.
+             */
+            looked_at: string | null;
+            /**
+             * Not Judged
+             * @description Alerts that take figures of other processes: Prometheus judges them.
+             */
+            not_judged: string[];
+        };
+        /**
+         * AlertShown
+         * @description An alert whose condition holds on this server.
+         */
+        AlertShown: {
+            /**
+             * About
+             * @description What it is about, such as the dependency.
+             */
+            about: {
+                [key: string]: string;
+            };
+            /**
+             * For Seconds
+             * @description How long it must hold before the alert fires.
+             */
+            for_seconds: number;
+            /**
+             * Name
+             * @example DragomanNoReadyNode
+             */
+            name: string;
+            /**
+             * Runbook
+             * @description The entry of the runbook that says what to do.
+             */
+            runbook: string;
+            /**
+             * Severity
+             * @enum {string}
+             */
+            severity: "page" | "ticket";
+            /**
+             * Since
+             * @description When the condition was first found to hold.
+             */
+            since: string;
+            /**
+             * State
+             * @description Pending: the condition holds, and not yet for as long as the alert wants.
+             * @enum {string}
+             */
+            state: "firing" | "pending";
+            /** Summary */
+            summary: string;
         };
         /**
          * ListPage[AnnotationView]
@@ -4350,6 +4450,48 @@ export interface components {
             unreachable: string[];
         };
         /**
+         * SettingList
+         * @description Every setting of the server that answers, in the order of the reference page.
+         */
+        SettingList: {
+            /** Instance Id */
+            instance_id: string;
+            /** Items */
+            items: components["schemas"]["SettingShown"][];
+        };
+        /**
+         * SettingShown
+         * @description One setting.
+         */
+        SettingShown: {
+            /** Default */
+            default: unknown;
+            /** Meaning */
+            meaning: string;
+            /**
+             * Name
+             * @example server.port
+             */
+            name: string;
+            /**
+             * Source
+             * @example default
+             * @example file /etc/dragoman.toml
+             * @example flag --port
+             */
+            source: string;
+            /**
+             * Value
+             * @description Passwords and keys in it are stars.
+             */
+            value: unknown;
+            /**
+             * Variable
+             * @description The environment variable that sets it.
+             */
+            variable: string;
+        };
+        /**
          * SignInOrder
          * @description The key that a person signs in with.
          */
@@ -4520,6 +4662,35 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    holding_api_v1_alerts_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertList"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     known_api_v1_catalog_get: {
         parameters: {
             query?: never;
@@ -7200,6 +7371,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionTimeline"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    every_api_v1_settings_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingList"];
                 };
             };
             /** @description The request was refused */

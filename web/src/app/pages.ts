@@ -19,6 +19,8 @@ const PAGES: readonly NavigationEntry[] = [
   { path: "/talk", title: "talk", needs: "session_socket" },
   { path: "/lab", title: "lab", needs: "experiments" },
   { path: "/cluster", title: "cluster", needs: "cluster" },
+  { path: "/alerts", title: "alerts", needs: "stats" },
+  { path: "/settings", title: "settings", needs: "settings" },
 ];
 
 /** The pages that the navigation and the palette lead a reader to, in their order. */

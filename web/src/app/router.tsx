@@ -12,6 +12,7 @@ import { nodeFilterOf } from "../fleet/node-filter";
 import { compareSearchOf } from "../lab/compare-search";
 import { groupSearchOf, rowSearchOf, rowsSearchOf } from "../lab/rows-search";
 import { versionsSearchOf } from "../lab/versions-search";
+import { settingsSearchOf } from "../operate/settings-search";
 import { isOwnAddress } from "../sign-in/own-address";
 import { talkSearchOf } from "../talk/talk-search";
 import { NoSuchPage, PageFailed } from "./page-problems";
@@ -144,6 +145,17 @@ const pages = [
     getParentRoute: () => shell,
     path: "/lab/new",
     component: lazyRouteComponent(() => import("../lab/new-experiment-page"), "NewExperimentPage"),
+  }),
+  createRoute({
+    getParentRoute: () => shell,
+    path: "/alerts",
+    component: lazyRouteComponent(() => import("../operate/alerts-page"), "AlertsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => shell,
+    path: "/settings",
+    validateSearch: settingsSearchOf,
+    component: lazyRouteComponent(() => import("../operate/settings-page"), "SettingsPage"),
   }),
   createRoute({
     getParentRoute: () => shell,

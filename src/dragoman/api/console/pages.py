@@ -11,7 +11,18 @@ from starlette.responses import Response
 from dragoman.api.console.built_files import BuiltConsole
 from dragoman.errors import NotFound
 
-PAGES = ("nodes", "pairs", "sessions", "jobs", "talk", "cluster", "lab", "sign-in")
+PAGES = (
+    "nodes",
+    "pairs",
+    "sessions",
+    "jobs",
+    "talk",
+    "cluster",
+    "alerts",
+    "settings",
+    "lab",
+    "sign-in",
+)
 """The first part of the addresses that the program in the browser shows a page for."""
 
 _NONCE_PLACE = "__STYLE_NONCE__"
