@@ -15,6 +15,7 @@ PAGES = {
     "/": "Overview",
     "/pairs": "Language pairs",
     "/nodes": "Nodes",
+    "/nodes?view=cells": "Nodes",
     "/nodes/n-one": "Node n-one",
     "/sessions": "Sessions",
     "/jobs": "Jobs",
@@ -32,6 +33,7 @@ PAGES = {
     "/cluster": "Cluster",
     "/alerts": "Alerts",
     "/settings": "Settings",
+    "/docs": "API",
 }
 """The title of each page, by its address; what is in braces is known once the lab has it."""
 

@@ -251,3 +251,31 @@ def test_the_last_hour_is_drawn_for_the_fleet_and_for_a_node(
         console.page.get_by_role("link", name="n-hour").click()
         console.heading("Node n-hour")
         console.page.get_by_role("img", name="1 jobs, 0 failures").wait_for()
+
+
+def test_nodes_are_squares_that_mouse_and_keyboard_lead_to(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    with (
+        ManualNode(open_server, new_pair(), node_id="n-square-a", slots=2),
+        ManualNode(open_server, new_pair(), node_id="n-square-b", slots=3),
+    ):
+        console.go("/nodes?q=square")
+        console.page.get_by_label("As cells").check(force=True)
+        assert "view=cells" in console.page.url
+        cells = console.page.get_by_role("listbox", name="Nodes as cells")
+        chosen = cells.get_by_role("option")
+        expect(chosen).to_have_text("n-square-a · Ready · 0 / 2")
+        cells.hover(position={"x": 22, "y": 8})
+        expect(chosen).to_have_text("n-square-b · Ready · 0 / 3")
+        painted = cells.locator("canvas").evaluate(
+            "canvas => [...canvas.getContext('2d').getImageData(4, 4, 20, 8).data].some(Boolean)"
+        )
+        assert painted
+        cells.focus()
+        console.page.keyboard.press("Home")
+        expect(chosen).to_have_text("n-square-a · Ready · 0 / 2")
+        console.page.keyboard.press("ArrowRight")
+        expect(chosen).to_have_text("n-square-b · Ready · 0 / 3")
+        console.page.keyboard.press("Enter")
+        console.heading("Node n-square-b")

@@ -31,3 +31,20 @@ def test_an_alert_comes_with_what_the_runbook_says_to_do(console: ConsolePage) -
     alert.get_by_text("What to do").click()
     expect(alert).to_contain_text("dragoman nodes list")
     assert console.accessibility_violations() == []
+
+
+def test_the_api_page_finds_shows_and_tries_routes(console: ConsolePage) -> None:
+    console.go("/docs")
+    console.heading("API")
+    console.page.keyboard.press("/")
+    console.page.keyboard.type("get history")
+    operation = console.page.locator("summary", has_text="/api/v1/history")
+    operation.click()
+    console.page.get_by_label("by", exact=True).fill("node")
+    console.page.get_by_role("button", name="Try it").click()
+    console.shows("200 /api/v1/history?by=node")
+    console.page.get_by_text("Answer 200: History").click()
+    console.page.get_by_text("began_at", exact=True).first.wait_for()
+    assert console.accessibility_violations() == []
+    console.page.get_by_role("link", name="Its page").click()
+    console.heading("Overview")

@@ -14,7 +14,6 @@ from starlette.routing import WebSocketRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from dragoman.api.console import console_router, read_built
-from dragoman.api.docs import docs_router
 from dragoman.api.health import health_router
 from dragoman.api.hosts import HostCheck, served_hosts
 from dragoman.api.lifecycle import Lifecycle
@@ -45,7 +44,7 @@ def create_app(
         description=_DESCRIPTION,
         version=__version__,
         redirect_slashes=False,
-        docs_url=None,  # replaced by `docs_router`: the framework's pages load other hosts' scripts
+        docs_url=None,  # a page of the console: the framework's own loads other hosts' scripts
         redoc_url=None,
         responses={"default": {"model": Problem, "description": "The request was refused"}},
         exception_handlers=dict(ANSWERS),
@@ -54,7 +53,7 @@ def create_app(
     app.state.authenticator = services.authenticator
     pages = console_router(read_built())
     signing_in = sign_in_router(services)
-    own = (health_router(services), docs_router(), pages, signing_in, settings_router(services))
+    own = (health_router(services), pages, signing_in, settings_router(services))
     for router in (*own, *routers):
         app.include_router(router)
     for path, socket in (sockets or {}).items():

@@ -48,6 +48,19 @@ const shell = createRoute({
   },
 });
 
+/** Pages for everyone, also for those who have not signed in. */
+const open = createRoute({ getParentRoute: () => root, id: "open", component: Shell });
+
+const openPages = [
+  createRoute({
+    getParentRoute: () => open,
+    path: "/docs",
+    validateSearch: ({ q }): { q?: string } =>
+      (typeof q === "string" || typeof q === "number") && q !== "" ? { q: String(q) } : {},
+    component: lazyRouteComponent(() => import("../docs/docs-page"), "DocsPage"),
+  }),
+] as const;
+
 const pages = [
   createRoute({
     getParentRoute: () => shell,
@@ -165,7 +178,7 @@ const pages = [
 ] as const;
 
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, shell.addChildren(pages)]),
+  routeTree: root.addChildren([signIn, open.addChildren(openPages), shell.addChildren(pages)]),
   defaultErrorComponent: PageFailed,
   defaultPreload: "intent",
   // What a route's validateSearch leaves out is not there.

@@ -21,6 +21,7 @@ PAGES = (
     "alerts",
     "settings",
     "lab",
+    "docs",
     "sign-in",
 )
 """The first part of the addresses that the program in the browser shows a page for."""
@@ -38,7 +39,8 @@ _NOT_BUILT = """<!doctype html>
 <h1>Dragoman is running</h1>
 <p>This source tree has no console yet: its pages are built from <code>web/</code>. Run</p>
 <pre>make setup</pre>
-<p>and restart the server. The API needs no pages: see <a href="/docs">/docs</a>.</p>
+<p>and restart the server. The API needs no pages: see
+<a href="/openapi.json">/openapi.json</a>.</p>
 </body>
 </html>
 """
