@@ -91,14 +91,6 @@ async function openApi(): Promise<OpenApi> {
   return (await answer.json()) as OpenApi;
 }
 
-const METHOD_COLORS: Readonly<Record<string, string>> = {
-  GET: "blue",
-  POST: "green",
-  PUT: "orange",
-  PATCH: "orange",
-  DELETE: "red",
-};
-
 interface OperationProps {
   operation: Operation;
   document: OpenApi;
@@ -115,9 +107,7 @@ function OperationCard({ operation, document }: OperationProps) {
         }}
       >
         <summary className="operation">
-          <Badge variant="outline" color={METHOD_COLORS[operation.method] ?? "gray"}>
-            {operation.method}
-          </Badge>{" "}
+          <Badge variant="default">{operation.method}</Badge>{" "}
           <Code>{operation.path}</Code> <Text span size="sm" lang="en">{operation.summary}</Text>
         </summary>
         {isOpen && <OperationBody operation={operation} document={document} />}

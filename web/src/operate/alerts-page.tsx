@@ -72,10 +72,10 @@ function AlertCard({ alert, entry }: AlertCardProps) {
           {alert.name}
         </Title>
         <Group gap="xs">
-          <Badge variant="outline" color={alert.severity === "page" ? "red" : "orange"}>
+          <Badge variant="default">
             {text(alert.severity === "page" ? "severityPage" : "severityTicket")}
           </Badge>
-          <Badge variant="outline" color={alert.state === "firing" ? "red" : "gray"}>
+          <Badge variant="default">
             {text(alert.state === "firing" ? "alertFiring" : "alertPending")}
           </Badge>
         </Group>
