@@ -58,9 +58,13 @@ check: setup ## Lint, format, types, architecture, documents
 	@schema=$$(mktemp) && trap 'rm -f "$$schema"' EXIT && .ci/web schema "$$schema" && \
 		cmp "$$schema" web/src/api/schema.d.ts || \
 		{ echo "the API has changed; run: make web-types"; exit 1; }
+	@types=$$(mktemp) && trap 'rm -f "$$types"' EXIT && .ci/web protocol "$$types" && \
+		cmp "$$types" clients/typescript/src/protocol.ts || \
+		{ echo "the protocol has changed; run: make web-types"; exit 1; }
 
-web-types: setup ## Generate the console's types again from the OpenAPI document
+web-types: setup ## Generate the types of the console and the TypeScript client again
 	.ci/web schema web/src/api/schema.d.ts
+	.ci/web protocol clients/typescript/src/protocol.ts
 
 format: setup ## Format the code and sort its imports
 	$(BIN)/ruff check --fix .

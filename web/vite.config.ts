@@ -26,7 +26,7 @@ export default defineConfig({
   },
   server: {
     proxy: {
-      "^/(api|docs|openapi\\.json|healthz|readyz)": { target: SERVER },
+      "^/(api|openapi\\.json|healthz|readyz)": { target: SERVER },
       "/ws": { target: SERVER, ws: true },
     },
   },

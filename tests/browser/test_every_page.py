@@ -15,10 +15,12 @@ PAGES = {
     "/": "Overview",
     "/pairs": "Language pairs",
     "/nodes": "Nodes",
+    "/nodes?view=cells": "Nodes",
     "/nodes/n-one": "Node n-one",
     "/sessions": "Sessions",
     "/jobs": "Jobs",
     "/talk": "Talk",
+    "/talk?people=2": "Talk",
     "/lab": "Lab",
     "/lab/experiments/{experiment}?group=domain": "shown",
     "/lab/experiments/{running}": "running",
@@ -30,6 +32,9 @@ PAGES = {
     "/lab/new": "New experiment",
     "/cluster": "Cluster",
     "/audit": "Audit log",
+    "/alerts": "Alerts",
+    "/settings": "Settings",
+    "/docs": "API",
 }
 """The title of each page, by its address; what is in braces is known once the lab has it."""
 

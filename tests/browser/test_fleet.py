@@ -199,3 +199,83 @@ def test_the_console_goes_on_after_the_server_was_killed_and_started_again(
             with ManualNode(again, new_pair(), node_id="n-after"):
                 console.page.get_by_role("link", name="n-after").wait_for()
         console.complaints.clear()  # the browser told of the sockets that could not be opened
+
+
+def test_a_session_shows_where_the_time_of_its_utterances_went(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    pair = new_pair()
+    url = open_server.url.replace("http", "ws") + "/ws/session"
+    with ManualNode(open_server, pair, node_id="n-timed") as node, connect(url) as socket:
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_langs": [pair[1], "xx-none"]}
+        socket.send(json.dumps(init))
+        session_id = json.loads(socket.recv(timeout=10))["session_id"]
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "a secret"}))
+        job = node.take()
+        node.accept(job)
+        console.go("/sessions")
+        console.page.get_by_role("link", name=session_id).click()
+        console.heading(f"Session {session_id}")
+        console.shows("PAIR_UNSUPPORTED")
+        node.succeed(job, text_translated="un secreto", timings={"nmt_ms": 1500})
+        console.shows("nmt 1.5 s")
+        assert "secret" not in console.page.inner_text("main")
+        assert console.accessibility_violations() == []
+        console.page.emulate_media(color_scheme="dark")
+        assert console.accessibility_violations() == []
+        console.page.get_by_role("button", name="End").click()
+        dialog = console.page.get_by_role("dialog", name="End")
+        dialog.get_by_role("button", name="End").click()
+        console.shows("The session is over")
+        console.page.get_by_role("link", name=job["job_id"]).click()
+        console.heading(f"Job {job['job_id']}")
+    console.complaints.clear()  # the browser told of the session that was not there any more
+
+
+def test_the_last_hour_is_drawn_for_the_fleet_and_for_a_node(
+    console: ConsolePage, open_server: ServerProcess, caller: Caller
+) -> None:
+    pair = new_pair()
+    with ManualNode(open_server, pair, node_id="n-hour") as node:
+        assert caller.ask((pair[0], "xx-none")).status_code == 409
+        job_id = caller.ask(pair).json()["job_id"]
+        node.succeed(node.take(), text_translated="hola")
+        eventually(lambda: caller.job(job_id)["state"] != "RUNNING", "the job has ended")
+        console.go("/")
+        console.heading("Overview")
+        row = console.page.get_by_role("row").filter(has_text=":".join(pair))
+        expect(row).to_contain_text("1")
+        refused = console.page.get_by_role("row").filter(has_text=f"{pair[0]}:xx-none")
+        expect(refused).to_be_visible()
+        row.get_by_role("link").click()
+        console.page.get_by_role("link", name="n-hour").click()
+        console.heading("Node n-hour")
+        console.page.get_by_role("img", name="1 jobs, 0 failures").wait_for()
+
+
+def test_nodes_are_squares_that_mouse_and_keyboard_lead_to(
+    console: ConsolePage, open_server: ServerProcess
+) -> None:
+    with (
+        ManualNode(open_server, new_pair(), node_id="n-square-a", slots=2),
+        ManualNode(open_server, new_pair(), node_id="n-square-b", slots=3),
+    ):
+        console.go("/nodes?q=square")
+        console.page.get_by_label("As cells").check(force=True)
+        assert "view=cells" in console.page.url
+        cells = console.page.get_by_role("listbox", name="Nodes as cells")
+        chosen = cells.get_by_role("option")
+        expect(chosen).to_have_text("n-square-a · Ready · 0 / 2")
+        cells.hover(position={"x": 22, "y": 8})
+        expect(chosen).to_have_text("n-square-b · Ready · 0 / 3")
+        painted = cells.locator("canvas").evaluate(
+            "canvas => [...canvas.getContext('2d').getImageData(4, 4, 20, 8).data].some(Boolean)"
+        )
+        assert painted
+        cells.focus()
+        console.page.keyboard.press("Home")
+        expect(chosen).to_have_text("n-square-a · Ready · 0 / 2")
+        console.page.keyboard.press("ArrowRight")
+        expect(chosen).to_have_text("n-square-b · Ready · 0 / 3")
+        console.page.keyboard.press("Enter")
+        console.heading("Node n-square-b")

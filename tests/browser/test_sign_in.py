@@ -75,3 +75,11 @@ def test_a_client_is_led_to_what_it_may_see(browser: Browser, keys_server: Serve
         expect(console.page).to_have_url(keys_server.url + "/sessions")
         assert console.page.get_by_role("link", name="Nodes").count() == 0
         console.complaints.clear()
+
+
+def test_the_api_page_needs_no_key(browser: Browser, keys_server: ServerProcess) -> None:
+    with ConsolePage.opened(browser, keys_server.url) as console:
+        console.go("/docs")
+        console.heading("API")
+        console.page.locator("summary", has_text="/healthz").wait_for()
+        console.complaints.clear()  # the browser tells that the server does not know the reader

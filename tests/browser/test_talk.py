@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
+import wave
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -39,6 +41,18 @@ AudioBufferSourceNode.prototype.start = function (...when) {
   start.apply(this, when);
 };
 """
+
+# When each piece of speech begins and ends, in the order in which it was given to the speaker.
+WATCH_THE_TIMES = """
+window.played = [];
+const start = AudioBufferSourceNode.prototype.start;
+AudioBufferSourceNode.prototype.start = function (...when) {
+  window.played.push([when[0] ?? 0, (when[0] ?? 0) + this.buffer.duration]);
+  start.apply(this, when);
+};
+"""
+
+PHONE = {"width": 360, "height": 800}
 
 
 @contextmanager
@@ -102,12 +116,61 @@ def test_a_pair_that_no_node_serves_is_answered_with_what_is_wrong(
         console.shows("PAIR_UNSUPPORTED")
 
 
+def test_two_people_answer_each_other_across_one_phone(
+    browser: Browser, server: ServerProcess
+) -> None:
+    with ConsolePage.opened(browser, server.url, viewport=PHONE) as console:
+        console.page.add_init_script(WATCH_THE_TIMES)
+        console.go("/talk")
+        console.page.get_by_label("Two people").check(force=True)
+        near = console.page.get_by_role("region", name="Person 1")
+        far = console.page.get_by_role("region", name="Person 2")
+        assert "matrix(-1, 0, 0, -1" in far.evaluate("half => getComputedStyle(half).transform")
+        assert near.evaluate("half => getComputedStyle(half).transform") == "none"
+
+        near.get_by_label("Write").fill("good morning <i>there</i>")
+        near.get_by_role("button", name="Send").click()
+        expect(far.locator('[lang="es"]')).to_contain_text("good morning <i>there</i>")
+        expect(near.get_by_text("good morning <i>there</i>")).to_be_visible()
+        far.get_by_label("Write").fill("muy buenos dias")
+        far.get_by_label("Write").press("Enter")
+        expect(near.locator('[lang="en"]')).to_contain_text("muy buenos dias")
+        near.get_by_label("Write").fill("one after the other")
+        near.get_by_label("Write").press("Enter")
+        expect(far.locator('[lang="es"]')).to_have_count(2)
+
+        views = server.get("/api/v1/sessions").json()["items"]
+        pairs = {(view["src_lang"], *view["tgt_langs"]) for view in views}
+        assert {("en", "es"), ("es", "en")} <= pairs
+        eventually(lambda: len(console.page.evaluate("played")) == 3, "three pieces are played")
+        played = console.page.evaluate("played")
+        assert all(before[1] <= after[0] for before, after in pairwise(played))
+        with console.page.expect_download() as download:
+            console.page.get_by_role("button", name="Download as TXT").click()
+        saved = Path(download.value.path()).read_text(encoding="utf-8")
+        assert saved.index("good morning") < saved.index("muy buenos") < saved.index("one after")
+        assert console.accessibility_violations() == []
+        console.page.emulate_media(color_scheme="dark")
+        assert console.accessibility_violations() == []
+
+
+def add_a_pause(recording: Path, seconds: float = 1.5) -> None:
+    """Have the recording, which the browser plays over and over, end as a speaker does."""
+    with wave.open(str(recording)) as spoken:
+        shape, frames = spoken.getparams(), spoken.readframes(spoken.getnframes())
+    silence = bytes(int(seconds * shape.framerate) * shape.sampwidth * shape.nchannels)
+    with wave.open(str(recording), "wb") as padded:
+        padded.setparams(shape)
+        padded.writeframes(frames + silence)
+
+
 def test_speech_into_a_microphone_is_captioned_and_translated(
     playwright: Playwright, server: ServerProcess, tmp_path: Path
 ) -> None:
     spoken = tmp_path / "spoken.wav"
     espeak = require_program("espeak-ng")
     subprocess.run([espeak, "-w", spoken, "good morning, how are you today"], check=True)
+    add_a_pause(spoken)
     microphone = [
         "--use-fake-ui-for-media-stream",
         "--use-fake-device-for-media-stream",

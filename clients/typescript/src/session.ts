@@ -162,6 +162,7 @@ export class Session {
         // Speech and typing cannot be slowed down; a session that has too much is told by an error.
         break;
       case "session_close_ack":
+      case "ui_event":
         break;
     }
   }

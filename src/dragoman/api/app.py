@@ -16,7 +16,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from dragoman.api.audit import audit_router
 from dragoman.api.audit_trail import AuditTrail
 from dragoman.api.console import console_router, read_built
-from dragoman.api.docs import docs_router
 from dragoman.api.headers import SecurityHeaders
 from dragoman.api.health import health_router
 from dragoman.api.hosts import HostCheck, served_hosts
@@ -25,6 +24,7 @@ from dragoman.api.middleware import BodyLimit, CsrfCheck, OriginCheck, Shield
 from dragoman.api.open_requests import OpenRequestLimit
 from dragoman.api.problems import Problem, problem_response, status_response, validation_response
 from dragoman.api.services import Services
+from dragoman.api.settings_view import settings_router
 from dragoman.api.sign_in import SIGN_IN_PATH, sign_in_router
 from dragoman.auth import AddressLimit
 from dragoman.errors import DragomanError
@@ -54,7 +54,7 @@ def create_app(
         description=_DESCRIPTION,
         version=__version__,
         redirect_slashes=False,
-        docs_url=None,  # replaced by `docs_router`: the framework's pages load other hosts' scripts
+        docs_url=None,  # a page of the console: the framework's own loads other hosts' scripts
         redoc_url=None,
         responses={"default": {"model": Problem, "description": "The request was refused"}},
         exception_handlers=dict(ANSWERS),
@@ -63,7 +63,7 @@ def create_app(
     app.state.authenticator = services.authenticator
     pages = console_router(read_built())
     signing_in = sign_in_router(services)
-    own = (health_router(services), docs_router(), pages, signing_in)
+    own = (health_router(services), pages, signing_in, settings_router(services))
     for router in (*own, audit_router(services.audit.store), *routers):
         app.include_router(router)
     for path, socket in (sockets or {}).items():

@@ -72,9 +72,7 @@ def health_router(services: Services) -> APIRouter:
         # Counted when asked for: the count looks at every task, and keeping it would cost each.
         services.metrics.event_loop_tasks.set(len(asyncio.all_tasks()))
         verdict = await services.readiness.verdict()
-        services.metrics.ready.set(verdict.ready)
-        for name, answers in verdict.dependencies.items():
-            services.metrics.dependency_up.labels(name.removeprefix("the ").lower()).set(answers)
+        services.metrics.show_readiness(verdict.ready, verdict.dependencies)
         exposition = services.metrics.exposition()
         for add_more in services.other_metrics:
             exposition = await add_more(exposition)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -36,8 +36,11 @@ async def running_server(
     assemble: Assemble = no_parts,
     clock: Clock | None = None,
     randomness: Randomness | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Server]:
     """A server that is ready inside the block; leaving the block drains and stops it.
+
+    sources says where each setting came from, as `load_settings` has it.
 
     A block that fails or is cancelled, also while it drains, stops the server at once.
     """
@@ -51,7 +54,12 @@ async def running_server(
         own_url = url_of(host, port, tls=tls)
         try:
             async with open_services(
-                settings, clock or SystemClock(), randomness or Randomness(), peer_url, own_url
+                settings,
+                clock or SystemClock(),
+                randomness or Randomness(),
+                peer_url,
+                own_url,
+                sources,
             ) as services:
                 server = Server(services, assemble(services), listeners)
                 patience_seconds = 0

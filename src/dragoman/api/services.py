@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -66,6 +66,8 @@ class Services:
     """Where programs on this machine find this server."""
     tracing: Tracing | None = None
     """None: off."""
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Where each setting's value came from; empty where a program gave the settings."""
     live_sample: list[LiveSamplePort] = field(default_factory=list)
     """Who scores a sample of live traffic, if the lab does; at most one."""
     other_metrics: list[Exposition] = field(default_factory=list)
@@ -79,6 +81,7 @@ async def open_services(
     randomness: Randomness,
     peer_url: str = "",
     own_url: str = "",
+    sources: Mapping[str, str] | None = None,
 ) -> AsyncIterator[Services]:
     """Open the database, brought up to date, and what stands on it; closed again at the end."""
     async with AsyncExitStack() as stack:
@@ -121,6 +124,7 @@ async def open_services(
             peer_url=peer_url,
             own_url=own_url,
             tracing=tracing,
+            sources=sources or {},
         )
 
 

@@ -41,6 +41,7 @@ class Permission(StrEnum):
     DATASETS = "datasets"
     EXPERIMENTS = "experiments"
     AUDIT = "the audit log"
+    SETTINGS = "the settings"
 
 
 ALLOWED: Mapping[Role, frozenset[Permission]] = {
@@ -57,7 +58,12 @@ ALLOWED: Mapping[Role, frozenset[Permission]] = {
     Role.EVALUATOR: frozenset({Permission.DATASETS, Permission.EXPERIMENTS}),
     Role.OPERATOR: frozenset(Permission),
     Role.VIEWER: frozenset(Permission)
-    - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET, Permission.AUDIT},
+    - {
+        Permission.NODE_SOCKET,
+        Permission.SESSION_SOCKET,
+        Permission.AUDIT,
+        Permission.SETTINGS,
+    },
 }
 """What each role may use. Operators may do everything."""
 

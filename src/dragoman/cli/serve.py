@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -76,10 +76,12 @@ def serve(
         "server": {"host": host, "port": port, "data_dir": data_dir},
         "log": {"level": log_level},
     }
-    settings = load_settings(config, flags).settings
+    loaded = load_settings(config, flags)
+    settings, sources = loaded.settings, dict(loaded.sources)
     if self_signed:
         settings = with_own_certificate(settings)
-    run_until_stopped(settings)
+        sources |= dict.fromkeys(("server.tls_cert", "server.tls_key"), "flag --self-signed")
+    run_until_stopped(settings, sources=sources)
 
 
 def with_own_certificate(settings: Settings) -> Settings:
@@ -116,12 +118,13 @@ def run_until_stopped(
     company: Company = no_company,
     on_ready: Callable[[Server], None] = announce,
     seconds: float | None = None,
+    sources: Mapping[str, str] | None = None,
 ) -> None:
     """Run a server on an event loop of its own until a signal, or the time given, ends it."""
     check_exposure(settings)
     configure_logging(settings.log.level, settings.log.format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        finished = runner.run(_serve(settings, assemble, company, on_ready, seconds))
+        finished = runner.run(_serve(settings, assemble, company, on_ready, seconds, sources))
     if not finished:
         sys.exit(INTERRUPTED)
 
@@ -132,13 +135,14 @@ async def _serve(
     company: Company,
     on_ready: Callable[[Server], None],
     seconds: float | None,
+    sources: Mapping[str, str] | None,
 ) -> bool:
     """True when the server ended in order, False when a signal cut its drain short."""
     stop, ready = asyncio.Event(), asyncio.Event()
     try:
         with _signals(stop, ready):
             async with (
-                running_server(settings, assemble=assemble) as server,
+                running_server(settings, assemble=assemble, sources=sources) as server,
                 company(server),
             ):
                 calm_collector()

@@ -1,5 +1,6 @@
 """What the process reports: events, metrics, spans, and warnings of slowness."""
 
+from dragoman.observability.alerts import ELSEWHERE, WATCHED, AlertJudge, AlertState
 from dragoman.observability.event_loop import LoopLag, yielding
 from dragoman.observability.events import Log, LogFormat, configure_logging, get_logger
 from dragoman.observability.labels import OTHER, Labelled, normal_name, normal_reason
@@ -15,9 +16,13 @@ from dragoman.observability.tracing import (
 from dragoman.observability.watch import LimitWatch, WatchedLock
 
 __all__ = [
+    "ELSEWHERE",
     "EXPOSITION_CONTENT_TYPE",
     "OTHER",
     "REDACTED",
+    "WATCHED",
+    "AlertJudge",
+    "AlertState",
     "KeyCount",
     "Labelled",
     "LimitWatch",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -14,6 +14,7 @@ from prometheus_client import (
     generate_latest,
 )
 
+from dragoman.observability.alerts import Labels, Readings
 from dragoman.observability.declare import Declare, Declared
 from dragoman.version import __version__
 
@@ -268,6 +269,22 @@ class Metrics:
             registry=self._registry,
         )
         build.info({"version": __version__, "python": platform.python_version()})
+
+    def show_readiness(self, ready: bool, dependencies: Mapping[str, bool]) -> None:
+        """Whether the server is ready, and which dependencies answer."""
+        self.ready.set(ready)
+        for name, answers in dependencies.items():
+            self.dependency_up.labels(name.removeprefix("the ").lower()).set(answers)
+
+    def readings(self, names: Collection[str]) -> Readings:
+        """Some metrics as they are now, by name and by labels."""
+        found: dict[str, dict[Labels, float]] = {}
+        for family in self._registry.collect():
+            for sample in family.samples:
+                if sample.name in names:
+                    labels = tuple(sorted(sample.labels.items()))
+                    found.setdefault(sample.name, {})[labels] = sample.value
+        return found
 
     def exposition(self) -> bytes:
         """Everything in the Prometheus text format, for ``/metrics``."""

@@ -3,9 +3,11 @@
 from dragoman.settings.kinds import is_loopback, masked
 from dragoman.settings.load import (
     Loaded,
+    SettingLine,
     as_listing,
     as_tree,
     load_settings,
+    setting_lines,
 )
 from dragoman.settings.scheduler import (
     DeliverySettings,
@@ -55,6 +57,7 @@ __all__ = [
     "ServerSettings",
     "ServiceCatalogSettings",
     "SessionSettings",
+    "SettingLine",
     "Settings",
     "StatsSettings",
     "StoreSettings",
@@ -66,4 +69,5 @@ __all__ = [
     "is_loopback",
     "load_settings",
     "masked",
+    "setting_lines",
 ]

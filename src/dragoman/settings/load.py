@@ -308,6 +308,31 @@ def as_listing(loaded: Loaded) -> str:
     return "\n\n".join(paragraphs)
 
 
+@dataclass(frozen=True)
+class SettingLine:
+    """A setting as it may be shown: its values are plain JSON, passwords masked."""
+
+    name: str
+    value: Any
+    default: Any
+    meaning: str
+    variable: str
+
+
+def setting_lines(settings: Settings) -> list[SettingLine]:
+    """Every setting, in the order in which they are documented."""
+    return [
+        SettingLine(
+            key.name,
+            plain(value_of(settings, key.name)),
+            plain(key.default),
+            key.meaning,
+            key.variable,
+        )
+        for key in KEYS.values()
+    ]
+
+
 def as_tree(loaded: Loaded) -> dict[str, Any]:
     """The values as a tree of plain JSON."""
     return nested({name: plain(value_of(loaded.settings, name)) for name in KEYS})

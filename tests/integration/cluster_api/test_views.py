@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from tests.integration.live_api.manual_node import Caller, ManualNode, new_pair,
 from tests.integration.serve.server_process import ServerProcess, environment, eventually
 from tests.servers import RedisProcess
 from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 pytestmark = pytest.mark.redis
 
@@ -107,6 +109,27 @@ def test_sessions_of_all_instances_are_listed_page_by_page(
         view = at_one.get(f"/sessions/{there}").json()
         assert (view["instance_id"], view["state"]) == ("two", "active")
         assert (view["src_lang"], view["tgt_langs"]) == (pair[0], [pair[1]])
+
+
+def test_a_timeline_is_shown_at_an_instance_that_delivered_none_of_it(
+    servers: PairOfServers, at_one: Caller, pair: Pair
+) -> None:
+    url = servers.two.url.replace("http", "ws") + "/ws/session"
+    with ManualNode(servers.two, pair) as node, connect(url, compression=None) as socket:
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_lang": pair[1]}
+        socket.send(json.dumps(init))
+        session_id = json.loads(socket.recv(timeout=30))["session_id"]
+        assert at_one.get(f"/sessions/{session_id}/timeline").json()["items"] == []
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "hello"}))
+        job = node.take()
+        node.accept(job)
+        node.succeed(job, text_translated="hola")
+        while json.loads(socket.recv(timeout=30))["type"] != "translation_result":
+            pass
+        shown = at_one.get(f"/sessions/{session_id}/timeline").json()
+        (item,) = shown["items"]
+        assert (item["instance_id"], item["node_id"]) == ("two", node.node_id)
+        assert shown["unreachable"] == []
 
 
 def test_sessions_of_an_instance_that_has_just_come_are_not_missed(

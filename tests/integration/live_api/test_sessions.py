@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from tests.integration.live_api.manual_node import Caller, problem
+from tests.integration.live_api.manual_node import Caller, ManualNode, problem
 from tests.integration.serve.server_process import ServerProcess, environment, run
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import ClientConnection, connect
@@ -158,3 +158,50 @@ def test_a_session_is_ended_only_by_its_own_tenant_or_an_operator(
             assert closed.value.rcvd.code == 1008
             assert problem(callers[entitled].delete(path)) == (404, "NOT_FOUND")
             assert found not in ids(callers["operator"])
+
+
+def test_a_timeline_shows_where_time_went_and_not_what_was_said(
+    server: ServerProcess, keys: dict[str, str], callers: dict[str, Caller]
+) -> None:
+    languages = ("en-timed", "es-timed")
+    init = {"src_lang": languages[0], "tgt_langs": [languages[1], "xx-unserved"]}
+    with (
+        ManualNode(server, languages, key=keys["node"], node_id="n-timed") as node,
+        session(server, keys["red"], **init) as (socket, found),
+    ):
+        empty = callers["red"].get(f"/sessions/{found}/timeline").json()
+        assert (empty["session_id"], empty["items"]) == (found, [])
+        for index in range(2):
+            said = {"type": "utterance", "utterance_index": index, "text": "a secret"}
+            socket.send(json.dumps(said))
+            job = node.take()
+            node.accept(job)
+            node.succeed(job, text_translated="un secreto", timings={"nmt_ms": 7})
+            deliveries = ["translation_result", "missing_result"]
+            while deliveries:
+                kind = json.loads(socket.recv(timeout=10))["type"]
+                if kind in deliveries:
+                    deliveries.remove(kind)
+        shown = callers["red"].get(f"/sessions/{found}/timeline")
+        items = shown.json()["items"]
+        assert [item["delivery_seq"] for item in items] == [1, 2, 3, 4]
+        assert {(item["utterance_index"], item["tgt_lang"]) for item in items} == {
+            (index, language) for index in range(2) for language in init["tgt_langs"]
+        }
+        (first, _) = (item for item in items if item["tgt_lang"] == languages[1])
+        assert (first["node_id"], first["timings"]["nmt_ms"]) == ("n-timed", 7)
+        parts = first["queued_ms"] + first["dispatch_ms"] + first["node_ms"]
+        assert parts == first["total_ms"] >= 0
+        (refused, _) = (item for item in items if item["tgt_lang"] == "xx-unserved")
+        assert (refused["reason"], refused["total_ms"]) == ("PAIR_UNSUPPORTED", None)
+        assert "secret" not in shown.text
+        last = callers["red"].get(f"/sessions/{found}/timeline", last=1).json()
+        assert [item["delivery_seq"] for item in last["items"]] == [4]
+        assert last["omitted"] == 3
+        assert problem(callers["blue"].get(f"/sessions/{found}/timeline")) == (404, "NOT_FOUND")
+        assert callers["operator"].get(f"/sessions/{found}/timeline").json()["items"] == items
+    assert callers["red"].delete(f"/sessions/{found}").status_code in (200, 404)
+    # What is remembered outlives the session, for those who might see it.
+    assert callers["red"].get(f"/sessions/{found}/timeline").json()["items"] == items
+    assert problem(callers["blue"].get(f"/sessions/{found}/timeline")) == (404, "NOT_FOUND")
+    assert problem(callers["red"].get("/sessions/s-none/timeline")) == (404, "NOT_FOUND")

@@ -44,7 +44,11 @@ def test_operators_and_everyone_in_open_mode_may_do_everything() -> None:
             },
         ),
         (Role.EVALUATOR, {Permission.DATASETS, Permission.EXPERIMENTS}),
-        (Role.VIEWER, set(Permission) - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET}),
+        (
+            Role.VIEWER,
+            set(Permission)
+            - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET, Permission.SETTINGS},
+        ),
     ],
 )
 def test_other_roles_may_use_what_they_are_for_and_nothing_else(

@@ -4,6 +4,23 @@
  */
 
 export interface paths {
+    "/api/v1/alerts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Alerts whose conditions hold on this server now */
+        get: operations["holding_api_v1_alerts_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -627,6 +644,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/history": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The last hour minute by minute, by language pair or by node */
+        get: operations["hour_api_v1_history_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -951,6 +985,40 @@ export interface paths {
         post?: never;
         /** End a session: close its connection and cancel its jobs */
         delete: operations["end_api_v1_sessions__session_id__delete"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/sessions/{session_id}/timeline": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** A session's last utterances, and where the time of each went */
+        get: operations["timeline_api_v1_sessions__session_id__timeline_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/settings": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Every setting, its value and where that came from */
+        get: operations["every_api_v1_settings_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
         options?: never;
         head?: never;
         patch?: never;
@@ -1947,6 +2015,72 @@ export interface components {
                 stddev: number | null;
                 total: number;
             };
+        };
+        /**
+         * AlertList
+         * @description What this server would alert of; others of the cluster judge for themselves.
+         */
+        AlertList: {
+            /** Instance Id */
+            instance_id: string;
+            /** Items */
+            items: components["schemas"]["AlertShown"][];
+            /**
+             * Looked At
+             * @description When the figures were last looked at.
+             */
+            looked_at: string | null;
+            /**
+             * Not Judged
+             * @description Alerts that take figures of other processes: Prometheus judges them.
+             */
+            not_judged: string[];
+        };
+        /**
+         * AlertShown
+         * @description An alert whose condition holds on this server.
+         */
+        AlertShown: {
+            /**
+             * About
+             * @description What it is about, such as the dependency.
+             */
+            about: {
+                [key: string]: string;
+            };
+            /**
+             * For Seconds
+             * @description How long it must hold before the alert fires.
+             */
+            for_seconds: number;
+            /**
+             * Name
+             * @example DragomanNoReadyNode
+             */
+            name: string;
+            /**
+             * Runbook
+             * @description The entry of the runbook that says what to do.
+             */
+            runbook: string;
+            /**
+             * Severity
+             * @enum {string}
+             */
+            severity: "page" | "ticket";
+            /**
+             * Since
+             * @description When the condition was first found to hold.
+             */
+            since: string;
+            /**
+             * State
+             * @description Pending: the condition holds, and not yet for as long as the alert wants.
+             * @enum {string}
+             */
+            state: "firing" | "pending";
+            /** Summary */
+            summary: string;
         };
         /**
          * ListPage[AnnotationView]
@@ -3267,6 +3401,53 @@ export interface components {
             status: string;
         };
         /**
+         * HistoryShown
+         * @description Sixty minutes, the last of which goes on.
+         */
+        History: {
+            began_at: string;
+            /**
+             * HistoryBy
+             * @description What the history of the last hour is told apart by.
+             * @enum {unknown}
+             */
+            by: "node" | "pair";
+            items: {
+                name: string;
+                /**
+                 * MinuteSeries
+                 * @description One thing in the minutes of an hour, the oldest first.
+                 */
+                series: {
+                    failed: number[];
+                    jobs: number[];
+                    longest_ms: number[];
+                    mean_ms: (number | null)[];
+                    refused: number[];
+                };
+            }[];
+            last_minute: number;
+            /**
+             * MinuteSeries
+             * @description One thing in the minutes of an hour, the oldest first.
+             */
+            total: {
+                failed: number[];
+                jobs: number[];
+                longest_ms: number[];
+                mean_ms: (number | null)[];
+                refused: number[];
+            };
+            /** @default [] */
+            unreachable: string[];
+        };
+        /**
+         * HistoryBy
+         * @description What the history of the last hour is told apart by.
+         * @enum {string}
+         */
+        HistoryBy: "pair" | "node";
+        /**
          * ImportProgress
          * @description How far an import has come; others look at it while it goes on.
          */
@@ -4282,6 +4463,82 @@ export interface components {
             unreachable: string[];
         };
         /**
+         * SessionTimeline
+         * @description The last utterances of a session, the oldest first.
+         */
+        SessionTimeline: {
+            items: {
+                attempts: number | null;
+                delivery_seq: number;
+                dispatch_ms: number | null;
+                ended_at: string;
+                instance_id: string;
+                job_id: string | null;
+                node_id: string | null;
+                node_ms: number | null;
+                queued_ms: number | null;
+                reason: string | null;
+                speech_end_to_result_ms: number | null;
+                tgt_lang: string | null;
+                timings: {
+                    asr_ms?: number | null;
+                    nmt_ms?: number | null;
+                    semantic_ms?: number | null;
+                    total_ms?: number | null;
+                    tts_ms?: number | null;
+                } | null;
+                total_ms: number | null;
+                utterance_index: number;
+            }[];
+            /** @default 0 */
+            omitted: number;
+            session_id: string;
+            /** @default [] */
+            unreachable: string[];
+        };
+        /**
+         * SettingList
+         * @description Every setting of the server that answers, in the order of the reference page.
+         */
+        SettingList: {
+            /** Instance Id */
+            instance_id: string;
+            /** Items */
+            items: components["schemas"]["SettingShown"][];
+        };
+        /**
+         * SettingShown
+         * @description One setting.
+         */
+        SettingShown: {
+            /** Default */
+            default: unknown;
+            /** Meaning */
+            meaning: string;
+            /**
+             * Name
+             * @example server.port
+             */
+            name: string;
+            /**
+             * Source
+             * @example default
+             * @example file /etc/dragoman.toml
+             * @example flag --port
+             */
+            source: string;
+            /**
+             * Value
+             * @description Passwords and keys in it are stars.
+             */
+            value: unknown;
+            /**
+             * Variable
+             * @description The environment variable that sets it.
+             */
+            variable: string;
+        };
+        /**
          * SignInOrder
          * @description The key that a person signs in with.
          */
@@ -4452,6 +4709,35 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    holding_api_v1_alerts_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AlertList"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     entries_api_v1_audit_get: {
         parameters: {
             query?: {
@@ -6309,6 +6595,41 @@ export interface operations {
             };
         };
     };
+    hour_api_v1_history_get: {
+        parameters: {
+            query?: {
+                by?: components["schemas"]["HistoryBy"];
+                /** @description One pair, such as en:es, or one node. */
+                name?: string | null;
+                /** @description How many of the busiest. */
+                limit?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["History"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     newest_api_v1_jobs_get: {
         parameters: {
             query?: {
@@ -7109,6 +7430,69 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["SessionEnded"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    timeline_api_v1_sessions__session_id__timeline_get: {
+        parameters: {
+            query?: {
+                /** @description How many utterances, at most. */
+                last?: number;
+            };
+            header?: never;
+            path: {
+                session_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SessionTimeline"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    every_api_v1_settings_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SettingList"];
                 };
             };
             /** @description The request was refused */

@@ -20,6 +20,8 @@ const PAGES: readonly NavigationEntry[] = [
   { path: "/lab", title: "lab", needs: "experiments" },
   { path: "/cluster", title: "cluster", needs: "cluster" },
   { path: "/audit", title: "audit", needs: "audit" },
+  { path: "/alerts", title: "alerts", needs: "stats" },
+  { path: "/settings", title: "settings", needs: "settings" },
 ];
 
 /** The pages that the navigation and the palette lead a reader to, in their order. */

@@ -12,7 +12,9 @@ import { nodeFilterOf } from "../fleet/node-filter";
 import { compareSearchOf } from "../lab/compare-search";
 import { groupSearchOf, rowSearchOf, rowsSearchOf } from "../lab/rows-search";
 import { versionsSearchOf } from "../lab/versions-search";
+import { settingsSearchOf } from "../operate/settings-search";
 import { isOwnAddress } from "../sign-in/own-address";
+import { talkSearchOf } from "../talk/talk-search";
 import { NoSuchPage, PageFailed } from "./page-problems";
 import { pagesFor } from "./pages";
 import { Shell } from "./shell";
@@ -45,6 +47,19 @@ const shell = createRoute({
     }
   },
 });
+
+/** Pages for everyone, also for those who have not signed in. */
+const open = createRoute({ getParentRoute: () => root, id: "open", component: Shell });
+
+const openPages = [
+  createRoute({
+    getParentRoute: () => open,
+    path: "/docs",
+    validateSearch: ({ q }): { q?: string } =>
+      (typeof q === "string" || typeof q === "number") && q !== "" ? { q: String(q) } : {},
+    component: lazyRouteComponent(() => import("../docs/docs-page"), "DocsPage"),
+  }),
+] as const;
 
 const pages = [
   createRoute({
@@ -80,6 +95,11 @@ const pages = [
   }),
   createRoute({
     getParentRoute: () => shell,
+    path: "/sessions/$sessionId",
+    component: lazyRouteComponent(() => import("../fleet/session-page"), "SessionPage"),
+  }),
+  createRoute({
+    getParentRoute: () => shell,
     path: "/jobs",
     component: lazyRouteComponent(() => import("../fleet/jobs-page"), "JobsPage"),
   }),
@@ -91,6 +111,7 @@ const pages = [
   createRoute({
     getParentRoute: () => shell,
     path: "/talk",
+    validateSearch: talkSearchOf,
     component: lazyRouteComponent(() => import("../talk/talk-page"), "TalkPage"),
   }),
   createRoute({
@@ -140,6 +161,17 @@ const pages = [
   }),
   createRoute({
     getParentRoute: () => shell,
+    path: "/alerts",
+    component: lazyRouteComponent(() => import("../operate/alerts-page"), "AlertsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => shell,
+    path: "/settings",
+    validateSearch: settingsSearchOf,
+    component: lazyRouteComponent(() => import("../operate/settings-page"), "SettingsPage"),
+  }),
+  createRoute({
+    getParentRoute: () => shell,
     path: "/cluster",
     component: lazyRouteComponent(() => import("../fleet/cluster-page"), "ClusterPage"),
   }),
@@ -151,7 +183,7 @@ const pages = [
 ] as const;
 
 export const router = createRouter({
-  routeTree: root.addChildren([signIn, shell.addChildren(pages)]),
+  routeTree: root.addChildren([signIn, open.addChildren(openPages), shell.addChildren(pages)]),
   defaultErrorComponent: PageFailed,
   defaultPreload: "intent",
   // What a route's validateSearch leaves out is not there.

@@ -90,7 +90,12 @@ export function Shell() {
             )}
           />
         ))}
-        <NavLink className="nav-link" label={text("apiPages")} href="/docs" />
+        <NavLink
+          className="nav-link"
+          label={text("apiPages")}
+          onClick={close}
+          renderRoot={(props) => <Link to="/docs" {...props} />}
+        />
         {me?.auth === "keys" && <SignOutLink role={me.role} tenant={me.tenant_id} />}
       </AppShell.Navbar>
       <AppShell.Main>

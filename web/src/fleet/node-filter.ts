@@ -13,6 +13,8 @@ export interface NodeFilter {
   pair?: string;
   sort?: NodeSort;
   desc?: boolean;
+  /** Squares instead of rows. */
+  view?: "cells";
 }
 
 /** The filter of an address; what makes no sense in it is left out. */
@@ -26,6 +28,7 @@ export function nodeFilterOf(search: Readonly<Record<string, unknown>>): NodeFil
     ...(status && { status }),
     ...(sort && { sort }),
     ...(desc === true && { desc }),
+    ...(search["view"] === "cells" && { view: "cells" as const }),
   };
 }
 

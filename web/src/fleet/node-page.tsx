@@ -14,6 +14,7 @@ import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { useFleet } from "../live/use-fleet";
 import { useText } from "../messages/text";
+import { NodeHour } from "./hour-card";
 import { NodeStatus } from "./node-status";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
@@ -67,6 +68,7 @@ function NodeFacts({ node }: { node: Node }) {
           [text("pairs"), formats.number(node.pools_total)],
         ]}
       />
+      <NodeHour nodeId={node.node_id} />
       <Card withBorder>
         <Title order={2} size="h4">
           {text("services")}

@@ -1,4 +1,4 @@
-import { Group, NativeSelect, Stack, Text, TextInput, Title } from "@mantine/core";
+import { Group, NativeSelect, Stack, Switch, Text, TextInput, Title } from "@mantine/core";
 import { useQuery } from "@tanstack/react-query";
 import { getRouteApi, useNavigate } from "@tanstack/react-router";
 import { useMemo } from "react";
@@ -11,6 +11,7 @@ import { SEARCH_FIELD } from "../app/shortcuts";
 import { useFleet } from "../live/use-fleet";
 import { useText } from "../messages/text";
 import { filteredNodes, NODE_STATES, nodeFilterOf } from "./node-filter";
+import { NodeCells } from "./node-cells";
 import { NodeTable } from "./node-table";
 
 const route = getRouteApi("/shell/nodes");
@@ -66,6 +67,13 @@ export function NodesPage() {
             change({ pair: event.currentTarget.value });
           }}
         />
+        <Switch
+          label={text("asCells")}
+          checked={filter.view === "cells"}
+          onChange={(event) => {
+            change({ view: event.currentTarget.checked ? "cells" : "" });
+          }}
+        />
         <Text c="dimmed" size="sm" role="status">
           {text("nodesShown", {
             shown: formats.number(shown.length),
@@ -76,6 +84,8 @@ export function NodesPage() {
       {members.error && <ProblemAlert error={members.error} />}
       {nodes === null ? (
         <Loading />
+      ) : filter.view === "cells" ? (
+        <NodeCells rows={shown} />
       ) : (
         <NodeTable rows={shown} filter={filter} onSort={change} />
       )}

@@ -9,6 +9,7 @@ import type { Overview } from "../live/fleet-state";
 import { useFleet } from "../live/use-fleet";
 import { useText } from "../messages/text";
 import { ActivityChart } from "./activity-chart";
+import { FleetHour } from "./hour-card";
 import { NODE_STATES } from "./node-filter";
 import { NodeStatus } from "./node-status";
 
@@ -68,6 +69,7 @@ function Figures({ overview }: { overview: Overview }) {
         </Figure>
       </SimpleGrid>
       <ActivityChart overview={overview} />
+      <FleetHour />
       <SimpleGrid cols={{ base: 1, md: 2 }}>
         <Card withBorder>
           <Title order={2} size="h4">

@@ -1,5 +1,6 @@
-import { Button, Stack, Table, Text, Title } from "@mantine/core";
+import { Anchor, Button, Stack, Table, Text, Title } from "@mantine/core";
 import { useInfiniteQuery } from "@tanstack/react-query";
+import { Link } from "@tanstack/react-router";
 import { useEffect } from "react";
 
 import { answerOf, api } from "../api/client";
@@ -11,6 +12,7 @@ import { Loading } from "../app/loading";
 import { ProblemAlert } from "../app/page-problems";
 import { useFleet } from "../live/use-fleet";
 import { useText } from "../messages/text";
+import { endSession } from "./end-session";
 
 const SESSIONS = ["sessions"] as const;
 
@@ -57,7 +59,20 @@ export function SessionsPage() {
             <Table.Tbody>
               {rows.map((session) => (
                 <Table.Tr key={session.session_id}>
-                  <Table.Td>{session.session_id}</Table.Td>
+                  <Table.Td>
+                    <Anchor
+                      size="sm"
+                      renderRoot={(props) => (
+                        <Link
+                          to="/sessions/$sessionId"
+                          params={{ sessionId: session.session_id }}
+                          {...props}
+                        />
+                      )}
+                    >
+                      {session.session_id}
+                    </Anchor>
+                  </Table.Td>
                   <Table.Td>{session.tenant_id}</Table.Td>
                   <Table.Td>{`${session.src_lang} → ${session.tgt_langs.join(" ")}`}</Table.Td>
                   <Table.Td>{session.state}</Table.Td>
@@ -95,9 +110,4 @@ export function SessionsPage() {
       )}
     </Stack>
   );
-}
-
-function endSession(sessionId: string) {
-  const path = { params: { path: { session_id: sessionId } } };
-  return answerOf(api.DELETE("/api/v1/sessions/{session_id}", path));
 }

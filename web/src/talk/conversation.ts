@@ -7,7 +7,7 @@ import {
 } from "@dragoman/client";
 
 import { openMicrophone, type Microphone } from "./microphone";
-import { bytesOf, Speaker } from "./speaker";
+import { bytesOf, type Speaker } from "./speaker";
 import { levelOf, SpeechGate } from "./speech-gate";
 import { lineId, withPartial, withResult, withText, type Transcript } from "./transcript";
 
@@ -15,6 +15,12 @@ export interface ConversationOptions {
   srcLang: string;
   tgtLangs: readonly string[];
   speaks: boolean;
+}
+
+/** What conversations on one page share: when they began, and one voice at a time. */
+export interface TalkRoom {
+  speaker: Speaker;
+  beganAt: number;
 }
 
 /** What a page shows of a conversation. */
@@ -27,42 +33,49 @@ export interface ConversationView {
   problem: string | null;
 }
 
+export const NOTHING_YET: ConversationView = {
+  lines: [],
+  state: "closed",
+  isListening: false,
+  level: 0,
+  problem: null,
+};
+
 type Kind = "text" | "speech";
 
 /** Sessions are numbered over all conversations of the page: each numbers its utterances from 0. */
 let runs = 0;
 
-/** Speech and texts of one person: a session for each, a microphone, a speaker, a transcript. */
+/** Speech and texts of one person: a session for each, a microphone, a transcript. */
 export class Conversation {
   private readonly options: ConversationOptions;
   private show: (view: ConversationView) => void;
-  private readonly beganAt = Date.now();
-  private readonly speaker = new Speaker();
+  private readonly room: TalkRoom;
   private readonly sessions = new Map<Kind, { session: Session; run: number }>();
   private gate = new SpeechGate();
   private microphone: Microphone | null = null;
-  private view: ConversationView = {
-    lines: [],
-    state: "connecting",
-    isListening: false,
-    level: 0,
-    problem: null,
-  };
+  private view: ConversationView;
 
   /** The lines are those of the conversation before, in other languages. */
   constructor(
+    room: TalkRoom,
     options: ConversationOptions,
     show: (view: ConversationView) => void,
     lines: Transcript,
   ) {
+    this.room = room;
     this.options = options;
     this.show = show;
-    this.view = { ...this.view, lines };
+    this.view = { ...NOTHING_YET, state: "connecting", lines };
   }
 
   isFor({ srcLang, tgtLangs, speaks }: ConversationOptions): boolean {
     const own = this.options;
-    return own.srcLang === srcLang && own.speaks === speaks && own.tgtLangs === tgtLangs;
+    return (
+      own.srcLang === srcLang &&
+      own.speaks === speaks &&
+      own.tgtLangs.join() === tgtLangs.join()
+    );
   }
 
   say(said: string): void {
@@ -74,10 +87,11 @@ export class Conversation {
   }
 
   async toggleMicrophone(): Promise<void> {
-    if (this.microphone !== null) {
-      await this.stopListening();
-      return;
-    }
+    if (this.microphone === null) await this.listen();
+    else await this.stopListening();
+  }
+
+  private async listen(): Promise<void> {
     this.gate = new SpeechGate();
     try {
       this.microphone = await openMicrophone((samples) => {
@@ -95,17 +109,17 @@ export class Conversation {
     await this.stopListening();
     for (const { session } of this.sessions.values()) session.close();
     this.sessions.clear();
-    await this.speaker.close();
   }
 
-  private async stopListening(): Promise<void> {
+  async stopListening(): Promise<void> {
+    if (this.microphone === null) return;
     const microphone = this.microphone;
     this.microphone = null;
     for (const piece of this.gate.close()) {
       this.sessions.get("speech")?.session.sendAudio(piece.samples, piece.isFinal);
     }
     this.change({ isListening: false, level: 0 });
-    await microphone?.close();
+    await microphone.close();
   }
 
   private hear(samples: Int16Array<ArrayBuffer>): void {
@@ -152,12 +166,12 @@ export class Conversation {
   private delivered(id: string, result: TranslationResult | MissingResult): void {
     this.change({ lines: withResult(this.view.lines, id, this.atMs(), result) });
     if (result.type === "translation_result" && result.tts_audio && this.options.speaks) {
-      this.speaker.play(bytesOf(result.tts_audio));
+      this.room.speaker.play(bytesOf(result.tts_audio));
     }
   }
 
   private atMs(): number {
-    return Date.now() - this.beganAt;
+    return Date.now() - this.room.beganAt;
   }
 
   private change(changed: Partial<ConversationView>): void {

@@ -10,7 +10,7 @@ export class Speaker {
     const decoded = this.context.decodeAudioData(file).catch(() => null);
     this.last = this.last.then(async () => {
       const sound = await decoded;
-      if (sound === null) return;
+      if (sound === null || this.context.state === "closed") return;
       // A browser may hold the sound back until it is asked again, as after a call on a phone.
       if (this.context.state !== "running") void this.context.resume();
       const source = this.context.createBufferSource();

@@ -1,10 +1,12 @@
 import type { TranslationResult } from "@dragoman/client";
 import { expect, test } from "vitest";
 
-import { transcriptFile, withPartial, withResult, withText, type Transcript } from "./transcript";
+import { merged, transcriptFile, withPartial, withResult, withText, type Transcript } from "./transcript";
 
 const result = (fields: Partial<TranslationResult>): TranslationResult => ({
   type: "translation_result",
+  session_id: "s-1",
+  request_id: "s-1/0",
   delivery_seq: 1,
   utterance_index: 0,
   tgt_lang: "es",
@@ -14,7 +16,14 @@ const result = (fields: Partial<TranslationResult>): TranslationResult => ({
 });
 
 const partial = (text: string) =>
-  ({ type: "asr_partial", utterance_index: 0, text, is_final: false }) as const;
+  ({
+    type: "asr_partial",
+    session_id: "s-1",
+    job_id: "j-1",
+    utterance_index: 0,
+    text,
+    is_final: false,
+  }) as const;
 
 test("a caption grows, is settled by its result, and is not undone by a late partial", () => {
   let lines: Transcript = withPartial([], "a", 0, partial("hel"));
@@ -31,6 +40,7 @@ test("each target has its own translation, and one that is missing says why", ()
   lines = withResult(lines, "a", 0, result({ text_translated: "hola" }));
   lines = withResult(lines, "a", 0, {
     type: "missing_result",
+    session_id: "s-1",
     delivery_seq: 2,
     utterance_index: 0,
     tgt_lang: "fr",
@@ -49,4 +59,10 @@ test("the transcript can be read as subtitles", () => {
   );
   expect(transcriptFile(lines, "txt")).toBe("one\nuno\n\ntwo");
   expect(JSON.parse(transcriptFile(lines, "json"))).toHaveLength(2);
+});
+
+test("what two people say is one conversation, in the order in which it was said", () => {
+  const near = withText(withText([], "n0", 10, "hello"), "n1", 30, "how are you");
+  const far = withText([], "f0", 20, "hola");
+  expect(merged(far, near).map(({ said }) => said)).toEqual(["hello", "hola", "how are you"]);
 });

@@ -64,6 +64,11 @@ export function withResult(
   });
 }
 
+/** The lines of two people, in the order in which they were said. */
+export function merged(one: Transcript, other: Transcript): Transcript {
+  return [...one, ...other].sort((line, next) => line.atMs - next.atMs);
+}
+
 export const TRANSCRIPT_FORMATS = ["txt", "srt", "json"] as const;
 export type TranscriptFormat = (typeof TRANSCRIPT_FORMATS)[number];
 

@@ -11,7 +11,20 @@ from starlette.responses import Response
 from dragoman.api.console.built_files import BuiltConsole
 from dragoman.errors import NotFound
 
-PAGES = ("nodes", "pairs", "sessions", "jobs", "talk", "cluster", "lab", "audit", "sign-in")
+PAGES = (
+    "nodes",
+    "pairs",
+    "sessions",
+    "jobs",
+    "talk",
+    "cluster",
+    "alerts",
+    "settings",
+    "audit",
+    "lab",
+    "docs",
+    "sign-in",
+)
 """The first part of the addresses that the program in the browser shows a page for."""
 
 _NONCE_PLACE = "__STYLE_NONCE__"
@@ -27,7 +40,8 @@ _NOT_BUILT = """<!doctype html>
 <h1>Dragoman is running</h1>
 <p>This source tree has no console yet: its pages are built from <code>web/</code>. Run</p>
 <pre>make setup</pre>
-<p>and restart the server. The API needs no pages: see <a href="/docs">/docs</a>.</p>
+<p>and restart the server. The API needs no pages: see
+<a href="/openapi.json">/openapi.json</a>.</p>
 </body>
 </html>
 """

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dragoman.api.alerts import AlertWatch, alerts_router
 from dragoman.api.live.catalog import catalog_router
 from dragoman.api.live.cluster import cluster_router
 from dragoman.api.live.console import ConsoleFeed, ConsoleSocket
 from dragoman.api.live.glossary import glossary_router
+from dragoman.api.live.history import history_router
 from dragoman.api.live.jobs import jobs_router
 from dragoman.api.live.ledgers import open_backends
 from dragoman.api.live.metrics import metrics_router
@@ -71,8 +73,9 @@ def live_parts(services: Services) -> Parts:
         services.settings.server.allowed_origins,
         services.connections,
     )
+    watch = AlertWatch(services)
     return Parts(
-        planes=[*planes, usage_writer, glossaries, peers, plane, feed, consoles],
+        planes=[*planes, usage_writer, glossaries, peers, plane, feed, consoles, watch],
         routers=[
             jobs_router(PREFIX, plane, services, peers),
             nodes_router(PREFIX, plane, services.clock),
@@ -83,7 +86,9 @@ def live_parts(services: Services) -> Parts:
             sessions_router(PREFIX, plane, plane.shared, peers, instance_id),
             cluster_router(PREFIX, plane, instance_id),
             stats_router(PREFIX, plane, services.clock),
+            history_router(PREFIX, plane.dispatcher.history, peers),
             metrics_router(PREFIX, plane, services.metrics),
+            alerts_router(services, watch),
         ],
         sockets={
             "/ws/node": WebSocketApp(plane.node_endpoint),

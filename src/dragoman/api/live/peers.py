@@ -73,6 +73,10 @@ class Peers:
             )
         return asked is not None or self._roster is None
 
+    def asks_one(self, request: Request) -> bool:
+        """Whether a peer asks, for what this instance alone knows."""
+        return self.answers_alone(request) and ASKED_HEADER in request.headers
+
     async def ask(self, instance_id: InstanceId, request: Request) -> bytes | None:
         """An instance's answer to the same request; None when it is away or has none."""
         if instance_id not in self._present():

@@ -7,10 +7,11 @@ from contextlib import suppress
 from typing import Annotated
 
 import msgspec
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 
 from dragoman.api.live.documents import answer, shown_as
 from dragoman.api.live.peers import Peers
+from dragoman.api.live.session_timeline import SessionTimeline, own_entries, timeline_of
 from dragoman.api.paging import PageRequest, Paging, encode_cursor
 from dragoman.api.permissions import require
 from dragoman.auth import Permission, Principal, may_see, sees_every_tenant
@@ -23,6 +24,9 @@ from dragoman.live.shared import SharedLedger
 from dragoman.live.shared import records as r
 
 Client = Annotated[Principal, Depends(require(Permission.SESSIONS))]
+
+LAST_MOST = 1_000
+Last = Annotated[int, Query(ge=1, le=LAST_MOST, description="How many utterances, at most.")]
 
 
 class SessionPage(ListPage[SessionView], frozen=True):
@@ -46,6 +50,10 @@ def sessions_router(
         tenant = None if sees_every_tenant(client) else client.tenant
         found = plane.sessions.after(page.position(SessionId), page.limit + 1, tenant)
         return page_of((session_view(session, instance_id) for session in found), page.limit)
+
+    async def is_recorded(session_id: SessionId, client: Principal) -> bool:
+        record = None if shared is None else await shared.read_session(session_id)
+        return record is not None and may_see(client, record.tenant)
 
     @router.get(
         "",
@@ -86,6 +94,34 @@ def sessions_router(
         if body is not None:
             return Response(body, media_type="application/json")
         return answer(recorded_view(record, owner_present=peers.is_present(owner)))
+
+    @router.get(
+        "/{session_id}/timeline",
+        summary="A session's last utterances, and where the time of each went",
+        response_class=Response,
+        responses={200: {"model": shown_as("SessionTimeline", SessionTimeline)}},
+    )
+    async def timeline(
+        session_id: str, request: Request, client: Client, last: Last = 200
+    ) -> Response:
+        wanted = SessionId(session_id)
+        deliveries = plane.sessions.recent.of_session(wanted)
+        entries = own_entries(deliveries, instance_id, client)
+        if peers.asks_one(request):
+            return answer(timeline_of(wanted, entries, last))
+        omitted, unreachable = 0, []
+        for name, body in (await peers.ask_all(request)).items():
+            if body is None:
+                unreachable.append(name)
+                continue
+            theirs = msgspec.json.decode(body, type=SessionTimeline)
+            entries += theirs.items
+            omitted += theirs.omitted
+        session = plane.sessions.find(wanted)
+        is_known = session is not None and may_see(client, session.tenant)
+        if not (entries or is_known or await is_recorded(wanted, client)):
+            raise _no_session(session_id)
+        return answer(timeline_of(wanted, entries, last, omitted, tuple(unreachable)))
 
     @router.delete(
         "/{session_id}",

@@ -131,8 +131,10 @@ def demo(
             "cluster": {"enabled": False},
             "log": {"level": log_level},
         }
+        loaded = load_settings(None, flags)
         run_until_stopped(
-            load_settings(None, flags).settings,
+            loaded.settings,
+            sources=loaded.sources,
             company=fleet_and_traffic,
             on_ready=lambda server: _introduce(server, parties),
             seconds=seconds,

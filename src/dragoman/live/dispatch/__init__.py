@@ -8,6 +8,7 @@ from dragoman.live.dispatch.cluster.peers import PeerMessages
 from dragoman.live.dispatch.cluster.ports import Share
 from dragoman.live.dispatch.dispatcher import JobDispatcher
 from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms
+from dragoman.live.dispatch.history import MINUTES, JobHistory, MinuteSeries
 from dragoman.live.dispatch.job import (
     AUTO_TARGET,
     SUCCESS,
@@ -36,6 +37,7 @@ __all__ = [
     "AUTO_TARGET",
     "CANCELLED",
     "FORGOTTEN",
+    "MINUTES",
     "SUCCESS",
     "AfterClaim",
     "CanaryRoute",
@@ -44,9 +46,11 @@ __all__ = [
     "DriverTerms",
     "Job",
     "JobDispatcher",
+    "JobHistory",
     "JobOrder",
     "LedgerTerms",
     "MemoryLedger",
+    "MinuteSeries",
     "NodeMessages",
     "OnPartial",
     "OnProgress",

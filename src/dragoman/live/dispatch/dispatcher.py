@@ -26,6 +26,7 @@ from dragoman.live.dispatch.cluster.sweeps import ClusterSweeps, total_until, wa
 from dragoman.live.dispatch.cluster.watcher import RemoteJobWatcher
 from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms, JobDriver, Nodes
 from dragoman.live.dispatch.explain import Explanations
+from dragoman.live.dispatch.history import JobHistory
 from dragoman.live.dispatch.job import (
     Job,
     JobOrder,
@@ -113,7 +114,8 @@ class JobDispatcher:
         self.tally = Tally(metrics, clock)
         self._explanations = Explanations(explain_max)
         self._tenants = TenantJobs(inflight_per_tenant, tenant_jobs)
-        self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, catalog)
+        self.history = JobHistory(clock)
+        self._telemetry = DispatchTelemetry(metrics, self.tally, tracing, catalog, self.history)
         canaries = Canaries(selection.canaries, self._requirements, random)
         self._selector = Selector(snapshots, selection, random, canaries)
         far: ClusterNodes | None = None

@@ -520,7 +520,7 @@ class JobDriver:
     def _refuse(self, job: Job, error: errors.DragomanError, now: float) -> None:
         """End a job that no node takes; it keeps its record and its explanation."""
         with_job(error, job.job_id)
-        self._telemetry.refused(job, error)
+        self._telemetry.refused(job, error, now)
         if job.on_submitted is not None:
             _forget_submitter(job)
             job.refused = error
@@ -634,6 +634,8 @@ class JobDriver:
         if job.stop is not None:
             self._end(job, job.stop, now)
             return
+        if error is not PREEMPTED:
+            self._telemetry.attempt_failed(node_id, now)
         if not error.retryable:
             self._end(job, Stop(Outcome.FAILED, error), now)
             return

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection
 from math import inf
-from typing import Protocol
+from typing import Final, Protocol
 
 from dragoman import errors
 from dragoman.clock import Clock
 from dragoman.ids import NodeId
 from dragoman.live.dispatch.canary import CanaryRoute
+from dragoman.live.dispatch.history import COUNT_AT, EndedJob, JobHistory
 from dragoman.live.dispatch.job import LIVE, SUCCESS, Job, Progress
 from dragoman.live.dispatch.selection import Decision
 from dragoman.live.ledger import StaleReason
@@ -128,6 +129,8 @@ class Tally:
 
 log = get_logger("dragoman.dispatch")
 
+_FAILED: Final = Outcome.FAILED
+
 _SELECTORS: dict[type[errors.DragomanError], str] = {
     errors.UnsupportedFeature: "features",
     errors.NoCapacity: "reserve",
@@ -166,9 +169,11 @@ class DispatchTelemetry:
         tally: Tally,
         tracing: Tracing | None,
         catalog: CatalogPort,
+        history: JobHistory,
     ) -> None:
         self._metrics = metrics
         self.tally = tally
+        self._history = history
         self.tracing = tracing
         self._catalog = catalog
         self.latency = metrics.dispatch_latency.observe
@@ -186,7 +191,7 @@ class DispatchTelemetry:
         """No node was fit and free now. The job may yet wait: its refusal is what counts."""
         self.tally.show_examples(decision, error.details.get("reasons", {}))
 
-    def refused(self, job: Job, error: errors.DragomanError) -> None:
+    def refused(self, job: Job, error: errors.DragomanError, now: float) -> None:
         reasons = error.details.get("reasons", {})
         selector = _SELECTORS.get(type(error), "models")
         for reason in reasons or (error.code,):
@@ -194,6 +199,7 @@ class DispatchTelemetry:
         for reason, count in reasons.items():
             self.tally.count_left_out(reason, count)
         self.tally.job_refused(error.code, job.requirement.shown)
+        self._history.refused(job.requirement.shown, now)
         log.warning_limited(
             "no_available_node",
             key=error.code,
@@ -211,6 +217,10 @@ class DispatchTelemetry:
         progressed(job, Progress.FAILOVER)
         log.info("failover", **{"job_id": job.job_id, "from": node_id, "code": code})
 
+    def attempt_failed(self, node_id: NodeId, now: float) -> None:
+        """A node failed an attempt; whether another one gets the job is not said."""
+        self._history.attempt_failed(node_id, now)
+
     def dropped(self, reason: StaleReason) -> None:
         """A result that no job waits for."""
         self._metrics.results_dropped.labels(reason).inc()
@@ -219,7 +229,7 @@ class DispatchTelemetry:
         outcome = job.outcome or Outcome.FAILED
         if outcome is SUCCESS:
             self.tally.succeeded += 1
-        elif outcome is Outcome.FAILED:
+        elif outcome is _FAILED:
             self.tally.failed += 1
         if outcome is SUCCESS and job.spec.job_class is LIVE:
             # Nearly all are of this kind, and looking a counter up costs more than all the rest.
@@ -229,6 +239,19 @@ class DispatchTelemetry:
         if self._catalog.state.fail_count:
             self._catalog.job_ended(outcome)
         self._duration(now - job.started)
+        seat, history = job.seat, self._history
+        history.ended.append(
+            EndedJob(
+                job.requirement.shown,
+                seat.node_id if seat is not None else None,
+                outcome is _FAILED,
+                now,
+                now - job.started,
+                job.finished_ms - (job.accepted_ms or job.dispatched_ms),
+            )
+        )
+        if len(history.ended) >= COUNT_AT:
+            history.count()
         if job.drawn_for is not None:
             self._drawn_ended(job, job.drawn_for, outcome)
         if job.trace is not None:

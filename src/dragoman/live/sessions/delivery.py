@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 
 from dragoman.clock import Clock
-from dragoman.ids import JobId, SessionId
+from dragoman.ids import JobId, SessionId, TenantId
 from dragoman.live.dispatch import AUTO_TARGET, Job
 from dragoman.live.protocol import (
     Backpressure,
@@ -26,6 +26,7 @@ from dragoman.live.sessions.audience import Audience
 from dragoman.live.sessions.messages import missing_result, translation_result
 from dragoman.live.sessions.past import PastUtterances
 from dragoman.live.sessions.ports import ClientLink
+from dragoman.live.sessions.recent import RecentDeliveries, RecentDelivery
 from dragoman.live.sessions.record_writer import RecordWriter
 from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.spans import Spans
@@ -142,6 +143,7 @@ class Deliveries:
     def __init__(
         self,
         session_id: SessionId,
+        tenant: TenantId,
         own_targets: Collection[str],
         rules: SessionRules,
         metrics: Metrics,
@@ -151,12 +153,14 @@ class Deliveries:
         past: PastUtterances | None,
         timeline: Timeline | None,
         spans: Spans | None,
+        recent: RecentDeliveries,
         services_of: Callable[[Job], Mapping[ServiceType, str]],
         on_moved: Callable[[float], None],
     ) -> None:
         """own_targets are those of the whole session: their lanes stay. on_moved is told when
         something went out later than `end` returned."""
         self._session_id = session_id
+        self._tenant = tenant
         self._own_targets = own_targets
         self._reorder_window = rules.reorder_window
         self._metrics = metrics
@@ -165,6 +169,7 @@ class Deliveries:
         self._past = past
         self._timeline = timeline
         self._spans = spans
+        self._remember = recent.add
         self._services_of = services_of
         self.link: ClientLink | None = None
         """Where the session's client is; None while it is away."""
@@ -273,12 +278,42 @@ class Deliveries:
                 now = self._clock.monotonic()
                 self._measure_speech(job, output, job.speech_ended, now)
             message = translation_result(self._session_id, seq, index, target, job, output, now)
+            self._remember(
+                RecentDelivery(
+                    self._session_id,
+                    self._tenant,
+                    seq,
+                    index,
+                    message.tgt_lang,
+                    job.job_id,
+                    message.node_id,
+                    None,
+                    job.finished_ms,
+                    message.scheduling,
+                    message.timings,
+                )
+            )
             if self._past is not None:
                 self._past.heard(target, job.spec.src_lang, message, output)
         else:
             job_id = job.job_id if job is not None else job_id
             message = missing_result(
                 self._session_id, seq, index, target, job_id, end.reason or GAP_TIMEOUT
+            )
+            self._remember(
+                RecentDelivery(
+                    self._session_id,
+                    self._tenant,
+                    seq,
+                    index,
+                    message.tgt_lang,
+                    job_id,
+                    None,
+                    message.reason,
+                    self._clock.now_ms(),
+                    None,
+                    None,
+                )
             )
         self.unacknowledged.keep(Sent(message, job, end.weight))
         self._told(index)

@@ -53,6 +53,7 @@ from dragoman.live.sessions.messages import error_message, failure
 from dragoman.live.sessions.orders import targets_of
 from dragoman.live.sessions.past import PastUtterances
 from dragoman.live.sessions.ports import ClientLink, JobWatching, ResultKeeper, SessionPeers
+from dragoman.live.sessions.recent import RecentDeliveries
 from dragoman.live.sessions.record_writer import NO_JOB, RecordWriter, WriterTerms
 from dragoman.live.sessions.resume import lane_of, sent_before
 from dragoman.live.sessions.rules import SessionRules
@@ -87,6 +88,8 @@ class SessionContext(msgspec.Struct, frozen=True):
     metrics: Metrics
     clock: Clock
     tracing: Tracing | None
+    recent: RecentDeliveries = msgspec.field(default_factory=RecentDeliveries)
+    """What was delivered lately, of all sessions."""
     shared: SharedLedger | None = None
     """Keeps the sessions' records for all instances; None: this instance is alone."""
     peers: SessionPeers | None = None
@@ -177,6 +180,7 @@ class Session:
         # What goes back.
         self._deliveries = Deliveries(
             session_id,
+            tenant,
             frozenset(targets_of(init)),
             rules,
             context.metrics,
@@ -185,6 +189,7 @@ class Session:
             past=self.past,
             timeline=self._timeline,
             spans=self._spans,
+            recent=context.recent,
             services_of=context.dispatcher.services_of,
             on_moved=self._moved,
         )

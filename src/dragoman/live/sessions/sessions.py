@@ -91,6 +91,7 @@ class Sessions:
         self._by_tenant: Counter[TenantId] = Counter()
         self._silero_sessions = 0
         self.languages = LanguageUsage()
+        self.recent = context.recent
         self._looks: list[tuple[float, SessionId, Session]] = []
         """When to see whether a connected session's client has fallen silent; one entry each."""
         self._gone: OrderedDict[SessionId, float] = OrderedDict()

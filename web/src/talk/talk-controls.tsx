@@ -1,0 +1,109 @@
+import { Alert, Button, Group, Progress, Text, TextInput } from "@mantine/core";
+import { useState } from "react";
+
+import { saveFile } from "../app/save-file";
+import { SEARCH_FIELD } from "../app/shortcuts";
+import { useText } from "../messages/text";
+import type { ConversationView } from "./conversation";
+import { TRANSCRIPT_FORMATS, transcriptFile, type Transcript } from "./transcript";
+
+interface MicrophoneProps {
+  view: ConversationView;
+  disabled: boolean;
+  onToggle: () => void;
+}
+
+export function MicrophoneControl({ view, disabled, onToggle }: MicrophoneProps) {
+  const text = useText();
+  return (
+    <Group wrap="nowrap">
+      <Button color={view.isListening ? "red" : "blue"} disabled={disabled} onClick={onToggle}>
+        {text(view.isListening ? "stopMicrophone" : "startMicrophone")}
+      </Button>
+      <Progress flex={1} maw={160} value={view.level * 400} aria-label={text("level")} />
+    </Group>
+  );
+}
+
+export function NoMicrophone() {
+  const text = useText();
+  return (
+    <Alert variant="outline" title={text("noMicrophone")}>
+      {text("noMicrophoneHint")}
+    </Alert>
+  );
+}
+
+interface WriteFormProps {
+  disabled: boolean;
+  onSay: (said: string) => void;
+}
+
+/** For those who have no microphone, or rather write. */
+export function WriteForm({ disabled, onSay }: WriteFormProps) {
+  const text = useText();
+  const [said, setSaid] = useState("");
+  return (
+    <form
+      onSubmit={(event) => {
+        event.preventDefault();
+        onSay(said);
+        setSaid("");
+      }}
+    >
+      <Group align="end" wrap="nowrap">
+        <TextInput
+          {...SEARCH_FIELD}
+          flex={1}
+          required
+          label={text("write")}
+          value={said}
+          onChange={(event) => {
+            setSaid(event.currentTarget.value);
+          }}
+        />
+        <Button type="submit" disabled={disabled}>
+          {text("send")}
+        </Button>
+      </Group>
+    </form>
+  );
+}
+
+/** Whether the connection was lost, and what the server refused. */
+export function TalkNews({ view }: { view: ConversationView }) {
+  const text = useText();
+  return (
+    <>
+      <Text size="sm" role="status">
+        {view.state === "resuming" ? text("resuming") : ""}
+      </Text>
+      {view.problem !== null && (
+        <Alert color="red" variant="outline" role="alert" title={text("somethingFailed")}>
+          {view.problem}
+        </Alert>
+      )}
+    </>
+  );
+}
+
+export function TranscriptDownloads({ lines }: { lines: Transcript }) {
+  const text = useText();
+  if (lines.length === 0) return null;
+  return (
+    <Group>
+      {TRANSCRIPT_FORMATS.map((format) => (
+        <Button
+          key={format}
+          variant="default"
+          size="xs"
+          onClick={() => {
+            saveFile(`conversation.${format}`, transcriptFile(lines, format));
+          }}
+        >
+          {text("downloadAs", { format: format.toUpperCase() })}
+        </Button>
+      ))}
+    </Group>
+  );
+}

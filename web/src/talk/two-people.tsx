@@ -1,0 +1,131 @@
+import { Stack, Text, TextInput } from "@mantine/core";
+import { useEffect, useRef, useState } from "react";
+
+import { useFormats } from "../app/formats";
+import { useText } from "../messages/text";
+import type { ConversationView } from "./conversation";
+import { Said, stagesOf, Translated } from "./line-card";
+import { hasMicrophone } from "./microphone";
+import {
+  MicrophoneControl,
+  NoMicrophone,
+  TalkNews,
+  TranscriptDownloads,
+  WriteForm,
+} from "./talk-controls";
+import { merged, type Line } from "./transcript";
+import { useConversation, useTalkRoom, type OneConversation } from "./use-conversation";
+
+/**
+ * Two people across one screen: each has a half in a language of its own, with a session to the
+ * other's language. On a phone that lies between them the far half stands upside down.
+ */
+export function TwoPeople() {
+  const [farLang, setFarLang] = useState("es");
+  const [nearLang, setNearLang] = useState("en");
+  const room = useTalkRoom();
+  const far = useConversation(room, { srcLang: farLang, tgtLangs: [nearLang], speaks: true });
+  const near = useConversation(room, { srcLang: nearLang, tgtLangs: [farLang], speaks: true });
+  const lines = merged(far.view.lines, near.view.lines);
+  return (
+    <Stack>
+      {!hasMicrophone() && <NoMicrophone />}
+      <div className="talk-halves">
+        <Half who={2} lang={farLang} setLang={setFarLang} own={far} other={near} lines={lines} />
+        <Half who={1} lang={nearLang} setLang={setNearLang} own={near} other={far} lines={lines} />
+      </div>
+      <TranscriptDownloads lines={lines} />
+    </Stack>
+  );
+}
+
+interface HalfProps {
+  who: 1 | 2;
+  lang: string;
+  setLang: (lang: string) => void;
+  own: OneConversation;
+  other: OneConversation;
+  lines: readonly Line[];
+}
+
+function Half({ who, lang, setLang, own, other, lines }: HalfProps) {
+  const text = useText();
+  return (
+    <section
+      className={who === 2 ? "talk-half talk-half-far" : "talk-half"}
+      aria-label={text("person", { number: who })}
+    >
+      <Captions own={own.view} lines={lines} label={text("captionsOf", { number: who })} />
+      <TalkNews view={own.view} />
+      <div className="talk-half-controls">
+        <TextInput
+          label={text("language")}
+          w={80}
+          value={lang}
+          onChange={(event) => {
+            setLang(event.currentTarget.value);
+          }}
+        />
+        {hasMicrophone() && (
+          <MicrophoneControl
+            view={own.view}
+            disabled={lang === ""}
+            onToggle={() => {
+              // Both would hear each other: the one who begins to speak has the microphone.
+              void other.stopListening().then(() => own.begun().toggleMicrophone());
+            }}
+          />
+        )}
+      </div>
+      <WriteForm
+        disabled={lang === ""}
+        onSay={(said) => {
+          own.begun().say(said);
+        }}
+      />
+    </section>
+  );
+}
+
+interface CaptionsProps {
+  own: ConversationView;
+  lines: readonly Line[];
+  label: string;
+}
+
+/** Everything that was said, in the language of this half. */
+function Captions({ own, lines, label }: CaptionsProps) {
+  const formats = useFormats();
+  const place = useRef<HTMLDivElement>(null);
+  useEffect(() => {
+    place.current?.scrollTo({ top: place.current.scrollHeight });
+  }, [lines.length]);
+  const ownIds = new Set(own.lines.map(({ id }) => id));
+  return (
+    // eslint-disable-next-line jsx-a11y/no-noninteractive-tabindex -- it scrolls by keyboard too
+    <div ref={place} className="talk-captions" role="log" aria-label={label} tabIndex={0}>
+      {lines.map((line) =>
+        ownIds.has(line.id) ? (
+          <div key={line.id} className="talk-own">
+            <Said line={line} />
+          </div>
+        ) : (
+          <Heard key={line.id} line={line} stages={(entry) => stagesOf(...entry, formats)} />
+        ),
+      )}
+    </div>
+  );
+}
+
+type Entry = [string, Line["translations"][string]];
+
+function Heard({ line, stages }: { line: Line; stages: (entry: Entry) => string }) {
+  return Object.entries(line.translations).map((entry) => (
+    <div key={entry[0]}>
+      <Translated language={entry[0]} translation={entry[1]} />
+      <Text size="xs" c="dimmed" className="number">
+        {stages(entry)}
+      </Text>
+    </div>
+  ));
+}
