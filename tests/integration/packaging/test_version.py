@@ -11,7 +11,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
-import yaml
+import yaml  # type: ignore[import-untyped]
 from packaging.version import Version
 from tests.integration.packaging.installations import ROOT
 
