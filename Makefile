@@ -25,7 +25,8 @@ COMPILE_GROUP := $(UV) pip compile --universal --python-version 3.11 \
 COMPILE := $(COMPILE_GROUP) pyproject.toml
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check web-types format fuzz chaos soak profile bench lock reference
+.PHONY: help setup demo test check web-types format fuzz chaos soak profile bench lock reference \
+	audit sbom
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,7 +46,7 @@ test: setup ## Run every test
 check: setup ## Lint, format, types, architecture, documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy src tests benchmarks examples
+	$(BIN)/mypy src tests benchmarks examples supply_chain
 	$(BIN)/lint-imports
 	@site=$$(mktemp -d) && trap 'rm -rf "$$site"' EXIT && \
 		NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir "$$site"
@@ -115,6 +116,13 @@ reference: setup ## Write the generated pages under docs/reference again
 	$(BIN)/python -m dragoman.api.reference > docs/reference/rest.md
 	$(BIN)/python -m dragoman.cli.reference > docs/reference/cli.md
 	$(BIN)/python -m dragoman.cli.python_reference > docs/reference/python.md
+	$(BIN)/python -m supply_chain.licences > docs/reference/licences.md
+
+audit: setup ## Look up known weaknesses of every package; fails where there is no data
+	$(BIN)/python -m supply_chain.audit
+
+sbom: setup ## Write a bill of materials of what an installation has (CycloneDX, sbom.cdx.json)
+	$(BIN)/python -m supply_chain.sbom sbom.cdx.json
 
 lock: setup ## Write requirements/*.txt and web/package-lock.json again
 	$(COMPILE) --extra all --output-file requirements/all.txt
