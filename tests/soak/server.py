@@ -34,6 +34,8 @@ hangover_manual_ms = 2000
 [scheduler.delivery]
 gap_grace_ms = 3000
 resume_grace_seconds = {RESUME_GRACE_SECONDS}
+# Full within minutes, so that nothing of it grows later.
+timeline_max = 200
 [scheduler.session]
 heartbeat_interval_seconds = 3
 heartbeat_timeout_seconds = 20

@@ -113,6 +113,11 @@ class DeliverySettings(Section):
         default=60,
         description="How long a session waits for a lost client to resume it, in seconds.",
     )
+    timeline_max: CountOrZero = Field(
+        default=20000,
+        description="How many of the latest results of all sessions an instance remembers, without "
+        "their words, to show where the time went; each takes about half a kilobyte.",
+    )
 
 
 LARGEST_CELL = 100

@@ -47,7 +47,12 @@ def test_operators_and_everyone_in_open_mode_may_do_everything() -> None:
         (
             Role.VIEWER,
             set(Permission)
-            - {Permission.NODE_SOCKET, Permission.SESSION_SOCKET, Permission.SETTINGS},
+            - {
+                Permission.NODE_SOCKET,
+                Permission.SESSION_SOCKET,
+                Permission.AUDIT,
+                Permission.SETTINGS,
+            },
         ),
     ],
 )

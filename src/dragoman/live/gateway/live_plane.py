@@ -36,7 +36,7 @@ from dragoman.live.protocol import (
     ClientToScheduler,
     NodeToScheduler,
 )
-from dragoman.live.sessions import SessionContext, Sessions
+from dragoman.live.sessions import RecentDeliveries, SessionContext, Sessions
 from dragoman.live.shared import SharedLedger
 from dragoman.live.snapshot import PoolRule, SnapshotHolder
 from dragoman.live.stats import StatsCache, StatsSource
@@ -177,6 +177,7 @@ class LivePlane:
                 metrics=metrics,
                 clock=clock,
                 tracing=tracing,
+                recent=RecentDeliveries(settings.scheduler.delivery.timeline_max),
                 shared=self.shared,
                 peers=SessionPost(outbox) if outbox is not None else None,
                 tenants=tenant_sessions,

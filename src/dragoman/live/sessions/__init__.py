@@ -2,7 +2,7 @@
 
 from dragoman.live.sessions.audience import Form, is_listen_token
 from dragoman.live.sessions.past import PastRules
-from dragoman.live.sessions.recent import RecentDelivery
+from dragoman.live.sessions.recent import RecentDeliveries, RecentDelivery
 from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.segmenter import SegmentRules
 from dragoman.live.sessions.session import Session, SessionContext
@@ -13,6 +13,7 @@ __all__ = [
     "Form",
     "LanguageUsage",
     "PastRules",
+    "RecentDeliveries",
     "RecentDelivery",
     "SegmentRules",
     "Session",

@@ -9,9 +9,6 @@ import msgspec
 from dragoman.ids import JobId, NodeId, SessionId, TenantId
 from dragoman.live.protocol import Scheduling, Timings
 
-DELIVERIES_KEPT = 20_000
-"""Deliveries of all sessions of a process that are remembered; the oldest make room."""
-
 
 class RecentDelivery(msgspec.Struct, eq=False, gc=False):
     """What became of an utterance for one target; never what was said."""
@@ -33,7 +30,8 @@ class RecentDelivery(msgspec.Struct, eq=False, gc=False):
 class RecentDeliveries:
     """A ring of deliveries. Adding one costs no call, reading a session's is a pass over all."""
 
-    def __init__(self, most: int = DELIVERIES_KEPT) -> None:
+    def __init__(self, most: int) -> None:
+        """most: how many are remembered, of all sessions; the oldest make room."""
         self._kept: deque[RecentDelivery] = deque(maxlen=most)
         self.add = self._kept.append
 

@@ -88,7 +88,7 @@ class SessionContext(msgspec.Struct, frozen=True):
     metrics: Metrics
     clock: Clock
     tracing: Tracing | None
-    recent: RecentDeliveries = msgspec.field(default_factory=RecentDeliveries)
+    recent: RecentDeliveries
     """What was delivered lately, of all sessions."""
     shared: SharedLedger | None = None
     """Keeps the sessions' records for all instances; None: this instance is alone."""

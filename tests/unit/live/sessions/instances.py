@@ -43,6 +43,7 @@ from dragoman.live.protocol import (
     TranslationResult,
     Utterance,
 )
+from dragoman.live.sessions.recent import RecentDeliveries
 from dragoman.live.sessions.session import Session, SessionContext
 from dragoman.live.sessions.sessions import Sessions
 from dragoman.live.shared import records as r
@@ -161,6 +162,7 @@ class Instance:
                 metrics=Metrics(),
                 clock=world.clock,
                 tracing=None,
+                recent=RecentDeliveries(100),
                 shared=self.shared,
                 peers=stand_in,
                 tenants=stand_in if rules.sessions_per_tenant else None,
