@@ -62,7 +62,8 @@ def test_a_program_that_calls_the_command_keeps_its_own_collector(
     assert main(["experiment", "--help"]) == 0
     assert capsys.readouterr().out
     assert gc.isenabled()
-    assert gc.get_freeze_count() == frozen
+    # Frozen objects may die meanwhile; none is added.
+    assert gc.get_freeze_count() <= frozen
 
 
 def test_a_failed_import_leaves_the_collector_as_it_was_found() -> None:
