@@ -46,6 +46,7 @@ PROMISED = """
     [scheduler.session]                heartbeat_interval_seconds = 30
                                        heartbeat_timeout_seconds = 90
     [scheduler.delivery]               reorder_window = 200  gap_grace_ms = 10000
+                                       timeline_max = 20000
                                        resume_grace_seconds = 60
     [scheduler.job_timeout]            pending_seconds = 10  ack_seconds = 5  run_seconds = 30
                                        total_seconds = 60  cancel_grace_seconds = 5
