@@ -141,12 +141,13 @@ def network_of_its_own() -> None:
 
 @pytest.fixture(scope="session")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what git would hand out, set up for the demo alone with an empty home.
+    """A fresh clone, set up for the demo alone with an empty home.
 
     Setting up needs the package registries, so it happens before the page's network is closed.
     """
     folder = tmp_path_factory.mktemp("checkout") / "dragoman"
-    hand_out(folder)
+    subprocess.run(["git", "clone", "--quiet", ROOT, folder], check=True, capture_output=True)
+    hand_out(folder)  # what is not committed yet
     home = folder.parent / "home"
     home.mkdir()
     ready = subprocess.run(
@@ -229,6 +230,7 @@ def test_a_stranger_gets_from_the_landing_page_to_a_node_and_an_experiment(
     checkout: Path, tmp_path: Path
 ) -> None:
     """Every command of the path is typed as it stands; each page must lead to the next."""
+    changed_before = _changed(checkout)
     home = tmp_path / "home"
     home.mkdir()
     sandbox = Sandbox(checkout, home=home, path=SYSTEM_PATH, env=registry_settings())
@@ -241,11 +243,26 @@ def test_a_stranger_gets_from_the_landing_page_to_a_node_and_an_experiment(
                 assert f"({links(page, next_page)})" in (ROOT / page).read_text()
     finally:
         sandbox.close()
+    # What the stranger was told to write is all that git sees: no caches, no data, no builds.
+    told = {block.title for page in PATH_OF_A_STRANGER for block in followed(page)}
+    assert _changed(checkout) - changed_before <= told
 
 
 def links(page: str, other: str) -> str:
     """How a page names another one in a link."""
     return os.path.relpath(ROOT / other, (ROOT / page).parent)
+
+
+def _changed(folder: Path) -> set[str]:
+    """What git says is new or changed there."""
+    told = subprocess.run(
+        ["git", "status", "--porcelain", "--untracked-files=all", "-z"],
+        cwd=folder,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return {entry[3:] for entry in told.stdout.split("\0") if entry}
 
 
 @pytest.mark.parametrize("page", pages())
