@@ -11,8 +11,14 @@ from starlette.responses import RedirectResponse
 from dragoman.api.audit_trail import note
 from dragoman.api.permissions import note_principal
 from dragoman.api.sign_in_cookie import set_sign_in
-from dragoman.auth import AddressLimit, Authenticator, remote_address
-from dragoman.auth.oidc import FLOW_SECONDS, OidcClient, own_path
+from dragoman.auth import (
+    OIDC_FLOW_SECONDS,
+    AddressLimit,
+    Authenticator,
+    OidcClient,
+    own_path,
+    remote_address,
+)
 from dragoman.errors import DragomanError, RateLimited
 from dragoman.observability import get_logger
 
@@ -41,7 +47,7 @@ def oidc_router(
         answer.set_cookie(
             _FLOW_COOKIE,
             carried,
-            max_age=FLOW_SECONDS,
+            max_age=OIDC_FLOW_SECONDS,
             path=BEGIN_PATH,
             secure=request.url.scheme == "https",
             httponly=True,

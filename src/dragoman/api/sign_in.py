@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from dragoman.api.oidc import oidc_router
 from dragoman.api.permissions import authenticated, note_principal
 from dragoman.api.services import Services
 from dragoman.api.sign_in_cookie import set_sign_in
@@ -15,6 +16,7 @@ from dragoman.auth import (
     Access,
     AddressLimit,
     ApiKey,
+    OidcClient,
     Permission,
     Principal,
     Role,
@@ -81,10 +83,6 @@ def sign_in_router(services: Services) -> APIRouter:
 
     oidc = services.settings.auth.oidc
     if oidc.issuer:
-        # Needs the extra `oidc`, which other servers do without.
-        from dragoman.api.oidc import oidc_router
-        from dragoman.auth.oidc import OidcClient
-
         client = OidcClient(oidc, services.clock)
         router_of_provider = oidc_router(client, authenticator, sign_ins)
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import httpx
 import msgspec
 
 from dragoman.auth.principal import DEFAULT_TENANT, OidcPerson
@@ -25,7 +24,7 @@ from dragoman.ids import KeyId, TenantId
 from dragoman.observability import get_logger
 from dragoman.settings import OidcSettings
 
-FLOW_SECONDS = 600
+OIDC_FLOW_SECONDS = 600
 """How long a person may take at the provider."""
 
 _ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA")
@@ -84,7 +83,7 @@ class OidcClient:
             nonce=secrets.token_urlsafe(24),
             verifier=secrets.token_urlsafe(48),
             next=next_path,
-            expires_at_ms=self._clock.now_ms() + FLOW_SECONDS * 1000,
+            expires_at_ms=self._clock.now_ms() + OIDC_FLOW_SECONDS * 1000,
         )
         challenge = urlsafe_b64encode(sha256(flow.verifier.encode()).digest()).decode().rstrip("=")
         asked = {
@@ -130,6 +129,8 @@ class OidcClient:
             return self._facts
 
     async def _redeem(self, code: str, verifier: str, callback_url: str) -> str:
+        import httpx
+
         facts = await self._provider()
         form = {
             "grant_type": "authorization_code",
@@ -151,6 +152,8 @@ class OidcClient:
         return token
 
     async def _get(self, url: str) -> Any:
+        import httpx
+
         try:
             async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as client:
                 answer = await client.get(url)

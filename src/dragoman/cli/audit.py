@@ -34,7 +34,10 @@ def audit(
     data_dir: DataDirOption = None,
     token: TokenOption = None,
 ) -> None:
-    """Print what operators did, newest first (operators only)."""
+    """Print what operators did, newest first.
+
+    Only operators may read it.
+    """
     given = {
         "actor": actor,
         "action": action,

@@ -14,7 +14,7 @@ from tests.integration.serve.server_process import ServerProcess, environment, e
 from tests.servers.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProviderProcess
 
 from dragoman import extras
-from dragoman.auth.oidc import OidcClient, own_path
+from dragoman.auth import OidcClient, own_path
 from dragoman.clock import SystemClock
 from dragoman.errors import ExtraMissing, SettingsError
 from dragoman.settings import load_settings
