@@ -23,6 +23,7 @@ NEEDED_MODULES: Mapping[str, tuple[str, ...]] = {
     "mysql": ("asyncmy", "greenlet"),
     "postgres": ("asyncpg", "greenlet"),
     "microphone": ("sounddevice",),
+    "oidc": ("joserfc",),
     "piper": ("piper",),
     "tls": ("cryptography",),
     "tracing": ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"),

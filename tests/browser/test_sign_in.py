@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -10,6 +11,7 @@ from tests.browser.pages import PATIENCE_MS, ConsolePage
 from tests.browser.signing_in import key_of, sign_in
 from tests.integration.live_api.manual_node import ManualNode, new_pair
 from tests.integration.serve.server_process import ServerProcess, environment, run
+from tests.servers.oidc_provider import CLIENT_ID, CLIENT_SECRET, OidcProviderProcess
 
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -83,3 +85,34 @@ def test_the_api_page_needs_no_key(browser: Browser, keys_server: ServerProcess)
         console.heading("API")
         console.page.locator("summary", has_text="/healthz").wait_for()
         console.complaints.clear()  # the browser tells that the server does not know the reader
+
+
+def test_a_person_signs_in_through_their_provider_and_lands_on_the_page_they_wanted(
+    browser: Browser, tmp_path: Path
+) -> None:
+    with OidcProviderProcess({"roles": "staff"}) as provider:
+        (tmp_path / "secret").write_text(CLIENT_SECRET)
+        env = environment(
+            DRAGOMAN_AUTH__MODE="keys",
+            DRAGOMAN_AUTH__OIDC__ISSUER=provider.issuer,
+            DRAGOMAN_AUTH__OIDC__CLIENT_ID=CLIENT_ID,
+            DRAGOMAN_AUTH__OIDC__CLIENT_SECRET_FILE=str(tmp_path / "secret"),
+            DRAGOMAN_AUTH__OIDC__NAME="Acme account",
+            DRAGOMAN_AUTH__OIDC__ROLES='{"staff": "viewer"}',
+        )
+        with (
+            ServerProcess(tmp_path / "data", env=env) as server,
+            ConsolePage.opened(browser, server.url) as console,
+        ):
+            provider.claims = {}
+            console.go("/nodes")
+            button = console.page.get_by_role("link", name="Sign in with Acme account")
+            button.wait_for()
+            assert console.accessibility_violations() == []
+            button.click()
+            console.shows("Your account has no role on this server")
+            provider.claims = {"roles": "staff"}
+            console.go("/nodes")
+            button.click()
+            console.heading("Nodes")
+            console.complaints.clear()  # of the 401 that led to the page to sign in

@@ -21,6 +21,7 @@ PREFIX = "/api/v1"
 
 AUDITED: Mapping[tuple[str, str], str] = {
     ("POST", "/sign-in"): "sign_in",
+    ("GET", "/sign-in/oidc/callback"): "sign_in",
     ("POST", "/sign-out"): "sign_out",
     ("POST", "/nodes/{node_id}/drain"): "node.drain",
     ("POST", "/nodes/{node_id}/resume"): "node.resume",

@@ -7,13 +7,16 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel, Field
 
+from dragoman.api.oidc import oidc_router
 from dragoman.api.permissions import authenticated, note_principal
 from dragoman.api.services import Services
+from dragoman.api.sign_in_cookie import set_sign_in
 from dragoman.auth import (
     SIGN_IN_COOKIE,
     Access,
     AddressLimit,
     ApiKey,
+    OidcClient,
     Permission,
     Principal,
     Role,
@@ -58,6 +61,13 @@ class Me(BaseModel):
     )
 
 
+class SignInWays(BaseModel):
+    """How a person can sign in."""
+
+    key: bool = Field(description="Whether a key of this server will do.")
+    oidc: str | None = Field(description="The name of the provider that can be used; null: none.")
+
+
 def sign_in_router(services: Services) -> APIRouter:
     """The routes that begin and end a person's stay, and tell who they are."""
     router = APIRouter(prefix=PREFIX, tags=["sign-in"])
@@ -71,6 +81,15 @@ def sign_in_router(services: Services) -> APIRouter:
     def told(principal: Principal, key: ApiKey | None) -> Me:
         return _me(mode, principal, key, absent)
 
+    oidc = services.settings.auth.oidc
+    if oidc.issuer:
+        client = OidcClient(oidc, services.clock)
+        router_of_provider = oidc_router(client, authenticator, sign_ins)
+
+    @router.get("/sign-in/ways", summary="How a person can sign in")
+    async def ways() -> SignInWays:
+        return SignInWays(key=mode == "keys", oidc=oidc.name if oidc.issuer else None)
+
     @router.get("/me", summary="Who is asking, and what they may see and do")
     async def me(request: Request, response: Response) -> Me:
         response.headers["Cache-Control"] = "no-store"
@@ -83,16 +102,7 @@ def sign_in_router(services: Services) -> APIRouter:
         sign_ins.record(address)
         found = await authenticator.sign_in(ApiKey(order.key.strip()), address)
         note_principal(request, found.principal)
-        response.headers["Cache-Control"] = "no-store"
-        response.set_cookie(
-            SIGN_IN_COOKIE,
-            found.token.reveal(),
-            max_age=found.seconds,
-            path="/",
-            secure=request.url.scheme == "https",
-            httponly=True,
-            samesite="strict",
-        )
+        set_sign_in(response, request, found)
         return told(found.principal, found.token)
 
     @router.post("/sign-out", status_code=204, summary="End a stay, in this browser and its tabs")
@@ -106,6 +116,11 @@ def sign_in_router(services: Services) -> APIRouter:
         response.delete_cookie(SIGN_IN_COOKIE, path="/", httponly=True, samesite="strict")
         return response
 
+    if oidc.issuer:
+        whole = APIRouter()
+        whole.include_router(router_of_provider)
+        whole.include_router(router)
+        return whole
     return router
 
 

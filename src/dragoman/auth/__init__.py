@@ -18,8 +18,10 @@ from dragoman.auth.credentials import (
 )
 from dragoman.auth.key_store import KeyRecord, KeyStore
 from dragoman.auth.keys import ApiKey
+from dragoman.auth.oidc import OIDC_FLOW_SECONDS, OidcClient, own_path
 from dragoman.auth.principal import (
     DEFAULT_TENANT,
+    OidcPerson,
     Principal,
     authorize,
     effective_tenant,
@@ -33,6 +35,7 @@ __all__ = [
     "ALLOWED",
     "CSRF_HEADER",
     "DEFAULT_TENANT",
+    "OIDC_FLOW_SECONDS",
     "SIGN_IN_COOKIE",
     "Access",
     "AddressLimit",
@@ -41,6 +44,8 @@ __all__ = [
     "KeyAuthenticator",
     "KeyRecord",
     "KeyStore",
+    "OidcClient",
+    "OidcPerson",
     "OpenAuthenticator",
     "Permission",
     "Principal",
@@ -52,6 +57,7 @@ __all__ = [
     "effective_tenant",
     "may",
     "may_see",
+    "own_path",
     "presented_key",
     "remote_address",
     "sees_every_tenant",

@@ -14,7 +14,7 @@ from typing import Self, TypeVar
 from dragoman.auth.address_limit import AddressLimit
 from dragoman.auth.key_store import KeyStore
 from dragoman.auth.keys import ApiKey
-from dragoman.auth.principal import ANYONE, OWN_LAB, Principal
+from dragoman.auth.principal import ANYONE, OWN_LAB, OidcPerson, Principal
 from dragoman.auth.roles import Role
 from dragoman.clock import Clock
 from dragoman.errors import Forbidden, InvalidMessage, StoreError, Unauthorized
@@ -56,6 +56,10 @@ class Authenticator(ABC):
 
     async def sign_in(self, key: ApiKey, remote_address: str) -> SignIn:
         """Let a browser act for the holder of a key; raises Unauthorized or RateLimited."""
+        raise InvalidMessage("This server asks for no keys (auth.mode is open): use it right away.")
+
+    async def sign_in_person(self, person: OidcPerson) -> SignIn:
+        """Let a browser act for a person whom an OpenID provider vouches for."""
         raise InvalidMessage("This server asks for no keys (auth.mode is open): use it right away.")
 
     async def sign_out(self, principal: Principal) -> None:
@@ -256,6 +260,17 @@ class KeyAuthenticator(Authenticator):
         seconds = self._sign_in_seconds
         expires_at_ms = self._clock.now_ms() + seconds * 1000
         return SignIn(await self._keys.sign_in(principal.key_id, expires_at_ms), principal, seconds)
+
+    async def sign_in_person(self, person: OidcPerson) -> SignIn:
+        seconds = self._sign_in_seconds
+        expires_at_ms = self._clock.now_ms() + seconds * 1000
+        token = await self._keys.sign_in_person(
+            person.key_id, person.role, person.tenant, expires_at_ms
+        )
+        principal = Principal(
+            person.key_id, person.role, person.tenant, sign_in_id=SignInId(token.digest())
+        )
+        return SignIn(token, principal, seconds)
 
     async def sign_out(self, principal: Principal) -> None:
         if principal.sign_in_id is None:

@@ -9,13 +9,14 @@ from random import Random
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
 
 from dragoman.audit import AuditEntry, AuditOutcome, insert_entry
 from dragoman.auth.keys import ApiKey
 from dragoman.auth.principal import Principal
 from dragoman.auth.roles import Role
 from dragoman.clock import Clock
-from dragoman.errors import InvalidMessage, NotFound
+from dragoman.errors import Forbidden, InvalidMessage, NotFound
 from dragoman.ids import KeyId, NodeId, SignInId, TenantId, new_id
 from dragoman.store import Store, StoreConnection, metadata, short_text, time_ms
 
@@ -273,6 +274,51 @@ class KeyStore:
             connection.execute(sa.insert(sign_in), row)
 
         await self._store.write(insert)
+        return token
+
+    async def sign_in_person(
+        self, key_id: KeyId, role: Role, tenant: TenantId, expires_at_ms: int
+    ) -> ApiKey:
+        """Let a browser act for a person whom others vouch for; what it presents from now on.
+
+        The person stands in the list of keys, though no key opens it: who revokes it keeps them
+        out. One whose role or tenant has changed is signed out everywhere else.
+        """
+        token = ApiKey.generate_sign_in()
+        now_ms = self._clock.now_ms()
+        record = KeyRecord(key_id, role, tenant, None, now_ms, None)
+        entry_id = new_id(self._random, "e")
+        held = {"role": role.value, "tenant": tenant}
+
+        def write(connection: StoreConnection) -> bool:
+            connection.execute(_EXPIRED, {"now_ms": now_ms})
+            row = connection.execute(_BY_ID, {"key_id": key_id}).first()
+            if row is None:
+                connection.execute(sa.insert(api_key), _row(record, ApiKey.generate()))
+                facts = self._entry("key.create", record, entry_id, role=role.value, by="oidc")
+                insert_entry(connection, facts)
+            elif row.revoked_at_ms is not None:
+                return False
+            elif (row.role, row.tenant) != (role.value, tenant):
+                connection.execute(sa.update(api_key).where(api_key.c.id == key_id).values(held))
+                connection.execute(sa.delete(sign_in).where(sign_in.c.key_id == key_id))
+            connection.execute(
+                sa.insert(sign_in),
+                {
+                    "digest": token.digest(),
+                    "key_id": key_id,
+                    "created_at_ms": now_ms,
+                    "expires_at_ms": expires_at_ms,
+                },
+            )
+            return True
+
+        try:
+            let_in = await self._store.write(write)
+        except IntegrityError:  # the same person signed in for the first time elsewhere, just now
+            let_in = await self._store.write(write)
+        if not let_in:
+            raise Forbidden(f"{key_id} was revoked on this server; ask an operator.")
         return token
 
     async def sign_out(self, sign_in_id: SignInId) -> None:

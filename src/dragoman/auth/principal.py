@@ -30,6 +30,17 @@ class Principal:
         return self.key_id is None
 
 
+@dataclass(frozen=True, slots=True)
+class OidcPerson:
+    """Who signed in, as the provider's claims tell it."""
+
+    key_id: KeyId
+    """Stands for the person where others have a key: the same at every sign-in."""
+    name: str
+    role: Role
+    tenant: TenantId
+
+
 OWN_LAB = Principal(
     key_id=KeyId("own-lab"), role=Role.CLIENT, tenant=DEFAULT_TENANT, every_tenant=True
 )

@@ -36,7 +36,7 @@ def audit(
 ) -> None:
     """Print what operators did, newest first.
 
-    Operators only.
+    Only operators may read it.
     """
     given = {
         "actor": actor,

@@ -25,12 +25,14 @@ from dragoman.settings.scheduler import (
     TaskBindingSettings,
 )
 from dragoman.settings.server import (
+    AuditSettings,
     AuthSettings,
     ClusterSettings,
     LabSettings,
     LimitSettings,
     LiveSampleSettings,
     LogSettings,
+    OidcSettings,
     ServerSettings,
     StoreSettings,
     TracingSettings,
@@ -38,6 +40,7 @@ from dragoman.settings.server import (
 from dragoman.settings.tree import Settings, check_exposure
 
 __all__ = [
+    "AuditSettings",
     "AuthSettings",
     "ClusterSettings",
     "DeliverySettings",
@@ -50,6 +53,7 @@ __all__ = [
     "ModelNotAvailableSettings",
     "NodeHealthSettings",
     "ObservabilitySettings",
+    "OidcSettings",
     "PoolSettings",
     "SchedulerSettings",
     "SegmentationSettings",

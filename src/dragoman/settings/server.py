@@ -67,6 +67,43 @@ class ServerSettings(Section):
     )
 
 
+SignInRole = Literal["client", "evaluator", "operator", "viewer"]
+
+
+class OidcSettings(Section):
+    """Signing in to the console through an OpenID provider (extra `oidc`, mode `keys`)."""
+
+    issuer: str = Field(
+        default="",
+        description="Address of the provider, such as `https://login.example.org`; empty: off.",
+    )
+    client_id: str = Field(default="", description="What the provider calls this server.")
+    client_secret_file: str = Field(
+        default="",
+        description="File with the secret that the provider gave this server; the same on all "
+        "instances.",
+    )
+    name: Text = Field(
+        default="Single sign-on", description="What the button on the sign-in page says."
+    )
+    scopes: tuple[Text, ...] = Field(
+        default=("profile", "email"), description="Scopes to ask for, besides `openid`."
+    )
+    role_claim: Text = Field(
+        default="roles",
+        description="Claim that holds a person's roles, a text or a list; dots lead into objects, "
+        "as in `realm_access.roles`.",
+    )
+    roles: Mapping[Text, SignInRole] = Field(
+        default={},
+        description="Which value of the claim gives which role, such as "
+        '`{ "dragoman-admins" = "operator" }`; a person without one is refused.',
+    )
+    tenant_claim: str = Field(
+        default="", description="Claim that names a person's tenant; empty: `default` for all."
+    )
+
+
 class AuthSettings(Section):
     """Who may use the server."""
 
@@ -82,6 +119,7 @@ class AuthSettings(Section):
         default=12.0,
         description="How long a browser stays signed in to the console (mode `keys`).",
     )
+    oidc: OidcSettings = OidcSettings()
 
 
 class StoreSettings(Section):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import reduce
 from typing import Any, get_origin
+from urllib.parse import urlsplit
 
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
@@ -225,6 +226,20 @@ def _closed_or_local(settings: Settings) -> bool:
     return auth.mode == "keys" or auth.insecure or is_loopback(settings.server.host)
 
 
+def _oidc_is_whole(settings: Settings) -> bool:
+    oidc = settings.auth.oidc
+    needed = (oidc.client_id, oidc.client_secret_file, oidc.roles, settings.auth.mode == "keys")
+    return not oidc.issuer or all(needed)
+
+
+def _oidc_is_private(settings: Settings) -> bool:
+    issuer = settings.auth.oidc.issuer
+    if not issuer or issuer.startswith("https://"):
+        return True
+    host = urlsplit(issuer).hostname if issuer.startswith("http://") else None
+    return host is not None and is_loopback(host)
+
+
 EXPOSURE = Rule(
     keys=("auth.mode", "server.host", "auth.insecure"),
     holds=_closed_or_local,
@@ -249,6 +264,24 @@ RULES: tuple[Rule, ...] = (
         holds=_tls_is_whole,
         text="{server.tls_cert} and {server.tls_key} belong together; set both for HTTPS, or "
         "neither for plain HTTP.",
+    ),
+    Rule(
+        keys=(
+            "auth.oidc.issuer",
+            "auth.mode",
+            "auth.oidc.client_id",
+            "auth.oidc.client_secret_file",
+            "auth.oidc.roles",
+        ),
+        holds=_oidc_is_whole,
+        text='{auth.oidc.issuer} needs auth.mode = "keys", auth.oidc.client_id, '
+        "auth.oidc.client_secret_file and auth.oidc.roles; set them all, or leave the issuer out.",
+    ),
+    Rule(
+        keys=("auth.oidc.issuer",),
+        holds=_oidc_is_private,
+        text="{auth.oidc.issuer} must begin with https://, because others on the way could sign in "
+        "as anyone; http:// is allowed on this machine only.",
     ),
     # Jobs: the total is no shorter than its parts, and a binding outlives what it binds. A user
     # who shortens the total time need not shorten the pending and run times too.

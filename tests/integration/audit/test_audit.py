@@ -71,7 +71,8 @@ def test_every_route_that_changes_something_is_kept_or_known_to_be_ordinary() ->
         for method in methods
         if method in ("post", "put", "patch", "delete")
     }
-    assert changing == AUDITED.keys() | ORDINARY
+    kept = {asked for asked in AUDITED if asked[0] != "GET"}
+    assert changing == kept | ORDINARY
 
 
 def test_an_action_is_found_with_its_subject_whatever_the_id() -> None:

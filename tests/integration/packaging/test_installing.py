@@ -54,6 +54,7 @@ CODE_OF_EXTRA = {
     ),
     "microphone": "from importlib.util import find_spec; assert find_spec('sounddevice')",
     "mysql": "from dragoman.store.mysql import MysqlServer",
+    "oidc": "from dragoman.auth.oidc import OidcClient; import joserfc",
     "piper": "from importlib.util import find_spec; assert find_spec('piper')",
     "postgres": "from dragoman.store.postgres import PostgresServer",
     "tls": (

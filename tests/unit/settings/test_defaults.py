@@ -19,6 +19,9 @@ PROMISED = """
                     drain_delay_seconds = 0
                     tls_cert = ""  tls_key = ""  trusted_proxies = []  allowed_origins = []
     [auth]          mode = "open"  insecure = false  sign_in_hours = 12
+    [auth.oidc]     issuer = ""  client_id = ""  client_secret_file = ""
+                    name = "Single sign-on"  scopes = ["profile","email"]
+                    role_claim = "roles"  roles = {}  tenant_claim = ""
     [store]         database_url = "sqlite:///{data_dir}/dragoman.db"
     [audit]         retention_days = 365
     [log]           level = "info"  format = "console"

@@ -1041,6 +1041,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/sign-in/ways": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** How a person can sign in */
+        get: operations["ways_api_v1_sign_in_ways_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/sign-out": {
         parameters: {
             query?: never;
@@ -4547,6 +4564,22 @@ export interface components {
             key: string;
         };
         /**
+         * SignInWays
+         * @description How a person can sign in.
+         */
+        SignInWays: {
+            /**
+             * Key
+             * @description Whether a key of this server will do.
+             */
+            key: boolean;
+            /**
+             * Oidc
+             * @description The name of the provider that can be used; null: none.
+             */
+            oidc: string | null;
+        };
+        /**
          * StartedView
          * @description The run that an experiment has now.
          */
@@ -7526,6 +7559,35 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    ways_api_v1_sign_in_ways_get: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SignInWays"];
                 };
             };
             /** @description The request was refused */

@@ -24,9 +24,12 @@ const root = createRootRoute({ notFoundComponent: NoSuchPage });
 const signIn = createRoute({
   getParentRoute: () => root,
   path: "/sign-in",
-  validateSearch: (search): { next?: string } => {
-    const { next } = search;
-    return isOwnAddress(next) ? { next } : {};
+  validateSearch: (search): { next?: string; refused?: string } => {
+    const { next, refused } = search;
+    return {
+      ...(isOwnAddress(next) && { next }),
+      ...(typeof refused === "string" && { refused }),
+    };
   },
   component: lazyRouteComponent(() => import("../sign-in/sign-in-page"), "SignInPage"),
 });

@@ -266,6 +266,8 @@ export const en = {
   playSpeech: "Play the speech",
   progress: "Progress",
   progressOf: "Progress of {name}",
+  providerNoRole: "Your account has no role on this server; ask an operator.",
+  providerRefused: "The sign-in did not succeed; try again.",
   qualityOverTime: "Scores at the end of each run, in time",
   queued: "Waiting for a slot",
   rangeOf: "{likely} ({low} – {high})",
@@ -353,6 +355,7 @@ export const en = {
   signIn: "Sign in",
   signInHint:
     "With a key of this server: an operator makes one with dragoman keys create --role viewer",
+  signInWith: "Sign in with {provider}",
   signOut: "Sign out",
   "signed-out": "Signed out",
   silent: "Silent",

@@ -1,8 +1,9 @@
 import { Alert, Button, Card, Center, PasswordInput, Stack, Text, Title } from "@mantine/core";
-import { useMutation } from "@tanstack/react-query";
+import { useMutation, useQuery } from "@tanstack/react-query";
 import { getRouteApi, useRouter } from "@tanstack/react-router";
 import { useState } from "react";
 
+import { answerOf, api } from "../api/client";
 import { signIn } from "../api/identity";
 import { useText } from "../messages/text";
 
@@ -12,7 +13,11 @@ const route = getRouteApi("/sign-in");
 export function SignInPage() {
   const text = useText();
   const router = useRouter();
-  const { next } = route.useSearch();
+  const { next, refused } = route.useSearch();
+  const ways = useQuery({
+    queryKey: ["sign-in-ways"],
+    queryFn: () => answerOf(api.GET("/api/v1/sign-in/ways")),
+  });
   const [key, setKey] = useState("");
   const entering = useMutation({
     mutationFn: signIn,
@@ -52,6 +57,20 @@ export function SignInPage() {
             <Button type="submit" loading={entering.isPending}>
               {text("signIn")}
             </Button>
+            {refused !== undefined && (
+              <Alert color="red" variant="outline" role="alert">
+                {text(refused === "FORBIDDEN" ? "providerNoRole" : "providerRefused")}
+              </Alert>
+            )}
+            {ways.data?.oidc && (
+              <Button
+                component="a"
+                variant="default"
+                href={`/api/v1/sign-in/oidc?next=${encodeURIComponent(next ?? "/")}`}
+              >
+                {text("signInWith", { provider: ways.data.oidc })}
+              </Button>
+            )}
           </Stack>
         </form>
       </Card>
