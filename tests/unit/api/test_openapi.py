@@ -25,7 +25,7 @@ def test_every_route_documents_the_form_of_its_problems(tmp_path: Path) -> None:
     assert found["paths"].keys() == {
         *("/healthz", "/readyz", "/metrics"),
         *("/api/v1/me", "/api/v1/sign-in", "/api/v1/sign-out"),
-        *("/api/v1/settings", "/api/v1/audit"),
+        *("/api/v1/sign-in/ways", "/api/v1/audit", "/api/v1/settings"),
     }
     for path in found["paths"].values():
         for operation in path.values():

@@ -15,7 +15,13 @@ CONTRADICTORY = [
     ('server.tls_cert = "cert.pem"', "server.tls_cert", "server.tls_key"),
     ('server.tls_key = "key.pem"', "server.tls_cert", "server.tls_key"),
     ('auth.oidc.issuer = "https://login.example.org"', "auth.oidc.issuer", "client_secret_file"),
-    ('auth.oidc.issuer = "http://login.example.org"', "auth.oidc.issuer", "https://"),
+    (
+        'auth.mode = "keys"\n'
+        'auth.oidc.issuer = "http://login.example.org"\nauth.oidc.client_id = "dragoman"\n'
+        'auth.oidc.client_secret_file = "secret"\nauth.oidc.roles = { staff = "viewer" }',
+        "auth.oidc.issuer",
+        "https://",
+    ),
     ("scheduler.job_timeout.pending_seconds = 61", "total_seconds", "pending_seconds"),
     ("scheduler.job_timeout.ack_seconds = 61", "total_seconds", "ack_seconds"),
     ("scheduler.job_timeout.run_seconds = 61", "total_seconds", "run_seconds"),

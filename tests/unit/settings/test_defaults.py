@@ -20,7 +20,7 @@ PROMISED = """
                     tls_cert = ""  tls_key = ""  trusted_proxies = []  allowed_origins = []
     [auth]          mode = "open"  insecure = false  sign_in_hours = 12
     [auth.oidc]     issuer = ""  client_id = ""  client_secret_file = ""
-                    name = "Single sign-on"  scopes = ["profile","email"]
+                    name = "Single sign-on"  scopes = ["profile", "email"]
                     role_claim = "roles"  roles = {}  tenant_claim = ""
     [store]         database_url = "sqlite:///{data_dir}/dragoman.db"
     [audit]         retention_days = 365
@@ -98,7 +98,7 @@ PROMISED = """
 """
 """The defaults of the documents, those of what is not built yet among them."""
 
-TOKEN = re.compile(r'\[([a-z_.]+)\]|(\w+) = ("[^"]*"|\[\]|\{[^}]*\}|[\w.]+)')
+TOKEN = re.compile(r'\[([a-z_.]+)\]|(\w+) = ("[^"]*"|\[\]|\["[^\]]*\]|\{[^}]*\}|[\w.]+)')
 
 
 def promised() -> Iterator[tuple[str, Any]]:
