@@ -78,6 +78,7 @@ fuzz: setup ## Send broken frames, requests and files (FUZZ_FRAMES=1000000 FUZZ_
 		tests/integration/gateway/test_endpoints_under_fuzz.py
 	$(BIN)/python -m tests.fuzz_files --count $(FUZZ_FILES)
 	$(BIN)/python -m tests.fuzz_rest --cases $(FUZZ_REST)
+	$(BIN)/python -m tests.fuzz_nearly_right --cases $(FUZZ_REST)
 
 chaos: export DRAGOMAN_CHAOS_FIRST_SEED = $(CHAOS_SEED)
 chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCHEDULES=10000 CHAOS_SEED=...)

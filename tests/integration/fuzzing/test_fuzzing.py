@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from random import Random
 
 import pytest
 from tests.fuzz_files import READERS, read_broken_files, send_broken_files
+from tests.fuzz_nearly_right import busy_server, send
 from tests.fuzz_rest import fuzz, fuzzed_server
 from tests.integration.serve.server_process import ServerProcess
 
 FILES = 150
 SENT_FILES = 12
 REST_CASES = 300
+NEARLY_RIGHT_CASES = 300
 
 
 @pytest.fixture(scope="module")
@@ -43,3 +46,10 @@ def test_no_request_and_no_chain_of_them_gets_a_500(server: ServerProcess, seed:
     report = fuzz(server, REST_CASES, seed)
     assert report.cases >= REST_CASES
     assert report.statuses[200] > 0
+
+
+@pytest.mark.timeout(600)
+def test_right_requests_with_an_odd_value_are_done_or_refused(tmp_path: Path, seed: int) -> None:
+    with busy_server(tmp_path) as (server, right):
+        statuses = send(server, right, NEARLY_RIGHT_CASES, seed)
+    assert statuses[200] + statuses[201] > NEARLY_RIGHT_CASES / 4, "most are refused at the door"
