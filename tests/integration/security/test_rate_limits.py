@@ -76,7 +76,7 @@ class Caller:
 
     def use_up(self) -> None:
         for _ in range(OPEN_REQUESTS):
-            assert self.ask("GET", "/docs/none").status_code == 404
+            assert self.ask("GET", "/nothing/here").status_code == 404
 
     def close_code_of(self, path: str, **headers: str) -> int | None:
         url = self.server.url.replace("http", "ws") + path
@@ -145,7 +145,7 @@ def test_wrong_keys_at_sign_in_and_on_sockets_count_together(caller: Caller) -> 
 def test_a_handshake_without_a_key_counts_as_a_request(caller: Caller, path: str) -> None:
     assert caller.close_code_of(path) in (1008, 4401)
     for _ in range(OPEN_REQUESTS - 1):
-        caller.ask("GET", "/docs/none")
+        caller.ask("GET", "/nothing/here")
     assert caller.close_code_of(path) == 4429
 
 
