@@ -182,7 +182,7 @@ files; a test holds every licence against what goes together with Apache-2.0. `m
 same with versions, as CycloneDX.
 
 The extra `piper` is not among these: `piper-tts` is under the GPL, and therefore not part of `all`.
-Whoever installs it decides that.
+The user who installs it decides that.
 
 ## What an installation has
 

@@ -67,7 +67,7 @@ class Authenticator(ABC):
         return
 
     def count_wrong(self, remote_address: str) -> None:
-        """Count a secret that was wrong, whoever checked it; raises RateLimited over the limit."""
+        """Count a secret that this or another part found wrong; RateLimited over the limit."""
         return
 
     @abstractmethod

@@ -224,8 +224,8 @@ class OidcClient:
         role = self._role(claims)
         if role is None:
             raise Forbidden(
-                f"{named} has none of the roles in auth.oidc.roles; ask whoever keeps the "
-                f"provider's claim {self._settings.role_claim!r}."
+                f"{named} has none of the roles in auth.oidc.roles; have an "
+                f"administrator of the provider set the claim {self._settings.role_claim!r}."
             )
         return OidcPerson(
             key_id=KeyId(f"oidc-{sha256(identity).hexdigest()[:32]}"),

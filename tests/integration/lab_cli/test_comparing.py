@@ -238,6 +238,21 @@ def samples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+def test_without_the_extra_only_a_second_run_says_that_it_was_not_compared(
+    samples: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A first run has nothing to be compared with, and needs no extra for that."""
+
+    def missing(extra: str, wanted_by: str, modules: object = None) -> None:
+        raise ExtraMissing(f"{wanted_by} needs dragoman[{extra}].")
+
+    monkeypatch.setattr("dragoman.lab.comparison.service.require_extra", missing)
+    assert main(["experiment", "run", EXPERIMENTS[0]]) == 0
+    assert "not compared" not in capsys.readouterr().err
+    assert main(["experiment", "run", EXPERIMENTS[0]]) == 0
+    assert "not compared" in capsys.readouterr().err
+
+
 def test_the_samples_run_twice_and_the_second_is_compared_with_the_first(
     samples: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

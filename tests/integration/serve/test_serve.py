@@ -65,7 +65,7 @@ def test_a_server_that_leaves_takes_callers_until_its_load_balancer_has_noticed(
 
 
 def test_files_where_the_server_was_started_are_not_taken_for_modules(tmp_path: Path) -> None:
-    """Somebody's folder may hold a file that is called like a module of Python."""
+    """A user's folder may hold a file that is called like a module of Python."""
     (tmp_path / "timeit.py").write_text("raise SystemExit('not what was meant')")
     with ServerProcess(tmp_path / "data", lab=True, cwd=tmp_path) as server:
         assert server.get("/api/v1/datasets").status_code == 200

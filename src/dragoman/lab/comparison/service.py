@@ -68,18 +68,17 @@ class Comparisons:
 
     async def compare(self, tenant: TenantId, ask: CompareAsk) -> Comparison:
         """Compare runs with a baseline on the items that they share."""
-        require_extra("lab", "Comparing experiments", ["numpy", "scipy"])
-        from dragoman.lab.comparison import measuring  # here: it needs the extra `lab`
-
         _check(ask)
         await asyncio.to_thread(check_patterns, ask.wanted)
         async with self._places:
-            return await self._compare(tenant, ask, measuring)
+            return await self._compare(tenant, ask)
 
-    async def _compare(
-        self, tenant: TenantId, ask: CompareAsk, measuring: ModuleType
-    ) -> Comparison:
+    async def _compare(self, tenant: TenantId, ask: CompareAsk) -> Comparison:
         contestants = await self._store.read(lambda c: _find(c, tenant, ask))
+        # After the search: the first run of its name needs nothing to be compared with nothing.
+        require_extra("lab", "Comparing experiments", ["numpy", "scipy"])
+        from dragoman.lab.comparison import measuring  # here: it needs the extra `lab`
+
         seen = await _read(self._store, contestants, ask)
         prints = await self._store.read(lambda c: _prints(c, seen))
         # Not on the event loop: corpus scores are computed thousands of times.
