@@ -1,6 +1,7 @@
 """Real servers for tests: started for the run, stopped with it, never shared with anyone."""
 
 from tests.servers.databases import DATABASES, TWO_DATABASES, empty_database, fresh_database
+from tests.servers.haproxy import HaproxyProcess
 from tests.servers.mariadb import MariadbProcess
 from tests.servers.postgres import PostgresProcess
 from tests.servers.programs import require_program
@@ -12,6 +13,7 @@ __all__ = [
     "DATABASES",
     "PATIENT_MS",
     "TWO_DATABASES",
+    "HaproxyProcess",
     "MariadbProcess",
     "PostgresProcess",
     "RedisCluster",

@@ -46,7 +46,6 @@ from dragoman.sdk.transport import NODE_DOOR
 
 LANGUAGES = ("en", "es", "de")
 _LONGEST_SECONDS = 0.6
-_FAILS = 0.02
 
 
 class NodesOrder(msgspec.Struct, frozen=True):
@@ -57,6 +56,8 @@ class NodesOrder(msgspec.Struct, frozen=True):
     slots: int
     seed: int
     diary: str
+    fails: float = 0.02
+    """The share of attempts that fail on purpose."""
 
 
 def translated(text: str, tgt_lang: str) -> str:
@@ -71,6 +72,7 @@ class WrittenNode:
         self._random = Random(f"{order.seed} {node_id}")
         self._diary = diary
         self._node_id = node_id
+        self._fails = order.fails
         self.node = Node(
             AnyDoor(order.urls, NODE_DOOR, self._random),
             work=self._work,
@@ -103,7 +105,7 @@ class WrittenNode:
             )
         )
         await asyncio.sleep(self._random.random() * _LONGEST_SECONDS)
-        if self._random.random() < _FAILS:
+        if self._random.random() < self._fails:
             raise JobFailed("INTERNAL_ERROR", "on purpose")
         return Answer(text_translated=translated(job.text or "", job.tgt_lang))
 
