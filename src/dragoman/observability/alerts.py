@@ -38,6 +38,8 @@ class Looks:
         self._looks: deque[tuple[float, Readings]] = deque()
 
     def add(self, now: float, readings: Readings) -> None:
+        if self._looks:
+            readings = _sharing(readings, self._looks[-1][1])
         self._looks.append((now, readings))
         while self._looks[0][0] < now - KEPT_SECONDS:
             self._looks.popleft()
@@ -80,6 +82,26 @@ class Looks:
             bound = inf if upper == "+Inf" else float(upper)
             buckets[bound] = buckets.get(bound, 0.0) + count
         return _quantile(share, sorted(buckets.items()))
+
+
+def _sharing(readings: Readings, before: Readings) -> Readings:
+    """The same readings, made of what the look before is made of, as far as nothing changed.
+
+    Labels stay from look to look, and most values, too: kept each time anew, they would be ten
+    times as large as all that an idle server has to remember.
+    """
+    return {name: _shared_series(found, before.get(name)) for name, found in readings.items()}
+
+
+def _shared_series(
+    found: Mapping[Labels, float], before: Mapping[Labels, float] | None
+) -> Mapping[Labels, float]:
+    if before is None:
+        return found
+    if found == before:
+        return before
+    known = {labels: labels for labels in before}
+    return {known.get(labels, labels): value for labels, value in found.items()}
 
 
 def _series(readings: Readings, name: str, wanted: Mapping[str, str]) -> dict[Labels, float]:

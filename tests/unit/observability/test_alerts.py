@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from dragoman.observability.alerts import ELSEWHERE, RULES, WATCHED, AlertJudge, Labels
+from dragoman.observability.alerts import ELSEWHERE, RULES, WATCHED, AlertJudge, Labels, Looks
 
 FOLDER = Path(__file__).parents[3] / "deploy" / "prometheus"
 RUNBOOK = Path(__file__).parents[3] / "docs" / "howto" / "runbook.md"
@@ -122,3 +123,25 @@ def test_a_condition_that_ends_is_forgotten() -> None:
     assert [state.firing for state in judge.states] == [False]
     judge.look(610, down)
     assert [state.firing for state in judge.states] == [True]
+
+
+def test_looks_at_the_same_series_again_and_again_take_hardly_any_memory() -> None:
+    looks = Looks()
+    looks.add(0.0, many_series(0.0))
+    tracemalloc.start()
+    try:
+        for number in range(1, 60):
+            looks.add(15.0 * number, many_series(float(number)))
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes / 59 < 10_000, "a look's labels alone are 100 kB"
+    assert looks.increase("changing", 15.0) == 1.0
+    assert looks.total("steady") == 3 * 300
+
+
+def many_series(count: float) -> dict[str, dict[Labels, float]]:
+    """What one look finds: each time other objects of the same labels."""
+    steady = {(("le", f"{number}.5"), ("op", "steady")): 3.0 for number in range(300)}
+    changing = {(("name", f"{number}"),): count * (number == 7) for number in range(20)}
+    return {"steady": steady, "changing": changing}
