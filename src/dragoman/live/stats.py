@@ -145,6 +145,8 @@ class StatsSource:
             self._exchange.tell(self._own_part())
         whole = self.whole()
         self._keep(whole)
+        # A quiet server would otherwise keep its last two thousand jobs for days.
+        self._dispatcher.history.count()
         slots = SlotStats(total=census.slots, used=used)
         self._slots_used.set(used)
         self._slots_free.set(max(0, slots.total - used))

@@ -308,6 +308,7 @@ def test_jobs_and_slots_are_counted_from_their_making_to_their_end() -> None:
         ended = await source.take()
         assert ended.nodes.slots == SlotStats(total=4, used=0)
         assert ended.jobs == JobStats(created=4, running=0, success=3, failed=1)
+        assert world.plane.dispatcher.history.ended == [], "none waits to be counted by the minute"
         assert await world.ledger.slots_held() == await world.held() == 0
 
     play(story)

@@ -1,7 +1,7 @@
 """The last hour minute by minute: jobs of each language pair, and of each node.
 
-A job that ends is put into a list, which costs no call. The list is counted when it is long, or
-when a reader asks.
+A job that ends is put into a list, which costs no call. The list is counted when it is long, with
+each snapshot of the statistics, and when a reader asks.
 """
 
 from __future__ import annotations
