@@ -17,9 +17,13 @@ from time import thread_time
 _YOUNG_OBJECTS = 20_000
 """How many more objects there are before the collector looks at the youngest."""
 
-_M_ARENA_MAX = -8
-"""The name of the setting in glibc's malloc.h."""
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD, _M_ARENA_MAX = -1, -3, -8
+"""The names of settings in glibc's malloc.h."""
 _FEWEST_HEAPS = 2
+_LARGE_BYTES = 1 << 20
+"""A buffer from this size on gets pages of its own, which are given back with it."""
+_FREE_BYTES = 2 * _LARGE_BYTES
+"""How much may lie free at the end of a heap between two looks."""
 
 _SOONEST_SECONDS = 15.0
 _LARGEST_SHARE = 0.002
@@ -41,17 +45,23 @@ def calm_collector() -> None:
     asyncio.get_running_loop().call_later(_SOONEST_SECONDS, _look)
 
 
-def share_heaps() -> None:
+def share_heaps(most: int | None = None) -> None:
     """Let threads share few heaps, where the C library is glibc; called before there are threads.
 
     By itself, glibc makes up to eight heaps for each core, so that nearly each thread has its own.
     What one thread has freed is then of no use to the others: in the lab's two dozen threads half
     as much again as is in use lies free in pages that are not empty, and more with every day.
+    `most` heaps are enough where one thread does nearly all the work; by default as many as cores.
+
+    Large buffers stay out of the heaps. By itself, glibc puts buffers of up to 32 MiB into them
+    once a buffer of that size was freed, and small blocks that outlive them keep their pages.
     """
     trim, configure = _glibc("malloc_trim"), _glibc("mallopt")
     # Another C library may have the second and mean something else by the number.
     if trim is not None and configure is not None:
-        configure(_M_ARENA_MAX, max(_FEWEST_HEAPS, os.cpu_count() or 1))
+        configure(_M_ARENA_MAX, most or max(_FEWEST_HEAPS, os.cpu_count() or 1))
+        configure(_M_MMAP_THRESHOLD, _LARGE_BYTES)
+        configure(_M_TRIM_THRESHOLD, _FREE_BYTES)
 
 
 def return_free_pages() -> None:

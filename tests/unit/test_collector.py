@@ -120,5 +120,35 @@ def test_many_threads_share_few_heaps() -> None:
     assert 1 <= done.stdout.count("<heap nr=") <= HEAPS
 
 
+HOLD_LARGE_BUFFERS = """
+import ctypes
+from dragoman.collector import share_heaps
+
+share_heaps()
+
+class Heaps(ctypes.Structure):
+    names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in names.split()]
+
+library = ctypes.CDLL(None)
+library.mallinfo2.restype = Heaps
+before = library.mallinfo2().arena
+outliving = []
+for _ in range(20):
+    buffer = bytes(8 << 20)
+    outliving.append(bytes(2_000))  # lies behind the buffer where both are in one heap
+    del buffer
+print(library.mallinfo2().arena - before)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="not glibc, or an old one")
+def test_large_buffers_stay_out_of_the_heaps() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HOLD_LARGE_BUFFERS], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) < 1 << 20, "the buffers have 8 MiB each"
+
+
 def resident_kb() -> int:
     return int(Path("/proc/self/status").read_text().split("VmRSS:")[1].split()[0])

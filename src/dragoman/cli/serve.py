@@ -16,7 +16,7 @@ import uvloop
 from dragoman.api import Assemble, Server, all_parts, running_server
 from dragoman.cli.app import INTERRUPTED
 from dragoman.cli.self_signed import self_signed as make_self_signed
-from dragoman.collector import calm_collector
+from dragoman.collector import calm_collector, share_heaps
 from dragoman.errors import SettingsError
 from dragoman.observability import configure_logging
 from dragoman.settings import Settings, check_exposure, load_settings
@@ -122,6 +122,8 @@ def run_until_stopped(
 ) -> None:
     """Run a server on an event loop of its own until a signal, or the time given, ends it."""
     check_exposure(settings)
+    # One thread serves; the few others wait for databases and names.
+    share_heaps(most=2)
     configure_logging(settings.log.level, settings.log.format)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         finished = runner.run(_serve(settings, assemble, company, on_ready, seconds, sources))
