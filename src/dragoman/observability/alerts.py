@@ -7,11 +7,12 @@ disagree) is in `ELSEWHERE`. The tests feed both with the same series.
 
 from __future__ import annotations
 
+from array import array
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Labels = tuple[tuple[str, str], ...]
 Readings = Mapping[str, Mapping[Labels, float]]
@@ -31,16 +32,30 @@ class AlertFinding:
     value: float
 
 
+class _Kept(NamedTuple):
+    """One metric at one look: its labels, and a value for each."""
+
+    labels: tuple[Labels, ...]
+    values: array[float]
+
+
+_Look = dict[str, _Kept]
+
+
 class Looks:
-    """The readings of the last minutes."""
+    """The readings of the last minutes.
+
+    Labels stay from look to look, and most values do, too. Each look shares with the one before
+    what did not change: kept anew each time, the looks would take ten megabytes.
+    """
 
     def __init__(self) -> None:
-        self._looks: deque[tuple[float, Readings]] = deque()
+        self._looks: deque[tuple[float, _Look]] = deque()
 
     def add(self, now: float, readings: Readings) -> None:
-        if self._looks:
-            readings = _sharing(readings, self._looks[-1][1])
-        self._looks.append((now, readings))
+        before: _Look = self._looks[-1][1] if self._looks else {}
+        look = {name: _kept(found, before.get(name)) for name, found in readings.items()}
+        self._looks.append((now, look))
         while self._looks[0][0] < now - KEPT_SECONDS:
             self._looks.popleft()
 
@@ -56,16 +71,16 @@ class Looks:
         now = self._looks[-1][0]
         shown = [
             value
-            for at, readings in self._looks
+            for at, look in self._looks
             if at > now - seconds
-            for value in _series(readings, name, {}).values()
+            for value in _series(look, name, {}).values()
         ]
         return min(shown, default=0.0)
 
     def increases(self, name: str, seconds: float, **wanted: str) -> dict[Labels, float]:
         """By how much counters have grown within so long, by labels."""
         now, last = self._looks[-1]
-        before = next(readings for at, readings in self._looks if at >= now - seconds)
+        before = next(look for at, look in self._looks if at >= now - seconds)
         known = _series(before, name, wanted)
         shown = _series(last, name, wanted)
         # A series that was not there before began at zero.
@@ -84,30 +99,20 @@ class Looks:
         return _quantile(share, sorted(buckets.items()))
 
 
-def _sharing(readings: Readings, before: Readings) -> Readings:
-    """The same readings, made of what the look before is made of, as far as nothing changed.
-
-    Labels stay from look to look, and most values, too: kept each time anew, they would be ten
-    times as large as all that an idle server has to remember.
-    """
-    return {name: _shared_series(found, before.get(name)) for name, found in readings.items()}
+def _kept(found: Mapping[Labels, float], before: _Kept | None) -> _Kept:
+    labels, values = tuple(found), array("d", found.values())
+    if before is None or before.labels != labels:
+        return _Kept(labels, values)
+    return before if before.values == values else _Kept(before.labels, values)
 
 
-def _shared_series(
-    found: Mapping[Labels, float], before: Mapping[Labels, float] | None
-) -> Mapping[Labels, float]:
-    if before is None:
-        return found
-    if found == before:
-        return before
-    known = {labels: labels for labels in before}
-    return {known.get(labels, labels): value for labels, value in found.items()}
-
-
-def _series(readings: Readings, name: str, wanted: Mapping[str, str]) -> dict[Labels, float]:
+def _series(look: _Look, name: str, wanted: Mapping[str, str]) -> dict[Labels, float]:
+    kept = look.get(name)
+    if kept is None:
+        return {}
     return {
         labels: value
-        for labels, value in readings.get(name, {}).items()
+        for labels, value in zip(kept.labels, kept.values, strict=True)
         if wanted.items() <= dict(labels).items()
     }
 
