@@ -67,9 +67,7 @@ class HaproxyProcess:
             return b"".join(iter(lambda: asked.recv(65536), b"")).decode()
 
 
-def _on_this_machine(
-    config: str, port: int, states_port: int, ports: Mapping[str, int]
-) -> str:
+def _on_this_machine(config: str, port: int, states_port: int, ports: Mapping[str, int]) -> str:
     states = f"global\n    stats socket ipv4@127.0.0.1:{states_port} level user"
     config = _replaced("^global$", states, config)
     config = _replaced("bind :8080$", f"bind 127.0.0.1:{port}", config)

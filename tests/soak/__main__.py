@@ -1,4 +1,4 @@
-"""Soak a server: python -m tests.soak [--seconds 3600] [--seed N] [--backend both] [--json FILE]"""
+"""Soak servers: python -m tests.soak [--seconds 3600] [--seed N] [--backend both] [--json FILE]"""
 
 from __future__ import annotations
 
@@ -12,9 +12,14 @@ from random import SystemRandom
 from tempfile import TemporaryDirectory
 
 from tests.soak.run import Report, Soak
+from tests.soak.server import Kind
 from tests.soak.verdict import MOST_GROWTH
 
-BACKENDS = {"memory": (False,), "redis": (True,), "both": (False, True)}
+BACKENDS: dict[str, tuple[Kind, ...]] = {
+    **{kind.value: (kind,) for kind in Kind},
+    "both": (Kind.MEMORY, Kind.REDIS),
+    "all": tuple(Kind),
+}
 
 
 def main() -> int:
@@ -29,8 +34,9 @@ def main() -> int:
         "--backend",
         choices=BACKENDS,
         default="both",
-        help="the ledger: in memory, on a Redis that is started for it, or a server of each kind "
-        "side by side (%(default)s)",
+        help="a server with its ledger in memory, one on a Redis that is started for it, or a "
+        "cluster of three with faults; both: the first two side by side; all: all three "
+        "(%(default)s)",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write everything there, too")
     parser.add_argument(
@@ -56,10 +62,9 @@ def main() -> int:
 async def soak_all(folder: Path, seed: int, seconds: float, backend: str) -> list[Report]:
     """A soak of each kind of ledger that was asked for, all at once."""
 
-    async def soak(on_redis: bool) -> Report:
-        name = "redis" if on_redis else "memory"
+    async def soak(kind: Kind) -> Report:
         tell = lambda line: print(line, flush=True)  # noqa: E731
-        async with Soak(name, folder / name, seed, tell, on_redis=on_redis) as one:
+        async with Soak(kind, folder / kind, seed, tell) as one:
             return await one.run(seconds)
 
     return list(await asyncio.gather(*map(soak, BACKENDS[backend])))
@@ -69,7 +74,7 @@ def show(report: Report) -> None:
     print(f"\n=== {report.name}: {report.seconds:.0f} s, seed {report.seed} ===")
     print(f"kept for a stated time or number, and gone at rest: {report.kept}")
     print(
-        f"CPU: {report.cpu_share:.0%} of a core for the server and its lab, "
+        f"CPU: {report.cpu_share:.0%} of a core for the servers and their lab, "
         f"{report.load_cpu_share:.0%} for the load"
     )
     print("\nwhat there was:")

@@ -12,7 +12,10 @@ from tests.soak.nodes import translated
 
 _END_SECONDS = 90.0
 """More than any job may take, lines and retries included."""
+_ABSENT = (502, 503, 504)
+"""What a proxy or a server says when there is nobody to answer."""
 _LOOK_SECONDS = 0.25
+_NOBODY = (*map(str, _ABSENT), "SCHEDULER_DEPENDENCY_DOWN", "SERVER_DRAINING")
 
 REFUSED: tuple[dict[str, Any], ...] = (
     {"tgt_lang": "xx"},
@@ -32,7 +35,17 @@ REFUSED: tuple[dict[str, Any], ...] = (
 class Caller:
     """Asks for one thing after another, and checks each answer."""
 
-    def __init__(self, http: httpx.AsyncClient, name: str, random: Random, laws: Laws) -> None:
+    def __init__(
+        self,
+        http: httpx.AsyncClient,
+        name: str,
+        random: Random,
+        laws: Laws,
+        *,
+        is_patient: bool,
+    ) -> None:
+        """A patient one asks again when nobody answers."""
+        self._is_patient = is_patient
         self._http = http
         self._name = name
         self._random = random
@@ -73,13 +86,13 @@ class Caller:
         if job is None:
             return
         if self._random.random() < 0.2:
-            answer = await self._http.delete(f"/jobs/{job['job_id']}")
+            answer = await self._ask("DELETE", f"/jobs/{job['job_id']}")
             self._laws.count(f"cancel: {answer.status_code}")
         await self._follow(request_id, job)
 
     async def _ask_amiss(self) -> None:
         body = {**self._body(f"{self._name}/amiss"), **self._random.choice(REFUSED)}
-        answer = await self._http.post("/jobs", json=body)
+        answer = await self._ask("POST", "/jobs", body)
         self._laws.count(f"refusal: {_code(answer)}")
         self._laws.require(
             400 <= answer.status_code < 500 or answer.status_code == 503,
@@ -88,12 +101,12 @@ class Caller:
 
     async def _look_around(self) -> None:
         path = self._random.choice(("/jobs", "/nodes", "/pools", "/sessions", "/metrics"))
-        answer = await self._http.get(path)
+        answer = await self._ask("GET", path)
         self._laws.require(answer.status_code == 200, f"GET {path}: {answer.status_code}")
 
     async def _post(self, body: dict[str, Any]) -> dict[str, Any] | None:
         """The job; None where it was refused for lack of a free node."""
-        answer = await self._http.post("/jobs", json=body)
+        answer = await self._ask("POST", "/jobs", body)
         if answer.is_success:
             job: dict[str, Any] = answer.json()
             return job
@@ -110,7 +123,7 @@ class Caller:
             async with asyncio.timeout(_END_SECONDS):
                 while job.get("outcome") is None:
                     await asyncio.sleep(_LOOK_SECONDS)
-                    answer = await self._http.get(f"/jobs/{job['job_id']}")
+                    answer = await self._ask("GET", f"/jobs/{job['job_id']}")
                     if answer.status_code == 404:
                         self._laws.require(False, f"{request_id} was forgotten before its end")
                         return
@@ -123,6 +136,22 @@ class Caller:
             found = job["result"]["text_translated"]
             wanted = translated(f"{request_id} asks", "es")
             self._laws.require(found == wanted, f"{request_id} got {found!r}, not {wanted!r}")
+
+    async def _ask(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """One request; a patient caller repeats it until there is an answer."""
+        while True:
+            try:
+                answer = await self._http.request(method, path, json=body)
+            except httpx.TransportError:
+                if not self._is_patient:
+                    raise
+            else:
+                if not (self._is_patient and answer.status_code in _ABSENT):
+                    return answer
+                if _code(answer) not in _NOBODY:
+                    return answer
+            self._laws.count("requests without an answer")
+            await asyncio.sleep(self._random.uniform(0.1, 0.5))
 
     def _body(self, request_id: str, **fields: Any) -> dict[str, Any]:
         return {

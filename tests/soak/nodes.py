@@ -44,6 +44,7 @@ class HonestNode:
         self._in_hand: dict[str, asyncio.Task[None]] = {}
         """The work on each attempt, from its assignment until its result is sent."""
         self._attempts: dict[str, Body] = {}
+        self._socket: ClientConnection | None = None
 
     async def run(self) -> None:
         """Be a node until cancelled; a lost connection is made anew."""
@@ -56,8 +57,14 @@ class HonestNode:
             self._attempts.clear()
             await asyncio.sleep(self._random.uniform(0.1, 0.5))
 
+    def cut(self) -> None:
+        """Lose the connection, if there is one."""
+        if self._socket is not None:
+            self._socket.transport.abort()
+
     async def _live_once(self) -> None:
         async with connect(self._url, compression=None, max_size=None) as socket:
+            self._socket = socket
             first = registration(self._node_id, LANGUAGES, max_concurrent_jobs=self.slots)
             await say(socket, **first)
             acknowledged = json.loads(await socket.recv())

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import httpx
 from benchmarks.processes import family
+from tests.integration.serve.server_process import ServerProcess
 from tests.integration.sight.scrape import Scrape
-from tests.soak.server import Backend
+from tests.soak.server import KILLED, Backend
 
 _AUDIT = "audit_entry"
 
@@ -41,33 +42,41 @@ class Reader:
 
     async def read(self, seconds: float) -> Reading:
         reading = Reading(seconds)
-        await self._read_metrics(reading)
+        for name, server in self._backend.servers.items():
+            await self._read_metrics(reading, name, server)
+            self._read_rows(reading, name, server)
         for name, pids in self._processes().items():
             self._read_processes(reading, name, pids)
-        self._read_rows(reading)
         self._read_redis(reading)
         return reading
 
     def lower_memory(self, reading: Reading) -> None:
         """Let the reading have the memory of now where it is less."""
         for name, pids in self._processes().items():
-            held = f"{name} memory"
-            reading.memory_kb[held] = min(reading.memory_kb[held], _memory_kb(pids))
+            held = reading.memory_kb if name != KILLED else reading.shown
+            held[f"{name} memory"] = min(held[f"{name} memory"], _memory_kb(pids))
 
     def _processes(self) -> dict[str, list[int]]:
-        server_pid, *lab_pids = family(self._backend.server.process.pid)
-        return {"server": [server_pid], "lab": lab_pids}
+        found = {}
+        for name, server in self._backend.servers.items():
+            own_pid, *lab_pids = family(server.process.pid)
+            found[name] = [own_pid]
+            if self._backend.has_lab:
+                found["lab"] = lab_pids
+        return found
 
-    async def _read_metrics(self, reading: Reading) -> None:
-        answer = await self._http.get(f"{self._backend.server.url}/metrics")
+    async def _read_metrics(self, reading: Reading, name: str, server: ServerProcess) -> None:
+        answer = await self._http.get(f"{server.url}/metrics")
         found = Scrape(answer.raise_for_status().text)
         # The request that asks is a task itself, and so is its forwarding to the lab.
-        reading.counts["server tasks"] = int(found.total("scheduler_event_loop_tasks"))
-        reading.counts["lab tasks"] = int(found.total("lab_event_loop_tasks"))
-        reading.counts["sessions"] = int(found.total("scheduler_sessions"))
-        reading.counts["jobs in line"] = int(found.total("scheduler_pending_jobs"))
-        reading.counts["slots in use"] = int(found.total("scheduler_slots", state="used"))
-        reading.shown["metric series"] = len(answer.text.splitlines())
+        reading.counts[f"{name} tasks"] = int(found.total("scheduler_event_loop_tasks"))
+        if self._backend.has_lab:
+            reading.counts["lab tasks"] = int(found.total("lab_event_loop_tasks"))
+        at = "" if name == "server" else f" at {name}"
+        reading.counts[f"sessions{at}"] = int(found.total("scheduler_sessions"))
+        reading.counts[f"jobs in line{at}"] = int(found.total("scheduler_pending_jobs"))
+        reading.counts[f"slots in use{at}"] = int(found.total("scheduler_slots", state="used"))
+        reading.shown[f"metric series{at}"] = len(answer.text.splitlines())
 
     @staticmethod
     def _read_processes(reading: Reading, name: str, pids: list[int]) -> None:
@@ -80,23 +89,30 @@ class Reader:
                 links = _open_files(pid)
                 descriptors += len(links)
                 sockets += sum(link.startswith("socket:") for link in links)
-        reading.memory_kb[f"{name} memory"] = _memory_kb(pids)
+        # What a new process holds says nothing about what grows.
+        memory_kb, pools = reading.memory_kb, reading.pools
+        if name == KILLED:
+            memory_kb = reading.shown
+            pools = {}
+        memory_kb[f"{name} memory"] = _memory_kb(pids)
         reading.shown[f"{name} kB of files"] = file_kb
-        reading.pools[f"{name} threads"] = threads
-        reading.pools[f"{name} descriptors"] = descriptors
+        pools[f"{name} threads"] = threads
+        pools[f"{name} descriptors"] = descriptors
         reading.counts[f"{name} sockets"] = sockets
         reading.counts[f"{name} processes"] = len(pids)
 
-    def _read_rows(self, reading: Reading) -> None:
-        file = self._backend.server.data_dir / "dragoman.db"
-        reading.shown["database bytes"] = file.stat().st_size
+    @staticmethod
+    def _read_rows(reading: Reading, name: str, server: ServerProcess) -> None:
+        file = server.data_dir / "dragoman.db"
+        at = "" if name == "server" else f" at {name}"
+        reading.shown[f"database bytes{at}"] = file.stat().st_size
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)) as store:
             found = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             for (table,) in found.fetchall():
                 ((rows,),) = store.execute(f'SELECT count(*) FROM "{table}"')
                 # A log is there to grow: an operator's every action, for as long as is set.
                 kept = reading.shown if table == _AUDIT else reading.counts
-                kept[f"rows: {table}"] = rows
+                kept[f"rows: {table}{at}"] = rows
 
     def _read_redis(self, reading: Reading) -> None:
         redis = self._backend.redis

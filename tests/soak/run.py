@@ -23,10 +23,11 @@ import httpx
 from benchmarks.processes import cpu_seconds, family
 from tests.soak.callers import Caller
 from tests.soak.experimenters import KEPT_EXPERIMENTS, Experimenter
+from tests.soak.faults import Trouble
 from tests.soak.laws import Laws
 from tests.soak.nodes import HonestNode, LyingNode
 from tests.soak.readings import Reader, Reading
-from tests.soak.server import EXPLANATIONS, RESUME_GRACE_SECONDS, RETENTION_SECONDS, started
+from tests.soak.server import EXPLANATIONS, RETENTION_SECONDS, Backend, Kind
 from tests.soak.speakers import Speaker
 from tests.soak.verdict import Trend, over_base, trends
 
@@ -35,8 +36,8 @@ _LYING_NODES = 3
 _SPEAKERS = 6
 _CALLERS = 3
 _READ_SECONDS = 2.0
-_REST_SECONDS = RETENTION_SECONDS + RESUME_GRACE_SECONDS + 3.0
-"""A rest outlasts what is kept for a time."""
+_REST_MARGIN_SECONDS = 3.0
+"""A rest outlasts what is kept for a time by so much."""
 _REST_PATIENCE_SECONDS = 5.0
 _LAST_REST_PATIENCE_SECONDS = 60.0
 """How long after that a count may take to return to its base; the last time, it must."""
@@ -45,13 +46,18 @@ _COLLECTOR_SECONDS = 16.0
 _LONG_SECONDS = 600.0
 """From here on a soak judges memory, and waits for the collector in each rest."""
 _WARM_UP_SECONDS = 6.0
-_WAVE_SECONDS = 60.0 - _REST_SECONDS
-KEPT = (
-    f"finished jobs and their bindings {RETENTION_SECONDS} s, sessions without a client "
-    f"{RESUME_GRACE_SECONDS} s, offline nodes {RETENTION_SECONDS} s, the last {EXPLANATIONS} "
-    f"explanations, the last {KEPT_EXPERIMENTS} experiments over recorded outputs"
-)
-"""The retention that is stated; each rest outlasts the times in it."""
+_CYCLE_SECONDS = 60.0
+"""A wave and its rest."""
+
+
+def retention(grace_seconds: float) -> str:
+    """What is kept for a time or by number; each rest outlasts the times."""
+    return (
+        f"finished jobs and their bindings {RETENTION_SECONDS} s, sessions without a client "
+        f"{grace_seconds} s, offline nodes {RETENTION_SECONDS} s, the last {EXPLANATIONS} "
+        f"explanations, the last {KEPT_EXPERIMENTS} experiments over recorded outputs"
+    )
+
 
 Tell = Callable[[str], None]
 
@@ -63,7 +69,7 @@ class Report:
     name: str
     seed: int
     seconds: float
-    kept: str = KEPT
+    kept: str
     base: Reading | None = None
     at_rest: list[Reading] = field(default_factory=list)
     under_load: list[Reading] = field(default_factory=list)
@@ -75,7 +81,7 @@ class Report:
     counts: dict[str, int] = field(default_factory=dict)
     log_errors: list[str] = field(default_factory=list)
     log_events: dict[str, int] = field(default_factory=dict)
-    exit_code: int | None = None
+    exit_codes: list[int] = field(default_factory=list)
     cpu_share: float = 0.0
     """Of one core, for the server with its lab."""
     load_cpu_share: float = 0.0
@@ -95,8 +101,7 @@ class Report:
             for trend in self.trends
             if not trend.is_flat
         ]
-        if self.exit_code not in (None, 0):
-            found.append(f"the server ended with exit code {self.exit_code}")
+        found += [f"a server ended with exit code {code}" for code in self.exit_codes if code]
         return found
 
     def as_json(self) -> dict[str, Any]:
@@ -104,15 +109,13 @@ class Report:
 
 
 class Soak:
-    """One server with its load. Use it as a context: nothing is left of it afterwards."""
+    """A server or a cluster with its load. As a context, it leaves nothing behind."""
 
-    def __init__(
-        self, name: str, folder: Path, seed: int, tell: Tell, *, on_redis: bool = False
-    ) -> None:
-        self.report = Report(name, seed, seconds=0.0)
+    def __init__(self, kind: Kind, folder: Path, seed: int, tell: Tell) -> None:
+        self._kind = kind
         self._folder = folder
-        self._on_redis = on_redis
-        self._random = Random(f"{seed} {name}")
+        self._seed = seed
+        self._random = Random(f"{seed} {kind}")
         self._tell = tell
         self._laws = Laws()
         self._open = AsyncExitStack()
@@ -123,12 +126,13 @@ class Soak:
         try:
             self._folder.mkdir(parents=True, exist_ok=True)
             loop = asyncio.get_running_loop()
-            self._backend = await loop.run_in_executor(
-                None, lambda: started(self._folder, on_redis=self._on_redis)
-            )
+            self._backend = await loop.run_in_executor(None, Backend, self._folder, self._kind)
             self._open.callback(self._backend.end)
-            url = self._backend.server.url
+            url = self._backend.url
             self._url = url
+            grace_seconds = self._backend.grace_seconds
+            self._rest_seconds = RETENTION_SECONDS + grace_seconds + _REST_MARGIN_SECONDS
+            self.report = Report(self._kind, self._seed, seconds=0.0, kept=retention(grace_seconds))
             self._http = await self._open.enter_async_context(
                 httpx.AsyncClient(
                     base_url=f"{url}/api/v1",
@@ -139,7 +143,11 @@ class Soak:
                 )
             )
             self._reader = Reader(self._backend, self._http)
-            self._experimenter = Experimenter(self._http, url, self._new_random(), self._laws)
+            self._experimenter = (
+                Experimenter(self._http, url, self._new_random(), self._laws)
+                if self._backend.has_lab
+                else None
+            )
             self._nodes = await self._open.enter_async_context(asyncio.TaskGroup())
             self._began = monotonic()
         except BaseException:
@@ -162,24 +170,30 @@ class Soak:
         report = self.report
         self._is_long = seconds >= _LONG_SECONDS
         kinds = [HonestNode] * _HONEST_NODES + [LyingNode] * _LYING_NODES
-        self._fleet = [
-            self._nodes.create_task(
-                kind(self._url, f"node-{number}", self._new_random(), self._laws).run()
-            )
+        fleet = [
+            kind(self._url, f"node-{number}", self._new_random(), self._laws)
             for number, kind in enumerate(kinds)
         ]
+        self._fleet = [self._nodes.create_task(node.run()) for node in fleet]
+        self._trouble = (
+            Trouble(self._backend, fleet, self._new_random(), self._laws)
+            if self._backend.is_broken_on_purpose
+            else None
+        )
         busy_before, own_before = self._cpu_seconds(), cpu_seconds(os.getpid())
         telling = asyncio.create_task(self._tell_now_and_then())
         try:
             await self._until_fleet_is_ready()
-            await self._experimenter.prepare()
+            if self._experimenter is not None:
+                await self._experimenter.prepare()
             # Pools, threads and caches that exist from the first use on belong to the base.
             await self._wave(_WARM_UP_SECONDS)
             report.base = await self._rest(0.0)
             while True:
-                left = seconds - self._elapsed() - _REST_SECONDS
-                await self._wave(max(1.0, min(_WAVE_SECONDS, left)))
-                is_last = self._elapsed() + 2 * _REST_SECONDS >= seconds
+                left = seconds - self._elapsed() - self._rest_seconds
+                wave_seconds = _CYCLE_SECONDS - self._rest_seconds
+                await self._wave(max(1.0, min(wave_seconds, left)), self._trouble)
+                is_last = self._elapsed() + 2 * self._rest_seconds >= seconds
                 patience = _LAST_REST_PATIENCE_SECONDS if is_last else _REST_PATIENCE_SECONDS
                 report.at_rest.append(await self._rest(patience))
                 if is_last:
@@ -196,15 +210,17 @@ class Soak:
         return report
 
     async def _end(self) -> None:
-        """Let the server end in peace, and read what it wrote."""
+        """Let the servers end in peace, and read what they wrote."""
         for task in self._fleet:
             task.cancel()
         await asyncio.wait(self._fleet)
-        server, report = self._backend.server, self.report
-        server.signal()
-        report.exit_code = await asyncio.to_thread(server.wait)
+        servers, report = list(self._backend.servers.values()), self.report
+        for server in servers:
+            server.signal()
+        report.exit_codes = [await asyncio.to_thread(server.wait) for server in servers]
+        logs = [*self._backend.former_logs, *(server.log for server in servers)]
         events: Counter[str] = Counter()
-        for line in server.log.splitlines():
+        for line in "".join(logs).splitlines():
             event, is_error = _read_log_line(line)
             events[event] += 1
             if is_error:
@@ -216,19 +232,29 @@ class Soak:
 
     # --- load ------------------------------------------------------------------------------------
 
-    async def _wave(self, seconds: float) -> None:
+    async def _wave(self, seconds: float, trouble: Trouble | None = None) -> None:
         """Load for so long; over when everything that was begun has its end."""
         stop = asyncio.Event()
         callers = [
-            Caller(self._http, f"caller-{self._next_person()}", self._new_random(), self._laws)
+            Caller(
+                self._http,
+                f"caller-{self._next_person()}",
+                self._new_random(),
+                self._laws,
+                is_patient=self._backend.is_broken_on_purpose,
+            )
             for _ in range(_CALLERS)
         ]
         loads: list[Awaitable[None]] = [
             *(self._repeat(stop, self._converse_once(stop)) for _ in range(_SPEAKERS)),
             *(self._repeat(stop, caller.call) for caller in callers),
-            self._repeat(stop, self._experimenter.run_one),
-            self._read_under_load(stop),
         ]
+        if self._experimenter is not None:
+            loads.append(self._repeat(stop, self._experimenter.run_one))
+        if trouble is None:
+            loads.append(self._read_under_load(stop))
+        else:
+            loads.append(trouble.make(stop))
         working = asyncio.gather(*loads)
         try:
             await asyncio.wait([working], timeout=seconds)
@@ -239,7 +265,15 @@ class Soak:
     def _converse_once(self, stop: asyncio.Event) -> Callable[[], Awaitable[None]]:
         async def converse() -> None:
             name = f"speaker-{self._next_person()}"
-            await Speaker(self._url, name, self._new_random(), self._laws).converse(stop)
+            speaker = Speaker(
+                self._url,
+                name,
+                self._new_random(),
+                self._laws,
+                grace_seconds=self._backend.grace_seconds,
+                is_patient=self._backend.is_broken_on_purpose,
+            )
+            await speaker.converse(stop)
 
         return converse
 
@@ -267,8 +301,8 @@ class Soak:
 
     async def _rest(self, patience_seconds: float) -> Reading:
         """The reading at rest: after the retention, once all counts are back at the base."""
-        deadline = monotonic() + _REST_SECONDS + patience_seconds
-        await asyncio.sleep(_REST_SECONDS)
+        deadline = monotonic() + self._rest_seconds + patience_seconds
+        await asyncio.sleep(self._rest_seconds)
         while True:
             reading = await self._reader.read(self._elapsed())
             base = self.report.base
@@ -303,12 +337,15 @@ class Soak:
             rows = sum(value for name, value in counts.items() if name.startswith("rows: "))
             keys = f", {counts['Redis keys']} Redis keys" if "Redis keys" in counts else ""
             ends = self._laws.counts["translation_result"] + self._laws.counts["missing_result"]
+            memory = ", ".join(
+                f"{memory_kb / 1024:.1f} MB {name.removesuffix(' memory')}"
+                for name, memory_kb in latest.memory_kb.items()
+            )
+            tasks = sum(value for name, value in counts.items() if name.endswith(" tasks"))
+            sockets = sum(value for name, value in counts.items() if name.endswith(" sockets"))
             self._tell(
-                f"{self._elapsed():5.0f} s  {self.report.name}: "
-                f"{latest.memory_kb['server memory'] / 1024:.1f} MB server, "
-                f"{latest.memory_kb['lab memory'] / 1024:.1f} MB lab, "
-                f"{counts['server tasks']} tasks, {counts['server sockets']} sockets, "
-                f"{rows} rows{keys}; {ends} utterances ended, "
+                f"{self._elapsed():5.0f} s  {self.report.name}: {memory}, "
+                f"{tasks} tasks, {sockets} sockets, {rows} rows{keys}; {ends} utterances ended, "
                 f"{self._laws.breach_count} laws broken"
             )
 
@@ -318,7 +355,7 @@ class Soak:
         return monotonic() - self._began
 
     def _cpu_seconds(self) -> float:
-        return cpu_seconds(*family(self._backend.server.process.pid))
+        return cpu_seconds(*(pid for own in self._backend.pids for pid in family(own)))
 
     def _new_random(self) -> Random:
         return Random(self._random.getrandbits(64))

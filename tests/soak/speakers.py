@@ -7,28 +7,47 @@ import base64
 import json
 from contextlib import suppress
 from random import Random
+from time import monotonic
 from typing import Any
 
 from tests.integration.live_api.manual_node import Body
 from tests.soak.laws import Laws
 from tests.soak.nodes import LIE, translated
-from tests.soak.server import RESUME_GRACE_SECONDS
 from tests.soak.speech import follows, in_pieces, numbered_samples
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, WebSocketException
 
 _END_SECONDS = 60.0
 """More than any utterance may take in all."""
+_NETWORK_ERRORS = (OSError, WebSocketException, TimeoutError)
+_COME_AGAIN = ("SCHEDULER_DEPENDENCY_DOWN", "SERVER_DRAINING")
+"""What a server says that cannot open a session now."""
+
+
+class _Forgotten(Exception):
+    """The session is gone, since its client was away for longer than it waits."""
 
 
 class Speaker:
     """One session from its start to its end, over one connection after another."""
 
-    def __init__(self, url: str, name: str, random: Random, laws: Laws) -> None:
+    def __init__(
+        self,
+        url: str,
+        name: str,
+        random: Random,
+        laws: Laws,
+        *,
+        grace_seconds: float,
+        is_patient: bool,
+    ) -> None:
+        """A patient one goes on when the server hangs up or does not let it in."""
         self._url = f"{url.replace('http', 'ws', 1)}/ws/session"
         self._name = name
         self._random = random
         self._laws = laws
+        self._grace_seconds = grace_seconds
+        self._is_patient = is_patient
         self._targets = random.choice((["es"], ["es"], ["es", "de"]))
         self._in_pieces = random.random() < 0.6
         self._token: str | None = None
@@ -39,41 +58,74 @@ class Speaker:
         """What ended each utterance and target, by its delivery number."""
         self._ended = asyncio.Event()
         """The server acknowledged the close."""
+        self._socket: ClientConnection
+        self._listening: asyncio.Task[None] | None = None
+        self._left_at = 0.0
 
     async def converse(self, stop: asyncio.Event) -> None:
         """Talk until told to stop or until all is said, then leave in one way or another."""
-        socket = await self._open()
-        listening = asyncio.create_task(self._listen(socket))
         utterances = self._random.randint(2, 12)
         try:
+            await self._connect()
             for _ in range(utterances):
                 if stop.is_set():
                     break
-                await self._say_something(socket)
+                await self._stay_connected()
+                await self._say_something(self._socket)
                 if self._random.random() < 0.15:
-                    socket.transport.abort()
-                    await listening
-                    await asyncio.sleep(self._random.uniform(0, RESUME_GRACE_SECONDS / 4))
-                    socket = await self._open()
-                    listening = asyncio.create_task(self._listen(socket))
+                    await self._hang_up()
+                    await asyncio.sleep(self._random.uniform(0, self._grace_seconds / 4))
+                    await self._connect()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(self._random.uniform(0.1, 1.5)):
                         await stop.wait()
             if self._random.random() < 0.1:
                 self._laws.count("sessions abandoned")
                 return
-            await self._close(socket)
+            await self._close()
+        except _Forgotten:
+            self._laws.count("sessions given up after the grace")
         finally:
-            socket.transport.abort()
-            await asyncio.wait([listening])
-            if not listening.cancelled() and (error := listening.exception()) is not None:
-                raise error
+            await self._hang_up()
 
-    # --- saying ----------------------------------------------------------------------------------
+    # --- connections -----------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        """A connection with the session on it, which goes on where it was."""
+        while True:
+            try:
+                self._socket = await self._open()
+                break
+            except _NETWORK_ERRORS:
+                if not self._is_patient:
+                    raise
+            self._laws.count("sessions not let in")
+            await asyncio.sleep(self._random.uniform(0.1, 0.5))
+        self._listening = asyncio.create_task(self._listen(self._socket))
+
+    async def _stay_connected(self) -> None:
+        """Connect anew if a patient speaker's connection is gone."""
+        if self._is_patient and self._listening is not None and self._listening.done():
+            await self._hang_up()
+            await self._connect()
+
+    async def _hang_up(self) -> None:
+        if self._listening is None:
+            return
+        listening, self._listening = self._listening, None
+        self._socket.transport.abort()
+        await listening
 
     async def _open(self) -> ClientConnection:
-        """A connection with the session on it, which goes on where it was."""
         socket = await connect(self._url, compression=None, max_size=None)
+        try:
+            await self._begin(socket)
+        except BaseException:
+            socket.transport.abort()
+            raise
+        return socket
+
+    async def _begin(self, socket: ClientConnection) -> None:
         await _say(
             socket,
             type="session_init",
@@ -83,17 +135,31 @@ class Speaker:
             resume_token=self._token,
             last_delivery_seq=max(self._ends, default=0),
         )
-        ack = json.loads(await socket.recv())
+        async with asyncio.timeout(_END_SECONDS):
+            ack = json.loads(await socket.recv())
         if ack["type"] != "session_init_ack":
+            if self._is_patient and ack["code"] in _COME_AGAIN:
+                raise ConnectionError(ack["code"])
             raise AssertionError(f"{self._name} got no session: {ack}")
         if self._token is not None:
-            self._laws.count("sessions resumed")
-            self._laws.require(ack["resumed"], f"{self._name} was forgotten within the grace")
+            self._check_resumed(ack)
         self._token = ack["resume_token"]
         first = ack["next_chunk_seq"] if self._in_pieces else ack["next_utterance_index"]
         for message in self._said[first:]:
             await _say(socket, **message)
-        return socket
+
+    def _check_resumed(self, ack: Body) -> None:
+        away_seconds = monotonic() - self._left_at
+        if ack["resumed"]:
+            self._laws.count("sessions resumed")
+        elif self._is_patient and away_seconds > self._grace_seconds:
+            raise _Forgotten
+        else:
+            self._laws.require(
+                False, f"{self._name} was forgotten within the grace, after {away_seconds:.1f} s"
+            )
+
+    # --- saying ----------------------------------------------------------------------------------
 
     async def _say_something(self, socket: ClientConnection) -> None:
         messages = self._pieces() if self._in_pieces else [self._utterance()]
@@ -141,23 +207,39 @@ class Speaker:
         self._samples += count
         return audio
 
-    async def _close(self, socket: ClientConnection) -> None:
+    async def _close(self) -> None:
         try:
             async with asyncio.timeout(_END_SECONDS):
-                await _say(socket, type="session_close")
-                await self._ended.wait()
+                while not self._ended.is_set():
+                    await self._stay_connected()
+                    await self._ask_to_close()
         except TimeoutError:
             self._laws.require(False, f"{self._name} closed, and its close was never acknowledged")
             return
         self._check_all()
         self._laws.count("sessions closed")
 
+    async def _ask_to_close(self) -> None:
+        """Ask, and wait until it is done, or until the connection is gone."""
+        with suppress(ConnectionClosed):
+            await _say(self._socket, type="session_close")
+        assert self._listening is not None
+        ended = asyncio.create_task(self._ended.wait())
+        waiting = {ended, self._listening} if self._is_patient else {ended}
+        try:
+            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ended.cancel()
+
     # --- hearing ---------------------------------------------------------------------------------
 
     async def _listen(self, socket: ClientConnection) -> None:
-        with suppress(WebSocketException, OSError):
-            async for frame in socket:
-                self._heard(json.loads(frame))
+        try:
+            with suppress(WebSocketException, OSError):
+                async for frame in socket:
+                    self._heard(json.loads(frame))
+        finally:
+            self._left_at = monotonic()
 
     def _heard(self, message: Body) -> None:
         match message["type"]:

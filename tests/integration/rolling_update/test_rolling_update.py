@@ -61,9 +61,7 @@ def _every_session_goes_on(outcome: Outcome) -> None:
 def _figures(outcome: Outcome) -> str:
     counts = Counter(type(record).__name__ for record in outcome.records)
     said = {
-        (record.session_id, record.index)
-        for record in outcome.records
-        if isinstance(record, Said)
+        (record.session_id, record.index) for record in outcome.records if isinstance(record, Said)
     }
     ends = {
         (record.session_id, record.number)
@@ -72,7 +70,7 @@ def _figures(outcome: Outcome) -> str:
     }
     resumed = sum(isinstance(record, Opened) and record.resumed for record in outcome.records)
     return (
-        f"{SESSIONS} sessions, {len(said)} utterances, {len(ends)} results ({counts['Heard']} heard), "
-        f"{resumed} resumptions, {counts['Asked']} requests of callers; "
+        f"{SESSIONS} sessions, {len(said)} utterances, {len(ends)} results "
+        f"({counts['Heard']} heard), {resumed} resumptions, {counts['Asked']} requests of callers; "
         f"the update took {outcome.update_seconds:.0f} s"
     )

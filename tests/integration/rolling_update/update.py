@@ -12,7 +12,9 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import httpx
 import msgspec
@@ -132,7 +134,7 @@ async def update(folder: Path, seed: int, sessions: int, pause_seconds: float) -
         proxy = await asyncio.to_thread(HaproxyProcess, folder, ports)
         stack.callback(proxy.stop)
         for instance in instances:
-            await _until(lambda name=instance.name: _sent_to(proxy, name), "haproxy to see all")
+            await _until(partial(_sent_to, proxy, instance.name), "haproxy to see all")
         nodes = _nodes(folder, seed, proxy.url)
         speakers = _speakers(folder, seed, proxy.url, sessions, pause_seconds)
         for process in (nodes, *speakers):
@@ -146,9 +148,7 @@ async def update(folder: Path, seed: int, sessions: int, pause_seconds: float) -
         for instance in instances:
             await instance.drain()
             await instance.start(NEW)
-            await _until(
-                lambda name=instance.name: _sent_to(proxy, name), f"haproxy to see {instance.name}"
-            )
+            await _until(partial(_sent_to, proxy, instance.name), f"haproxy to see {instance.name}")
         update_seconds = time.monotonic() - began
         for process in speakers:
             process.ask_to_end()
@@ -201,7 +201,7 @@ async def _sent_to(proxy: HaproxyProcess, name: str) -> bool:
 
 async def _all_ready(http: httpx.AsyncClient, url: str) -> bool:
     answer = await http.get(f"{url}/api/v1/nodes")
-    found = answer.raise_for_status().json()["items"]
+    found: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
     return sum(node["status"] == "ready" for node in found) == _NODES
 
 

@@ -142,6 +142,10 @@ def test_looks_at_the_same_series_again_and_again_take_hardly_any_memory() -> No
 
 def many_series(count: float) -> dict[str, dict[Labels, float]]:
     """What one look finds: each time other objects of the same labels."""
-    steady = {(("le", f"{number}.5"), ("op", "steady")): 3.0 for number in range(300)}
-    changing = {(("name", f"{number}"),): count * (number == 7) for number in range(200)}
+    steady: dict[Labels, float] = {
+        (("le", f"{number}.5"), ("op", "steady")): 3.0 for number in range(300)
+    }
+    changing: dict[Labels, float] = {
+        (("name", f"{number}"),): count * (number == 7) for number in range(200)
+    }
     return {"steady": steady, "changing": changing}
