@@ -93,6 +93,10 @@ class Caller:
     async def _ask_amiss(self) -> None:
         body = {**self._body(f"{self._name}/amiss"), **self._random.choice(REFUSED)}
         answer = await self._ask("POST", "/jobs", body)
+        if self._is_patient and answer.is_success and answer.json()["outcome"] is None:
+            # While Redis is away nobody can say whether it can be done. It is said later.
+            await self._follow(body["request_id"], answer.json())
+            return
         self._laws.count(f"refusal: {_code(answer)}")
         self._laws.require(
             400 <= answer.status_code < 500 or answer.status_code == 503,

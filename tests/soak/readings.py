@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,9 @@ from tests.integration.serve.server_process import ServerProcess
 from tests.integration.sight.scrape import Scrape
 from tests.soak.server import KILLED, Backend
 
-_AUDIT = "audit_entry"
+_KEPT_ROWS = ("audit_entry", "tenant_usage")
+"""There to grow, for as long as is set: one for each action of an operator, and one for each day,
+tenant and life of a server."""
 
 _RECENT_JOBS = re.compile(r"\{n[0-9a-f]+\}:?jobs:\d+$")
 
@@ -42,9 +45,9 @@ class Reader:
 
     async def read(self, seconds: float) -> Reading:
         reading = Reading(seconds)
-        for name, server in self._backend.servers.items():
-            await self._read_metrics(reading, name, server)
-            self._read_rows(reading, name, server)
+        for server in self._backend.servers.values():
+            await self._read_metrics(reading, server)
+            self._read_rows(reading, server)
         for name, pids in self._processes().items():
             self._read_processes(reading, name, pids)
         self._read_redis(reading)
@@ -65,18 +68,20 @@ class Reader:
                 found["lab"] = lab_pids
         return found
 
-    async def _read_metrics(self, reading: Reading, name: str, server: ServerProcess) -> None:
+    async def _read_metrics(self, reading: Reading, server: ServerProcess) -> None:
+        # Counts are added up: sessions and nodes go from one server of a cluster to another.
+        counts = Counter(reading.counts)
         answer = await self._http.get(f"{server.url}/metrics")
         found = Scrape(answer.raise_for_status().text)
         # The request that asks is a task itself, and so is its forwarding to the lab.
-        reading.counts[f"{name} tasks"] = int(found.total("scheduler_event_loop_tasks"))
+        counts["server tasks"] += int(found.total("scheduler_event_loop_tasks"))
         if self._backend.has_lab:
-            reading.counts["lab tasks"] = int(found.total("lab_event_loop_tasks"))
-        at = "" if name == "server" else f" at {name}"
-        reading.counts[f"sessions{at}"] = int(found.total("scheduler_sessions"))
-        reading.counts[f"jobs in line{at}"] = int(found.total("scheduler_pending_jobs"))
-        reading.counts[f"slots in use{at}"] = int(found.total("scheduler_slots", state="used"))
-        reading.shown[f"metric series{at}"] = len(answer.text.splitlines())
+            counts["lab tasks"] += int(found.total("lab_event_loop_tasks"))
+        counts["sessions"] += int(found.total("scheduler_sessions"))
+        counts["jobs in line"] += int(found.total("scheduler_pending_jobs"))
+        counts["slots in use"] += int(found.total("scheduler_slots", state="used"))
+        reading.counts = dict(counts)
+        reading.shown["metric series"] = len(answer.text.splitlines())
 
     @staticmethod
     def _read_processes(reading: Reading, name: str, pids: list[int]) -> None:
@@ -98,21 +103,26 @@ class Reader:
         reading.shown[f"{name} kB of files"] = file_kb
         pools[f"{name} threads"] = threads
         pools[f"{name} descriptors"] = descriptors
-        reading.counts[f"{name} sockets"] = sockets
-        reading.counts[f"{name} processes"] = len(pids)
+        group = "lab" if name == "lab" else "server"
+        counts = Counter(reading.counts)
+        counts[f"{group} sockets"] += sockets
+        counts[f"{group} processes"] += len(pids)
+        reading.counts = dict(counts)
 
     @staticmethod
-    def _read_rows(reading: Reading, name: str, server: ServerProcess) -> None:
+    def _read_rows(reading: Reading, server: ServerProcess) -> None:
         file = server.data_dir / "dragoman.db"
-        at = "" if name == "server" else f" at {name}"
-        reading.shown[f"database bytes{at}"] = file.stat().st_size
+        reading.shown["database bytes"] = file.stat().st_size
+        counts = Counter(reading.counts)
         with closing(sqlite3.connect(f"file:{file}?mode=ro", uri=True, timeout=10)) as store:
             found = store.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
             for (table,) in found.fetchall():
                 ((rows,),) = store.execute(f'SELECT count(*) FROM "{table}"')
-                # A log is there to grow: an operator's every action, for as long as is set.
-                kept = reading.shown if table == _AUDIT else reading.counts
-                kept[f"rows: {table}{at}"] = rows
+                if table in _KEPT_ROWS:
+                    reading.shown[f"rows: {table}"] = rows
+                else:
+                    counts[f"rows: {table}"] += rows
+        reading.counts = dict(counts)
 
     def _read_redis(self, reading: Reading) -> None:
         redis = self._backend.redis
