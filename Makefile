@@ -99,6 +99,7 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 	DRAGOMAN_CLUSTER_CHAOS_SECONDS=$(CLUSTER_CHAOS_SECONDS) DRAGOMAN_CLUSTER_CHAOS_SEED=$(CHAOS_SEED) \
 		DRAGOMAN_CLUSTER_CHAOS_RUNS=$(CLUSTER_CHAOS_RUNS) $(BIN)/pytest --timeout 0 \
 		tests/integration/cluster_chaos
+	DRAGOMAN_ROLLING_SESSIONS=200 $(BIN)/pytest -s --timeout 0 tests/integration/rolling_update
 
 soak: setup ## Load real servers for an hour and check that nothing grows (SOAK_SECONDS=3600)
 	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))

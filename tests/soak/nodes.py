@@ -21,6 +21,7 @@ from websockets.exceptions import WebSocketException
 
 LANGUAGES = ("en", "es", "de")
 LIE = "this is a lie"
+"""How every text begins that is one."""
 _SPOKEN = base64.b64encode(bytes(1600)).decode()
 _WORK_SECONDS = (0.005, 0.06)
 _NETWORK_ERRORS = (OSError, WebSocketException, TimeoutError)
@@ -203,27 +204,27 @@ class LyingNode(HonestNode):
         await super()._carry_out(socket, job)
 
     async def _with_an_attempt_that_never_was(self, socket: ClientConnection, job: Body) -> None:
-        lie = {"attempt_id": self._invented_id(), "text_translated": LIE, "text_asr": LIE}
+        lie = {**lying("an attempt that never was"), "attempt_id": self._invented_id()}
         await say(socket, **{**result_of(job), **lie})
         await self._honestly(socket, job)
 
     async def _with_the_attempt_of_another(self, socket: ClientConnection, job: Body) -> None:
         owner, stolen = self._random.choice(self._seen)
         if owner != self._node_id:
-            lie = {"text_translated": LIE, "text_asr": LIE}
+            lie = lying("the attempt of another")
             await say(socket, **{**result_of(job), **lie, **stolen})
         await self._honestly(socket, job)
 
     async def _twice(self, socket: ClientConnection, job: Body) -> None:
         await self._honestly(socket, job)
-        await self._succeed(socket, job, text_translated=LIE, text_asr=LIE)
+        await self._succeed(socket, job, **lying("twice"))
 
     async def _late(self, socket: ClientConnection, job: Body) -> None:
         self._stubborn.add(job["attempt_id"])
         try:
             await say(socket, type="job_ack", **attempt_of(job))
             await asyncio.sleep(2 * RUN_SECONDS)
-            await self._succeed(socket, job, text_translated=LIE, text_asr=LIE)
+            await self._succeed(socket, job, **lying("late"))
         finally:
             self._stubborn.discard(job["attempt_id"])
 
@@ -278,6 +279,11 @@ _TABLE: dict[Lie, int] = {
     LyingNode._talking_nonsense: 5,
 }
 _LIES, _WEIGHTS = list(_TABLE), list(_TABLE.values())
+
+
+def lying(how: str) -> dict[str, str]:
+    """Texts that must reach no speaker."""
+    return dict.fromkeys(("text_translated", "text_asr"), f"{LIE}: {how}")
 
 
 def result_of(job: Body) -> Body:

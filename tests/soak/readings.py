@@ -13,7 +13,7 @@ import httpx
 from benchmarks.processes import family
 from tests.integration.serve.server_process import ServerProcess
 from tests.integration.sight.scrape import Scrape
-from tests.soak.server import KILLED, Backend
+from tests.soak.server import KILLED, Backend, Kind
 
 _KEPT_ROWS = ("audit_entry", "tenant_usage")
 """There to grow, for as long as is set: one for each action of an operator, and one for each day,
@@ -32,6 +32,9 @@ class Reading:
     """What must also return to its base when the load stops."""
     pools: dict[str, int] = field(default_factory=dict)
     """What grows to a fixed size with use: threads, and the descriptors that each one opens."""
+    spread: dict[str, int] = field(default_factory=dict)
+    """What nodes and connections bring that go from one server of a cluster to another; it may be
+    somewhat more than at the base."""
     shown: dict[str, float] = field(default_factory=dict)
     """What is of interest and may change: work in progress, what retention keeps, disk."""
 
@@ -83,8 +86,7 @@ class Reader:
         reading.counts = dict(counts)
         reading.shown["metric series"] = len(answer.text.splitlines())
 
-    @staticmethod
-    def _read_processes(reading: Reading, name: str, pids: list[int]) -> None:
+    def _read_processes(self, reading: Reading, name: str, pids: list[int]) -> None:
         file_kb = descriptors = sockets = threads = 0
         for pid in pids:
             with suppress(OSError):  # ended while it was looked at
@@ -95,19 +97,18 @@ class Reader:
                 descriptors += len(links)
                 sockets += sum(link.startswith("socket:") for link in links)
         # What a new process holds says nothing about what grows.
-        memory_kb, pools = reading.memory_kb, reading.pools
-        if name == KILLED:
-            memory_kb = reading.shown
-            pools = {}
-        memory_kb[f"{name} memory"] = _memory_kb(pids)
+        held = reading.memory_kb if name != KILLED else reading.shown
+        held[f"{name} memory"] = _memory_kb(pids)
         reading.shown[f"{name} kB of files"] = file_kb
-        pools[f"{name} threads"] = threads
-        pools[f"{name} descriptors"] = descriptors
-        group = "lab" if name == "lab" else "server"
-        counts = Counter(reading.counts)
-        counts[f"{group} sockets"] += sockets
-        counts[f"{group} processes"] += len(pids)
-        reading.counts = dict(counts)
+        reading.counts[f"{name} processes"] = len(pids)
+        if self._backend.kind is Kind.CLUSTER:
+            spread = Counter(reading.spread)
+            spread.update({"threads": threads, "descriptors": descriptors, "sockets": sockets})
+            reading.spread = dict(spread)
+            return
+        reading.pools[f"{name} threads"] = threads
+        reading.pools[f"{name} descriptors"] = descriptors
+        reading.counts[f"{name} sockets"] = sockets
 
     @staticmethod
     def _read_rows(reading: Reading, server: ServerProcess) -> None:

@@ -341,8 +341,9 @@ class Soak:
                 f"{memory_kb / 1024:.1f} MB {name.removesuffix(' memory')}"
                 for name, memory_kb in latest.memory_kb.items()
             )
-            tasks = sum(value for name, value in counts.items() if name.endswith(" tasks"))
-            sockets = sum(value for name, value in counts.items() if name.endswith(" sockets"))
+            both = {**counts, **latest.spread}
+            tasks = sum(value for name, value in both.items() if name.endswith("tasks"))
+            sockets = sum(value for name, value in both.items() if name.endswith("sockets"))
             self._tell(
                 f"{self._elapsed():5.0f} s  {self.report.name}: {memory}, "
                 f"{tasks} tasks, {sockets} sockets, {rows} rows{keys}; {ends} utterances ended, "

@@ -265,8 +265,9 @@ class Speaker:
             f"{self._name}: delivery {number} came after {len(self._ends)}",
         )
         text = message.get("text_asr")
-        self._laws.require(text != LIE, f"{self._name} heard a lie in delivery {number}")
-        if text is not None:
+        if text is not None and text.startswith(LIE):
+            self._laws.require(False, f"{self._name} heard in delivery {number}: {text}")
+        elif text is not None:
             self._laws.require(
                 message["text_translated"] == translated(text, message["tgt_lang"]),
                 f"{self._name}: {text!r} became {message['text_translated']!r}",

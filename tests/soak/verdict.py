@@ -15,6 +15,9 @@ MOST_GROWTH = 0.05
 """What a value may grow in a day, as a share of its level."""
 FEWEST_READINGS = 6
 """With fewer in the last half a line means nothing, and only the laws are judged."""
+MOST_SPREAD = 24
+"""How many connections more a cluster may have at rest than at its base: those to Redis that its
+servers once needed at the same time. A leak of one a fault has as many within ten minutes."""
 _SIDES_95 = 1.96
 
 
@@ -85,8 +88,9 @@ def trends(readings: Sequence[Reading]) -> list[Trend]:
 
 def over_base(base: Reading, now: Reading) -> dict[str, tuple[int, int]]:
     """Counts that are higher than at the base, with both values."""
+    counted = {name: (base.counts.get(name, 0), value) for name, value in now.counts.items()}
+    spread = {name: (base.spread.get(name, 0), value) for name, value in now.spread.items()}
     return {
-        name: (base.counts.get(name, 0), value)
-        for name, value in now.counts.items()
-        if value > base.counts.get(name, 0)
+        **{name: both for name, both in counted.items() if both[1] > both[0]},
+        **{name: both for name, both in spread.items() if both[1] > both[0] + MOST_SPREAD},
     }
