@@ -18,6 +18,7 @@ ifndef CHAOS_SEED
 CHAOS_SEED := $(shell od -An -N4 -tu4 /dev/urandom | tr -d ' ')
 endif
 SOAK_SECONDS ?= 3600
+SOAK_BACKEND ?= all
 SOAK_SEED ?=
 UV := $(BIN)/uv
 COMPILE_GROUP := $(UV) pip compile --universal --python-version 3.11 \
@@ -101,8 +102,9 @@ chaos: setup ## Break nodes, network, ledger and lab on new schedules (CHAOS_SCH
 		tests/integration/cluster_chaos
 	DRAGOMAN_ROLLING_SESSIONS=200 $(BIN)/pytest -s --timeout 0 tests/integration/rolling_update
 
-soak: setup ## Load real servers for an hour and check that nothing grows (SOAK_SECONDS=3600)
-	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) $(if $(SOAK_SEED),--seed $(SOAK_SEED))
+soak: setup ## Load servers and a cluster for an hour and check that nothing grows (SOAK_SECONDS=3600 SOAK_BACKEND=all)
+	$(BIN)/python -m tests.soak --seconds $(SOAK_SECONDS) --backend $(SOAK_BACKEND) \
+		$(if $(SOAK_SEED),--seed $(SOAK_SEED))
 
 profile: setup ## Show where a job's calls go, and draw where its time goes (profile.svg)
 	$(BIN)/python -m benchmarks profile --svg profile.svg
