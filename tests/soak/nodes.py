@@ -22,6 +22,9 @@ from websockets.exceptions import WebSocketException
 LANGUAGES = ("en", "es", "de")
 LIE = "this is a lie"
 """How every text begins that is one."""
+LATE = "late"
+"""How the text of a node ends that answers when its time is up. While Redis is away no server can
+end the attempt, and its result may be the first word of it after all."""
 _SPOKEN = base64.b64encode(bytes(1600)).decode()
 _WORK_SECONDS = (0.005, 0.06)
 _NETWORK_ERRORS = (OSError, WebSocketException, TimeoutError)
@@ -224,7 +227,7 @@ class LyingNode(HonestNode):
         try:
             await say(socket, type="job_ack", **attempt_of(job))
             await asyncio.sleep(2 * RUN_SECONDS)
-            await self._succeed(socket, job, **lying("late"))
+            await self._succeed(socket, job, **lying(LATE))
         finally:
             self._stubborn.discard(job["attempt_id"])
 
