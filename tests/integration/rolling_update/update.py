@@ -202,7 +202,7 @@ async def _sent_to(proxy: HaproxyProcess, name: str) -> bool:
 async def _all_ready(http: httpx.AsyncClient, url: str) -> bool:
     answer = await http.get(f"{url}/api/v1/nodes")
     found: list[dict[str, Any]] = answer.raise_for_status().json()["items"]
-    return sum(node["status"] == "ready" for node in found) == _NODES
+    return len([node for node in found if node["status"] == "ready"]) == _NODES
 
 
 async def _all_talk(folder: Path, sessions: int) -> bool:
