@@ -101,8 +101,11 @@ class Looks:
 
 def _kept(found: Mapping[Labels, float], before: _Kept | None) -> _Kept:
     labels, values = tuple(found), array("d", found.values())
-    if before is None or before.labels != labels:
+    if before is None:
         return _Kept(labels, values)
+    if before.labels != labels:
+        known = {one: one for one in before.labels}
+        return _Kept(tuple(known.get(one, one) for one in labels), values)
     return before if before.values == values else _Kept(before.labels, values)
 
 

@@ -140,6 +140,23 @@ def test_looks_at_the_same_series_again_and_again_take_hardly_any_memory() -> No
     assert looks.total("steady") == 3 * 300
 
 
+def test_a_series_that_is_new_does_not_make_the_others_new() -> None:
+    looks = Looks()
+    looks.add(0.0, labelled(300))
+    tracemalloc.start()
+    try:
+        for number in range(1, 60):
+            looks.add(15.0 * number, labelled(300 + number))
+        held_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held_bytes / 59 < 8_000, "its labels and values are 6 kB; with all labels anew, 80 kB"
+
+
+def labelled(count: int) -> dict[str, dict[Labels, float]]:
+    return {"growing": {(("name", f"{number}.5"),): 1.0 for number in range(count)}}
+
+
 def many_series(count: float) -> dict[str, dict[Labels, float]]:
     """What one look finds: each time other objects of the same labels."""
     steady: dict[Labels, float] = {
