@@ -10,6 +10,7 @@ import os
 import sys
 from functools import lru_cache
 from importlib.metadata import EntryPoints, entry_points
+from typing import cast
 
 
 def added_to(group: str) -> EntryPoints:
@@ -19,7 +20,8 @@ def added_to(group: str) -> EntryPoints:
 
 @lru_cache(maxsize=1)
 def _all_of(folders: tuple[tuple[str, int], ...]) -> EntryPoints:
-    return entry_points()
+    # Python 3.11 answers with another class, which selects alike.
+    return cast("EntryPoints", entry_points())
 
 
 def _changed_ns(folder: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from importlib.metadata import EntryPoints, entry_points
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def test_packages_are_looked_for_once_while_nothing_is_installed(
 ) -> None:
     looked = 0
 
-    def counted() -> EntryPoints:
+    def counted() -> object:
         nonlocal looked
         looked += 1
         return entry_points()
