@@ -39,7 +39,9 @@ demo: ## Start Dragoman and see it work (installs only what it needs)
 	@.ci/setup demo
 	$(BIN)/dragoman demo
 
-# A file stays with one worker; tests/conftest.py says in which order the files are handed out.
+# A file stays with one worker; tests/places.py says in which order the files are handed out. Byte
+# code is kept, so that no worker and no process that a test starts compiles what another one has.
+test: export PYTHONDONTWRITEBYTECODE =
 test: setup ## Run every test
 	.ci/web npm run test --silent
 	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder

@@ -5,16 +5,25 @@ from __future__ import annotations
 import gc
 import logging
 import os
+import ssl
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
-from zlib import crc32
+from typing import Any
 
+import httpx
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.places import piece_of, place_of
 from tests.servers import MariadbProcess, PostgresProcess, RedisCluster, RedisProcess
 
 # Tests start hundreds of processes; without byte code on disk each compiles everything anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+
+# Workers share the processors. With a thread for each of them, the matrices of the statistics cost
+# ten times as much: threads that wait for one another spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # The machine that runs the tests may be slow: no example is judged by its time. A failure prints
 # the blob that reproduces it, so no database of examples is needed.
@@ -28,25 +37,37 @@ settings.register_profile(
 )
 settings.load_profile("dev")
 
+# Every client of httpx reads some 150 certificates, which takes longer than most of its calls.
+_make_tls = cache(httpx.create_ssl_context)
+
+
+def _tls_once(**options: Any) -> ssl.SSLContext:
+    """What `httpx.create_ssl_context` makes; once for the same options and environment."""
+    files = [os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")]
+    return httpx.create_ssl_context(**options) if any(files) else _make_tls(**options)
+
+
+setattr(httpx._transports.default, "create_ssl_context", _tls_once)  # noqa: B010
+
 # Nothing that collecting makes is garbage: pytest_collection_finish has the collector begin.
 gc.disable()
 
 
-BEGUN_FIRST = ("documents/", "integration/packaging/", "integration/cluster_chaos/")
-"""Files that take a worker minutes; begun last, one of them would keep the others waiting."""
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Share the tests among workers, file by file and longest first."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from tests.distribution import Distribution
+
+    return Distribution(config, log)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Hand the files to several workers in an order that keeps the processors busy.
-
-    In the order of their names all files that wait for servers come first and all that compute
-    come last. Mixed, but the same every time, they run side by side.
-    """
+    """Hand the files to several workers in an order that keeps the processors busy."""
     if hasattr(config, "workerinput"):
-        root = Path(__file__).parent
-        files = {item.path for item in items}
-        places = {file: place_of(os.path.relpath(file, root)) for file in files}
-        items.sort(key=lambda item: places[item.path])
+        places = {item: place_of(piece_of(item.nodeid)) for item in items}
+        items.sort(key=places.__getitem__)
 
 
 def pytest_collection_finish() -> None:
@@ -57,14 +78,6 @@ def pytest_collection_finish() -> None:
     """
     gc.freeze()
     gc.enable()
-
-
-def place_of(name: str) -> tuple[float, str]:
-    """Where a file stands in the line, from 0 to 1; the last ones are quick."""
-    if name.startswith(BEGUN_FIRST):
-        return 0.0, name
-    mixed = crc32(name.encode()) / 2**32
-    return mixed if name.startswith("unit/") else 0.9 * mixed, name
 
 
 @pytest.fixture(autouse=True)

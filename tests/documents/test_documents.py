@@ -220,8 +220,14 @@ def sandbox(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> Iterat
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in IN_A_CHECKOUT])
 def test_a_reader_who_follows_the_page_to_the_letter_arrives(page: str, sandbox: Sandbox) -> None:
+    follow(followed(page), sandbox)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("page", IN_A_CHECKOUT)
+def test_a_reader_in_a_fresh_checkout_arrives(page: str, sandbox: Sandbox) -> None:
     follow(followed(page), sandbox)
 
 

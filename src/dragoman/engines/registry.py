@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from importlib.metadata import entry_points
 from typing import NamedTuple
 
 from dragoman.engines.stage import EngineKind
+from dragoman.entry_points import added_to
 from dragoman.errors import SettingsError
 
 GROUP = "dragoman.engines"
@@ -34,7 +34,7 @@ class FoundEngine(NamedTuple):
 
 def engine_names() -> list[str]:
     """Every engine that there is; a package cannot replace one that is built in."""
-    added = (point.name for point in entry_points(group=GROUP))
+    added = (point.name for point in added_to(GROUP))
     return list(dict.fromkeys([*_BUILT_IN, *added]))
 
 
@@ -44,7 +44,7 @@ def engine_kind(name: str) -> EngineKind:
         found: object = import_module(_BUILT_IN[name]).ENGINE
         assert isinstance(found, EngineKind)
         return found
-    for point in entry_points(group=GROUP, name=name):
+    for point in added_to(GROUP).select(name=name):
         try:
             found = point.load()
         except Exception as error:  # whatever the package's own code raises

@@ -79,12 +79,14 @@ class Asker:
         self, experiment_id: str, reached: Callable[[dict[str, Any]], bool]
     ) -> dict[str, Any]:
         """Look at the experiment until it has come so far."""
+        pause_seconds = 0.02
         async with asyncio.timeout(PATIENCE_SECONDS):
             while True:
                 found: dict[str, Any] = (await self.get(f"/experiments/{experiment_id}")).json()
                 if reached(found):
                     return found
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(1.2 * pause_seconds, 0.1)
 
 
 def jsonl(rows: Sequence[Row]) -> bytes:

@@ -46,6 +46,7 @@ do, is no reason to lose it."""
 STEADY = QUICK.model_copy(update={"lease_seconds": 60.0})
 """For labs that are left alone: a busy machine takes no item from them."""
 PATIENCE_SECONDS = 60.0
+LONGEST_PAUSE_SECONDS = 0.08
 HERE = "tests.integration.lab_engine.targets"
 
 Turns = Sequence[Mapping[str, JsonValue]]
@@ -88,9 +89,12 @@ async def until(
     condition: Callable[[], Awaitable[bool]], patience_seconds: float = PATIENCE_SECONDS
 ) -> None:
     """Wait until a condition holds."""
+    pause_seconds = 0.01
     async with asyncio.timeout(patience_seconds):
-        while not await condition():  # noqa: ASYNC110 - what is waited for may be in a process
-            await asyncio.sleep(0.01)
+        while not await condition():
+            await asyncio.sleep(pause_seconds)
+            # Where it takes long the machine is busy, and looking makes it no quicker.
+            pause_seconds = min(1.2 * pause_seconds, LONGEST_PAUSE_SECONDS)
 
 
 async def read(store: Store, sql: str, **values: Any) -> list[Any]:

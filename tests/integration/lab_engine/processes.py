@@ -22,9 +22,20 @@ from dragoman.lab.repository import JournalEntry, Lease, items, journaling, leas
 from dragoman.observability import Metrics
 from dragoman.settings import LabSettings
 
-# The modules are imported once, by a server that the processes are forked from.
+# The modules are imported once, by a server that the processes are forked from; those of databases
+# and queues, too, which a process imports when it first needs them.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.integration.lab_engine.laboratory"])
+_CONTEXT.set_forkserver_preload(
+    [
+        "tests.integration.lab_engine.laboratory",
+        "tests.integration.lab_engine.targets",
+        "dragoman.store.postgres",
+        "dragoman.store.mysql",
+        "asyncmy",
+        "asyncpg",
+        "redis.asyncio",
+    ]
+)
 
 
 _RESTART_SECONDS = 0.1

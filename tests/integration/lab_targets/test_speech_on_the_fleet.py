@@ -25,6 +25,8 @@ SENTENCES = {
     "he was in the city yesterday": "él estuvo en la ciudad ayer",
     "my brother works in the school": "mi hermano trabaja en la escuela",
 }
+HEARD_AGAIN = 2
+"""With how many of them the tools are tried once more, beside the fleet: each takes seconds."""
 EXPERIMENT = """
 name = "{name}"
 [dataset]
@@ -118,11 +120,12 @@ def printed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_scores_are_of_what_the_tools_hear_and_say(printed: dict[str, Any]) -> None:
     assert len(printed["v1"]) == len(SENTENCES)
-    for row in printed["v1"]:
-        said = row["input"]["said"]
-        heard = heard_by_itself(resampled(read_wav(wav_bytes(spoken(said))), 16_000))
-        assert row["output"]["text_asr"] == heard
-        assert row["output"]["output"] == translated_by_itself(heard)
+    for number, row in enumerate(printed["v1"]):
+        said, heard = row["input"]["said"], row["output"]["text_asr"]
+        if number < HEARD_AGAIN:
+            again = heard_by_itself(resampled(read_wav(wav_bytes(spoken(said))), 16_000))
+            assert heard == again
+            assert row["output"]["output"] == translated_by_itself(again)
         assert row["scores"]["wer"]["score"] == pytest.approx(jiwer.wer(said, heard))
         assert row["scores"]["chrf"]["score"] is not None
         assert row["scores"]["latency"]["score"] == row["output"]["node_ms"] > 0

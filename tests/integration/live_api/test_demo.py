@@ -161,7 +161,8 @@ async def targets_of_sessions(operator: httpx.AsyncClient) -> list[list[str]]:
 
 
 def test_live_traffic_flows_by_itself(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", "--nodes", "4", command=DEMO) as demo:
+    options = ("--nodes", "4", "--real-nodes", "0")
+    with ServerProcess(tmp_path / "data", *options, command=DEMO) as demo:
         caller = Caller(demo)
 
         def some_succeeded() -> bool:
@@ -173,7 +174,7 @@ def test_live_traffic_flows_by_itself(tmp_path: Path) -> None:
 
 
 def test_the_lab_of_a_demo_has_run_the_two_samples_on_one_dataset(tmp_path: Path) -> None:
-    options = ("--nodes", "1", "--traffic", "0")
+    options = ("--nodes", "1", "--real-nodes", "0", "--traffic", "0")
     names = {file.described.name for file in sample_files()}
     with ServerProcess(tmp_path / "data", *options, command=DEMO, lab=True) as demo:
 
@@ -202,7 +203,8 @@ def test_the_lab_of_a_demo_has_run_the_two_samples_on_one_dataset(tmp_path: Path
 
 
 def test_a_node_of_ones_own_joins_the_demo(tmp_path: Path) -> None:
-    with ServerProcess(tmp_path / "data", "--nodes", "1", "--traffic", "0", command=DEMO) as demo:
+    options = ("--nodes", "1", "--real-nodes", "0", "--traffic", "0")
+    with ServerProcess(tmp_path / "data", *options, command=DEMO) as demo:
         caller = Caller(demo)
         with ManualNode(demo, ("cy", "gd")) as node:
             asking = caller.begin_to_ask(("cy", "gd"), wait_ms=30_000)

@@ -6,8 +6,10 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import cache_from_source
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -81,6 +83,7 @@ class Installation:
         versions = folder / "versions.txt"
         versions.write_text("".join(f"{line}\n" for line in pinned("dev.txt")))
         self._install("--constraint", str(versions), wanted, *again)
+        self._borrow_byte_code()
 
     def _install(self, *arguments: str) -> None:
         try:
@@ -89,6 +92,23 @@ class Installation:
             # pip knows an index that is configured for pip alone.
             pip = [sys.executable, "-m", "pip", "--python", str(self._python), "install", "--quiet"]
             subprocess.run([*pip, *arguments], check=True)
+
+    def _borrow_byte_code(self) -> None:
+        """Link what Python made of the same files for this environment; compiling takes long.
+
+        The installer links both environments to the one file that it keeps; where it copied them
+        instead, Python compiles its own.
+        """
+        own = Path(sysconfig.get_path("purelib"))
+        for source in self.packages_folder.rglob("*.py"):
+            place = source.relative_to(self.packages_folder)
+            made = Path(cache_from_source(str(own / place)))
+            if not made.exists() or not _is_same_file(source, own / place):
+                continue
+            wanted = Path(cache_from_source(str(source)))
+            wanted.parent.mkdir(exist_ok=True)
+            if not wanted.exists():
+                os.link(made, wanted)
 
     @property
     def packages_folder(self) -> Path:
@@ -143,6 +163,11 @@ class Installation:
         assert done.returncode == expected, f"{command}: {done.stdout}{done.stderr}"
         assert "Traceback" not in done.stderr
         return done
+
+
+def _is_same_file(one: Path, other: Path) -> bool:
+    """Whether the installer linked both to the one file that it had downloaded."""
+    return other.exists() and one.stat().st_ino == other.stat().st_ino
 
 
 def _uv(*arguments: str | Path) -> None:

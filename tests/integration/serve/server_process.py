@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from time import monotonic, sleep
 from types import TracebackType
 from typing import Self
+from unittest import mock
 
 import httpx
 
+from dragoman.cli import main
+
 DRAGOMAN = Path(sys.executable).with_name("dragoman")
 PATIENCE_SECONDS = 60.0
+
+_IN_THIS_PROCESS = "keys"
+"""The command that most tests with keys need several times, and few are about.
+
+To start a program for each takes half a second; its console script is started by those of serve.
+"""
 
 _NO_LAB = {"DRAGOMAN_LAB__ENABLED": "false"}
 
@@ -32,6 +45,14 @@ def environment(**variables: str) -> dict[str, str]:
 
 def run(*arguments: str | Path, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
     """Run a command to its end; its exit code, its output and its errors."""
+    env = env or environment()
+    if arguments[0] == _IN_THIS_PROCESS and not _in_a_loop():
+        return _run_here([str(argument) for argument in arguments], env)
+    return start(*arguments, env=env)
+
+
+def start(*arguments: str | Path, env: Mapping[str, str] | None = None) -> tuple[int, str, str]:
+    """The same, by the console script in every case."""
     done = subprocess.run(
         [DRAGOMAN, *arguments],
         check=False,
@@ -41,6 +62,26 @@ def run(*arguments: str | Path, env: Mapping[str, str] | None = None) -> tuple[i
         env=env or environment(),
     )
     return done.returncode, done.stdout, done.stderr
+
+
+def _run_here(arguments: Sequence[str], env: Mapping[str, str]) -> tuple[int, str, str]:
+    output, errors = io.StringIO(), io.StringIO()
+    here = mock.patch.dict(os.environ, env, clear=True)
+    with here, redirect_stdout(output), redirect_stderr(errors):
+        code = main(arguments)
+    return code, output.getvalue(), errors.getvalue()
+
+
+def _in_a_loop() -> bool:
+    """Whether this is called by an event loop, or beside one in a thread.
+
+    No command can start a loop inside another, and what it prints is the whole process's.
+    """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return threading.current_thread() is not threading.main_thread()
+    return True
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import httpx
-from tests.integration.serve.server_process import ServerProcess, eventually, run
+from tests.integration.serve.server_process import ServerProcess, eventually, start
 
 WRONG_KEY = "dgm_" + "w" * 43
 
 
 def new_key(server: ServerProcess, role: str) -> tuple[str, str]:
     """The key and its id, made while the server runs."""
-    code, output, errors = run("keys", "create", "--role", role, "--data-dir", server.data_dir)
+    code, output, errors = start("keys", "create", "--role", role, "--data-dir", server.data_dir)
     assert code == 0, errors
     return output.splitlines()[-1], errors.split()[1]
 
@@ -39,7 +39,7 @@ def test_a_revoked_key_stops_working_while_the_server_runs(
     key, key_id = new_key(keys_server, "operator")
     assert keys_server.get("/metrics", key).status_code == 200
 
-    code, _, errors = run("keys", "revoke", key_id, "--data-dir", keys_server.data_dir)
+    code, _, errors = start("keys", "revoke", key_id, "--data-dir", keys_server.data_dir)
 
     assert code == 0, errors
     eventually(lambda: keys_server.get("/metrics", key).status_code == 401, "the key is refused")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from functools import cache
 
 import msgspec
 from fastapi import APIRouter, Depends, FastAPI, Request, Response
 from fastapi.routing import APIRoute
-from starlette.routing import WebSocketRoute
+from starlette.routing import BaseRoute, WebSocketRoute
 
 from dragoman.api.app import ANSWERS
 from dragoman.api.hosts import HostCheck, served_hosts
@@ -58,13 +59,18 @@ def lab_routers(route_classes: Mapping[Permission, type[APIRoute]]) -> list[APIR
     ]
 
 
+@cache
+def _own_routes() -> list[BaseRoute]:
+    """The routes where they are answered: made once, for they find the lab by the request."""
+    own = {Permission.DATASETS: APIRoute, Permission.EXPERIMENTS: APIRoute}
+    return [route for router in lab_routers(own) for route in router.routes]
+
+
 def create_lab_app(desk: LabDesk, metrics: Metrics) -> FastAPI:
     """The application over a lab. It believes what the principal header says."""
     app = FastAPI(redirect_slashes=False, openapi_url=None, exception_handlers=dict(ANSWERS))
     app.state.desk = desk
-    own = {Permission.DATASETS: APIRoute, Permission.EXPERIMENTS: APIRoute}
-    for router in lab_routers(own):
-        app.include_router(router)
+    app.router.routes.extend(_own_routes())
 
     @app.get(METRICS_PATH)
     async def exposition() -> Response:

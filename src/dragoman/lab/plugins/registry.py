@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from importlib.metadata import entry_points
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from dragoman.entry_points import added_to
 from dragoman.errors import InvalidMessage
 
 KindT = TypeVar("KindT")
@@ -33,7 +33,7 @@ class PluginRegistry(Mapping[str, KindT], Generic[KindT]):
         return self._loaded[name]
 
     def __iter__(self) -> Iterator[str]:
-        added = (point.name for point in entry_points(group=self._group))
+        added = (point.name for point in added_to(self._group))
         return iter(dict.fromkeys([*self._loaded, *added]))
 
     def __contains__(self, name: object) -> bool:
@@ -57,13 +57,13 @@ class PluginRegistry(Mapping[str, KindT], Generic[KindT]):
         """The package that adds the kind, with its version; None of one that is built in."""
         if name in self._built_in:
             return None
-        for point in entry_points(group=self._group, name=name):
+        for point in added_to(self._group).select(name=name):
             if point.dist is not None:
                 return f"{point.dist.name} {point.dist.version}"
         return None
 
     def _load(self, name: str) -> KindT:
-        for point in entry_points(group=self._group, name=name):
+        for point in added_to(self._group).select(name=name):
             try:
                 found = point.load()
             except Exception as error:  # whatever the package's own code raises
