@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from rich.table import Table
 
+from dragoman.live.ledger import Strategy
 from dragoman.simulation import (
     FleetGroup,
     InputKind,
@@ -18,7 +19,7 @@ from dragoman.simulation import (
     shown_estimate,
 )
 
-STRATEGIES = ("random", "power_of_two", "least_loaded", "latency_weighted")
+STRATEGIES = tuple(strategy.value for strategy in Strategy)
 _FAST = FleetGroup(name="fast", nodes=10, slots=4, service_ms=Lognormal(400, 900))
 FLEETS: dict[str, tuple[FleetGroup, ...]] = {
     "20 alike": (replace(_FAST, nodes=20),),

@@ -209,8 +209,8 @@ class SelectionSettings(Section):
     strategy: Literal["random", "power_of_two", "least_loaded", "latency_weighted"] = Field(
         default="random",
         description="How to choose a node: at random (`random`), the less loaded of two "
-        "(`power_of_two`), the least loaded (`least_loaded`), or faster nodes more often "
-        "(`latency_weighted`).",
+        "(`power_of_two`), the least loaded (`least_loaded`), or the one that is expected "
+        "to be done first (`latency_weighted`).",
     )
     affinity_ttl_seconds: SecondsOrZero = Field(
         default=10,
