@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.servers import require_program
 from tests.unit.deploy.files import (
     DEPLOY,
     DOCKERFILE,
@@ -132,7 +133,23 @@ def test_the_proxy_leaves_sockets_open_longer_than_their_heartbeats() -> None:
 
     assert "timeout tunnel 1h" in config
     assert "option httpchk GET /readyz" in config
+    assert "http-check send hdr Host localhost" in config
     assert "shutdown-sessions" not in config
+
+
+def test_haproxy_takes_its_configuration_and_notices_a_mistake(tmp_path: Path) -> None:
+    config = CLUSTER / "haproxy.cfg"
+    mistaken = tmp_path / "haproxy.cfg"
+    mistaken.write_text(config.read_text().replace("balance leastconn", "balance leastcon"))
+
+    assert check_with_haproxy(config).returncode == 0
+    assert "leastconn" in check_with_haproxy(mistaken).stderr
+
+
+def check_with_haproxy(config: Path) -> subprocess.CompletedProcess[str]:
+    # The names of the containers are known nowhere else; haproxy goes on without their addresses.
+    command = [require_program("haproxy"), "-c", "-f", config]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 def test_the_redis_cluster_example_is_good_settings() -> None:
