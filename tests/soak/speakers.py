@@ -19,6 +19,7 @@ from websockets.exceptions import ConnectionClosed, WebSocketException
 
 _END_SECONDS = 60.0
 """More than any utterance may take in all."""
+_HEARTBEAT_SECONDS = 3.0
 _NETWORK_ERRORS = (OSError, WebSocketException, TimeoutError)
 _COME_AGAIN = ("SCHEDULER_DEPENDENCY_DOWN", "SERVER_DRAINING")
 """What a server says that cannot open a session now."""
@@ -70,7 +71,8 @@ class Speaker:
             for _ in range(utterances):
                 if stop.is_set():
                     break
-                await self._stay_connected()
+                if self._is_patient:
+                    await self._stay_connected()
                 await self._say_something(self._socket)
                 if self._random.random() < 0.15:
                     await self._hang_up()
@@ -104,8 +106,8 @@ class Speaker:
         self._listening = asyncio.create_task(self._listen(self._socket))
 
     async def _stay_connected(self) -> None:
-        """Connect anew if a patient speaker's connection is gone."""
-        if self._is_patient and self._listening is not None and self._listening.done():
+        """Connect anew if the connection is gone."""
+        if self._listening is not None and self._listening.done():
             await self._hang_up()
             await self._connect()
 
@@ -225,9 +227,20 @@ class Speaker:
             await _say(self._socket, type="session_close")
         assert self._listening is not None
         ended = asyncio.create_task(self._ended.wait())
-        waiting = {ended, self._listening} if self._is_patient else {ended}
         try:
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            while not (ended.done() or self._listening.done()):
+                await asyncio.wait(
+                    {ended, self._listening},
+                    timeout=_HEARTBEAT_SECONDS,
+                    return_when=asyncio.FIRST_COMPLETED,
+                )
+                # The server hangs up on clients that say nothing for a while.
+                with suppress(ConnectionClosed):
+                    await _say(
+                        self._socket,
+                        type="client_heartbeat",
+                        last_delivery_seq=max(self._ends, default=0),
+                    )
         finally:
             ended.cancel()
 
