@@ -196,7 +196,7 @@ class NodeStatus(Message, frozen=True):
     reason: str | None = None
 
 
-class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
+class JobTerms(msgspec.Struct, frozen=True):
     """What a node is told of a job; the job that the SDK gives to a function has these fields too.
 
     A field that may be left out is added here alone, with its default.
@@ -239,7 +239,7 @@ class JobTerms(msgspec.Struct, frozen=True, kw_only=True):
     """The job's span, as a W3C header; there while the scheduler traces."""
 
 
-class JobAssign(JobTerms, Message, frozen=True, kw_only=True, omit_defaults=True, gc=False):
+class JobAssign(JobTerms, Message, frozen=True, omit_defaults=True, gc=False):
     """A job for the node; it holds one of the node's slots from now on."""
 
 
