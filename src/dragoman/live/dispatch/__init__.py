@@ -10,7 +10,10 @@ from dragoman.live.dispatch.dispatcher import JobDispatcher
 from dragoman.live.dispatch.driver import CANCELLED, FORGOTTEN, DriverTerms
 from dragoman.live.dispatch.history import MINUTES, JobHistory, MinuteSeries
 from dragoman.live.dispatch.job import (
+    ACCEPTED,
     AUTO_TARGET,
+    NOT_CUT,
+    RUNNING,
     SUCCESS,
     Job,
     JobOrder,
@@ -34,10 +37,13 @@ from dragoman.live.dispatch.selection import SelectionRules
 from dragoman.live.dispatch.telemetry import Tally
 
 __all__ = [
+    "ACCEPTED",
     "AUTO_TARGET",
     "CANCELLED",
     "FORGOTTEN",
     "MINUTES",
+    "NOT_CUT",
+    "RUNNING",
     "SUCCESS",
     "AfterClaim",
     "CanaryRoute",

@@ -135,9 +135,10 @@ class Cell:
         job.seat = seat
         job.epoch = seat.owner.epoch
         job.step = DISPATCHED
-        job.acked = False
         job.dispatched_ms = now_ms
-        job.accepted_ms = job.running_ms = job.finished_ms = 0
+        if job.past is not None:
+            job.acked = False
+            job.accepted_ms = job.running_ms = job.finished_ms = 0
         job.used += 1
 
     def free(self, seat: Seat, attempt_id: AttemptId, now_ms: int) -> bool:

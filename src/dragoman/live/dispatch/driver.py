@@ -26,6 +26,7 @@ from dragoman.live.dispatch.job import (
     BATCH,
     DISPATCHED,
     LIVE,
+    NOT_CUT,
     NOT_OUT,
     Job,
     Leaving,
@@ -47,7 +48,7 @@ from dragoman.live.dispatch.job_ledger import (
 from dragoman.live.dispatch.pending import PendingQueue
 from dragoman.live.dispatch.ports import Glossary, NodePort
 from dragoman.live.dispatch.refusals import as_info, refusal, with_job
-from dragoman.live.dispatch.selection import LENGTH_CUTS, Selector
+from dragoman.live.dispatch.selection import Selector
 from dragoman.live.dispatch.telemetry import DispatchTelemetry, progressed
 from dragoman.live.dispatch.tenants import TenantJobs
 from dragoman.live.dispatch.timeouts import Timeouts
@@ -209,15 +210,18 @@ class JobDriver:
         if job.in_flight or job.outcome is not None or job.step or job.heir_until != inf:
             return  # A wake-up that came meanwhile is seen when the answer is `full`.
         job.wakes = self.pending.wakes
-        job.search = job.decision = None
+        if job.search is not None:
+            job.search = None
         if not self._selector.aim(job):
+            job.decision = None
             search = job.search = self._selector.search(job, now)
             job.cells = next(search.rounds, ())
         self._place(job, now)
 
     def _place(self, job: Job, now: float) -> None:
         job.in_flight = True
-        job.attempt_id = AttemptId(f"a-{self._random.getrandbits(96):024x}")
+        # As `new_attempt_id` makes it.
+        job.attempt_id = AttemptId("a-" + self._random.getrandbits(96).to_bytes(12).hex())
         self._ledger.place(job, now, self._placed)
 
     def _placed(self, job: Job, answer: PlaceAnswer, now: float) -> None:
@@ -252,37 +256,37 @@ class JobDriver:
             # Its node was lost, or has another connection, before the answer came.
             self._not_told(job, seat.node_id, now)
             return
-        terms = self._terms
-        if job.spec.job_class is BATCH:
-            job.total_until = now + terms.total_seconds
+        spec, ack_seconds = job.spec, self._terms.ack_seconds
+        if spec.job_class is BATCH:
+            job.total_until = now + self._terms.total_seconds
         job.dispatched = now
-        job.run_until = inf
         job.shown = DISPATCHED
         self.attempts[job.attempt_id] = job
-        assert job.input is not None, "a job that has not ended has its input"
+        given = job.input
+        assert given is not None, "a job that has not ended has its input"
         services: NamedServices | None = None
-        job.on_canary = False
         if job.canary is not None and job.search is not None and job.search.is_for_canary:
             job.on_canary = True
             services = job.canary.services
         glossary: tuple[GlossaryTerm, ...] = ()
-        if job.spec.tenant in self.glossaries:
-            words = self.glossaries[job.spec.tenant]
-            glossary = words.terms(job.requirement.written, job.input.text)
+        if self.glossaries and spec.tenant in self.glossaries:
+            glossary = self.glossaries[spec.tenant].terms(job.requirement.written, given.text)
+        traceparent = None
+        if job.trace is not None:
+            traceparent = job.trace.traceparent
+            job.trace.event("reserved", node_id=seat.node_id, attempt_id=job.attempt_id)
         left_ms = int((job.total_until - now) * 1000)
         message = assignment_of(
             job.job_id,
-            job.spec,
-            job.input,
+            spec,
+            given,
             job.attempt_id,
-            max(0, left_ms),
+            left_ms if left_ms > 0 else 0,
             services,
             glossary,
             job.context,
-            job.trace.traceparent if job.trace is not None else None,
+            traceparent,
         )
-        if job.trace is not None:
-            job.trace.event("reserved", node_id=seat.node_id, attempt_id=job.attempt_id)
         decision = job.decision
         if decision is not None and decision.left_none_out:
             decision.chosen = seat.node_id
@@ -295,17 +299,18 @@ class JobDriver:
             return
         if job.waiting:
             self.pending.served(job)
-        job.pending_until = inf
+        if job.pending_until != inf:
+            job.pending_until = inf
         route = job.route
         if route is not None:
             route.last, route.last_at = seat.node_id, now
-            if route.affinity_node is not None or job.spec.cut in LENGTH_CUTS:
+            if route.affinity_node is not None or spec.cut is not NOT_CUT:
                 self._selector.sentence_goes_on(job, route, seat.node_id, now)
         self._latency(now - job.started)
         if job.watched or job.on_progress is not None or job.trace is not None:
             progressed(job, Progress.DISPATCHED)
         self._timeouts.dispatched(job.attempt_id, now)
-        if job.total_until < now + terms.ack_seconds:
+        if job.total_until < now + ack_seconds:
             self._timeouts.plan(job, now)
         if job.on_submitted is not None:
             self._submitted(job, None)
@@ -545,13 +550,15 @@ class JobDriver:
         if job.on_canary:
             ending = forgiven(ending)
         error = ending.error
-        if error is None:
+        again = False
+        if error is not None:
+            again = error.retryable
+        else:
             if self.on_success is not None:
                 self.on_success(job)
             if self.count_usage is not None and ending.output is not None:
                 self.count_usage(job, ending.output, now)
         job.in_flight = True
-        again = error is not None and error.retryable
         self._ledger.finish(job, ending, again=again, now=now, then=self._finished)
 
     def _finished(self, job: Job, answer: Finishing, freed: Freed, now: float) -> None:
@@ -688,20 +695,20 @@ class JobDriver:
                 self.idle.set()
         if job.waiting:
             self.pending.leave(job)
-        job.heir_until = inf
+        if job.heir_until != inf:
+            job.heir_until = inf
         self._telemetry.ended(job, now)
         if job.on_placed is not None:
             _call_all(job)
-        owner, job.owner = job.owner, None
+        owner = job.owner
         if owner is not None:
+            job.owner = None
             owner.job_ended(job, now)
         waiting, refused = job.on_end, job.refused
-        # `forget_waiters`, without a call, because every job passes.
-        job.on_end = job.on_partial = job.on_progress = job.search = None
-        job.refusal = job.refused = None
-        if waiting is not None:
-            for on_end in waiting:
-                on_end(job)
+        if waiting or refused or job.on_partial or job.on_progress or job.search or job.refusal:
+            forget_waiters(job)
+        for on_end in waiting or ():
+            on_end(job)
         if job.on_submitted is not None:
             self._submitted(job, refused)
 

@@ -214,7 +214,9 @@ class MemoryLedger:
         freed = ONE_SLOT if cell.free(seat, job.attempt_id, now_ms) else NOTHING
         job.finished_ms = now_ms
         if ending.outcome is SUCCESS:
-            service_ms = float(max(1, now_ms - (job.accepted_ms or job.dispatched_ms)))
+            service_ms = now_ms - (job.accepted_ms or job.dispatched_ms)
+            if service_ms < 1:
+                service_ms = 1
             known_ms = seat.mean_ms or service_ms
             seat.mean_ms = known_ms + MEAN_WEIGHT * (service_ms - known_ms)
         if again:
@@ -510,7 +512,7 @@ class MemoryLedger:
             if known is not None and (known.outcome is None or known.lease_until_ms > now_ms):
                 return known
             self._bindings[key] = job
-        job.job_id = JobId(f"j-{self._random.getrandbits(104):026x}")
+        job.job_id = JobId("j-" + self._random.getrandbits(104).to_bytes(13).hex())
         job.created_ms = now_ms
         self._jobs[job.job_id] = job
         recent = self._recent.get(spec.tenant)
@@ -536,14 +538,18 @@ class MemoryLedger:
         keep = self._keep
         job.step = NOT_OUT
         job.input = None
-        job.outcome, job.output, job.error = ending.outcome, ending.output, ending.error
+        if job.context:
+            job.context = ()
+        job.outcome = ending.outcome
         if ending.outcome is SUCCESS:
+            job.output = ending.output
             job.lease_until_ms = now_ms + keep.lease_ms
         else:
+            job.output, job.error = ending.output, ending.error
             job.lease_until_ms = now_ms
             self._unbind(job)
-        job.release_at_ms = now_ms + self._retention_ms
-        job.forget_at_ms = job.release_at_ms + keep.lease_ms
+        job.release_at_ms = release_at_ms = now_ms + self._retention_ms
+        job.forget_at_ms = release_at_ms + keep.lease_ms
         if job.spec.session_id is None:
             # A session counts the results itself that it has yet to deliver.
             self.kept.keep(job, delivered=False)

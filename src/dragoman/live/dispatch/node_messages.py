@@ -123,7 +123,8 @@ class NodeMessages:
         seat = job.seat
         if seat is None or seat.node_id != node.node_id or job.epoch != node.owner.epoch:
             return
-        job.acked = True
+        if not job.acked:
+            job.acked = True
         if job.step < step:
             at_ms = self._origin_ms + int(now * 1000)
             job.step = step

@@ -226,7 +226,7 @@ class DispatchTelemetry:
         self._metrics.results_dropped.labels(reason).inc()
 
     def ended(self, job: Job, now: float) -> None:
-        outcome = job.outcome or Outcome.FAILED
+        outcome = job.outcome or _FAILED
         if outcome is SUCCESS:
             self.tally.succeeded += 1
         elif outcome is _FAILED:
@@ -238,20 +238,21 @@ class DispatchTelemetry:
             self._metrics.jobs.labels(job.spec.job_class, outcome).inc()
         if self._catalog.state.fail_count:
             self._catalog.job_ended(outcome)
-        self._duration(now - job.started)
-        seat, history = job.seat, self._history
-        history.ended.append(
+        took_seconds = now - job.started
+        self._duration(took_seconds)
+        seat, ended = job.seat, self._history.ended
+        ended.append(
             EndedJob(
                 job.requirement.shown,
                 seat.node_id if seat is not None else None,
                 outcome is _FAILED,
                 now,
-                now - job.started,
+                took_seconds,
                 job.finished_ms - (job.accepted_ms or job.dispatched_ms),
             )
         )
-        if len(history.ended) >= COUNT_AT:
-            history.count()
+        if len(ended) >= COUNT_AT:
+            self._history.count()
         if job.drawn_for is not None:
             self._drawn_ended(job, job.drawn_for, outcome)
         if job.trace is not None:
