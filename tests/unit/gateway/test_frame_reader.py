@@ -11,10 +11,12 @@ from websockets.streams import StreamReader
 
 from dragoman.live.gateway import CloseCode
 from dragoman.live.gateway.frame_reader import (
+    BINARY,
     FRAMES_PER_TURN,
     MAX_FRAGMENTS,
+    TEXT,
     FrameReader,
-    plain_frame,
+    frame_head,
 )
 from dragoman.live.gateway.wire import NO_MESSAGE
 
@@ -228,7 +230,7 @@ def test_no_bytes_make_it_fail(data: bytes, cuts: list[int]) -> None:
 
 
 def test_what_breaks_the_rules_is_left_to_the_library() -> None:
-    unmasked = plain_frame(b"abc")
+    unmasked = frame_head(BINARY, 3) + b"abc"
     too_large = masked(Frame(Opcode.BINARY, bytes(MAX_BYTES + 1)))
     not_text = masked(Frame(Opcode.TEXT, b"\xff\xfe"))
     reserved = bytes((0xC2, 0x80)) + bytes(4)
@@ -248,7 +250,8 @@ def test_a_large_frame_is_given_away_before_its_body_has_come() -> None:
 )
 def test_what_is_written_the_library_reads(message: str | bytes) -> None:
     reader = StreamReader()
-    reader.feed_data(plain_frame(message))
+    first, data = (TEXT, message.encode()) if isinstance(message, str) else (BINARY, message)
+    reader.feed_data(frame_head(first, len(data)) + data)
     parse = Frame.parse(reader.read_exact, mask=False)
     try:
         next(parse)

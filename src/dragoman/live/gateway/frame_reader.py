@@ -8,7 +8,7 @@ pong, and mistakes that must be answered in prescribed ways) is left to a librar
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from websockets.speedups import apply_mask
 
@@ -20,14 +20,14 @@ FRAMES_PER_TURN = 64
 MAX_FRAGMENTS = 1024
 """Most frames that one message may come in."""
 
-_TEXT, BINARY = 0x81, 0x82
+TEXT, BINARY = 0x81, 0x82
 """The first byte of a whole message in one frame."""
 
 _FIRST_TEXT, _FIRST_BINARY, _MIDDLE, _LAST = 0x01, 0x02, 0x00, 0x80
 """The first byte of a fragment."""
 
-_WHOLE = (BINARY, _TEXT)
-_BEGINS_MESSAGE = frozenset((_TEXT, BINARY, _FIRST_TEXT, _FIRST_BINARY))
+_WHOLE = (BINARY, TEXT)
+_BEGINS_MESSAGE = frozenset((TEXT, BINARY, _FIRST_TEXT, _FIRST_BINARY))
 _FRAGMENT = frozenset((_FIRST_TEXT, _FIRST_BINARY, _MIDDLE, _LAST))
 _CLOSE = 0x88
 _CONTROL = frozenset((_CLOSE, 0x89, 0x8A))
@@ -35,10 +35,11 @@ _CONTROL = frozenset((_CLOSE, 0x89, 0x8A))
 
 _MASKED = 0x80
 _LENGTH_IN_2, _LENGTH_IN_8 = 126, 127
-SHORT_BYTES = _LENGTH_IN_2
-"""A message below this has its length in one byte."""
 _MASK_BYTES = 4
 _SHORTEST_BYTES = 2 + _MASK_BYTES
+
+Data: TypeAlias = bytes | bytearray
+"""What was read of a socket, or gathered of several reads."""
 
 
 class FrameSink(Protocol):
@@ -98,7 +99,7 @@ class FrameReader:
         self._message: Callable[[Frame], Awaitable[None] | None] = sink.message
         self._ended = False
         self._clear = True
-        """Whether nothing is held, and it has not ended."""
+        """Whether nothing is held, no message in fragments has begun, and it has not ended."""
         self._held_bytes = 0
         self._gathered = bytearray()
         """The beginning of a frame whose rest has not come."""
@@ -109,33 +110,37 @@ class FrameReader:
         self._kind = 0
         self._parts = bytearray()
         self._fragments = 0
-        self.unread = b""
+        self.unread: Data = b""
         """What came and is not read, because the turn was over; `go_on` reads it."""
         self._at = 0
 
     def feed(self, data: bytes) -> None:
         """Bytes came, in whatever pieces."""
-        if not self._clear or not self._whole:
+        if not self._clear:
             self._feed_rest(data)
             return
         # Mostly it is a few whole messages of up to 64 kB, and then there is nothing to keep.
         # What `_take` does with them is done here for all of them, up to one that is anything else.
-        size, at, left = len(data), 0, FRAMES_PER_TURN
+        size, at, left, max_bytes = len(data), 0, FRAMES_PER_TURN, self._max_bytes
         while left and size - at >= _SHORTEST_BYTES:
-            first, length = data[at], data[at + 1] - _MASKED
+            length = data[at + 1] - _MASKED
             if 0 <= length < _LENGTH_IN_2:
-                body = at + _SHORTEST_BYTES
+                mask = at + 2
             elif length == _LENGTH_IN_2:
-                body = at + 2 + _SHORTEST_BYTES
+                mask = at + 4
                 length = data[at + 2] << 8 | data[at + 3]
             else:
                 break
+            body = mask + _MASK_BYTES
             end = body + length
-            if end > size or (first != BINARY and first != _TEXT) or length > self._max_bytes:
+            if end > size or length > max_bytes:
                 break
-            payload = apply_mask(data[body:end], data[body - _MASK_BYTES : body])
+            payload = apply_mask(data[body:end], data[mask:body])
             frame: Frame = payload
-            if first == _TEXT:
+            first = data[at]
+            if first != BINARY:
+                if first != TEXT:
+                    break
                 try:
                     frame = payload.decode()
                 except UnicodeDecodeError:
@@ -148,7 +153,7 @@ class FrameReader:
         if at < size:
             self._read(data, at, left)
 
-    def _feed_rest(self, data: bytes) -> None:
+    def _feed_rest(self, data: Data) -> None:
         """The same while something is held, or in the middle of a message in fragments."""
         if self._ended:
             return
@@ -159,8 +164,7 @@ class FrameReader:
             if len(self._gathered) < self._needed:
                 self._count_held()
                 return
-            data = bytes(self._gathered)
-            self._gathered.clear()
+            data, self._gathered = self._gathered, bytearray()
         self._read(data, 0, FRAMES_PER_TURN)
 
     def go_on(self) -> None:
@@ -185,7 +189,7 @@ class FrameReader:
         self.unread = b""
         self._count_held()
 
-    def _read(self, data: bytes, at: int, frames: int) -> None:
+    def _read(self, data: Data, at: int, frames: int) -> None:
         size = len(data)
         for _ in range(frames):
             if at >= size:
@@ -193,14 +197,14 @@ class FrameReader:
             end = self._take(data, at, size)
             if end < 0:
                 self._needed = -end
-                self._gathered += data[at:]
+                self._gathered += memoryview(data)[at:]
                 at = size
             else:
                 at = end
         self.unread, self._at = (data, at) if at < size else (b"", 0)
         self._count_held()
 
-    def _take(self, data: bytes, at: int, size: int) -> int:
+    def _take(self, data: Data, at: int, size: int) -> int:
         """Where the frame at this place ends; minus how much of it is needed when it is not all."""
         start = at + 2
         if size < start:
@@ -225,7 +229,8 @@ class FrameReader:
             return self._break(data, at)
         if size < end:
             return at - end
-        payload = apply_mask(data[body:end], data[start:body])
+        # Its body may be large: it is not copied before it is unmasked.
+        payload = apply_mask(memoryview(data)[body:end], data[start:body])
         if first == BINARY:
             self._tell(payload)
             return end
@@ -262,15 +267,15 @@ class FrameReader:
             self._refuse(CloseCode.POLICY, f"a message has more than {MAX_FRAGMENTS} fragments")
         return True
 
-    def _take_part(self, first: int, frame: bytes, body: int) -> bool:
+    def _take_part(self, first: int, frame: Data, body: int) -> bool:
         """Whether to read on after a frame that is no whole message."""
         if first == _CLOSE:
             self._ended, self._clear = True, False
-            self._sink.control(frame)
+            self._sink.control(bytes(frame))
             return False
         if first in _CONTROL:
             if self._message is not _passed_over:
-                self._sink.control(frame)
+                self._sink.control(bytes(frame))
                 self._tell(NO_MESSAGE)
             return True
         if first in (_FIRST_TEXT, _FIRST_BINARY):
@@ -296,9 +301,9 @@ class FrameReader:
         self._tell(text)
         return True
 
-    def _break(self, data: bytes, at: int) -> int:
+    def _break(self, data: Data, at: int) -> int:
         self._ended, self._clear = True, False
-        self._sink.broken(data[at:])
+        self._sink.broken(bytes(data[at:]))
         return len(data)
 
     def _refuse(self, code: CloseCode, reason: str) -> None:
@@ -308,7 +313,7 @@ class FrameReader:
     def _count_held(self) -> None:
         """Tell how much waits for its rest; a peer for which there is no room is refused."""
         held_bytes = len(self._gathered) + len(self._parts) + len(self.unread)
-        self._clear = not held_bytes and not self._ended
+        self._clear = not held_bytes and not self._ended and bool(self._whole)
         if held_bytes == self._held_bytes:
             return
         change, self._held_bytes = held_bytes - self._held_bytes, held_bytes
@@ -323,15 +328,20 @@ def _passed_over(frame: Frame) -> None:
     """What becomes of a message that comes after the end."""
 
 
-def plain_frame(frame: Frame) -> bytes:
-    """A message as a server sends it: one frame, not masked."""
-    if isinstance(frame, str):
-        data, first = frame.encode(), _TEXT
-    else:
-        data, first = frame, BINARY
-    size = len(data)
+def frame_head(first: int, size: int) -> bytes:
+    """What goes before a message of a server: one frame, not masked."""
     if size < _LENGTH_IN_2:
-        return bytes((first, size)) + data
+        return bytes((first, size))
     if size < 1 << 16:
-        return bytes((first, _LENGTH_IN_2, size >> 8, size & 0xFF)) + data
-    return bytes((first, _LENGTH_IN_8)) + size.to_bytes(8, "big") + data
+        return bytes((first, _LENGTH_IN_2, size >> 8, size & 0xFF))
+    return bytes((first, _LENGTH_IN_8)) + size.to_bytes(8, "big")
+
+
+COPIED_BYTES = 4_096
+"""A message below this is written in one piece with its head; a copy of a larger one would cost
+more than a second piece."""
+
+TEXT_HEADS, BINARY_HEADS = (
+    tuple(frame_head(first, size) for size in range(COPIED_BYTES)) for first in (TEXT, BINARY)
+)
+"""The heads of messages below that size."""

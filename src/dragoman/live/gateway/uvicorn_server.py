@@ -13,7 +13,15 @@ from websockets.protocol import State
 
 from dragoman.clock import SystemClock
 from dragoman.live.gateway.feeds import FrameQueue, Pushing
-from dragoman.live.gateway.frame_reader import BINARY, SHORT_BYTES, FrameReader, plain_frame
+from dragoman.live.gateway.frame_reader import (
+    BINARY,
+    BINARY_HEADS,
+    COPIED_BYTES,
+    TEXT,
+    TEXT_HEADS,
+    FrameReader,
+    frame_head,
+)
 from dragoman.live.gateway.http_protocol import HttpProtocol
 from dragoman.live.gateway.limits import TokenBucket, TransportLimits
 from dragoman.live.gateway.websocket import SHORTCUT_KEY
@@ -31,9 +39,6 @@ _FRAMES_AHEAD = 32
 
 _BYTES_AHEAD = 1 << 14
 """And no frame may wait when more than this came at once."""
-
-_BYTES_A_TURN = 1 << 16
-"""More than this does not wait for the end of the turn: the transport must see what piles up."""
 
 
 def uvicorn_options(limits: TransportLimits) -> dict[str, Any]:
@@ -70,7 +75,9 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def __init__(self, *args: Any, limits: TransportLimits, **options: Any) -> None:
         super().__init__(*args, **options)
         self.queue: Any = FrameQueue(self.loop)
-        self.message = self.queue.items.append
+        self._items = self.queue.items
+        """Frames that no handler took as they came."""
+        self.message = self._items.append
         self.holds = limits.budget.change
         self._reader = FrameReader(limits.max_frame_bytes, self)
         self._bucket = TokenBucket(limits.messages_per_second, SystemClock())
@@ -83,8 +90,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         """The answer to the last ping, while there is no room to write it."""
         self._is_full = False
         """The peer reads more slowly than it is written to."""
-        self._unsent: list[bytes] = []
-        self._unsent_bytes = 0
 
     # --- the way in ------------------------------------------------------------------------------
 
@@ -98,11 +103,10 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         # `state` is a property of the library's; what it reads is pinned by a test.
         if self.conn._state is not _OPEN and not self._is_read_unopened(data):
             return
-        reader, queue = self._reader, self.queue
+        reader, items = self._reader, self._items
         reader.feed(data)
-        items = queue.items
         if items:
-            queue.on_arrival()
+            self.queue.on_arrival()
         if items or reader.unread:
             self._hold_back(len(data))
 
@@ -171,7 +175,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def refused(self, code: CloseCode, reason: str) -> None:
         """Close a socket whose peer does what is not allowed, without hearing more of it."""
-        self._flush()
         self.conn.fail(code, reason)
         if self.conn.close_sent is not None and not self.close_sent:
             self.handle_parser_exception()
@@ -236,33 +239,31 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     def write(self, frame: Frame) -> bool:
         """Write a message if the socket is open and has room; False: it must go through ASGI.
 
-        It leaves at the end of the turn of the event loop, with all others of that turn: waking
-        the process at the other end for each would take longer than writing.
+        uvloop gathers what is written in one turn of the event loop, and hands it to the kernel
+        at the end of the turn.
         """
+        transport = self.transport
         if (
             self._is_full
             or self.close_sent
             or self.conn._state is not _OPEN
-            or self.transport.is_closing()
+            or transport.is_closing()
         ):
             return False
-        if type(frame) is bytes and len(frame) < SHORT_BYTES:
-            data = bytes((BINARY, len(frame))) + frame
+        first, heads = BINARY, BINARY_HEADS
+        if isinstance(frame, str):
+            first, heads, frame = TEXT, TEXT_HEADS, frame.encode()
+        size = len(frame)
+        if size < COPIED_BYTES:
+            transport.write(heads[size] + frame)
         else:
-            data = plain_frame(frame)
-        if not self._unsent:
-            self.loop.call_soon(self._flush)
-        self._unsent.append(data)
-        self._unsent_bytes += len(data)
-        if self._unsent_bytes > _BYTES_A_TURN:
-            self._flush()
+            transport.writelines((frame_head(first, size), frame))
         return True
 
     def abort(self) -> None:
         self.transport.abort()
 
     async def send(self, message: Any) -> None:
-        self._flush()
         await super().send(message)
         if self._early and self.conn.state is not State.CONNECTING:
             early, self._early = self._early, b""
@@ -274,15 +275,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self.data_received(early)
         if not self.queue.items:
             self._read_on()
-
-    def shutdown(self) -> None:
-        self._flush()
-        super().shutdown()
-
-    def _flush(self) -> None:
-        unsent, self._unsent, self._unsent_bytes = self._unsent, [], 0
-        if unsent and not self.close_sent and not self.transport.is_closing():
-            self.transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
 
 class _KeepSecrets(logging.Filter):
