@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
 from dragoman.ids import ConnectionId
@@ -39,6 +39,7 @@ class Connection:
         "_writer",
         "end",
         "id",
+        "methods",
         "queued_bytes",
         "remote",
         "sub",
@@ -67,6 +68,9 @@ class Connection:
         self.end: WireClosed | None = None
         """How it ended; None while messages can be sent."""
         self._deadline: asyncio.TimerHandle | None = None
+        self.methods: Mapping[type, Callable[..., Awaitable[None] | None]] = {}
+        """What becomes of each type of message, once the handler has said so. Messages of other
+        types go to its `received`."""
 
     @property
     def queued_messages(self) -> int:
@@ -144,6 +148,8 @@ class Connection:
             self._writer = None
         self._queue.clear()
         self.queued_bytes = 0
+        # They lead to the handler, and the handler leads here.
+        self.methods = {}
         return self.end
 
     def _enqueue(self, frame: Frame, size: int) -> None:

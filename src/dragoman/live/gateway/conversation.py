@@ -6,7 +6,7 @@ of frames; what happens in between is the same everywhere.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from math import inf
 from typing import Generic, TypeVar
 
@@ -16,7 +16,9 @@ from dragoman.live.gateway.admission import AdmissionRefused, Handshake, admit
 from dragoman.live.gateway.connection import Connection, Encode
 from dragoman.live.gateway.endpoint import Caller, Endpoint, Handler
 from dragoman.live.gateway.wire import (
+    MOST_BYTES_A_CHARACTER,
     NO_MESSAGE,
+    STOOD_STILL,
     CloseCode,
     Feed,
     Frame,
@@ -112,25 +114,27 @@ class _Conversation(Generic[M]):
         "_connection",
         "_decoder",
         "_first",
+        "_full_at",
         "_handler",
         "_max_frame_bytes",
         "_message_seconds",
         "_monotonic",
-        "_paid_until",
         "_read",
-        "_received",
+        "_stood_still",
+        "_surely_fits",
     )
 
     def __init__(self, endpoint: Endpoint[M], connection: Connection, handler: Handler[M]) -> None:
         self._connection = connection
         self._handler = handler
-        self._received: Callable[[M, float], Awaitable[None] | None] = self._first_received
         self._monotonic = endpoint.clock.monotonic
+        self._stood_still = endpoint.stood_still
         per_second = endpoint.limits.messages_per_second
         self._message_seconds = 1.0 / per_second if per_second > 0 else 0.0
-        self._burst_seconds = max(1.0, self._message_seconds)
-        self._paid_until = -inf
+        self._burst_seconds = max(1.0, self._message_seconds) + _ROUNDING_SECONDS
+        self._full_at = -inf
         self._max_frame_bytes = endpoint.limits.max_frame_bytes
+        self._surely_fits = self._max_frame_bytes // MOST_BYTES_A_CHARACTER
         self._decoder = endpoint.decoder
         self._read = endpoint.decoder.reader(connection.sub)
         self._first = True
@@ -140,18 +144,21 @@ class _Conversation(Generic[M]):
         connection = self._connection
         if connection.end is not None:
             return None
-        if len(frame) * 4 > self._max_frame_bytes and is_larger(frame, self._max_frame_bytes):
+        if len(frame) > self._surely_fits and is_larger(frame, self._max_frame_bytes):
             connection.close(CloseCode.TOO_LARGE, f"a frame is over {self._max_frame_bytes} bytes")
             return None
         now = self._monotonic()
-        # A bucket of a second's worth of messages, without a call: until when they are paid for.
-        paid_until = self._paid_until
-        if paid_until < now - self._burst_seconds:
-            paid_until = now - self._burst_seconds
-        self._paid_until = paid_until = paid_until + self._message_seconds
-        if paid_until > now + _ROUNDING_SECONDS:
+        # A bucket of a second's worth of messages: when it is full again. Mostly it is full.
+        if self._full_at <= now:
+            self._full_at = now + self._message_seconds
+        elif self._full_at + self._message_seconds <= now + self._burst_seconds:
+            self._full_at += self._message_seconds
+        else:
             connection.send(_as_message(RateLimited("too many messages per second; send fewer")))
             connection.close(CloseCode.TOO_MANY, "too many messages per second")
+            return None
+        if self._stood_still is not None and self._stood_still(now):
+            connection.close(CloseCode.DRAINING, STOOD_STILL)
             return None
         try:
             message = self._read(frame)
@@ -164,16 +171,15 @@ class _Conversation(Generic[M]):
                 first, self._first = self._first, False
                 return _malformed(connection, self._handler, error, first=first)
         try:
-            waits = self._received(message, now)
+            waits = connection.methods.get(type(message), self._receive)(message, now)
         except Exception as error:
             _reply_failure(connection, error)
             return None
         return None if waits is None else self._finish(waits)
 
-    def _first_received(self, message: M, now: float) -> Awaitable[None] | None:
+    def _receive(self, message: M, now: float) -> Awaitable[None] | None:
         self._first = False
-        self._received = self._handler.received
-        return self._received(message, now)
+        return self._handler.received(message, now)
 
     async def _finish(self, waits: Awaitable[None]) -> None:
         try:

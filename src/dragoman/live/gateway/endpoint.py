@@ -33,7 +33,8 @@ class Handler(Protocol[M_contra]):
         ...
 
     def received(self, message: M_contra, now: float) -> Awaitable[None] | None:
-        """A message came; answers what to await where handling it has to wait."""
+        """A message came for whose type `connection.methods` has no method; answers what to await
+        where handling it has to wait."""
         ...
 
     async def malformed(self, error: InvalidMessage) -> None:
@@ -81,5 +82,8 @@ class Endpoint(Generic[M]):
     random: Random
     allowed_origins: frozenset[str] = frozenset()
     """Origins, besides the server's own, whose pages may connect."""
+    stood_still: Callable[[float], bool] | None = None
+    """Tells, by the time, whether this process was paused for longer than other instances wait for
+    it: they may own what the peer is part of, and its connection goes before it is heard."""
     at_once: bool = False
     """Its handlers seldom wait: frames are handled where they arrive."""

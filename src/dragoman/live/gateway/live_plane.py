@@ -17,7 +17,6 @@ from dragoman.live.fleet import Feedback, HttpCatalogSource, Registry, ServiceCa
 from dragoman.live.gateway import rules
 from dragoman.live.gateway.cluster import (
     ClusterMember,
-    FencedHandler,
     OtherStats,
     Outbox,
     Roster,
@@ -192,6 +191,7 @@ class LivePlane:
         self.registry.attach(self.dispatcher.events)
         if outbox is not None:
             outbox.on_not_told = self.dispatcher.not_told
+        stood_still = self._pulse.paused if cluster is not None else None
         self.node_endpoint: Endpoint[NodeToScheduler] = Endpoint(
             name="node",
             decoder=NodeDecoder(metrics),
@@ -203,6 +203,7 @@ class LivePlane:
             clock=clock,
             random=randomness.stream("node connections"),
             allowed_origins=frozenset(settings.server.allowed_origins),
+            stood_still=stood_still,
             at_once=True,
         )
         self._waiting_sockets = WaitingSockets(
@@ -233,6 +234,7 @@ class LivePlane:
             clock=clock,
             random=randomness.stream("session connections"),
             allowed_origins=frozenset(settings.server.allowed_origins),
+            stood_still=stood_still,
             at_once=True,
         )
         self._listen_endpoint = replace(
@@ -305,21 +307,19 @@ class LivePlane:
         await self.ledger.close()
 
     def _session_handler(self, caller: Caller) -> Handler[ClientToScheduler]:
-        handler = SessionHandler(caller, self.sessions, self._waiting_sockets)
-        return handler if self.member is None else self._fenced(handler)
+        return SessionHandler(caller, self.sessions, self._waiting_sockets)
 
     def listen_endpoint(self, wanted: Wanted | InvalidMessage) -> Endpoint[ClientToScheduler]:
         """Where one comes in who listens to a session."""
 
         def handler(caller: Caller) -> Handler[ClientToScheduler]:
-            listening = ListenHandler(
+            return ListenHandler(
                 caller,
                 wanted,
                 self.sessions,
                 self._elsewhere,
                 self._listen_endpoint.authenticator.count_wrong,
             )
-            return listening if self.member is None else self._fenced(listening)
 
         return replace(self._listen_endpoint, handler=handler)
 
@@ -342,7 +342,7 @@ class LivePlane:
         return url
 
     def _node_handler(self, caller: Caller) -> Handler[NodeToScheduler]:
-        handler = NodeHandler(
+        return NodeHandler(
             caller,
             self.registry,
             self.dispatcher.events,
@@ -350,10 +350,6 @@ class LivePlane:
             self.node_endpoint.limits.max_frame_bytes,
             self._clock,
         )
-        return handler if self.member is None else self._fenced(handler)
-
-    def _fenced(self, handler: Handler[M]) -> Handler[M]:
-        return FencedHandler(handler, self._pulse, self._clock)
 
     def _model_missed(self, service_id: str, version: str | None) -> None:
         if self.member is None:

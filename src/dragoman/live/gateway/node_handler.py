@@ -18,7 +18,7 @@ from dragoman.errors import (
     NodeIdConflict,
 )
 from dragoman.ids import AttemptId, ConnectionId, JobId
-from dragoman.live.dispatch import NodeMessages, Step
+from dragoman.live.dispatch import ACCEPTED, RUNNING, NodeMessages
 from dragoman.live.fleet import Applicant, Feedback, RegisteredNode, Registry
 from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.endpoint import Caller
@@ -126,7 +126,9 @@ class NodeHandler:
         self._max_frame_bytes = max_frame_bytes
         self._clock = clock
         self._connection: Connection | None = None
-        self._node: RegisteredNode | None = None
+        self._node: RegisteredNode
+        """There once it has registered."""
+        self._has_registered = False
         self._patience: asyncio.TimerHandle | None = None
 
     async def opened(self, connection: Connection) -> None:
@@ -137,19 +139,16 @@ class NodeHandler:
         )
 
     def received(self, message: NodeToScheduler, now: float) -> Awaitable[None] | None:
-        node = self._node
-        if node is not None:
-            return HANDLED[type(message)](self, node, message, now)
         if isinstance(message, NodeRegister):
             return self._register(message)
         raise self._refuse_first()
 
     async def malformed(self, error: InvalidMessage) -> None:
-        node, said = self._node, error.details
-        if node is None:
+        said = error.details
+        if not self._has_registered:
             return
         if said.get("type") == "node_heartbeat":
-            self._registry.invalid_beat(node)
+            self._registry.invalid_beat(self._node)
         elif said.get("type") == RESULT_TYPE and "attempt_id" in said:
             # The attempt is over, and another node may do better.
             problem = f"The node's result cannot be read: {error.message}"
@@ -159,50 +158,48 @@ class NodeHandler:
                 success=False,
                 error=ErrorInfo(error.code, problem),
             )
-            self._result(node, unreadable, self._clock.monotonic())
+            self._result(unreadable, self._clock.monotonic())
 
     async def closed(self, code: int, reason: str) -> None:
         self._stop_waiting()
-        if self._node is not None:
+        if self._has_registered:
             await self._registry.disconnected(self._node)
 
     # --- by type of message ----------------------------------------------------------------------
 
-    def _beat(
-        self, node: RegisteredNode, message: NodeHeartbeat, now: float
-    ) -> Awaitable[None] | None:
-        return self._registry.beat(node, message)
+    def _beat(self, message: NodeHeartbeat, now: float) -> Awaitable[None] | None:
+        return self._registry.beat(self._node, message)
 
-    def _ack(self, node: RegisteredNode, message: JobAck, now: float) -> None:
-        node.words += 1
-        self._events.took_step(node, message.attempt_id, Step.ACCEPTED, now)
+    def _ack(self, message: JobAck, now: float) -> None:
+        self._node.words += 1
+        self._events.took_step(self._node, message.attempt_id, ACCEPTED, now)
 
-    def _started(self, node: RegisteredNode, message: JobStarted, now: float) -> None:
-        node.words += 1
-        self._events.took_step(node, message.attempt_id, Step.RUNNING, now)
+    def _started(self, message: JobStarted, now: float) -> None:
+        self._node.words += 1
+        self._events.took_step(self._node, message.attempt_id, RUNNING, now)
 
-    def _result(self, node: RegisteredNode, message: JobResult, now: float) -> None:
+    def _result(self, message: JobResult, now: float) -> None:
+        node = self._node
         if self._events.finished(node, message, now):
             self._registry.attempt_ended(node, message)
 
-    def _partial(self, node: RegisteredNode, message: JobPartial, now: float) -> None:
-        self._events.partial(node, message)
+    def _partial(self, message: JobPartial, now: float) -> None:
+        self._events.partial(self._node, message)
 
-    async def _not_available(
-        self, node: RegisteredNode, message: ModelNotAvailable, now: float
-    ) -> None:
+    async def _not_available(self, message: ModelNotAvailable, now: float) -> None:
+        node = self._node
         self._feedback.report(node.node_id, message)
         # The service is marked in the background, best before its job looks for a node.
         await asyncio.sleep(0)
         self._events.model_not_available(node, message, self._clock.monotonic())
 
-    def _drain(self, node: RegisteredNode, message: NodeDrain, now: float) -> None:
-        self._registry.drained_itself(node, message.reason)
+    def _drain(self, message: NodeDrain, now: float) -> None:
+        self._registry.drained_itself(self._node, message.reason)
 
-    def _error(self, node: RegisteredNode, message: NodeError, now: float) -> None:
-        self._registry.bad_beat(node, f"the node reported {message.code}")
+    def _error(self, message: NodeError, now: float) -> None:
+        self._registry.bad_beat(self._node, f"the node reported {message.code}")
 
-    def _again(self, node: RegisteredNode, message: NodeRegister, now: float) -> None:
+    def _again(self, message: NodeRegister, now: float) -> None:
         raise InvalidMessage("This connection has registered already; open another one.")
 
     async def _register(self, message: NodeRegister) -> None:
@@ -217,7 +214,18 @@ class NodeHandler:
             connection.send(Error(error.code, error.message, details=error.details or None))
             connection.close(_CLOSES.get(type(error), CloseCode.POLICY), error.message)
             return
-        self._node = node
+        self._node, self._has_registered = node, True
+        connection.methods = {
+            NodeHeartbeat: self._beat,
+            JobAck: self._ack,
+            JobStarted: self._started,
+            JobResult: self._result,
+            JobPartial: self._partial,
+            ModelNotAvailable: self._not_available,
+            NodeDrain: self._drain,
+            NodeError: self._error,
+            NodeRegister: self._again,
+        }
         self._stop_waiting()
         connection.send(msgspec.structs.replace(ack, max_frame_bytes=self._max_frame_bytes))
 
@@ -232,17 +240,3 @@ class NodeHandler:
             self._connection.send(Error(error.code, error.message))
             self._connection.close(CloseCode.BAD_FIRST_MESSAGE, error.message)
         return error
-
-
-HANDLED: dict[type[NodeToScheduler], Callable[..., Awaitable[None] | None]] = {
-    NodeHeartbeat: NodeHandler._beat,
-    JobAck: NodeHandler._ack,
-    JobStarted: NodeHandler._started,
-    JobResult: NodeHandler._result,
-    JobPartial: NodeHandler._partial,
-    ModelNotAvailable: NodeHandler._not_available,
-    NodeDrain: NodeHandler._drain,
-    NodeError: NodeHandler._error,
-    NodeRegister: NodeHandler._again,
-}
-"""What becomes of each type of message, once the node has registered."""

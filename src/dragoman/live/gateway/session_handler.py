@@ -98,7 +98,9 @@ class SessionHandler:
         self._waiting = waiting
         self._link: SessionLink | None = None
         self._connection: Connection | None = None
-        self._session: Session | None = None
+        self._session: Session
+        """There once it was opened."""
+        self._has_session = False
 
     async def opened(self, connection: Connection) -> None:
         self._connection = connection
@@ -109,29 +111,32 @@ class SessionHandler:
             connection.send(_error(error))
             connection.close(_close_code(error), error.message)
 
-    def received(self, message: ClientToScheduler, now: float) -> Awaitable[None] | None:
+    def received(self, message: ClientToScheduler, now: float) -> Awaitable[None]:
+        return self._begin(message)
+
+    def _audio(self, message: AudioChunk, now: float) -> None:
         session = self._session
-        if session is None:
-            return self._begin(message)
         session.last_heard = now
-        if type(message) is AudioChunk:
-            session.input.audio(message, now)
-        elif type(message) is Utterance:
-            try:
-                session.utterance(message, now)
-            except DragomanError as error:
-                self._refuse_utterance(message, error)
-        else:
-            HANDLED[type(message)](self, session, message, now)
-        return None
+        session.input.audio(message, now)
 
-    def _heartbeat(self, session: Session, message: ClientHeartbeat, now: float) -> None:
-        session.heartbeat(message.last_delivery_seq)
+    def _utterance(self, message: Utterance, now: float) -> None:
+        session = self._session
+        session.last_heard = now
+        try:
+            session.utterance(message, now)
+        except DragomanError as error:
+            self._refuse_utterance(message, error)
 
-    def _close(self, session: Session, message: SessionClose, now: float) -> None:
-        session.close()
+    def _heartbeat(self, message: ClientHeartbeat, now: float) -> None:
+        self._session.last_heard = now
+        self._session.heartbeat(message.last_delivery_seq)
 
-    def _again(self, session: Session, message: SessionInit, now: float) -> None:
+    def _close(self, message: SessionClose, now: float) -> None:
+        self._session.last_heard = now
+        self._session.close()
+
+    def _again(self, message: SessionInit, now: float) -> None:
+        self._session.last_heard = now
         raise InvalidMessage("This connection has a session already; open another one.")
 
     async def malformed(self, error: InvalidMessage) -> None:
@@ -141,7 +146,7 @@ class SessionHandler:
         if self._link is None:
             return
         self._waiting.leave(self._link)
-        if self._session is not None:
+        if self._has_session:
             self._sessions.disconnected(self._session, self._link)
 
     async def _begin(self, message: ClientToScheduler) -> None:
@@ -153,6 +158,14 @@ class SessionHandler:
                 raise InvalidMessage("The first message of a client is session_init; send that.")
             tenant = effective_tenant(self._principal, message.tenant_id)
             self._session = await self._sessions.open(message, tenant, link)
+            self._has_session = True
+            connection.methods = {
+                AudioChunk: self._audio,
+                Utterance: self._utterance,
+                ClientHeartbeat: self._heartbeat,
+                SessionClose: self._close,
+                SessionInit: self._again,
+            }
             self._waiting.leave(link)
         except DragomanError as error:
             connection.send(_error(error))
@@ -182,11 +195,3 @@ def _error(error: DragomanError, utterance: Utterance | None = None) -> Error:
         tgt_lang=utterance.tgt_lang if utterance is not None else None,
         request_id=utterance.request_id if utterance is not None else None,
     )
-
-
-HANDLED: dict[type[ClientToScheduler], Callable[..., Awaitable[None] | None]] = {
-    ClientHeartbeat: SessionHandler._heartbeat,
-    SessionClose: SessionHandler._close,
-    SessionInit: SessionHandler._again,
-}
-"""What becomes of each type of message, once there is a session."""

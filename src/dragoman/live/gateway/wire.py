@@ -32,6 +32,10 @@ class CloseCode(IntEnum):
     """The same code: the peer sent too much, instead of reading too little."""
 
 
+STOOD_STILL = "this server stood still, and others may have taken over"
+"""Why an instance closes every socket after a pause."""
+
+
 @dataclass(frozen=True, slots=True)
 class WireClosed:
     """The end of a connection, as a transport reports it."""
@@ -102,6 +106,9 @@ def frame_bytes(frame: Frame) -> int:
     return len(frame)
 
 
+MOST_BYTES_A_CHARACTER = 4
+
+
 def is_larger(frame: Frame, limit_bytes: int) -> bool:
     """Whether a frame is over the limit; a text is only measured when it comes near."""
-    return len(frame) * 4 > limit_bytes and frame_bytes(frame) > limit_bytes
+    return len(frame) * MOST_BYTES_A_CHARACTER > limit_bytes and frame_bytes(frame) > limit_bytes

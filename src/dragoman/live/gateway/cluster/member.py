@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Any, Generic, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from dragoman.clock import Clock
-from dragoman.errors import DependencyDown, InvalidMessage
+from dragoman.errors import DependencyDown
 from dragoman.ids import InstanceId
 from dragoman.live.cluster import (
     Card,
@@ -27,46 +27,10 @@ from dragoman.live.gateway.cluster.inbox import NoteHandler, SessionNotes
 from dragoman.live.gateway.cluster.news import News, OtherStats
 from dragoman.live.gateway.cluster.outbox import Outbox, Roster
 from dragoman.live.gateway.cluster.remote_nodes import RemoteCells, SharedSeats
-from dragoman.live.gateway.connection import Connection
 from dragoman.live.gateway.connections import Connections
-from dragoman.live.gateway.endpoint import Handler
-from dragoman.live.gateway.wire import CloseCode
+from dragoman.live.gateway.wire import STOOD_STILL, CloseCode
 from dragoman.observability import Metrics, get_logger
 from dragoman.settings import Settings
-
-M = TypeVar("M")
-
-STOOD_STILL = "this server stood still, and others may have taken over"
-
-
-class FencedHandler(Generic[M]):
-    """Handles a connection, unless the process was paused for longer than others wait for it.
-
-    Others may own what the peer is part of by then: the connection goes before it is heard.
-    """
-
-    def __init__(self, handler: Handler[M], pulse: Pulse, clock: Clock) -> None:
-        self._handler = handler
-        self._pulse = pulse
-        self._clock = clock
-        self._connection: Connection | None = None
-
-    async def opened(self, connection: Connection) -> None:
-        self._connection = connection
-        await self._handler.opened(connection)
-
-    def received(self, message: M, now: float) -> Awaitable[None] | None:
-        if self._pulse.paused(now) and self._connection is not None:
-            self._connection.close(CloseCode.DRAINING, STOOD_STILL)
-            return None
-        return self._handler.received(message, now)
-
-    async def malformed(self, error: InvalidMessage) -> None:
-        await self._handler.malformed(error)
-
-    async def closed(self, code: int, reason: str) -> None:
-        await self._handler.closed(code, reason)
-
 
 log = get_logger("dragoman.cluster")
 
