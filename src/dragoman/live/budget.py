@@ -44,6 +44,16 @@ class ByteBudget:
         self._let_go(over)
         return self.used + size_bytes <= self._limit
 
+    def take(self, size_bytes: int) -> bool:
+        """Count bytes to be kept, if there is room for them."""
+        if (
+            self._charged + self._elsewhere.size_bytes + size_bytes > self._limit
+            and not self.has_room(size_bytes)
+        ):
+            return False
+        self._charged += size_bytes
+        return True
+
     def change(self, delta_bytes: int) -> bool:
         """Count bytes kept or let go; False when the limit is passed."""
         charged = self._charged = self._charged + delta_bytes

@@ -16,7 +16,7 @@ from dragoman.live.protocol import (
     Vad,
     required_types,
 )
-from dragoman.live.sessions.orders import Asked, job_spec, targets_of, whole_utterance
+from dragoman.live.sessions.orders import WholeUtterance, job_spec, targets_of, whole_utterance
 from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.segmenter import SegmentRules
 from dragoman.live.sessions.voice import VoiceRules
@@ -43,13 +43,13 @@ ONE_WAY = SessionInit(src_lang="zh", tgt_lang="en")
 TWO_WAYS = SessionInit(mode=Mode.TWO_WAY_AUTO, lang_a="zh", lang_b="en")
 
 
-def spec_of(init: SessionInit, speech: Asked) -> JobSpec:
+def spec_of(init: SessionInit, speech: WholeUtterance) -> JobSpec:
     session_id, tenant = SessionId("s-1"), TenantId("red")
     return job_spec(session_id, tenant, init, RULES, speech, speech.targets[0])
 
 
-def spoken(init: SessionInit, cut: Cut) -> Asked:
-    return Asked(3, targets_of(init), JobInput(audio=b"\1\2"), cut=cut)
+def spoken(init: SessionInit, cut: Cut) -> WholeUtterance:
+    return WholeUtterance(3, targets_of(init), JobInput(audio=b"\1\2"), cut=cut)
 
 
 @pytest.mark.parametrize(

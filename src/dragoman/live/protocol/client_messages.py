@@ -126,7 +126,8 @@ class Utterance(Message, frozen=True):
     """Stage by stage, before what the session asks for."""
 
     def __post_init__(self) -> None:
-        normal_source(self, self.src_lang)
+        if self.src_lang is not None:
+            normal_source(self, self.src_lang)
 
 
 class ClientHeartbeat(Message, frozen=True):

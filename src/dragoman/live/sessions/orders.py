@@ -25,7 +25,7 @@ from dragoman.live.protocol import (
 from dragoman.live.sessions.rules import SessionRules
 
 
-class Asked(msgspec.Struct, frozen=True):
+class WholeUtterance(msgspec.Struct, frozen=True):
     """What an utterance asks for, however it came."""
 
     index: int
@@ -39,9 +39,9 @@ class Asked(msgspec.Struct, frozen=True):
     services: Mapping[str, str] | None = None
 
 
-def whole_utterance(init: SessionInit, message: Utterance) -> Asked:
+def whole_utterance(init: SessionInit, message: Utterance) -> WholeUtterance:
     """An utterance the client cut itself."""
-    return Asked(
+    return WholeUtterance(
         message.utterance_index,
         targets_for(init, message),
         JobInput(message.audio, message.text),
@@ -77,7 +77,7 @@ def job_spec(
     tenant: TenantId,
     init: SessionInit,
     rules: SessionRules,
-    speech: Asked,
+    speech: WholeUtterance,
     target: str,
 ) -> JobSpec:
     """What a node is asked to do with an utterance for one target."""
@@ -111,7 +111,7 @@ def job_spec(
     )
 
 
-def _source(init: SessionInit, speech: Asked) -> str:
+def _source(init: SessionInit, speech: WholeUtterance) -> str:
     """What the utterance is spoken in. Of two ways it is one of the two, the first unless said."""
     named = speech.src_lang or init.src_lang
     if init.mode is not Mode.TWO_WAY_AUTO or init.lang_a is None:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
-import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
 
 from dragoman import errors
 from dragoman.clock import Clock
@@ -20,6 +21,7 @@ from dragoman.ids import JobId, RequestId, SessionId, TenantId
 from dragoman.live.budget import ByteBudget
 from dragoman.live.dispatch import (
     CANCELLED,
+    NOT_CUT,
     SUCCESS,
     Job,
     Progress,
@@ -58,7 +60,7 @@ from dragoman.live.sessions.record_writer import NO_JOB, RecordWriter, WriterTer
 from dragoman.live.sessions.resume import lane_of, sent_before
 from dragoman.live.sessions.rules import SessionRules
 from dragoman.live.sessions.spans import Spans
-from dragoman.live.sessions.speech import Ask, Asks, Speech, refusal_info
+from dragoman.live.sessions.speech import Asks, Speech, refusal_info
 from dragoman.live.sessions.timeline import PROGRESS, Timeline
 from dragoman.live.shared import SharedLedger
 from dragoman.live.shared import records as r
@@ -78,7 +80,7 @@ _BUDGET_STEP_BYTES = 8_192
 """Audio that is being spoken is charged to the process's budget in steps of so much."""
 
 
-class SessionContext(msgspec.Struct, frozen=True):
+class SessionContext(Struct, frozen=True):
     """What every session of the process works with."""
 
     dispatcher: JobDispatcher
@@ -108,6 +110,47 @@ class SessionContext(msgspec.Struct, frozen=True):
 class Session:
     """A conversation with one client, over one connection after another."""
 
+    # Every session has more fields than Python keeps without a dictionary of its own for each.
+    __slots__ = (
+        "_asks",
+        "_budget",
+        "_by_utterance",
+        "_charged_bytes",
+        "_clock",
+        "_context",
+        "_deliveries",
+        "_dispatcher",
+        "_draining",
+        "_next_chunk_seq",
+        "_on_over",
+        "_pressed",
+        "_pressure",
+        "_rest_is_cut",
+        "_route",
+        "_rules",
+        "_spans",
+        "_submitting",
+        "_timeline",
+        "_trace",
+        "_waiting",
+        "_waiting_bytes",
+        "_watched",
+        "_working_bytes",
+        "handed_on",
+        "init",
+        "input",
+        "is_looked_at",
+        "last_heard",
+        "link",
+        "next_utterance_index",
+        "past",
+        "secret_hash",
+        "session_id",
+        "state",
+        "tenant",
+        "writer",
+    )
+
     def __init__(
         self,
         session_id: SessionId,
@@ -136,6 +179,7 @@ class Session:
         """It has a look at whether its client has fallen silent ahead of it."""
         self._context = context
         self._dispatcher = context.dispatcher
+        self._budget = context.budget
         self._on_over = on_over
         self._rules = rules
         self._clock = context.clock
@@ -402,10 +446,12 @@ class Session:
 
     def spoken(self, utterances: Sequence[SpokenUtterance], *, goes_on: bool, now: float) -> None:
         """Utterances are complete. They get their numbers before anything else can happen."""
+        asked = self._asks.of_audio()
         for each in utterances:
             speech = Speech(
                 self.next_utterance_index,
-                self._asks.of_audio(),
+                asked.targets,
+                asked.asks,
                 JobInput(audio=each.audio),
                 len(each.audio),
                 cut=each.cut,
@@ -417,7 +463,11 @@ class Session:
             self.next_utterance_index += 1
             if self._timeline is not None:
                 self._timeline.tell(speech.index, UiEventName.INPUT_ENDED)
-            self._open(speech)
+            self._deliveries.expect(speech.index, speech.targets)
+            if self._spans is not None:
+                self._spans.begin(speech)
+            self._waiting.append(speech)
+            self._waiting_bytes += speech.size_bytes
         if goes_on:
             self.speech_began()
         self._submit_waiting(now)
@@ -458,9 +508,12 @@ class Session:
         self.next_utterance_index = index + 1
         if self._timeline is not None:
             self._timeline.tell(index, UiEventName.INPUT_ENDED)
-        self._open(self._speech_of(message))
-        self._submit_waiting(now)
-        self.charge()
+        speech = self._speech_of(message)
+        self._deliveries.expect(index, speech.targets)
+        if self._spans is not None:
+            self._spans.begin(speech)
+        # No more are in flight than may be, so that it need not wait.
+        self._make_jobs(speech, now)
         if self._pressed or len(self._deliveries.targets_left) * 2 >= self._rules.max_inflight:
             self._press()
 
@@ -480,32 +533,35 @@ class Session:
             audio is None,
         )
         try:
-            asks = self._asks.get(way)
-            if asks is None or not size or (audio is None) == (text is None):
-                asks = self._asks.work_out(message, way)
+            asked = self._asks.get(way)
+            if asked is None or not size or (audio is None) == (text is None):
+                asked = self._asks.work_out(message, way)
             if len(self._deliveries.targets_left) >= self._rules.max_inflight:
                 raise errors.RateLimited(
                     "The session has as many utterances in flight as it may; wait for results."
                 )
-            if not self._context.budget.has_room(size):
+            kept_bytes = size * len(asked.asks)
+            if not self._budget.take(kept_bytes):
                 raise errors.RateLimited("The server keeps as much as it may; wait for results.")
+            self._charged_bytes += kept_bytes
         except errors.DragomanError as error:
-            targets = self._asks.targets_of(message)
             return Speech(
                 message.utterance_index,
+                self._asks.targets_of(message),
                 (),
                 JobInput(),
                 0,
                 request_id=message.request_id,
                 refusal=refusal_info(error),
-                refused_targets=targets,
             )
         return Speech(
             message.utterance_index,
-            asks,
+            asked.targets,
+            asked.asks,
             JobInput(audio, text),
             size,
-            request_id=message.request_id,
+            NOT_CUT,
+            message.request_id,
         )
 
     def heartbeat(self, last_delivery_seq: int | None) -> None:
@@ -547,16 +603,6 @@ class Session:
 
     # --- utterances become jobs -----------------------------------------------------------------
 
-    def _open(self, speech: Speech) -> None:
-        """An utterance is complete: it has its place in every lane, and waits for its jobs."""
-        self._deliveries.expect(
-            speech.index, speech.refused_targets or [ask.target for ask in speech.asks]
-        )
-        if self._spans is not None:
-            self._spans.begin(speech)
-        self._waiting.append(speech)
-        self._waiting_bytes += speech.size_bytes
-
     def _submit_waiting(self, now: float) -> None:
         """Make jobs of what waits, as long as not too much is in flight."""
         if self._submitting:
@@ -565,21 +611,13 @@ class Session:
         try:
             waiting, most = self._waiting, self._rules.max_inflight
             while waiting and self.state is not OVER:
-                speech = waiting[0]
-                working = len(self._deliveries.targets_left) - len(waiting)
-                if speech.refusal is None and working >= most:
+                if len(self._deliveries.targets_left) - len(waiting) >= most:
                     return
-                waiting.popleft()
+                speech = waiting.popleft()
                 self._waiting_bytes -= speech.size_bytes
                 if speech.next_chunk_seq > self._next_chunk_seq:
                     self._next_chunk_seq = speech.next_chunk_seq
-                for ask in speech.asks:
-                    self._submit(speech, ask, now)
-                if self.writer is not None:
-                    self._store_opening(self.writer, speech)
-                if speech.refusal is not None:
-                    for target in speech.refused_targets:
-                        self._refused(speech.index, target, speech.refusal, speech.request_id, now)
+                self._make_jobs(speech, now)
         finally:
             self._submitting = False
 
@@ -588,53 +626,58 @@ class Session:
         targets = map(normal_language, speech.targets)
         writer.open(speech.index, targets, speech.next_chunk_seq, speech.half_sample)
 
-    def _submit(self, speech: Speech, ask: Ask, now: float) -> None:
-        """Make the utterance's job for a target; its end comes through `job_ended`."""
-        index, own_id = speech.index, speech.request_id
-        audio = speech.input.audio
-        spec = msgspec.structs.replace(
-            ask.spec,
-            request_id=own_id or f"{self.session_id}/{index}",
-            cut=speech.cut,
-            padding_ms=self._rules.padding_ms(speech.cut) if audio is not None else 0,
-            utterance_index=index,
-            trace_id=self.init.trace_id or f"{self._trace}{index:08x}",
-        )
-        if own_id is not None:
-            body = body_hash(spec, speech.input)
-        else:
-            body = ask.demand_hash if audio is None else named_hash(ask.demand_hash, speech.input)
-        job = Job(
-            spec,
-            speech.input,
-            body,
-            ask.requirement,
-            self._route,
-            now,
-            now if speech.began is None else speech.began,
-            True,
-            ask.target_key,
-            self,
-            ask.target,
-            self._timeline is not None,
-            own_id is None,
-        )
-        job.total_until = now + self._dispatcher.total_seconds
-        job.weight = speech.size_bytes
-        if audio is not None:
-            job.speech_ended = now if speech.speech_ended is None else speech.speech_ended
-        job.writer = self.writer
-        if self.past is not None:
-            # Here, because every job passes: a call would cost more than the look-up.
-            if speech.input.text is not None:
-                self.past.texts[index] = speech.input.text
-            if ask.target in self.past.by_target:
-                job.context = tuple(self.past.by_target[ask.target].utterances)
-        if self._spans is not None:
-            job.parent_span = self._spans.context(index)
-        self._deliveries.lanes[ask.target].working[index] = job
-        self._working_bytes += job.weight
-        self._start(job, now)
+    def _make_jobs(self, speech: Speech, now: float) -> None:
+        """Make the utterance's job for each target; its end comes through `job_ended`."""
+        index, own_id, given = speech.index, speech.request_id, speech.input
+        audio, past, lanes = given.audio, self.past, self._deliveries.lanes
+        ended = now if speech.speech_ended is None else speech.speech_ended
+        if past is not None and given.text is not None:
+            past.texts[index] = given.text
+        for ask in speech.asks:
+            spec = replace(
+                ask.spec,
+                request_id=own_id or f"{self.session_id}/{index}",
+                cut=speech.cut,
+                padding_ms=0 if audio is None else self._rules.padding_ms(speech.cut),
+                utterance_index=index,
+                trace_id=self.init.trace_id or f"{self._trace}{index:08x}",
+            )
+            if own_id is not None:
+                body = body_hash(spec, given)
+            else:
+                body = ask.demand_hash if audio is None else named_hash(ask.demand_hash, given)
+            job = Job(
+                spec,
+                given,
+                body,
+                ask.requirement,
+                self._route,
+                now,
+                now if speech.began is None else speech.began,
+                True,
+                ask.target_key,
+                self,
+                ask.target,
+                self._timeline is not None,
+                own_id is None,
+                None if audio is None else ended,
+                None,
+                self.writer,
+            )
+            job.total_until = now + self._dispatcher.total_seconds
+            job.weight = speech.size_bytes
+            if past is not None and ask.target in past.by_target:
+                job.context = tuple(past.by_target[ask.target].utterances)
+            if self._spans is not None:
+                job.parent_span = self._spans.context(index)
+            lanes[ask.target].working[index] = job
+            self._working_bytes += speech.size_bytes
+            self._start(job, now)
+        if self.writer is not None:
+            self._store_opening(self.writer, speech)
+        if speech.refusal is not None:
+            for target in speech.targets:
+                self._refused(index, target, speech.refusal, own_id, now)
 
     def _start(self, job: Job, now: float) -> None:
         try:
@@ -712,7 +755,7 @@ class Session:
 
     def _make_again(self, job: Job, request_id: RequestId, job_input: JobInput, now: float) -> None:
         again = Job(
-            msgspec.structs.replace(job.spec, request_id=request_id),
+            replace(job.spec, request_id=request_id),
             job_input,
             job.body_hash,
             job.requirement,
@@ -863,20 +906,22 @@ class Session:
 
     def charge(self) -> bool:
         """Charge the process's budget for what this session keeps; False when it is too much."""
-        segmenter, deliveries = self.input.segmenter, self._deliveries
+        deliveries = self._deliveries
         kept = (
-            (segmenter.buffered_bytes if segmenter is not None else 0)
-            + self._waiting_bytes
+            self._waiting_bytes
             + self._working_bytes
             + deliveries.held_bytes
             + deliveries.unacknowledged.size_bytes
-            + (deliveries.audience.size_bytes if deliveries.audience is not None else 0)
         )
+        if self.input.segmenter is not None:
+            kept += self.input.segmenter.buffered_bytes
+        if deliveries.audience is not None:
+            kept += deliveries.audience.size_bytes
         change = kept - self._charged_bytes
         if not change or self.state is OVER:
             return True
         self._charged_bytes = kept
-        return self._context.budget.change(change)
+        return self._budget.change(change)
 
     # --- the end --------------------------------------------------------------------------------
 
@@ -970,7 +1015,7 @@ class Session:
         if release:
             for job in kept:
                 self._context.ledger.release_now(job)
-        self._context.budget.change(-self._charged_bytes)
+        self._budget.change(-self._charged_bytes)
         self._charged_bytes = 0
         self._waiting.clear()
         self._watched.clear()

@@ -8,7 +8,7 @@ import msgspec
 
 from dragoman.errors import DragomanError
 from dragoman.ids import RequestId, SessionId, TenantId
-from dragoman.live.dispatch import demand_hash
+from dragoman.live.dispatch import NOT_CUT, demand_hash
 from dragoman.live.ledger import JobInput, JobSpec
 from dragoman.live.protocol import (
     Cut,
@@ -19,7 +19,7 @@ from dragoman.live.protocol import (
     check_utterance,
 )
 from dragoman.live.sessions.orders import (
-    Asked,
+    WholeUtterance,
     job_spec,
     targets_for,
     targets_of,
@@ -47,15 +47,25 @@ class Ask(msgspec.Struct, frozen=True, gc=False):
     demand_hash: bytes
 
 
+class Asked(msgspec.Struct, frozen=True, gc=False):
+    """What an utterance asks for, for all its targets."""
+
+    asks: tuple[Ask, ...]
+    targets: tuple[str, ...]
+
+
 class Speech(msgspec.Struct, frozen=True, gc=False):
     """One utterance, however it came."""
 
     index: int
+    targets: tuple[str, ...]
+    """The orders that its ends belong to."""
     asks: tuple[Ask, ...]
+    """Nothing, of one that is refused."""
     input: JobInput
     size_bytes: int
     """What it takes in memory while it is in flight."""
-    cut: Cut = Cut.NONE
+    cut: Cut = NOT_CUT
     request_id: RequestId | None = None
     began: float | None = None
     """When its first audio came, in monotonic seconds."""
@@ -67,12 +77,6 @@ class Speech(msgspec.Struct, frozen=True, gc=False):
     """The part of a sample that the chunks up to there end with, and the next one completes."""
     refusal: ErrorInfo | None = None
     """Why no job is made of it."""
-    refused_targets: tuple[str, ...] = ()
-    """Of one that is refused, which asks for nothing."""
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        return self.refused_targets or tuple(ask.target for ask in self.asks)
 
 
 class Asks:
@@ -92,12 +96,12 @@ class Asks:
         self._init = init
         self._rules = rules
         self._requirement = requirement
-        self._known: dict[tuple[object, ...], tuple[Ask, ...]] = {}
-        self._of_audio: tuple[Ask, ...] | None = None
+        self._known: dict[tuple[object, ...], Asked] = {}
+        self._of_audio: Asked | None = None
         self.get = self._known.get
         """What is asked for in a way that is known; None: `work_out` looks into it."""
 
-    def work_out(self, message: Utterance, way: tuple[object, ...]) -> tuple[Ask, ...]:
+    def work_out(self, message: Utterance, way: tuple[object, ...]) -> Asked:
         """What the utterance asks for; raises InvalidMessage when that makes no sense.
 
         way is everything by which two utterances of a session may ask for different things.
@@ -105,30 +109,34 @@ class Asks:
         check_utterance(message)
         check_in_session(self._init, message)
         # Its number and its name are not part of the way it asks.
-        asked = msgspec.structs.replace(
+        whole = msgspec.structs.replace(
             whole_utterance(self._init, message), index=0, request_id=None
         )
-        found = tuple(self._ask(asked, target) for target in asked.targets)
+        found = self._ask(whole)
         if len(self._known) >= _REMEMBERED:
             self._known.clear()
         self._known[way] = found
         return found
 
-    def of_audio(self) -> tuple[Ask, ...]:
+    def of_audio(self) -> Asked:
         """What every utterance asks for that is cut out of audio."""
         found = self._of_audio
         if found is None:
-            asked = Asked(0, targets_of(self._init), JobInput(audio=b""))
-            found = self._of_audio = tuple(self._ask(asked, target) for target in asked.targets)
+            whole = WholeUtterance(0, targets_of(self._init), JobInput(audio=b""))
+            found = self._of_audio = self._ask(whole)
         return found
 
     def targets_of(self, message: Utterance) -> tuple[str, ...]:
         """The orders that an utterance belongs to, whether or not it makes sense."""
         return targets_for(self._init, message)
 
-    def _ask(self, asked: Asked, target: str) -> Ask:
-        spec = job_spec(self._session_id, self._tenant, self._init, self._rules, asked, target)
-        return Ask(target, spec.target_key, spec, self._requirement(spec), demand_hash(spec))
+    def _ask(self, whole: WholeUtterance) -> Asked:
+        asks = []
+        for target in whole.targets:
+            spec = job_spec(self._session_id, self._tenant, self._init, self._rules, whole, target)
+            requirement = self._requirement(spec)
+            asks.append(Ask(target, spec.target_key, spec, requirement, demand_hash(spec)))
+        return Asked(tuple(asks), whole.targets)
 
 
 def refusal_info(error: DragomanError) -> ErrorInfo:
