@@ -76,12 +76,18 @@ def shard_in(name: str) -> int | None:
 
 def shard_for_request(tenant: str, request_id: str) -> int:
     """Where a request is bound: an utterance's in its session's shard, any other by its hash."""
+    shard = shard_of_utterance(request_id)
+    if shard is not None:
+        return shard
+    return blake2b(f"{tenant}\0{request_id}".encode(), digest_size=1).digest()[0]
+
+
+def shard_of_utterance(request_id: str) -> int | None:
+    """The shard of the session whose utterance has this name; None: it is no utterance's."""
     session_id, slash, _ = request_id.partition("/")
     if slash and session_id.startswith("s-") and len(session_id) == _SESSION_ID_LENGTH:
-        shard = shard_in(session_id)
-        if shard is not None:
-            return shard
-    return blake2b(f"{tenant}\0{request_id}".encode(), digest_size=1).digest()[0]
+        return shard_in(session_id)
+    return None
 
 
 def request_digits(tenant: str, request_id: str, target_key: str) -> str:

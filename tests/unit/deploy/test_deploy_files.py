@@ -148,7 +148,7 @@ def test_haproxy_takes_its_configuration_and_notices_a_mistake(tmp_path: Path) -
 
 def check_with_haproxy(config: Path) -> subprocess.CompletedProcess[str]:
     # The names of the containers are known nowhere else; haproxy goes on without their addresses.
-    command = [require_program("haproxy"), "-c", "-f", config]
+    command = [require_program("haproxy"), "-c", "-f", str(config)]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 

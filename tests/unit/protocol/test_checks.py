@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
-from dragoman.ids import NodeId
+from dragoman.ids import NodeId, RequestId
 from dragoman.live.protocol import (
     FROM_CLIENT,
     FROM_NODE,
@@ -238,6 +238,7 @@ def check_client_message(frame: bytes) -> None:
 
 
 NODE = NodeId("n-1")
+OF_AN_UTTERANCE = RequestId("s-9e7fccf36e496c0c6df0e28a/0")
 
 
 @pytest.mark.parametrize(
@@ -247,6 +248,7 @@ NODE = NodeId("n-1")
         (JobRequest("en", "es", text=""), "text"),
         (JobRequest("en", "es", text="a", audio=b"a"), "audio"),
         (JobRequest("auto", "es", text="a"), "src_lang"),
+        (JobRequest("en", "es", text="a", request_id=OF_AN_UTTERANCE), "request_id"),
         (JobRequest("en", "es", text="a", features=("x",)), "features"),
         (JobRequest("en", "es", text="a", pipeline=RequestedPipeline(use_nmt=False)), "pipeline"),
         (
@@ -259,6 +261,13 @@ def test_a_job_request_that_contradicts_itself_is_refused(request_: JobRequest, 
     with pytest.raises(InvalidMessage) as caught:
         check_job_request(request_)
     assert caught.value.details["field"] == field
+
+
+@pytest.mark.parametrize(
+    "request_id", ["s-1/0", "s-9e7fccf36e496c0c6df0e28a", "n-9e7fccf36e496c0c6df0e28a/0", "a/b"]
+)
+def test_a_request_may_have_any_other_name(request_id: str) -> None:
+    check_job_request(JobRequest("en", "es", text="a", request_id=RequestId(request_id)))
 
 
 def test_a_good_job_request_passes() -> None:

@@ -9,6 +9,7 @@ import msgspec
 
 from dragoman import voice_activity
 from dragoman.errors import InvalidCapabilitySchema, InvalidMessage
+from dragoman.ids import shard_of_utterance
 from dragoman.live.protocol import problems
 from dragoman.live.protocol.client_messages import SessionInit, Utterance
 from dragoman.live.protocol.features import (
@@ -117,6 +118,8 @@ def _check_way(init: SessionInit, named: str | None) -> None:
 def check_job_request(request: JobRequest) -> None:
     """Refuse a job that is neither audio nor text, or that asks for the impossible."""
     _check_input(request.audio, request.text)
+    if request.request_id is not None and shard_of_utterance(request.request_id) is not None:
+        raise _bad("request_id", "is the name of a session's utterance; choose another")
     if request.src_lang == AUTO:
         raise _bad("src_lang", "cannot be `auto` here; name the language, or open a session")
     if request.exclude_node_id is not None and request.exclude_node_id == request.preferred_node_id:
