@@ -504,6 +504,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/experiments/{experiment_id}/hours": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The scores of each hour in which there were any, the earliest first */
+        get: operations["hours_api_v1_experiments__experiment_id__hours_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/experiments/{experiment_id}/invoke": {
         parameters: {
             query?: never;
@@ -3465,6 +3482,28 @@ export interface components {
          */
         HistoryBy: "pair" | "node";
         /**
+         * ListPage[HourView]
+         * @description One page of a list; ``next`` is the cursor of the page after it.
+         */
+        HourPage: {
+            items: {
+                began_at: string;
+                scores: {
+                    [key: string]: {
+                        ci95?: [
+                            number,
+                            number
+                        ] | null;
+                        corpus?: number | null;
+                        count: number;
+                        mean: number | null;
+                        pass_rate?: number | null;
+                    };
+                };
+            }[];
+            next?: string | null;
+        };
+        /**
          * ImportProgress
          * @description How far an import has come; others look at it while it goes on.
          */
@@ -6147,6 +6186,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FinishedRun"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hours_api_v1_experiments__experiment_id__hours_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. */
+                hours?: number;
+            };
+            header?: never;
+            path: {
+                experiment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HourPage"];
                 };
             };
             /** @description The request was refused */

@@ -50,7 +50,7 @@ export function Shell() {
               aria-expanded={opened}
             />
             <UnstyledButton renderRoot={(props) => <Link to="/" {...props} />}>
-              <Text fw={700}>Dragoman</Text>
+              <Text fw={700}>{"Dragoman"}</Text>
             </UnstyledButton>
           </Group>
           <Group gap="xs" wrap="nowrap">
