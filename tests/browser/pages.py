@@ -16,6 +16,38 @@ RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"
 
 PATIENCE_MS = 20_000
 
+# What scrolls cuts off its controls, and a label may stand for its own.
+COVERED = """
+() => {
+  const inSight = (element) => {
+    let box = element.getBoundingClientRect();
+    let seen = { left: 0, top: 0, right: innerWidth, bottom: innerHeight };
+    for (let at = element.parentElement; at !== null; at = at.parentElement) {
+      if (getComputedStyle(at).overflow === "visible") continue;
+      const edge = at.getBoundingClientRect();
+      seen = {
+        left: Math.max(seen.left, edge.left), top: Math.max(seen.top, edge.top),
+        right: Math.min(seen.right, edge.right), bottom: Math.min(seen.bottom, edge.bottom),
+      };
+    }
+    const [x, y] = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+    return x > seen.left && x < seen.right && y > seen.top && y < seen.bottom ? [x, y] : null;
+  };
+  const controls = document.querySelectorAll("a[href], button, input, select, textarea, summary");
+  return [...controls].flatMap((control) => {
+    if (!control.checkVisibility({ opacityProperty: true, visibilityProperty: true })) return [];
+    const place = inSight(control);
+    if (place === null) return [];
+    const top = document.elementFromPoint(...place);
+    const isItself = top === null || control.contains(top) || top.contains(control) ||
+      [...(control.labels ?? [])].some((label) => label.contains(top)) ||
+      top.closest("label, .mantine-Input-wrapper, .mantine-Switch-root")?.contains(control);
+    if (isItself) return [];
+    return [`${control.outerHTML.slice(0, 120)} under ${top.outerHTML.slice(0, 120)}`];
+  });
+}
+"""
+
 
 class ConsolePage:
     """One tab with the console in it."""
@@ -55,6 +87,11 @@ class ConsolePage:
     def heading(self, title: str) -> None:
         """Wait until the page has this title."""
         self.page.get_by_role("heading", name=title, level=1).wait_for()
+
+    def covered(self) -> list[str]:
+        """Controls in sight that something else lies upon, so that they cannot be used."""
+        found: list[str] = self.page.evaluate(COVERED)
+        return found
 
     def accessibility_violations(self) -> list[str]:
         """What axe finds on the page as it is shown now."""

@@ -209,13 +209,14 @@ def test_failures_are_retried_and_quality_is_shown_over_the_runs(
     lab.ended(experiment_id)
     console.go(f"/lab/experiments/{experiment_id}")
     console.shows("3 failed")
-    assert console.page.get_by_role("img", name="Scores at the end of each run").count() == 0
+    assert console.page.get_by_role("heading", name="Quality over time").count() == 0
     acts_after_being_asked(console, "Retry failures", "Items of lucky that failed")
     console.shows("6 done, 0 failed")
     runs = table(console, "Runs")
     expect(runs.get_by_role("row")).to_have_count(3)
     expect(runs).to_contain_text("contains 0.5")
-    expect(console.page.get_by_role("img", name="Scores at the end of each run")).to_be_visible()
+    drawn = "contains: its mean and interval at the end of each run"
+    expect(console.page.get_by_role("img", name=drawn)).to_be_visible()
 
 
 def test_rows_are_filtered_as_text_and_as_chips_and_sorted_and_the_address_has_it_all(

@@ -79,6 +79,65 @@ def test_a_client_is_led_to_what_it_may_see(browser: Browser, keys_server: Serve
         console.complaints.clear()
 
 
+ELSEWHERE = "http://127.0.0.1:9"
+"""Another port is another origin, and yet the same site: the cookie comes along."""
+
+TRIED = """
+async (url) => {
+  const closed = (path) => new Promise((resolve) => {
+    const socket = new WebSocket(url.replace("http", "ws") + path);
+    socket.onopen = () => socket.send('{"type": "watch", "topics": ["nodes"]}');
+    socket.onmessage = () => resolve("told");
+    socket.onclose = ({ code }) => resolve(code);
+  });
+  const asked = (options) => fetch(`${url}/api/v1/nodes/n-wanted/drain`, {
+    method: "POST", credentials: "include", ...options,
+  }).then(() => "answered", () => "refused");
+  return [
+    await closed("/ws/console"),
+    await closed("/ws/session"),
+    await asked({ mode: "cors" }),
+    await asked({ mode: "cors", headers: { "X-CSRF-Token": "a guess" } }),
+  ];
+}
+"""
+
+
+def test_a_page_of_elsewhere_gets_nothing_by_the_cookie_of_who_is_signed_in(
+    browser: Browser, keys_server: ServerProcess
+) -> None:
+    node_key, _ = key_of(keys_server, "node")
+    with (
+        ManualNode(keys_server, new_pair(), node_id="n-wanted", key=node_key) as node,
+        ConsolePage.opened(browser, keys_server.url) as console,
+    ):
+        console.go("/nodes/n-wanted")
+        sign_in(console, key_of(keys_server, "operator")[0])
+        console.heading("Node n-wanted")
+        evil = console.page.context.new_page()
+        target = f"{keys_server.url}/api/v1/nodes/n-wanted/drain"
+        form = f'<form method="post" action="{target}"><button>Win</button></form>'
+        evil.route(
+            f"{ELSEWHERE}/**", lambda route: route.fulfill(body=form, content_type="text/html")
+        )
+        evil.goto(ELSEWHERE)
+        assert evil.evaluate(TRIED, keys_server.url) == [4403, 4403, "refused", "refused"]
+        with evil.expect_response(target) as answer:
+            evil.get_by_role("button", name="Win").click()
+        assert answer.value.request.all_headers()["cookie"], "a cookie came along"
+        assert answer.value.status == 403
+        frame = f'<iframe src="{keys_server.url}/nodes"></iframe>'
+        evil.unroute_all()
+        evil.route(
+            f"{ELSEWHERE}/**", lambda route: route.fulfill(body=frame, content_type="text/html")
+        )
+        evil.goto(ELSEWHERE)
+        assert evil.frames[1].get_by_role("heading").count() == 0
+        node.beat()
+        expect(console.page.get_by_role("cell", name="Ready")).to_be_visible()
+        console.complaints.clear()  # the browser told of the 401 that led to the page to sign in
+
+
 def test_the_api_page_needs_no_key(browser: Browser, keys_server: ServerProcess) -> None:
     with ConsolePage.opened(browser, keys_server.url) as console:
         console.go("/docs")
