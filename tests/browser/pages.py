@@ -8,13 +8,23 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 PATIENCE_MS = 20_000
+
+TABS_MAX = 150
+
+IS_FOCUSED = """
+(name) => {
+  const at = document.activeElement;
+  const label = at?.getAttribute("aria-label") ?? at?.textContent;
+  return at?.matches("a, button, input, select, textarea, summary") && label?.trim() === name;
+}
+"""
 
 # What scrolls cuts off its controls, and a label may stand for its own.
 COVERED = """
@@ -87,6 +97,27 @@ class ConsolePage:
     def heading(self, title: str) -> None:
         """Wait until the page has this title."""
         self.page.get_by_role("heading", name=title, level=1).wait_for()
+
+    def tab_to(self, name: str) -> None:
+        """Go to the control of this name as those do who have no mouse."""
+        for _ in range(TABS_MAX):
+            if self.page.evaluate(IS_FOCUSED, name):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the keyboard does not reach {name!r}")
+
+    def act(self, action: str, consequence: str = "") -> None:
+        """Do what asks first, by keyboard alone: the dialog says what will happen."""
+        expect(self.page.get_by_role("button", name=action, exact=True)).to_be_enabled()
+        self.tab_to(action)
+        self.page.keyboard.press("Enter")
+        dialog = self.page.get_by_role("dialog", name=action)
+        expect(dialog).to_contain_text(consequence)
+        # The dialog keeps the focus: the button outside, of the same name, is out of reach.
+        expect(dialog.locator(":focus")).to_have_count(1)
+        self.tab_to(action)
+        self.page.keyboard.press("Enter")
+        expect(dialog).to_be_hidden()
 
     def covered(self) -> list[str]:
         """Controls in sight that something else lies upon, so that they cannot be used."""

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -79,8 +82,34 @@ def test_a_client_is_led_to_what_it_may_see(browser: Browser, keys_server: Serve
         console.complaints.clear()
 
 
-ELSEWHERE = "http://127.0.0.1:9"
-"""Another port is another origin, and yet the same site: the cookie comes along."""
+class _Elsewhere(BaseHTTPRequestHandler):
+    """A page of another origin, which is yet the same site: the cookie comes along."""
+
+    page = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(self.page)
+
+    def log_message(self, *args: object) -> None:
+        """Nothing is logged."""
+
+
+@contextmanager
+def elsewhere(page: str) -> Iterator[str]:
+    """The address of a server of such pages, on another port of this machine."""
+    handler = type("Handler", (_Elsewhere,), {"page": page.encode()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
 
 TRIED = """
 async (url) => {
@@ -114,25 +143,20 @@ def test_a_page_of_elsewhere_gets_nothing_by_the_cookie_of_who_is_signed_in(
         console.go("/nodes/n-wanted")
         sign_in(console, key_of(keys_server, "operator")[0])
         console.heading("Node n-wanted")
-        evil = console.page.context.new_page()
         target = f"{keys_server.url}/api/v1/nodes/n-wanted/drain"
         form = f'<form method="post" action="{target}"><button>Win</button></form>'
-        evil.route(
-            f"{ELSEWHERE}/**", lambda route: route.fulfill(body=form, content_type="text/html")
-        )
-        evil.goto(ELSEWHERE)
-        assert evil.evaluate(TRIED, keys_server.url) == [4403, 4403, "refused", "refused"]
-        with evil.expect_response(target) as answer:
-            evil.get_by_role("button", name="Win").click()
-        assert answer.value.request.all_headers()["cookie"], "a cookie came along"
-        assert answer.value.status == 403
         frame = f'<iframe src="{keys_server.url}/nodes"></iframe>'
-        evil.unroute_all()
-        evil.route(
-            f"{ELSEWHERE}/**", lambda route: route.fulfill(body=frame, content_type="text/html")
-        )
-        evil.goto(ELSEWHERE)
-        assert evil.frames[1].get_by_role("heading").count() == 0
+        evil = console.page.context.new_page()
+        with elsewhere(form + frame) as address:
+            evil.goto(address)
+            closed, also_closed, *asked = evil.evaluate(TRIED, keys_server.url)
+            assert (closed, also_closed) == (4403, 4403)
+            assert asked == ["refused", "refused"]
+            assert evil.frames[1].get_by_role("heading", name="Nodes").count() == 0
+            with evil.expect_response(target) as answer:
+                evil.get_by_role("button", name="Win").click()
+            assert "dragoman" in answer.value.request.all_headers()["cookie"], "it came along"
+            assert answer.value.status == 403
         node.beat()
         expect(console.page.get_by_role("cell", name="Ready")).to_be_visible()
         console.complaints.clear()  # the browser told of the 401 that led to the page to sign in
