@@ -113,27 +113,26 @@ def filled(demo: Demo) -> Iterator[Ids]:
         yield {**in_lab, "session": session_id, "job": job, "node": node}
 
 
-def take(browser: Browser, demo: Demo, ids: Ids, name: str, width: int) -> bytes:
-    """One page, as WebP."""
+def take(browser: Browser, demo: Demo, ids: Ids, name: str) -> Iterator[tuple[int, bytes]]:
+    """One page on each screen, as WebP; on the widest in the dark theme."""
     path, title = PAGES[name]
-    size = {"width": width, "height": HEIGHTS[width]}
-    page = browser.new_page(
-        viewport=size,  # type: ignore[arg-type]
-        color_scheme="dark" if width == max(WIDTHS) else "light",
-        locale="en-GB",
-    )
+    page = browser.new_page(color_scheme="light", locale="en-GB")
     page.goto(demo.url + path.format(**ids))
     page.get_by_role("heading", name=title.format(**ids), level=1).wait_for()
     expect(page.locator(".mantine-Loader-root")).to_have_count(0)
     if name.startswith("talk"):
         _say_something(page)
     page.wait_for_timeout(2_500)  # charts begin with the second message of the server
-    # Playwright writes no WebP by itself; the browser does.
-    taken = page.context.new_cdp_session(page).send(
-        "Page.captureScreenshot", {"format": "webp", "quality": QUALITY}
-    )
+    session = page.context.new_cdp_session(page)
+    for width in WIDTHS:
+        if width == max(WIDTHS):
+            page.emulate_media(color_scheme="dark")
+        page.set_viewport_size({"width": width, "height": HEIGHTS[width]})
+        page.wait_for_timeout(600)  # charts are drawn again for their new place
+        # Playwright writes no WebP by itself; the browser does.
+        taken = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
+        yield width, base64.b64decode(taken["data"])
     page.context.close()
-    return base64.b64decode(taken["data"])
 
 
 def _say_something(page: Page) -> None:

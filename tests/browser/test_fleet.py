@@ -42,6 +42,11 @@ def test_a_node_is_shown_as_it_comes_works_and_goes(
         assert caller.ask(pair).status_code == 201
         job = node.take()
         expect(row).to_contain_text("1 / 2")
+        row.get_by_role("link", name="n-live").click()
+        console.heading("Node n-live")
+        working = console.page.get_by_role("table", name="Works on")
+        expect(working.get_by_role("link", name=job["job_id"])).to_be_visible()
+        console.page.go_back()
         node.succeed(job, text_translated="hola")
         expect(row).to_contain_text("0 / 2")
     expect(row).to_contain_text("Offline")

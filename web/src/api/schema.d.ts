@@ -21,6 +21,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a node works on now, the longest there first */
+        get: operations["at_node_api_v1_attempts_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -2135,6 +2152,22 @@ export interface components {
                 turn: number;
             }[];
             next?: string | null;
+        };
+        /**
+         * AttemptsAtNode
+         * @description What a node works on.
+         */
+        AttemptsAtNode: {
+            items: {
+                attempt_id: string;
+                dispatched_at: string;
+                instance_id: string;
+                job_id: string | null;
+                pair: string;
+                state: string;
+            }[];
+            /** @default [] */
+            unreachable: string[];
         };
         /**
          * AuditOutcome
@@ -4797,6 +4830,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AlertList"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    at_node_api_v1_attempts_get: {
+        parameters: {
+            query: {
+                node_id: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptsAtNode"];
                 };
             };
             /** @description The request was refused */

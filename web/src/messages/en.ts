@@ -250,6 +250,7 @@ export const en = {
   nothingThere: "Nothing",
   nothingToSee: "Your key has no page here yet. The API is at /docs.",
   numbersAreOld: "These numbers are old",
+  ofAnotherTenant: "of another tenant",
   offline: "Offline",
   oneOfThem: "One of them",
   onlyGiven: "Only those that were set",
@@ -380,6 +381,7 @@ export const en = {
   signOut: "Sign out",
   "signed-out": "Signed out",
   silent: "Silent",
+  since: "Since",
   skipToPage: "Skip to the page",
   slotsUsed: "Slots in use",
   soFar: "so far",
@@ -429,5 +431,7 @@ export const en = {
   whatIsJudged: "What is judged",
   whatToDo: "What to do",
   winsLossesTies: "Wins / losses / ties",
+  worksOn: "Works on",
+  worksOnNothing: "Nothing at the moment.",
   write: "Write",
 } as const;

@@ -247,6 +247,7 @@ export const zh: Messages = {
   nothingThere: "无",
   nothingToSee: "您的密钥在这里还没有页面。接口见 /docs。",
   numbersAreOld: "这些数字已过时",
+  ofAnotherTenant: "属于其他租户",
   offline: "离线",
   oneOfThem: "其中之一",
   onlyGiven: "只显示已设置的",
@@ -372,6 +373,7 @@ export const zh: Messages = {
   signOut: "退出登录",
   "signed-out": "已退出登录",
   silent: "无响应",
+  since: "开始时间",
   skipToPage: "跳到页面内容",
   slotsUsed: "已用槽位",
   soFar: "截至目前",
@@ -421,5 +423,7 @@ export const zh: Messages = {
   whatIsJudged: "评价对象",
   whatToDo: "处理方法",
   winsLossesTies: "胜 / 负 / 平",
+  worksOn: "正在处理",
+  worksOnNothing: "目前没有任务。",
   write: "输入文字",
 };
