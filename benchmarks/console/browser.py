@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -68,9 +69,18 @@ def fresh_page(browser: Browser) -> Iterator[Page]:
         context.close()
 
 
+def wait_until(page: Page, condition: str) -> None:
+    """Wait for a condition; the page's policy lets Playwright itself evaluate none in it."""
+    give_up_at = time.monotonic() + PATIENCE_MS / 1000
+    while not page.evaluate(condition):
+        if time.monotonic() > give_up_at:
+            raise TimeoutError(f"waited in vain for {condition}")
+        page.wait_for_timeout(20)
+
+
 def marked_ms(page: Page, mark: str) -> float:
     """When the mark was set, in milliseconds since the page was asked for."""
-    page.wait_for_function(f"performance.getEntriesByName({mark!r}).length > 0")
+    wait_until(page, f"performance.getEntriesByName({mark!r}).length > 0")
     found: float = page.evaluate(f"performance.getEntriesByName({mark!r})[0].startTime")
     return found
 

@@ -13,7 +13,7 @@ from statistics import median
 import httpx
 from playwright.sync_api import Browser, Page
 
-from benchmarks.console.browser import fresh_page
+from benchmarks.console.browser import fresh_page, wait_until
 from benchmarks.console.fleet_pages import address_of
 from benchmarks.full_job.figures import Figures
 from benchmarks.mirror import exporting
@@ -87,7 +87,7 @@ def _painted_ms(page: Page, asked: str) -> float:
     field = page.get_by_label("Filter", exact=True)
     field.fill(asked)
     field.press("Enter")
-    page.wait_for_function("typeof paintedMs === 'number'")
+    wait_until(page, "typeof paintedMs === 'number'")
     found: float = page.evaluate("paintedMs")
     return found
 

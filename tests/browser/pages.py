@@ -79,7 +79,7 @@ class ConsolePage:
         try:
             page = cls(context.new_page(), url)
             yield page
-            assert page.complaints == []
+            assert page.complaints == [], page.complaints
         finally:
             context.close()
 

@@ -105,7 +105,7 @@ def filled(demo: Demo) -> Iterator[Ids]:
 
         def is_answered() -> bool:
             timeline = demo.get(f"/sessions/{session_id}/timeline")
-            return len(timeline["utterances"]) == 6
+            return len(timeline["items"]) == 6
 
         eventually(is_answered, "the session was answered")
         job = demo.get("/jobs?limit=50")["items"][-1]["job_id"]
@@ -159,8 +159,8 @@ def main() -> None:
         )
         browser.new_page().wait_for_timeout(FILLED_SECONDS * 1_000)
         for name in PAGES:
-            for width in WIDTHS:
-                (FOLDER / f"{name}-{width}.webp").write_bytes(take(browser, demo, ids, name, width))
+            for width, picture in take(browser, demo, ids, name):
+                (FOLDER / f"{name}-{width}.webp").write_bytes(picture)
         browser.close()
     widths = ", ".join(map(str, WIDTHS[:-1])) + f" and {WIDTHS[-1]}"
     parts = [INTRODUCTION.format(widths=widths), *(shown(name) for name in PAGES)]

@@ -141,9 +141,7 @@ def test_a_text_is_translated_and_spoken(browser: Browser, server: ServerProcess
         say(console, "good morning <b>all</b>")
         console.shows("good morning <b>all</b>")
         console.page.locator('[lang="es"]').first.wait_for()
-        eventually(
-            lambda: bool(console.page.evaluate("window.soundWasHeard === true")), "sound is heard"
-        )
+        sound_is_heard(console)
         with console.page.expect_download() as download:
             console.page.get_by_role("button", name="Download as TXT").click()
         saved = Path(download.value.path()).read_text(encoding="utf-8")
@@ -211,7 +209,9 @@ def hears(console: ConsolePage) -> None:
 
 
 def sound_is_heard(console: ConsolePage) -> None:
-    console.page.wait_for_function("window.soundWasHeard === true", timeout=LONG_MS)
+    eventually(
+        lambda: bool(console.page.evaluate("window.soundWasHeard === true")), "sound is heard"
+    )
 
 
 def test_speech_into_a_microphone_is_recognised_translated_and_spoken_also_by_a_server_begun_again(

@@ -68,6 +68,7 @@ export function Shell() {
             </ActionIcon>
             <ThemeSwitch />
             <NativeSelect
+              miw={106}
               aria-label={text("language")}
               data={Object.entries(LANGUAGES).map(([value, label]) => ({ value, label }))}
               value={language}
