@@ -152,7 +152,8 @@ def _for_long(browser: Browser, url: str, size: Size) -> Figures:
         page.on("websocket", heard.listen)
         _open(page, url + path, is_there.format(nodes=f"{size.nodes:,}"))
         memory = Memory(page)
-        page.wait_for_timeout(5_000)
+        # Rows that came at first share their texts; once each has changed, they do not.
+        page.wait_for_timeout((size.nodes / size.changes_per_second + 5) * 1000)
         heard.changes = heard.messages = 0
         page.evaluate("longTasks.length = 0")
         began = time.monotonic()

@@ -6,6 +6,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
@@ -97,7 +98,9 @@ def _server(folder: Path, rows: int) -> Iterator[str]:
     """A server whose lab has so many rows, once its mirror has them too."""
     data = folder / "data"
     data.mkdir()
-    exporting.fill(data / "dragoman.db", rows, TENANT)
+    # In a thread: the browser's own event loop runs in this one.
+    with ThreadPoolExecutor(1) as thread:
+        thread.submit(exporting.fill, data / "dragoman.db", rows, TENANT).result()
     command = [str(Path(sys.executable).with_name("dragoman")), "serve", "--port", "0"]
     with running([*command, "--data-dir", str(data), "--log-level", "error"]) as process:
         url = address_of(process)
