@@ -43,7 +43,9 @@ window.addEventListener("keydown", (event) => {
   window.paintedMs = null;
   const watcher = new MutationObserver(() => {
     const now = rows();
-    if (now === null || now === before || now.childElementCount === 0) return;
+    if (now === null || now === before) return;
+    // Rows, or the word that there are none.
+    if (now.childElementCount === 0 && !document.querySelector(".rows-table p")) return;
     watcher.disconnect();
     requestAnimationFrame(() => setTimeout(() => {
       window.paintedMs = performance.now() - from;
