@@ -12,6 +12,7 @@ from rich.table import Table
 
 from benchmarks import fleet, ledger, listeners, shared, voice
 from benchmarks.cluster import run as cluster
+from benchmarks.console import run as console_pages
 from benchmarks.full_job import run as full_job
 from benchmarks.lab import run as lab
 from benchmarks.mirror import run as mirror
@@ -37,6 +38,7 @@ BENCHMARKS: dict[str, Callable[[argparse.Namespace], list[Table]]] = {
     "voice": lambda chosen: voice.run(chosen.quick),
     "profile": lambda chosen: profile.run(chosen.quick, chosen.svg, chosen.side or profile.SIDES),
     "mirror": lambda chosen: mirror.run(mirror.Options(chosen.quick, chosen.peers, chosen.record)),
+    "console": lambda chosen: console_pages.run(chosen.quick, chosen.record),
     "simulate": lambda chosen: simulation.run(chosen.quick),
     "lab": lambda chosen: lab.run(lab.Options(chosen.quick, chosen.peers, chosen.record)),
     "workers": lambda chosen: workers.run(
@@ -70,7 +72,7 @@ def main() -> None:
     parser.add_argument(
         "--record",
         action="store_true",
-        help="cluster, full_job, lab, mirror, scale, workers: write the figures to "
+        help="cluster, console, full_job, lab, mirror, scale, workers: write the figures to "
         "docs/performance.md",
     )
     for name, default in (("instances", (1, 2, 4)), ("masters", (1, 3)), ("nodes", (40, 400))):

@@ -42,18 +42,18 @@ _SCRAMBLED = "printf('%08x', n * 2654435761 % 4294967296)"
 _TEXT = f"substr(replace(hex(zeroblob(200)), '00', {_SCRAMBLED}), 1, {{}})"
 _FILLED = {
     "dataset_item (id, tenant, turn_count, turns_json, content_id)": (
-        f"{_ITEM}, 'bench', 1, json_array(json_object('source', {_TEXT.format(400)}, "
+        f"{_ITEM}, :tenant, 1, json_array(json_object('source', {_TEXT.format(400)}, "
         f"'domain', 'news')), {_ITEM}"
     ),
     "target_record (id, tenant, run_id, item_id, turn_no, output_json, main, latency_ms, tokens, "
     "cost, created_at_ms)": (
-        f"'t-' || n, 'bench', 'r-1', {_ITEM}, 0, json_object('text', {_TEXT.format(400)}), 'text', "
+        f"'t-' || n, :tenant, 'r-1', {_ITEM}, 0, json_object('text', {_TEXT.format(400)}), 'text', "
         "n % 997 * 1.5, n % 500, n % 7 * 0.01, 0"
     ),
     "turn_result (experiment_id, item_id, turn_no, tenant, run_id, try_no, status, "
-    "target_record_id)": f"'e-1', {_ITEM}, 0, 'bench', 'r-1', 1, 'success', 't-' || n",
+    "target_record_id)": f"'e-1', {_ITEM}, 0, :tenant, 'r-1', 1, 'success', 't-' || n",
     "evaluator_record (id, tenant, run_id, item_id, turn_no, name, score, created_at_ms)": (
-        f"'s-' || n, 'bench', 'r-1', {_ITEM}, 0, 'exact', n % 2, 0"
+        f"'s-' || n, :tenant, 'r-1', {_ITEM}, 0, 'exact', n % 2, 0"
     ),
     "turn_score (run_id, item_id, turn_no, try_no, evaluator_no, evaluator_record_id)": (
         f"'r-1', {_ITEM}, 0, 1, 0, 's-' || n"
@@ -61,24 +61,24 @@ _FILLED = {
 }
 
 
-def fill(path: Path, rows: int) -> None:
+def fill(path: Path, rows: int, tenant: TenantId = TENANT) -> None:
     """A database with an experiment of so many turns, each with its output and a score."""
     url = f"sqlite:///{path}"
     upgrade(url)
-    asyncio.run(_fill(url, rows))
+    asyncio.run(_fill(url, rows, tenant))
 
 
-async def _fill(url: str, rows: int) -> None:
+async def _fill(url: str, rows: int, tenant: TenantId) -> None:
     spec = ExperimentSpec(
         "many rows", VersionId("v-1"), TargetSpec("recorded"), (EvaluatorSpec("exact", "exact"),)
     )
-    made = Experiment(EXPERIMENT, TENANT, spec, RunStatus.SUCCESS, None, None, 0, None, None, None)
+    made = Experiment(EXPERIMENT, tenant, spec, RunStatus.SUCCESS, None, None, 0, None, None, None)
 
     def insert(connection: StoreConnection) -> None:
         experiments.insert_experiment(connection, made)
         for table, values in _FILLED.items():
             statement = f"INSERT INTO {table} {_NUMBERED} SELECT {values} FROM numbered"
-            connection.execute(sa.text(statement), {"rows": rows})
+            connection.execute(sa.text(statement), {"rows": rows, "tenant": tenant})
 
     async with await open_store(url) as store:
         await store.write(insert)

@@ -10,12 +10,11 @@ import wave
 import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Protocol, Self
 
 import httpx
 from tests.integration.serve.server_process import (
     PATIENCE_SECONDS,
-    ServerProcess,
     environment,
     eventually,
 )
@@ -23,6 +22,7 @@ from tests.integration.serve.server_process import (
 ROOT = Path(__file__).parents[2]
 TARGETS = "tests.integration.lab_api.targets"
 MARKUP = "<img/src=x/onerror=alert(1)>"
+Ids = dict[str, str]
 ENDED = ("success", "failed", "terminated")
 
 SENTENCES = [
@@ -51,10 +51,17 @@ def lab_environment(**variables: str) -> dict[str, str]:
     )
 
 
+class Served(Protocol):
+    """A server that answers somewhere."""
+
+    @property
+    def url(self) -> str: ...
+
+
 class LabCaller:
     """Asks a server's lab over HTTP, as programs do."""
 
-    def __init__(self, server: ServerProcess, key: str | None = None) -> None:
+    def __init__(self, server: Served, key: str | None = None) -> None:
         headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._http = httpx.Client(
             base_url=f"{server.url}/api/v1", headers=headers, timeout=PATIENCE_SECONDS
@@ -114,6 +121,28 @@ class LabCaller:
         experiment_id = self.submit(name, version_id, target, **order)
         self.ended(experiment_id)
         return experiment_id
+
+
+def filled_lab(lab: LabCaller, rows: Sequence[Mapping[str, Any]], name: str = "shown") -> Ids:
+    """Fill a lab for its pages; what it then has, by the names that stand in addresses."""
+    imported = lab.import_rows("sentences", rows)
+    lab.import_file("spoken", "spoken.zip", spoken_archive(), audio="recording")
+    shown = lab.recorded(name, imported["version_id"], "first")
+    lab.post(f"/experiments/{shown}/runs", {"mode": "retry_all"})
+    lab.ended(shown)  # a second run: quality is drawn over time
+    other = lab.recorded("other", imported["version_id"], "second")
+    letters = lab.import_rows("letters", [{"said": said} for said in "ab"])
+    endless = {"kind": "python", "function": f"{TARGETS}:endless_but_a"}
+    running = lab.submit("running", letters["version_id"], endless, evaluators=[])
+    (row,) = lab.post(f"/experiments/{shown}/results", {"limit": 1})["items"]
+    return {
+        "name": name,
+        "dataset": imported["dataset_id"],
+        "experiment": shown,
+        "other": other,
+        "running": running,
+        "item": row["item_id"],
+    }
 
 
 def jsonl(rows: Sequence[Mapping[str, Any]]) -> bytes:

@@ -8,13 +8,55 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Browser, ConsoleMessage, Page
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 AXE = Path(__file__).parents[2] / "web" / "node_modules" / "axe-core" / "axe.min.js"
 
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
 
 PATIENCE_MS = 20_000
+
+TABS_MAX = 150
+
+IS_FOCUSED = """
+(name) => {
+  const at = document.activeElement;
+  const label = at?.getAttribute("aria-label") ?? at?.textContent;
+  return at?.matches("a, button, input, select, textarea, summary") && label?.trim() === name;
+}
+"""
+
+# What scrolls cuts off its controls, and a label may stand for its own.
+COVERED = """
+() => {
+  const inSight = (element) => {
+    let box = element.getBoundingClientRect();
+    let seen = { left: 0, top: 0, right: innerWidth, bottom: innerHeight };
+    for (let at = element.parentElement; at !== null; at = at.parentElement) {
+      if (getComputedStyle(at).overflow === "visible") continue;
+      const edge = at.getBoundingClientRect();
+      seen = {
+        left: Math.max(seen.left, edge.left), top: Math.max(seen.top, edge.top),
+        right: Math.min(seen.right, edge.right), bottom: Math.min(seen.bottom, edge.bottom),
+      };
+    }
+    const [x, y] = [(box.left + box.right) / 2, (box.top + box.bottom) / 2];
+    return x > seen.left && x < seen.right && y > seen.top && y < seen.bottom ? [x, y] : null;
+  };
+  const controls = document.querySelectorAll("a[href], button, input, select, textarea, summary");
+  return [...controls].flatMap((control) => {
+    if (!control.checkVisibility({ opacityProperty: true, visibilityProperty: true })) return [];
+    const place = inSight(control);
+    if (place === null) return [];
+    const top = document.elementFromPoint(...place);
+    const isItself = top === null || control.contains(top) || top.contains(control) ||
+      [...(control.labels ?? [])].some((label) => label.contains(top)) ||
+      top.closest("label, .mantine-Input-wrapper, .mantine-Switch-root")?.contains(control);
+    if (isItself) return [];
+    return [`${control.outerHTML.slice(0, 120)} under ${top.outerHTML.slice(0, 120)}`];
+  });
+}
+"""
 
 
 class ConsolePage:
@@ -37,7 +79,7 @@ class ConsolePage:
         try:
             page = cls(context.new_page(), url)
             yield page
-            assert page.complaints == []
+            assert page.complaints == [], page.complaints
         finally:
             context.close()
 
@@ -56,10 +98,37 @@ class ConsolePage:
         """Wait until the page has this title."""
         self.page.get_by_role("heading", name=title, level=1).wait_for()
 
+    def tab_to(self, name: str) -> None:
+        """Go to the control of this name as those do who have no mouse."""
+        for _ in range(TABS_MAX):
+            if self.page.evaluate(IS_FOCUSED, name):
+                return
+            self.page.keyboard.press("Tab")
+        raise AssertionError(f"the keyboard does not reach {name!r}")
+
+    def act(self, action: str, consequence: str = "") -> None:
+        """Do what asks first, by keyboard alone: the dialog says what will happen."""
+        expect(self.page.get_by_role("button", name=action, exact=True)).to_be_enabled()
+        self.tab_to(action)
+        self.page.keyboard.press("Enter")
+        dialog = self.page.get_by_role("dialog", name=action)
+        expect(dialog).to_contain_text(consequence)
+        # The dialog keeps the focus: the button outside, of the same name, is out of reach.
+        expect(dialog.locator(":focus")).to_have_count(1)
+        self.tab_to(action)
+        self.page.keyboard.press("Enter")
+        expect(dialog).to_be_hidden()
+
+    def covered(self) -> list[str]:
+        """Controls in sight that something else lies upon, so that they cannot be used."""
+        found: list[str] = self.page.evaluate(COVERED)
+        return found
+
     def accessibility_violations(self) -> list[str]:
         """What axe finds on the page as it is shown now."""
         self.page.evaluate(AXE.read_text(encoding="utf-8"))
-        options = {"runOnly": {"type": "tag", "values": RULES}}
+        # Of what is well it says nothing then, which is quicker.
+        options = {"runOnly": {"type": "tag", "values": RULES}, "resultTypes": ["violations"]}
         found = self.page.evaluate(f"axe.run(document, {json.dumps(options)})")
         return [
             f"{violation['id']}: {node['html'][:200]} {node['failureSummary']}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httpx
 from playwright.sync_api import expect
+from tests.browser.lab_world import MARKUP
 from tests.browser.pages import ConsolePage
 from tests.integration.serve.server_process import ServerProcess
 
@@ -14,14 +15,15 @@ def test_a_reader_finds_what_was_done_and_how_it_ended(
     api = f"{open_server.url}/api/v1"
     term = {"src_lang": "en", "term": "slot"}
     httpx.put(f"{api}/glossary", json={"items": [term]}, timeout=60).raise_for_status()
-    httpx.post(f"{api}/nodes/n-gone/drain", json={"reason": "too hot"}, timeout=60)
+    httpx.post(f"{api}/nodes/n-gone/drain", json={"reason": f"too hot {MARKUP}"}, timeout=60)
     console.go("/audit")
     console.heading("Audit log")
     rows = console.page.get_by_role("row")
     drain = rows.filter(has_text="n-gone")
     expect(drain).to_contain_text("node.drain")
     expect(drain).to_contain_text("Refused")
-    expect(drain).to_contain_text("too hot")
+    expect(drain).to_contain_text(f"too hot {MARKUP}")
+    assert console.page.locator("img").count() == 0
     expect(rows.filter(has_text="glossary.set")).to_contain_text("Done")
     assert console.accessibility_violations() == []
     console.page.get_by_label("Subject").fill("n-gone")

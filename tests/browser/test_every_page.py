@@ -2,50 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser, expect
-from tests.browser.lab_world import SENTENCES, TARGETS, LabCaller, spoken_archive
+from tests.browser.lab_world import SENTENCES, LabCaller, filled_lab
+from tests.browser.page_list import PAGES, WIDTHS
 from tests.browser.pages import ConsolePage
-from tests.integration.live_api.manual_node import ManualNode
-from tests.integration.serve.server_process import ServerProcess
-
-PAGES = {
-    "/": "Overview",
-    "/pairs": "Language pairs",
-    "/nodes": "Nodes",
-    "/nodes?view=cells": "Nodes",
-    "/nodes/n-one": "Node n-one",
-    "/sessions": "Sessions",
-    "/jobs": "Jobs",
-    "/talk": "Talk",
-    "/talk?people=2": "Talk",
-    "/lab": "Lab",
-    "/lab/experiments/{experiment}?group=domain": "shown",
-    "/lab/experiments/{running}": "running",
-    "/lab/experiments/{experiment}/rows?filter=score.exact%20%3C%201": "Rows of shown",
-    "/lab/experiments/{experiment}/rows/{item}": "Row {item}",
-    "/lab/compare?baseline={experiment}&others={other}": "Compare",
-    "/lab/datasets": "Datasets",
-    "/lab/datasets/{dataset}": "sentences",
-    "/lab/new": "New experiment",
-    "/cluster": "Cluster",
-    "/audit": "Audit log",
-    "/alerts": "Alerts",
-    "/settings": "Settings",
-    "/docs": "API",
-}
-"""The title of each page, by its address; what is in braces is known once the lab has it."""
+from tests.integration.live_api.manual_node import ManualNode, new_pair
+from tests.integration.serve.server_process import PATIENCE_SECONDS, ServerProcess
+from websockets.sync.client import connect
 
 FIRST_PAGE_BYTES = 300_000
-
-
-@pytest.fixture(scope="module", autouse=True)
-def a_node(open_server: ServerProcess) -> Iterator[None]:
-    """A fleet of one, so that the pages have something to show."""
-    with ManualNode(open_server, ("en", "es"), node_id="n-one"):
-        yield
 
 
 @pytest.fixture(scope="module")
@@ -55,59 +24,50 @@ def open_server(lab_server: ServerProcess) -> ServerProcess:
 
 
 @pytest.fixture(scope="module")
-def ids(open_server: ServerProcess) -> dict[str, str]:
-    """What the lab has, by the names that stand in addresses."""
-    with LabCaller(open_server) as lab:
-        imported = lab.import_rows("sentences", SENTENCES)
-        lab.import_file("spoken", "spoken.zip", spoken_archive(), audio="recording")
-        shown = lab.recorded("shown", imported["version_id"], "first")
-        lab.post(f"/experiments/{shown}/runs", {"mode": "retry_all"})
-        lab.ended(shown)  # a second run: quality is drawn over time
-        other = lab.recorded("other", imported["version_id"], "second")
-        letters = lab.import_rows("letters", [{"said": said} for said in "ab"])
-        endless = {"kind": "python", "function": f"{TARGETS}:endless_but_a"}
-        running = lab.submit("running", letters["version_id"], endless, evaluators=[])
-        (row,) = lab.post(f"/experiments/{shown}/results", {"limit": 1})["items"]
-    return {
-        "dataset": imported["dataset_id"],
-        "experiment": shown,
-        "other": other,
-        "running": running,
-        "item": row["item_id"],
-    }
+def ids(open_server: ServerProcess) -> Iterator[dict[str, str]]:
+    """What the fleet and the lab have, by the names that stand in addresses."""
+    pair = new_pair()
+    url = open_server.url.replace("http", "ws") + "/ws/session"
+    with ManualNode(open_server, pair, node_id="n-one") as node, connect(url) as socket:
+        init = {"type": "session_init", "src_lang": pair[0], "tgt_lang": pair[1]}
+        socket.send(json.dumps(init))
+        session_id = json.loads(socket.recv(PATIENCE_SECONDS))["session_id"]
+        socket.send(json.dumps({"type": "utterance", "utterance_index": 0, "text": "a word"}))
+        job = node.take()
+        node.accept(job)
+        node.succeed(job, text_translated="una palabra", timings={"nmt_ms": 12})
+        with LabCaller(open_server) as lab:
+            in_lab = filled_lab(lab, SENTENCES)
+        yield {**in_lab, "node": "n-one", "session": session_id, "job": job["job_id"]}
 
 
-def opened(console: ConsolePage, path: str, ids: dict[str, str]) -> None:
+def opened(console: ConsolePage, name: str, ids: dict[str, str]) -> None:
     """Open the page, and wait until everything that it asks for is there."""
-    console.go(path.format(**ids))
-    console.heading(PAGES[path].format(**ids))
+    console.go(PAGES[name].path.format(**ids))
+    console.heading(PAGES[name].title.format(**ids))
     expect(console.page.locator(".mantine-Loader-root")).to_have_count(0)
 
 
-@pytest.mark.parametrize("path", PAGES)
-def test_axe_finds_no_violation_in_either_theme(
-    browser: Browser, open_server: ServerProcess, ids: dict[str, str], path: str
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_sound_in_both_themes_and_at_every_width_of_the_screen(
+    browser: Browser, open_server: ServerProcess, ids: dict[str, str], name: str
 ) -> None:
-    with ConsolePage.opened(browser, open_server.url, color_scheme="light") as console:
-        opened(console, path, ids)
+    # From the smallest: a picture that is drawn again for less room takes a moment.
+    size, scheme = {"width": WIDTHS[0], "height": 800}, "light"
+    with ConsolePage.opened(
+        browser, open_server.url, viewport=size, color_scheme=scheme
+    ) as console:
+        opened(console, name, ids)
+        for width in WIDTHS:
+            console.page.set_viewport_size({"width": width, "height": 800})
+            assert console.page.evaluate("innerWidth") == width
+            # Nothing is cut off, and nothing lies upon a control.
+            assert console.page.evaluate("document.documentElement.scrollWidth") <= width
+            assert console.covered() == []
         assert console.accessibility_violations() == []
         console.page.emulate_media(color_scheme="dark")
         expect(console.page.locator("html")).to_have_attribute("data-mantine-color-scheme", "dark")
         assert console.accessibility_violations() == []
-
-
-@pytest.mark.parametrize("path", PAGES)
-def test_nothing_is_cut_off_at_any_width_of_the_screen(
-    browser: Browser, open_server: ServerProcess, ids: dict[str, str], path: str
-) -> None:
-    # From the smallest: a picture that is drawn again for less room takes a moment.
-    smallest = {"width": 360, "height": 800}
-    with ConsolePage.opened(browser, open_server.url, viewport=smallest) as console:
-        opened(console, path, ids)
-        for width in (360, 1280, 2560):
-            console.page.set_viewport_size({"width": width, "height": 800})
-            assert console.page.evaluate("innerWidth") == width
-            assert console.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
 def test_the_first_page_is_small_and_comes_compressed(console: ConsolePage) -> None:
@@ -144,7 +104,26 @@ def test_a_reader_can_go_everywhere_by_keyboard_alone(console: ConsolePage) -> N
     keyboard.press("Escape")
     console.page.get_by_role("dialog", name="Keys").wait_for(state="detached")
     keyboard.press("Control+k")
-    keyboard.type("over")
-    console.page.get_by_role("button", name="Overview").wait_for()
+    choose(console, "sess", "Sessions")
+    console.tab_to("Nodes")
     keyboard.press("Enter")
-    console.heading("Overview")
+    console.heading("Nodes")
+    console.tab_to("Use the dark theme")
+    keyboard.press("Enter")
+    html = console.page.locator("html")
+    expect(html).to_have_attribute("data-mantine-color-scheme", "dark")
+    # Where there is nothing to search, the palette opens, which finds every page.
+    console.go("/alerts")
+    console.heading("Alerts")
+    expect(html).to_have_attribute("data-mantine-color-scheme", "dark")
+    keyboard.press("/")
+    choose(console, "sett", "Settings")
+
+
+def choose(console: ConsolePage, typed: str, page: str) -> None:
+    """Type some letters of a page's name into the palette, and go there."""
+    console.page.keyboard.type(typed)
+    chosen = console.page.locator(".mantine-Spotlight-action[data-selected]")
+    expect(chosen).to_have_text(page)
+    console.page.keyboard.press("Enter")
+    console.heading(page)

@@ -42,6 +42,11 @@ def test_a_node_is_shown_as_it_comes_works_and_goes(
         assert caller.ask(pair).status_code == 201
         job = node.take()
         expect(row).to_contain_text("1 / 2")
+        row.get_by_role("link", name="n-live").click()
+        console.heading("Node n-live")
+        working = console.page.get_by_role("table", name="Works on")
+        expect(working.get_by_role("link", name=job["job_id"])).to_be_visible()
+        console.page.go_back()
         node.succeed(job, text_translated="hola")
         expect(row).to_contain_text("0 / 2")
     expect(row).to_contain_text("Offline")
@@ -90,9 +95,7 @@ def test_an_operator_drains_resumes_and_shuts_down_a_node_after_being_asked(
         console.go("/nodes/n-ordered")
         console.heading("Node n-ordered")
         for action, shown in (("Drain", "Draining"), ("Resume", "Ready")):
-            console.page.get_by_role("button", name=action).click()
-            dialog = console.page.get_by_role("dialog", name=action)
-            dialog.get_by_role("button", name=action).click()
+            console.act(action)
             node.wait_for("node_control", command=action.lower())
             beat_until(node, console, shown)
         console.page.get_by_role("button", name="Shut down").click()
@@ -143,6 +146,21 @@ def test_a_job_shows_its_attempts_in_time_and_why_its_nodes_were_chosen(
         assert console.accessibility_violations() == []
 
 
+def test_an_operator_cancels_a_job(
+    console: ConsolePage, open_server: ServerProcess, caller: Caller
+) -> None:
+    pair = new_pair()
+    with ManualNode(open_server, pair, node_id="n-cancelled") as node:
+        job_id = caller.ask(pair).json()["job_id"]
+        job = node.take()
+        node.accept(job)
+        console.go(f"/jobs/{job_id}")
+        console.act("Cancel the job", job_id)
+        node.wait_for("job_cancel", job_id=job_id)
+        node.fail(job, "JOB_CANCELLED", retryable=False)
+        eventually(lambda: caller.job(job_id)["outcome"] == "cancelled", "the job is cancelled")
+
+
 def test_an_operator_ends_a_session(console: ConsolePage, open_server: ServerProcess) -> None:
     console.go("/sessions")
     console.heading("Sessions")
@@ -153,9 +171,7 @@ def test_an_operator_ends_a_session(console: ConsolePage, open_server: ServerPro
         socket.send(json.dumps(init))
         ack = json.loads(socket.recv(60))
         console.shows(ack["session_id"])
-        console.page.get_by_role("button", name="End").click()
-        dialog = console.page.get_by_role("dialog", name="End")
-        dialog.get_by_role("button", name="End").click()
+        console.act("End", ack["session_id"])
         console.shows("No session is open")
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -57,14 +59,6 @@ def table(console: ConsolePage, name: str) -> Locator:
 
 def counts_rows(console: ConsolePage, count: str) -> None:
     expect(console.page.get_by_role("status").filter(has_text="rows")).to_have_text(count)
-
-
-def acts_after_being_asked(console: ConsolePage, action: str, consequence: str) -> None:
-    console.page.get_by_role("button", name=action, exact=True).click()
-    dialog = console.page.get_by_role("dialog", name=action)
-    expect(dialog).to_contain_text(consequence)
-    dialog.get_by_role("button", name=action, exact=True).click()
-    expect(dialog).to_be_hidden()
 
 
 def nothing_was_run(console: ConsolePage) -> None:
@@ -139,16 +133,21 @@ def test_an_experiment_is_started_killed_and_deleted_after_being_asked(
     path = f"/experiments/{lab.post('/experiments', order)['experiment_id']}"
     console.go(f"/lab{path}")
     console.shows("It has not been started yet.")
-    acts_after_being_asked(console, "Start", "A run of endless over all its items starts.")
+    console.act("Start", "A run of endless over all its items starts.")
     expect(console.page.get_by_role("cell", name="Running").first).to_be_visible()
     eventually(lambda: lab.get(path)["stats"]["processing"] == 2, "the items are worked on")
-    acts_after_being_asked(console, "Kill", "The run of endless ends now")
+    console.act("Kill", "The run of endless ends now")
     expect(console.page.get_by_role("cell", name="Terminated").first).to_be_visible()
     assert lab.get(path)["status"] == "terminated"
-    acts_after_being_asked(console, "Delete", "Experiment endless and all its results")
+    console.act("Run again", "endless")
+    eventually(lambda: lab.get(path)["stats"]["processing"] == 2, "the items are worked on again")
+    console.act("Kill", "The run of endless ends now")
+    expect(console.page.get_by_role("cell", name="Terminated").first).to_be_visible()
+    console.act("Delete", "Experiment endless and all its results")
     console.heading("Lab")
     expect(console.page.get_by_role("status").filter(has_text="Live")).to_be_visible()
     assert lab.get("/experiments", name="endless")["items"] == []
+    console.complaints.clear()  # the page may have asked for news of what was just deleted
 
 
 def test_an_ended_experiment_shows_scores_outcomes_failures_and_groups(
@@ -209,13 +208,14 @@ def test_failures_are_retried_and_quality_is_shown_over_the_runs(
     lab.ended(experiment_id)
     console.go(f"/lab/experiments/{experiment_id}")
     console.shows("3 failed")
-    assert console.page.get_by_role("img", name="Scores at the end of each run").count() == 0
-    acts_after_being_asked(console, "Retry failures", "Items of lucky that failed")
+    assert console.page.get_by_role("heading", name="Quality over time").count() == 0
+    console.act("Retry failures", "Items of lucky that failed")
     console.shows("6 done, 0 failed")
     runs = table(console, "Runs")
     expect(runs.get_by_role("row")).to_have_count(3)
     expect(runs).to_contain_text("contains 0.5")
-    expect(console.page.get_by_role("img", name="Scores at the end of each run")).to_be_visible()
+    drawn = "contains: its mean and interval at the end of each run"
+    expect(console.page.get_by_role("img", name=drawn)).to_be_visible()
 
 
 def test_rows_are_filtered_as_text_and_as_chips_and_sorted_and_the_address_has_it_all(
@@ -405,7 +405,7 @@ def test_a_dataset_is_uploaded_gets_a_version_and_shows_what_changed(
     console.page.get_by_role("button", name="Upload").click()
     expect(console.page.get_by_role("alert")).to_contain_text("1")
     console.complaints.clear()
-    acts_after_being_asked(console, "Delete", "Dataset uploaded and all its versions")
+    console.act("Delete", "Dataset uploaded and all its versions")
     console.heading("Datasets")
     expect(table(console, "Datasets").get_by_role("link", name="uploaded")).to_be_hidden()
 
@@ -473,6 +473,73 @@ def test_a_new_experiment_is_described_step_by_step_tried_on_three_rows_and_star
     assert EVALUATORS[0]["reference"] == found["evaluators"][0]["reference"]
 
 
+def test_a_new_experiment_has_a_budget_and_runs_again_by_itself(
+    lab_console: ConsolePage, sentences: dict[str, Any], lab: LabCaller
+) -> None:
+    console, page = lab_console, lab_console.page
+    console.go("/lab/new")
+    console.heading("New experiment")
+    page.get_by_label("Name").fill("nightly")
+    page.get_by_label("Dataset").select_option(sentences["version_id"])
+    page.get_by_role("button", name="Next").click()
+    page.get_by_label("Kind of target").select_option("recorded")
+    page.get_by_role("combobox", name="output").fill("second")
+    page.get_by_role("button", name="Next").click()
+    page.get_by_role("button", name="Next").click()
+    page.get_by_label("Most tokens").fill("1000")
+    page.get_by_label("Most cost").fill("0.5")
+    page.get_by_label("Runs again (cron)").fill("every night")
+    page.get_by_role("button", name="Start", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("`0 3 * * *` is every day at 3:00")
+    console.complaints.clear()  # the browser tells of each answer that is no success
+    page.get_by_label("Runs again (cron)").fill("30 2 * * mon-fri")
+    page.get_by_label("Time zone").fill("Europe/Vienna")
+    assert console.accessibility_violations() == []
+    page.get_by_role("button", name="Start", exact=True).click()
+    console.heading("nightly")
+    console.shows("30 2 * * mon-fri (Europe/Vienna)")
+    console.shows("1,000 tokens, cost 0.5")
+    console.shows("Next run")
+    (found,) = lab.get("/experiments", name="nightly")["items"]
+    assert found["budget"] == {"tokens": 1000, "cost": 0.5}
+
+
+def test_the_quality_of_an_experiment_that_never_ends_is_shown_hour_by_hour(
+    lab_console: ConsolePage, lab: LabCaller, lab_server: ServerProcess
+) -> None:
+    console = lab_console
+    made = lab.post(
+        "/experiments/submit",
+        {
+            "name": "watched",
+            "target": {"kind": "recorded", "output": "said"},
+            "evaluators": [{"kind": "regex", "pattern": "a"}],
+        },
+    )
+    path = f"/experiments/{made['experiment_id']}"
+    items = [{"turns": [{"said": said}]} for said in "aaabab"]
+    lab.post(f"{path}/invoke", {"items": items})
+    eventually(lambda: lab.get(path)["stats"]["success"] == len(items), "all are scored")
+    console.go(f"/lab{path}")
+    console.heading("watched")
+    assert console.page.get_by_role("heading", name="Quality over time").count() == 0
+    # No test waits for the clock: some of them were scored two hours ago.
+    with closing(sqlite3.connect(lab_server.data_dir / "dragoman.db")) as database, database:
+        database.execute(
+            "UPDATE evaluator_record SET created_at_ms = created_at_ms - 7200000 WHERE run_id = ? "
+            "AND item_id IN (SELECT item_id FROM turn_result WHERE run_id = ? LIMIT 3)",
+            (made["run_id"], made["run_id"]),
+        )
+    console.page.reload()
+    expect(
+        console.page.get_by_role("img", name="regex: its mean and interval in each hour")
+    ).to_be_visible()
+    console.page.get_by_label("By", exact=True).select_option("run")
+    console.shows("There is no second moment to compare with yet.")
+    assert console.accessibility_violations() == []
+    console.act("Finish", "watched")
+
+
 def test_an_append_experiment_is_told_to_finish(lab_console: ConsolePage, lab: LabCaller) -> None:
     console = lab_console
     made = lab.post(
@@ -491,5 +558,5 @@ def test_an_append_experiment_is_told_to_finish(lab_console: ConsolePage, lab: L
     newest = table(console, "Rows as they are archived")
     expect(newest).to_contain_text(f"a {MARKUP}")
     nothing_was_run(console)
-    acts_after_being_asked(console, "Finish", "Experiment online takes no more items")
+    console.act("Finish", "Experiment online takes no more items")
     expect(console.page.get_by_role("cell", name="Success").first).to_be_visible()

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -77,6 +80,86 @@ def test_a_client_is_led_to_what_it_may_see(browser: Browser, keys_server: Serve
         expect(console.page).to_have_url(keys_server.url + "/sessions")
         assert console.page.get_by_role("link", name="Nodes").count() == 0
         console.complaints.clear()
+
+
+class _Elsewhere(BaseHTTPRequestHandler):
+    """A page of another origin, which is yet the same site: the cookie comes along."""
+
+    page = b""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(self.page)
+
+    def log_message(self, *args: object) -> None:
+        """Nothing is logged."""
+
+
+@contextmanager
+def elsewhere(page: str) -> Iterator[str]:
+    """The address of a server of such pages, on another port of this machine."""
+    handler = type("Handler", (_Elsewhere,), {"page": page.encode()})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+TRIED = """
+async (url) => {
+  const closed = (path) => new Promise((resolve) => {
+    const socket = new WebSocket(url.replace("http", "ws") + path);
+    socket.onopen = () => socket.send('{"type": "watch", "topics": ["nodes"]}');
+    socket.onmessage = () => resolve("told");
+    socket.onclose = ({ code }) => resolve(code);
+  });
+  const asked = (options) => fetch(`${url}/api/v1/nodes/n-wanted/drain`, {
+    method: "POST", credentials: "include", ...options,
+  }).then(() => "answered", () => "refused");
+  return [
+    await closed("/ws/console"),
+    await closed("/ws/session"),
+    await asked({ mode: "cors" }),
+    await asked({ mode: "cors", headers: { "X-CSRF-Token": "a guess" } }),
+  ];
+}
+"""
+
+
+def test_a_page_of_elsewhere_gets_nothing_by_the_cookie_of_who_is_signed_in(
+    browser: Browser, keys_server: ServerProcess
+) -> None:
+    node_key, _ = key_of(keys_server, "node")
+    with (
+        ManualNode(keys_server, new_pair(), node_id="n-wanted", key=node_key) as node,
+        ConsolePage.opened(browser, keys_server.url) as console,
+    ):
+        console.go("/nodes/n-wanted")
+        sign_in(console, key_of(keys_server, "operator")[0])
+        console.heading("Node n-wanted")
+        target = f"{keys_server.url}/api/v1/nodes/n-wanted/drain"
+        form = f'<form method="post" action="{target}"><button>Win</button></form>'
+        frame = f'<iframe src="{keys_server.url}/nodes"></iframe>'
+        evil = console.page.context.new_page()
+        with elsewhere(form + frame) as address:
+            evil.goto(address)
+            closed, also_closed, *asked = evil.evaluate(TRIED, keys_server.url)
+            assert (closed, also_closed) == (4403, 4403)
+            assert asked == ["refused", "refused"]
+            assert evil.frames[1].get_by_role("heading", name="Nodes").count() == 0
+            with evil.expect_response(target) as answer:
+                evil.get_by_role("button", name="Win").click()
+            assert "dragoman" in answer.value.request.all_headers()["cookie"], "it came along"
+            assert answer.value.status == 403
+        node.beat()
+        expect(console.page.get_by_role("cell", name="Ready")).to_be_visible()
+        console.complaints.clear()  # the browser told of the 401 that led to the page to sign in
 
 
 def test_the_api_page_needs_no_key(browser: Browser, keys_server: ServerProcess) -> None:

@@ -4,6 +4,7 @@ import type {
   ErrorMessage,
   MissingResult,
   SchedulerMessage,
+  SessionInit,
   SessionInitAck,
   TranslationResult,
   Utterance,
@@ -18,6 +19,11 @@ export interface SessionOptions {
   tgtLangs: readonly string[];
   /** A key, where the server asks for one and no cookie stands for it. */
   token?: string;
+  /**
+   * Who finds the ends of utterances in audio: the client, which marks them (`off`), or the server
+   * with one of its detectors. Left out: as the server's settings say.
+   */
+  vad?: SessionInit["vad"];
 }
 
 export interface SessionEvents {
@@ -128,7 +134,7 @@ export class Session {
   }
 
   private init() {
-    const { srcLang, tgtLangs } = this.options;
+    const { srcLang, tgtLangs, vad } = this.options;
     return {
       type: "session_init",
       src_lang: srcLang,
@@ -136,6 +142,7 @@ export class Session {
       audio_format: "pcm16",
       sample_rate: 16_000,
       last_delivery_seq: this.lastDeliverySeq,
+      ...(vad !== undefined && { vad }),
       ...(this.resumeToken !== null && { resume_token: this.resumeToken }),
     };
   }

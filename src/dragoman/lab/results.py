@@ -52,6 +52,7 @@ from dragoman.lab.repository import (
     by_hand,
     can_be_asked_in_sql,
     experiments,
+    hours,
     is_answered_by_sql,
     ordering,
     repeating,
@@ -70,7 +71,10 @@ Cause = aggregates.Cause
 Failures = aggregates.Failures
 Group = aggregates.Group
 GroupedAggregates = aggregates.GroupedAggregates
+HOUR_MS = hours.HOUR_MS
+HourOfScores = hours.HourOfScores
 Outcomes = aggregates.Outcomes
+MAX_HOURS = hours.MAX_HOURS
 PERCENTILES = aggregates.PERCENTILES
 Repeated = repeating.Repeated
 Place = ordering.Place
@@ -242,6 +246,15 @@ class Results:
         }
         return msgspec.structs.replace(
             found, scores=scores, annotations=people if everything else msgspec.UNSET
+        )
+
+    async def by_hour(
+        self, tenant: TenantId, experiment_id: str, *, since_ms: int
+    ) -> list[HourOfScores]:
+        """The scores of each hour from then on in which there were any."""
+        asked = await self._asked_for(tenant, experiment_id, None, EVERYTHING, ())
+        return await self._store.read(
+            lambda c: hours.scores_by_hour(c, asked.experiment_id, asked.numbers, since_ms)
         )
 
     async def stream(

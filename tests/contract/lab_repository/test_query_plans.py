@@ -28,6 +28,7 @@ from dragoman.lab.repository import (
     ending,
     experiments,
     giving_up,
+    hours,
     items,
     leases,
     mirroring,
@@ -137,6 +138,7 @@ BY_A_USER: dict[str, Call] = {
     "running": lambda c, run, ids: runs.active_runs(c, TENANT),
     "spent": lambda c, run, ids: spending.spent_by_tenant(c, TENANT),
     "spent on an experiment": lambda c, run, ids: spending.spent_by_experiment(c, EXPERIMENT),
+    "scores by hour": lambda c, run, ids: hours.scores_by_hour(c, EXPERIMENT, None, 5),
     "stats": lambda c, run, ids: ending.run_stats(c, run),
     "totals": lambda c, run, ids: ending.experiment_totals(c, EXPERIMENT),
     "rows": lambda c, run, ids: result_rows.result_page(

@@ -529,3 +529,19 @@ def test_an_ended_experiment_and_each_of_its_runs_tell_their_scores(open_lab: Op
             assert run["scores"] == found["scores"]
 
     asyncio.run(scenario())
+
+
+def test_scores_are_told_hour_by_hour_and_to_their_tenant_alone(open_lab: OpenLab) -> None:
+    async def scenario() -> None:
+        async with open_lab() as lab:
+            experiment_id = await ended_experiment(lab)
+            path = f"/experiments/{experiment_id}/hours"
+            told = (await lab.get(path)).json()["items"]
+            # The clock may have struck while it ran.
+            assert sum(hour["scores"]["exact"]["count"] for hour in told) == 7
+            assert all(hour["began_at"].endswith(":00:00.000Z") for hour in told)
+            assert set(told[0]["scores"]) == {"exact", "has it"}
+            assert (await lab.get(path, hours=0)).status_code == 422
+            assert (await lab.as_tenant("globex").get(path)).status_code == 404
+
+    asyncio.run(scenario())

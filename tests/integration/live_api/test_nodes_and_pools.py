@@ -210,3 +210,34 @@ def test_a_drain_lets_running_jobs_finish(
         node.succeed(job, text_translated="hola")
 
         assert asking.result().json()["outcome"] == "success"
+
+
+def test_what_a_node_works_on_is_told_until_it_has_ended(
+    server: ServerProcess, caller: Caller, pair: Pair
+) -> None:
+    with ManualNode(server, pair, slots=2) as node:
+
+        def told() -> list[dict[str, Any]]:
+            items: list[dict[str, Any]] = caller.get("/attempts", node_id=node.node_id).json()[
+                "items"
+            ]
+            return items
+
+        assert told() == []
+        first, second = (caller.ask(pair).json()["job_id"] for _ in range(2))
+        job = node.take()
+        node.accept(job)
+        node.start(job)
+        node.take()
+
+        def states() -> list[str]:
+            return [one["state"] for one in told()]
+
+        eventually(lambda: states() == ["RUNNING", "DISPATCHED"], "both are told, in their order")
+        items = told()
+        assert [one["job_id"] for one in items] == [first, second]
+        assert items[0]["attempt_id"] == job["attempt_id"]
+        assert items[0]["pair"] == ":".join(pair)
+        node.succeed(job, text_translated="hola")
+        eventually(lambda: states() == ["DISPATCHED"], "the one that ended is told no more")
+    assert problem(caller.get("/attempts", node_id="nosuch")) == (404, "NOT_FOUND")

@@ -12,6 +12,7 @@ from schemathesis.specs.openapi.checks import ignored_auth, positive_data_accept
 from tests.integration.serve.server_process import ServerProcess
 
 ROUTES = {
+    "/api/v1/attempts": {"get"},
     "/api/v1/jobs": {"get", "post"},
     "/api/v1/jobs/{job_id}": {"get", "delete"},
     "/api/v1/jobs/{job_id}/explain": {"get"},

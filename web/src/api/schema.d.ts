@@ -21,6 +21,23 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/attempts": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** What a node works on now, the longest there first */
+        get: operations["at_node_api_v1_attempts_get"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/audit": {
         parameters: {
             query?: never;
@@ -498,6 +515,23 @@ export interface paths {
         put?: never;
         /** Let an append experiment end when its items are done; it starts no more */
         post: operations["finish_api_v1_experiments__experiment_id__finish_post"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/experiments/{experiment_id}/hours": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** The scores of each hour in which there were any, the earliest first */
+        get: operations["hours_api_v1_experiments__experiment_id__hours_get"];
+        put?: never;
+        post?: never;
         delete?: never;
         options?: never;
         head?: never;
@@ -2120,6 +2154,22 @@ export interface components {
             next?: string | null;
         };
         /**
+         * AttemptsAtNode
+         * @description What a node works on.
+         */
+        AttemptsAtNode: {
+            items: {
+                attempt_id: string;
+                dispatched_at: string;
+                instance_id: string;
+                job_id: string | null;
+                pair: string;
+                state: string;
+            }[];
+            /** @default [] */
+            unreachable: string[];
+        };
+        /**
          * AuditOutcome
          * @description How an action ended.
          * @enum {string}
@@ -3465,6 +3515,28 @@ export interface components {
          */
         HistoryBy: "pair" | "node";
         /**
+         * ListPage[HourView]
+         * @description One page of a list; ``next`` is the cursor of the page after it.
+         */
+        HourPage: {
+            items: {
+                began_at: string;
+                scores: {
+                    [key: string]: {
+                        ci95?: [
+                            number,
+                            number
+                        ] | null;
+                        corpus?: number | null;
+                        count: number;
+                        mean: number | null;
+                        pass_rate?: number | null;
+                    };
+                };
+            }[];
+            next?: string | null;
+        };
+        /**
          * ImportProgress
          * @description How far an import has come; others look at it while it goes on.
          */
@@ -4758,6 +4830,37 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["AlertList"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    at_node_api_v1_attempts_get: {
+        parameters: {
+            query: {
+                node_id: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AttemptsAtNode"];
                 };
             };
             /** @description The request was refused */
@@ -6147,6 +6250,40 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["FinishedRun"];
+                };
+            };
+            /** @description The request was refused */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    hours_api_v1_experiments__experiment_id__hours_get: {
+        parameters: {
+            query?: {
+                /** @description How far back. */
+                hours?: number;
+            };
+            header?: never;
+            path: {
+                experiment_id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Successful Response */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["HourPage"];
                 };
             };
             /** @description The request was refused */

@@ -50,7 +50,7 @@ export function Shell() {
               aria-expanded={opened}
             />
             <UnstyledButton renderRoot={(props) => <Link to="/" {...props} />}>
-              <Text fw={700}>Dragoman</Text>
+              <Text fw={700}>{"Dragoman"}</Text>
             </UnstyledButton>
           </Group>
           <Group gap="xs" wrap="nowrap">
@@ -68,6 +68,7 @@ export function Shell() {
             </ActionIcon>
             <ThemeSwitch />
             <NativeSelect
+              miw={106}
               aria-label={text("language")}
               data={Object.entries(LANGUAGES).map(([value, label]) => ({ value, label }))}
               value={language}

@@ -44,7 +44,7 @@ export function DocsPage() {
     <Stack>
       <Title order={1}>{text("apiPages")}</Title>
       <Text>
-        {text("apiHint")} <Anchor href="/openapi.json" underline="always">/openapi.json</Anchor>
+        {text("apiHint")} <Anchor href="/openapi.json" underline="always">{"/openapi.json"}</Anchor>
       </Text>
       <TextInput
         {...SEARCH_FIELD}

@@ -71,6 +71,7 @@ function DecisionDrawn({ decision }: { decision: Decision }) {
             {text("chosen")}{" "}
             <Anchor
               size="sm"
+              underline="always"
               renderRoot={(props) => (
                 <Link to="/nodes/$nodeId" params={{ nodeId: decision.chosen ?? "" }} {...props} />
               )}

@@ -15,6 +15,7 @@ import { ProblemAlert } from "../app/page-problems";
 import { useFleet } from "../live/use-fleet";
 import { useText } from "../messages/text";
 import { NodeHour } from "./hour-card";
+import { NodeAttempts } from "./node-attempts";
 import { NodeStatus } from "./node-status";
 
 const route = getRouteApi("/shell/nodes/$nodeId");
@@ -68,6 +69,7 @@ function NodeFacts({ node }: { node: Node }) {
           [text("pairs"), formats.number(node.pools_total)],
         ]}
       />
+      <NodeAttempts nodeId={node.node_id} />
       <NodeHour nodeId={node.node_id} />
       <Card withBorder>
         <Title order={2} size="h4">

@@ -4,7 +4,6 @@ import {
   createColumnHelper,
   flexRender,
   getCoreRowModel,
-  getSortedRowModel,
   useReactTable,
 } from "@tanstack/react-table";
 import { useVirtualizer } from "@tanstack/react-virtual";
@@ -14,6 +13,7 @@ import { SortableHeader } from "../app/sortable-header";
 import type { NodeRow } from "../live/fleet-state";
 import { useText, type Text as TextOf } from "../messages/text";
 import { NODE_SORTS, type NodeFilter, type NodeSort } from "./node-filter";
+import { orderedNodes } from "./node-order";
 import { NodeStatus } from "./node-status";
 
 const ROW_PX = 36;
@@ -64,26 +64,31 @@ export function NodeTable({ rows, filter, onSort }: NodeTableProps) {
   const columns = useMemo(() => columnsOf(text), [text]);
   const sorted = filter.sort ?? "node_id";
   const isDescending = filter.desc ?? false;
-  // The table compares it by identity.
-  const sorting = useMemo(() => [{ id: sorted, desc: isDescending }], [sorted, isDescending]);
-  const table = useReactTable({
-    data: rows,
-    columns,
-    state: { sorting },
-    // There are no pages to go back to; the reset would draw the table again, for ever.
-    autoResetPageIndex: false,
-    getRowId: (row) => row.node_id,
-    getCoreRowModel: getCoreRowModel(),
-    getSortedRowModel: getSortedRowModel(),
-  });
+  const found = useMemo(
+    () => orderedNodes(rows, sorted, isDescending),
+    [rows, sorted, isDescending],
+  );
   const view = useRef<HTMLDivElement>(null);
-  const found = table.getRowModel().rows;
   const virtual = useVirtualizer({
     count: found.length,
     getScrollElement: () => view.current,
     estimateSize: () => ROW_PX,
     overscan: ROWS_BEYOND,
   });
+  const items = virtual.getVirtualItems();
+  const [first, end] = [items[0]?.index ?? 0, (items.at(-1)?.index ?? -1) + 1];
+  // The table knows the rows in sight alone: to know ten thousand takes it longer than to draw.
+  const inSight = useMemo(() => found.slice(first, end), [found, first, end]);
+  const table = useReactTable({
+    data: inSight,
+    columns,
+    manualSorting: true,
+    // There are no pages to go back to; the reset would draw the table again, for ever.
+    autoResetPageIndex: false,
+    getRowId: (row) => row.node_id,
+    getCoreRowModel: getCoreRowModel(),
+  });
+  const drawn = table.getRowModel().rows;
   const sorterBy = (column: string) => {
     const sort = NODE_SORTS.find((known) => known === column);
     if (sort === undefined) return undefined;
@@ -111,8 +116,8 @@ export function NodeTable({ rows, filter, onSort }: NodeTableProps) {
           ))}
         </div>
         <div role="rowgroup" className="node-table-body" style={{ height: virtual.getTotalSize() }}>
-          {virtual.getVirtualItems().map((item) => {
-            const row = found[item.index];
+          {items.map((item) => {
+            const row = drawn[item.index - first];
             return row === undefined ? null : (
               <div
                 role="row"

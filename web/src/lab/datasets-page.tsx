@@ -50,7 +50,7 @@ export function DatasetsPage() {
       {datasets.data && rows.length === 0 && (
         <Stack gap="xs">
           <Text>{text("noDatasets")}</Text>
-          <Code block>dragoman dataset import FILE --name NAME</Code>
+          <Code block>{"dragoman dataset import FILE --name NAME"}</Code>
         </Stack>
       )}
       {rows.length > 0 && (

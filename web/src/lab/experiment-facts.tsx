@@ -14,6 +14,7 @@ export function ExperimentFacts({ experiment }: { experiment: Experiment }) {
   const text = useText();
   const formats = useFormats();
   const { stats, dataset_id } = experiment;
+  const { tokens = null, cost = null } = experiment.budget;
   const dataset = useQuery({ ...datasetQuery(dataset_id ?? ""), enabled: dataset_id !== null });
   const moment = (at: string | null) => (at === null ? null : formats.time(at));
   return (
@@ -59,6 +60,20 @@ export function ExperimentFacts({ experiment }: { experiment: Experiment }) {
             cost: formats.score(stats.cost),
           }),
         ],
+        ...(tokens === null && cost === null
+          ? []
+          : ([
+              [
+                text("budget"),
+                text("usedValue", {
+                  tokens: tokens === null ? "∞" : formats.number(tokens),
+                  cost: cost === null ? "∞" : formats.score(cost),
+                }),
+              ],
+            ] as const)),
+        ...(experiment.cron === null
+          ? []
+          : ([[text("cron"), `${experiment.cron} (${experiment.cron_timezone})`]] as const)),
         [text("started"), moment(experiment.started_at)],
         [text("ended"), moment(experiment.ended_at)],
         ...(experiment.next_run_at === null

@@ -16,6 +16,7 @@ import { LabNavigation } from "./lab-navigation";
 import { useLiveExperiment, type LiveRun } from "./live-experiment";
 import { QualityCard } from "./quality-card";
 import { RunningCard } from "./running-card";
+import { RunsCard } from "./runs-card";
 import { ScoresCard } from "./scores-card";
 import { isRunning, type Experiment } from "./types";
 
@@ -68,6 +69,7 @@ function Shown({ experiment }: { experiment: Experiment }) {
       {isRunning(experiment) && <RunningCard experiment={experiment} run={live} />}
       <Results experiment={experiment} live={live} />
       <QualityCard experiment={experiment} />
+      <RunsCard experiment={experiment} />
     </Stack>
   );
 }

@@ -8,7 +8,7 @@ import { doneAt, rateOf, type Done } from "./run-rate";
 import { isRunning, type Experiment, type ExperimentMessage, type ResultRow } from "./types";
 
 const ROWS_KEPT = 20;
-/** Aggregates cost the server more than a count: while a run goes on they may be this old. */
+/** Aggregates cost the server more than a count: while a run goes on they may be this old, or older. */
 const AGGREGATES_EVERY_MS = 5_000;
 
 /** What a page hears of an experiment while it is open. */
@@ -72,6 +72,9 @@ export function useLiveExperiment(experiment: Experiment): LiveRun {
 function refreshOldAggregates(id: string): void {
   void queryClient.invalidateQueries({
     queryKey: aggregatesKey(id),
-    predicate: ({ state }) => Date.now() - state.dataUpdatedAt >= AGGREGATES_EVERY_MS,
+    predicate: ({ state, meta }) => {
+      const mayBeOldMs = Number(meta?.["mayBeOldMs"] ?? AGGREGATES_EVERY_MS);
+      return Date.now() - state.dataUpdatedAt >= mayBeOldMs;
+    },
   });
 }

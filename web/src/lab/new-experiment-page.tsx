@@ -1,4 +1,16 @@
-import { Alert, Button, Card, Group, NativeSelect, Stack, Stepper, Text, TextInput, Title } from "@mantine/core";
+import {
+  Alert,
+  Button,
+  Card,
+  Group,
+  NativeSelect,
+  SimpleGrid,
+  Stack,
+  Stepper,
+  Text,
+  TextInput,
+  Title,
+} from "@mantine/core";
 import { useMutation, useQuery } from "@tanstack/react-query";
 import { useNavigate } from "@tanstack/react-router";
 import { useState } from "react";
@@ -17,6 +29,8 @@ import type { Dataset } from "./types";
 
 const LISTED = 500;
 const LAST_STEP = 3;
+/** Hints stand below their fields, so that the fields of a row stand in one line. */
+const BELOW: ("label" | "input" | "description" | "error")[] = ["label", "input", "description", "error"];
 
 /** A new experiment, step by step: data, target, evaluators, a try on three rows. */
 export function NewExperimentPage() {
@@ -298,7 +312,7 @@ function LastStep({ draft, targets, evaluators, onChange, onBack }: LastStepProp
   const error = starting.error ?? trying.error;
   return (
     <Stack>
-      <Group align="end">
+      <SimpleGrid cols={{ base: 1, sm: 2, lg: 3 }}>
         <TextInput
           label={text("concurrency")}
           type="number"
@@ -309,6 +323,48 @@ function LastStep({ draft, targets, evaluators, onChange, onBack }: LastStepProp
             onChange({ concurrency: event.currentTarget.value });
           }}
         />
+        <TextInput
+          label={text("mostTokens")}
+          description={text("budgetHint")}
+          inputWrapperOrder={BELOW}
+          type="number"
+          min={0}
+          value={draft.tokens}
+          onChange={(event) => {
+            onChange({ tokens: event.currentTarget.value });
+          }}
+        />
+        <TextInput
+          label={text("mostCost")}
+          type="number"
+          min={0}
+          step="any"
+          value={draft.cost}
+          onChange={(event) => {
+            onChange({ cost: event.currentTarget.value });
+          }}
+        />
+        <TextInput
+          label={text("cron")}
+          description={text("cronHint")}
+          inputWrapperOrder={BELOW}
+          placeholder="30 2 * * mon-fri"
+          value={draft.cron}
+          onChange={(event) => {
+            onChange({ cron: event.currentTarget.value });
+          }}
+        />
+        {draft.cron !== "" && (
+          <TextInput
+            label={text("timezone")}
+            value={draft.timezone}
+            onChange={(event) => {
+              onChange({ timezone: event.currentTarget.value });
+            }}
+          />
+        )}
+      </SimpleGrid>
+      <Group align="end">
         <Button variant="default" onClick={onBack}>
           {text("cancel")}
         </Button>

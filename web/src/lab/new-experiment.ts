@@ -18,6 +18,12 @@ export interface Draft {
   target: Chosen;
   evaluators: readonly Chosen[];
   concurrency: string;
+  /** The most it may use up; empty: as much as the tenant may. */
+  tokens: string;
+  cost: string;
+  /** When it runs again by itself; empty: never. */
+  cron: string;
+  timezone: string;
 }
 
 export const EMPTY_DRAFT: Draft = {
@@ -26,6 +32,11 @@ export const EMPTY_DRAFT: Draft = {
   target: { key: 0, kind: "", written: {} },
   evaluators: [],
   concurrency: "",
+  tokens: "",
+  cost: "",
+  cron: "",
+  // A person who writes a time of day means the clock on the wall.
+  timezone: Intl.DateTimeFormat().resolvedOptions().timeZone,
 };
 
 /** The name of a score, which an evaluator of any kind may have. */
@@ -43,10 +54,18 @@ export interface Order {
   target: Record<string, unknown>;
   evaluators: Record<string, unknown>[];
   concurrency?: number;
+  budget?: { tokens?: number; cost?: number };
+  cron?: string;
+  cron_timezone?: string;
 }
 
 /** What the API is asked for; throws `SettingProblem` where a setting cannot be read. */
 export function orderOf(draft: Draft, targets: readonly Kind[], evaluators: readonly Kind[]): Order {
+  const cron = draft.cron.trim();
+  const budget = {
+    ...(draft.tokens !== "" && { tokens: Number(draft.tokens) }),
+    ...(draft.cost !== "" && { cost: Number(draft.cost) }),
+  };
   return {
     name: draft.name.trim(),
     dataset_version_id: draft.versionId,
@@ -56,6 +75,8 @@ export function orderOf(draft: Draft, targets: readonly Kind[], evaluators: read
       return { ...(name !== "" && { name }), ...described(chosen, evaluators) };
     }),
     ...(draft.concurrency !== "" && { concurrency: Number(draft.concurrency) }),
+    ...(Object.keys(budget).length > 0 && { budget }),
+    ...(cron !== "" && { cron, cron_timezone: draft.timezone.trim() }),
   };
 }
 

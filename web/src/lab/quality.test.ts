@@ -1,25 +1,37 @@
 import { expect, test } from "vitest";
 
-import { qualityOf } from "./quality";
-import type { Run } from "./types";
+import { qualityOf, runMoments } from "./quality";
+import type { Run, ScoreSummary } from "./types";
 
-const run = (ended_at: string | null, means: Record<string, number>): Run =>
-  ({
-    ended_at,
-    scores: Object.fromEntries(
-      Object.entries(means).map(([name, mean]) => [name, { count: 1, mean, ci95: null }]),
-    ),
-  }) as unknown as Run;
+const score = (mean: number, ci95: [number, number] | null = null): ScoreSummary => ({
+  count: 1,
+  mean,
+  ci95,
+  corpus: null,
+  pass_rate: null,
+});
+const run = (ended_at: string | null, scores: Record<string, ScoreSummary>): Run =>
+  ({ ended_at, scores }) as unknown as Run;
 
-test("runs that ended are in the order of time, and a score that one lacks is missing there", () => {
+test("a run that has not ended, or has no score, tells nothing of quality", () => {
+  const runs = [run(null, { exact: score(1) }), run("1970-01-01T00:00:20Z", {})];
+  expect(runMoments(runs)).toEqual([]);
+});
+
+test("scores stand in the order of time, with the bounds of those that have them", () => {
   const quality = qualityOf([
-    run(null, {}),
-    run("1970-01-01T00:00:20Z", { exact: 0.5, chrf: 40 }),
-    run("1970-01-01T00:00:10Z", { exact: 1 }),
+    { at: "1970-01-01T00:00:20Z", scores: { exact: score(0.5, [0.4, 0.6]) } },
+    { at: "1970-01-01T00:00:10Z", scores: { exact: score(1) } },
   ]);
-  expect(quality.times).toEqual([10, 20]);
-  expect(quality.scores).toEqual([
-    { name: "exact", means: [1, 0.5] },
-    { name: "chrf", means: [null, 40] },
+  expect(quality).toEqual([
+    { name: "exact", times: [10, 20], means: [1, 0.5], lows: [1, 0.4], highs: [1, 0.6] },
   ]);
+});
+
+test("a score of one moment alone says nothing about time", () => {
+  const quality = qualityOf([
+    { at: "1970-01-01T00:00:10Z", scores: { exact: score(1) } },
+    { at: "1970-01-01T00:00:20Z", scores: { exact: score(1), chrf: score(40) } },
+  ]);
+  expect(quality.map(({ name, times }) => [name, times.length])).toEqual([["exact", 2]]);
 });

@@ -10,6 +10,8 @@ type Answered<T> = T extends readonly (infer One)[]
     : T;
 
 export type Experiment = Answered<Schemas["Experiment"]>;
+export type RunPage = Answered<Schemas["RunPage"]>;
+export type HourPage = Answered<Schemas["HourPage"]>;
 export type Run = Answered<Schemas["RunPage"]["items"][number]>;
 export type ScoreSummary = Experiment["scores"][string];
 type Every = Answered<Schemas["Aggregates"]>;

@@ -12,6 +12,28 @@ test("every message has the same places for values in both languages", () => {
   }
 });
 
+test("both languages have every message, and none is empty", () => {
+  expect(Object.keys(zh).sort()).toEqual(Object.keys(en).sort());
+  for (const messages of [en, zh]) {
+    expect(Object.entries(messages).filter(([, message]) => message.trim() === "")).toEqual([]);
+  }
+});
+
+test("every message is used", () => {
+  const sources = Object.values(
+    import.meta.glob<string>(["../**/*.ts", "../**/*.tsx", "!./*.ts"], {
+      eager: true,
+      query: "?raw",
+      import: "default",
+    }),
+  ).join("\n");
+  // Names of states and the like are put together: `item_${status}`.
+  const families = [...sources.matchAll(/`(\w+)\$\{/g)].map(([, begin]) => begin ?? "");
+  const isUsed = (key: string) =>
+    new RegExp(`\\b${key}\\b`).test(sources) || families.some((begin) => key.startsWith(begin));
+  expect(Object.keys(en).filter((key) => !isUsed(key))).toEqual([]);
+});
+
 test("a value is put where its name stands, and markup in it stays text", () => {
   const text = textOf({ ...en, nodeTitle: "Node {node}" });
   expect(text("nodeTitle", { node: "<b>$&</b>" })).toBe("Node <b>$&</b>");

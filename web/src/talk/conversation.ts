@@ -6,15 +6,22 @@ import {
   type TranslationResult,
 } from "@dragoman/client";
 
-import { openMicrophone, type Microphone } from "./microphone";
+import {
+  MicrophoneRefused,
+  openMicrophone,
+  type Microphone,
+  type MicrophoneRefusal,
+} from "./microphone";
 import { bytesOf, type Speaker } from "./speaker";
-import { levelOf, SpeechGate } from "./speech-gate";
+import { levelOf, SpeechGate, ungated, type Gate } from "./speech-gate";
+import type { PauseFinder } from "./talk-search";
 import { lineId, withPartial, withResult, withText, type Transcript } from "./transcript";
 
 export interface ConversationOptions {
   srcLang: string;
   tgtLangs: readonly string[];
   speaks: boolean;
+  pauses: PauseFinder;
 }
 
 /** What conversations on one page share: when they began, and one voice at a time. */
@@ -30,7 +37,8 @@ export interface ConversationView {
   isListening: boolean;
   /** How loud the microphone is, from 0 to 1. */
   level: number;
-  problem: string | null;
+  /** What the server refused, in its words, or why there is no microphone. */
+  problem: { said: string } | { microphone: MicrophoneRefusal } | null;
 }
 
 export const NOTHING_YET: ConversationView = {
@@ -52,7 +60,7 @@ export class Conversation {
   private show: (view: ConversationView) => void;
   private readonly room: TalkRoom;
   private readonly sessions = new Map<Kind, { session: Session; run: number }>();
-  private gate = new SpeechGate();
+  private gate: Gate = new SpeechGate();
   private microphone: Microphone | null = null;
   private view: ConversationView;
 
@@ -69,11 +77,12 @@ export class Conversation {
     this.view = { ...NOTHING_YET, state: "connecting", lines };
   }
 
-  isFor({ srcLang, tgtLangs, speaks }: ConversationOptions): boolean {
+  isFor({ srcLang, tgtLangs, speaks, pauses }: ConversationOptions): boolean {
     const own = this.options;
     return (
       own.srcLang === srcLang &&
       own.speaks === speaks &&
+      own.pauses === pauses &&
       own.tgtLangs.join() === tgtLangs.join()
     );
   }
@@ -92,14 +101,16 @@ export class Conversation {
   }
 
   private async listen(): Promise<void> {
-    this.gate = new SpeechGate();
+    this.gate = this.options.pauses === "server" ? ungated() : new SpeechGate();
     try {
       this.microphone = await openMicrophone((samples) => {
         this.hear(samples);
       });
       this.change({ isListening: true, problem: null });
     } catch (error) {
-      this.change({ problem: error instanceof Error ? error.message : String(error) });
+      const said = error instanceof Error ? error.message : String(error);
+      const isRefused = error instanceof MicrophoneRefused;
+      this.change({ problem: isRefused ? { microphone: error.refusal } : { said } });
     }
   }
 
@@ -133,10 +144,11 @@ export class Conversation {
     const known = this.sessions.get(kind);
     if (known !== undefined) return known;
     const run = (runs += 1);
-    const { srcLang, tgtLangs } = this.options;
+    const { srcLang, tgtLangs, pauses } = this.options;
+    const vad = pauses === "server" ? "webrtc" : "off";
     const idOf = (index: number) => lineId(kind, run, index);
     const session = new Session(
-      { url: location.origin.replace(/^http/, "ws"), srcLang, tgtLangs },
+      { url: location.origin.replace(/^http/, "ws"), srcLang, tgtLangs, vad },
       {
         onState: (state) => {
           this.change({ state });
@@ -149,12 +161,12 @@ export class Conversation {
           this.delivered(idOf(result.utterance_index), result);
         },
         onError: (error) => {
-          this.change({ problem: error.message });
+          this.change({ problem: { said: error.message } });
         },
         onEnd: (reason) => {
           this.sessions.delete(kind);
           if (kind === "speech" && this.view.isListening) void this.stopListening();
-          if (reason !== "closed by the client") this.change({ problem: reason });
+          if (reason !== "closed by the client") this.change({ problem: { said: reason } });
         },
       },
     );

@@ -23,7 +23,11 @@ export function LineCard({ line }: { line: Line }) {
 
 /** What was said, grey while it may still change. */
 export function Said({ line }: { line: Line }) {
-  return <Text {...(line.isPartial && { c: "dimmed", fs: "italic" })}>{line.said || "…"}</Text>;
+  return (
+    <Text className="said" {...(line.isPartial && { c: "dimmed", fs: "italic" })}>
+      {line.said || "…"}
+    </Text>
+  );
 }
 
 interface TranslatedProps {

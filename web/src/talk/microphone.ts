@@ -12,12 +12,38 @@ export function hasMicrophone(): boolean {
   return window.isSecureContext && "mediaDevices" in navigator;
 }
 
+/** Why a browser gives no microphone, as far as its user can do something about it. */
+export type MicrophoneRefusal = "denied" | "missing";
+
+export class MicrophoneRefused extends Error {
+  readonly refusal: MicrophoneRefusal;
+
+  constructor(refusal: MicrophoneRefusal) {
+    super(`the microphone is ${refusal}`);
+    this.refusal = refusal;
+  }
+}
+
+const REFUSALS: Readonly<Record<string, MicrophoneRefusal>> = {
+  NotAllowedError: "denied",
+  NotFoundError: "missing",
+};
+
+async function openStream(): Promise<MediaStream> {
+  try {
+    return await navigator.mediaDevices.getUserMedia({
+      audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true },
+    });
+  } catch (error) {
+    const refusal = error instanceof DOMException ? REFUSALS[error.name] : undefined;
+    throw refusal === undefined ? error : new MicrophoneRefused(refusal);
+  }
+}
+
 export async function openMicrophone(
   hear: (samples: Int16Array<ArrayBuffer>) => void,
 ): Promise<Microphone> {
-  const stream = await navigator.mediaDevices.getUserMedia({
-    audio: { channelCount: 1, echoCancellation: true, noiseSuppression: true },
-  });
+  const stream = await openStream();
   const context = new AudioContext({ sampleRate: SAMPLE_RATE });
   const close = async () => {
     for (const track of stream.getTracks()) track.stop();

@@ -13,16 +13,17 @@ import {
   TranscriptDownloads,
   WriteForm,
 } from "./talk-controls";
+import type { PauseFinder } from "./talk-search";
 import { useConversation, useTalkRoom } from "./use-conversation";
 
 /** One person speaks or writes, to any number of languages. */
-export function OnePerson() {
+export function OnePerson({ pauses }: { pauses: PauseFinder }) {
   const text = useText();
   const [srcLang, setSrcLang] = useState("en");
   const [tgtLangs, setTgtLangs] = useState<string[]>(["es"]);
   const [speaks, setSpeaks] = useState(true);
   const room = useTalkRoom();
-  const { view, begun } = useConversation(room, { srcLang, tgtLangs, speaks });
+  const { view, begun } = useConversation(room, { srcLang, tgtLangs, speaks, pauses });
   const served = useQuery({ queryKey: ["pools"], queryFn: servedLanguages, retry: false });
   const known = [...new Set([...(served.data ?? []), ...tgtLangs])].sort();
   const disabled = tgtLangs.length === 0;

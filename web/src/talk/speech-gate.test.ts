@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { levelOf, SpeechGate } from "./speech-gate";
+import { levelOf, SpeechGate, ungated } from "./speech-gate";
 
 const piece = (amplitude: number) => new Int16Array(1600).fill(amplitude);
 const LOUD = 4000;
@@ -27,6 +27,13 @@ test("a short pause does not end an utterance, and closing does", () => {
   gate.hear(piece(LOUD));
   for (let index = 0; index < 5; index += 1) gate.hear(piece(0));
   expect(gate.hear(piece(LOUD))[0]?.isFinal).toBe(false);
+  expect(gate.close().map(({ isFinal }) => isFinal)).toEqual([true]);
+});
+
+test("a server that finds the pauses is sent everything, and is told of the end", () => {
+  const gate = ungated();
+  expect(gate.hear(piece(0))).toEqual([{ samples: piece(0), isFinal: false }]);
+  expect(gate.hear(piece(LOUD)).map(({ isFinal }) => isFinal)).toEqual([false]);
   expect(gate.close().map(({ isFinal }) => isFinal)).toEqual([true]);
 });
 

@@ -13,8 +13,24 @@ const PIECES_BEFORE = 3;
 /** Silent pieces that end an utterance. */
 const SILENT_PIECES = 6;
 
+/** What decides which of the samples that a microphone hears are sent. */
+export interface Gate {
+  /** What to send now that this piece was heard. */
+  hear: (samples: Int16Array<ArrayBuffer>) => SpeechPiece[];
+  /** What to send now that the speaker stops. */
+  close: () => SpeechPiece[];
+}
+
+/** Everything goes to the server, which finds speech and pauses itself. */
+export function ungated(): Gate {
+  return {
+    hear: (samples) => [{ samples, isFinal: false }],
+    close: () => [lastPiece()],
+  };
+}
+
 /** Lets speech through and keeps silence back, so that utterances end where a speaker pauses. */
-export class SpeechGate {
+export class SpeechGate implements Gate {
   private readonly before: Int16Array<ArrayBuffer>[] = [];
   private isOpen = false;
   private silent = 0;
@@ -42,8 +58,13 @@ export class SpeechGate {
     const wasOpen = this.isOpen;
     this.isOpen = false;
     this.before.length = 0;
-    return wasOpen ? [{ samples: new Int16Array(160), isFinal: true }] : [];
+    return wasOpen ? [lastPiece()] : [];
   }
+}
+
+/** A hundredth of a second of silence that ends an utterance. */
+function lastPiece(): SpeechPiece {
+  return { samples: new Int16Array(160), isFinal: true };
 }
 
 /** How loud samples are: their root mean square, from 0 to 1. */

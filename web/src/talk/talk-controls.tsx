@@ -80,7 +80,9 @@ export function TalkNews({ view }: { view: ConversationView }) {
       </Text>
       {view.problem !== null && (
         <Alert color="red" variant="outline" role="alert" title={text("somethingFailed")}>
-          {view.problem}
+          {"said" in view.problem
+            ? view.problem.said
+            : text(`microphone_${view.problem.microphone}`)}
         </Alert>
       )}
     </>

@@ -1,8 +1,10 @@
-import { Group, Stack, Switch, Title } from "@mantine/core";
+import { Group, NativeSelect, Stack, Switch, Title } from "@mantine/core";
 import { getRouteApi } from "@tanstack/react-router";
 
 import { useText } from "../messages/text";
+import { hasMicrophone } from "./microphone";
 import { OnePerson } from "./one-person";
+import { talkSearchOf } from "./talk-search";
 import { TwoPeople } from "./two-people";
 
 const route = getRouteApi("/shell/talk");
@@ -10,21 +12,39 @@ const route = getRouteApi("/shell/talk");
 /** Speak or write, and read and hear it in other languages; alone, or two people face to face. */
 export function TalkPage() {
   const text = useText();
-  const { people } = route.useSearch();
+  const search = route.useSearch();
+  const { people, pauses = "browser" } = search;
   const navigate = route.useNavigate();
   return (
     <Stack>
       <Group justify="space-between">
         <Title order={1}>{text("talk")}</Title>
-        <Switch
-          label={text("twoPeople")}
-          checked={people === 2}
-          onChange={(event) => {
-            void navigate({ search: event.currentTarget.checked ? { people: 2 } : {} });
-          }}
-        />
+        <Group align="end">
+          {hasMicrophone() && (
+            <NativeSelect
+              label={text("pausesFoundBy")}
+              value={pauses}
+              data={[
+                { value: "browser", label: text("byBrowser") },
+                { value: "server", label: text("byServer") },
+              ]}
+              onChange={(event) => {
+                const chosen = { pauses: event.currentTarget.value };
+                void navigate({ search: talkSearchOf({ ...search, ...chosen }) });
+              }}
+            />
+          )}
+          <Switch
+            label={text("twoPeople")}
+            checked={people === 2}
+            onChange={(event) => {
+              const chosen = { people: event.currentTarget.checked ? 2 : 1 };
+              void navigate({ search: talkSearchOf({ ...search, ...chosen }) });
+            }}
+          />
+        </Group>
       </Group>
-      {people === 2 ? <TwoPeople /> : <OnePerson />}
+      {people === 2 ? <TwoPeople pauses={pauses} /> : <OnePerson pauses={pauses} />}
     </Stack>
   );
 }

@@ -13,6 +13,7 @@ import {
   TranscriptDownloads,
   WriteForm,
 } from "./talk-controls";
+import type { PauseFinder } from "./talk-search";
 import { merged, type Line } from "./transcript";
 import { useConversation, useTalkRoom, type OneConversation } from "./use-conversation";
 
@@ -20,12 +21,13 @@ import { useConversation, useTalkRoom, type OneConversation } from "./use-conver
  * Two people across one screen: each has a half in a language of its own, with a session to the
  * other's language. On a phone that lies between them the far half stands upside down.
  */
-export function TwoPeople() {
+export function TwoPeople({ pauses }: { pauses: PauseFinder }) {
   const [farLang, setFarLang] = useState("es");
   const [nearLang, setNearLang] = useState("en");
   const room = useTalkRoom();
-  const far = useConversation(room, { srcLang: farLang, tgtLangs: [nearLang], speaks: true });
-  const near = useConversation(room, { srcLang: nearLang, tgtLangs: [farLang], speaks: true });
+  const speaks = true;
+  const far = useConversation(room, { srcLang: farLang, tgtLangs: [nearLang], speaks, pauses });
+  const near = useConversation(room, { srcLang: nearLang, tgtLangs: [farLang], speaks, pauses });
   const lines = merged(far.view.lines, near.view.lines);
   return (
     <Stack>

@@ -31,7 +31,7 @@ _CLOSE_CODES = {
     RateLimited: CloseCode.TOO_MANY,
 }
 _MAX_REASON_BYTES = 123  # a close frame holds 125 bytes, two of them are the code
-_GONE = (OSError, RuntimeError)
+_GONE = (OSError, RuntimeError, WebSocketDisconnect)
 """What a socket raises whose peer has left: lost, or, as a RuntimeError, already closed."""
 
 
@@ -143,7 +143,7 @@ class _Relay:
 
     async def _listen(self) -> None:
         """Notice when the caller leaves; messages from callers are ignored."""
-        with suppress(WebSocketDisconnect, *_GONE):
+        with suppress(*_GONE):
             while True:
                 await self._socket.receive()
                 if self._socket.client_state.name == "DISCONNECTED":

@@ -22,6 +22,7 @@ from dragoman.lab.model import (
     shown_settings,
 )
 from dragoman.lab.repository import annotating, tries
+from dragoman.lab.results import HourOfScores
 
 
 class ImportedView(msgspec.Struct, frozen=True):
@@ -200,6 +201,13 @@ class KilledView(msgspec.Struct, frozen=True):
     run_id: str
 
 
+class HourView(msgspec.Struct, frozen=True):
+    """The scores that were given within an hour."""
+
+    began_at: str
+    scores: dict[str, ScoreSummary]
+
+
 def view_version(version: DatasetVersion) -> VersionView:
     return VersionView(
         version_id=version.version_id,
@@ -324,6 +332,10 @@ def _evaluator(spec: EvaluatorSpec) -> dict[str, Any]:
 def view_annotation(one: annotating.StoredAnnotation) -> AnnotationView:
     told = msgspec.structs.asdict(one)
     return AnnotationView(at=rfc3339(told.pop("at_ms")), **told)
+
+
+def view_hour(one: HourOfScores) -> HourView:
+    return HourView(rfc3339(one.began_at_ms), one.scores)
 
 
 def view_try(one: tries.Try) -> TryView:

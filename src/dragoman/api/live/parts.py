@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dragoman.api.alerts import AlertWatch, alerts_router
+from dragoman.api.live.attempts import attempts_router
 from dragoman.api.live.catalog import catalog_router
 from dragoman.api.live.cluster import cluster_router
 from dragoman.api.live.console import ConsoleFeed, ConsoleSocket
@@ -78,6 +79,7 @@ def live_parts(services: Services) -> Parts:
         planes=[*planes, usage_writer, glossaries, peers, plane, feed, consoles, watch],
         routers=[
             jobs_router(PREFIX, plane, services, peers),
+            attempts_router(PREFIX, plane, peers, instance_id),
             nodes_router(PREFIX, plane, services.clock),
             pools_router(PREFIX, plane, services.clock),
             catalog_router(PREFIX, plane.catalog),

@@ -475,6 +475,12 @@ class JobDispatcher:
 
     # --- other instances ------------------------------------------------------------------------
 
+    def attempts_at(self, node_id: NodeId) -> list[Job]:
+        """The jobs of this instance whose attempt is at the node now, the longest there first."""
+        out = self._driver.attempts.values()
+        found = [job for job in out if job.seat is not None and job.seat.node_id == node_id]
+        return sorted(found, key=lambda job: job.dispatched_ms)
+
     def drives(self, job_id: JobId) -> bool:
         """Whether this instance sees to the job's end."""
         return job_id in self._driver.jobs

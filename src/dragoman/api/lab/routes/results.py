@@ -12,7 +12,7 @@ from starlette.responses import StreamingResponse
 from dragoman.api.lab.desk import Desk
 from dragoman.api.lab.orders import ResultsOrder, SortOrder, read_filter, read_order
 from dragoman.api.lab.principals import asked_by
-from dragoman.api.lab.views import TryView, view_try
+from dragoman.api.lab.views import HourView, TryView, view_hour, view_try
 from dragoman.api.live.documents import answer, schema_of, shown_as
 from dragoman.api.paging import MAX_LIMIT, decode_cursor, encode_cursor
 from dragoman.auth import Access, Permission, Principal
@@ -20,13 +20,14 @@ from dragoman.errors import InvalidMessage
 from dragoman.lab.exporting import FileFormat, file_format, written
 from dragoman.lab.filters import parse_filter
 from dragoman.lab.model import ResultRow
-from dragoman.lab.results import GroupedAggregates, Place, Sorting
+from dragoman.lab.results import HOUR_MS, MAX_HOURS, GroupedAggregates, Place, Sorting
 from dragoman.live.protocol import ListPage
 
 Caller = Annotated[Principal, Depends(asked_by(Permission.EXPERIMENTS, Access.READ))]
 
 MAX_SORT_FIELDS = 10
 MAX_REPETITION = 2**31 - 1
+DEFAULT_HOURS = 7 * 24
 
 _ORDERS = {"asc": False, "desc": True}
 _ALWAYS = ("item_id", "turn")
@@ -135,6 +136,24 @@ def results_router(prefix: str, route_class: type[APIRoute]) -> APIRouter:
             cluster=cluster,
         )
         return answer(found)
+
+    @router.get(
+        "/hours",
+        summary="The scores of each hour in which there were any, the earliest first",
+        response_class=Response,
+        responses={200: {"model": shown_as("HourPage", ListPage[HourView])}},
+    )
+    async def hours(
+        experiment_id: str,
+        caller: Caller,
+        desk: Desk,
+        most: Annotated[
+            int, Query(alias="hours", ge=1, le=MAX_HOURS, description="How far back.")
+        ] = DEFAULT_HOURS,
+    ) -> Response:
+        since_ms = desk.context.clock.now_ms() - most * HOUR_MS
+        found = await desk.results.by_hour(caller.tenant, experiment_id, since_ms=since_ms)
+        return answer(ListPage([view_hour(one) for one in found], None))
 
     @router.get(
         "/export",

@@ -1,0 +1,1 @@
+"""How quick the console's pages are in a real browser, by the browser's own traces."""

@@ -1,0 +1,44 @@
+"""The page of the cluster: its instances, and what an operator does with dead letters."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.browser.pages import PATIENCE_MS, ConsolePage
+from tests.integration.cluster_api.pair_of_servers import PairOfServers
+from tests.integration.cluster_api.test_operating import letters, post_nonsense
+from tests.integration.serve.server_process import eventually
+from tests.servers import RedisProcess
+
+pytestmark = pytest.mark.redis
+expect.set_options(timeout=PATIENCE_MS)
+
+
+def test_instances_are_shown_and_dead_letters_are_replayed_and_dropped(
+    browser: Browser, own_redis: RedisProcess, tmp_path: Path
+) -> None:
+    with PairOfServers(own_redis, tmp_path) as servers:
+        # In a thread: the browser's own loop runs in this one.
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(post_nonsense, own_redis, "two").result()
+        eventually(lambda: len(letters(servers)) == 1, "it is a dead letter")
+        (first,) = letters(servers)
+        with ConsolePage.opened(browser, servers.one.url) as console:
+            console.go("/cluster")
+            console.heading("Cluster")
+            rows = console.page.get_by_role("row")
+            for name in ("one", "two"):
+                expect(rows.filter(has_text=name)).to_contain_text("Alive")
+            console.shows("unreadable")
+            assert console.accessibility_violations() == []
+            # It is as unreadable as before, and so becomes another dead letter.
+            console.act("Replay", first)
+            eventually(lambda: letters(servers) not in ([], [first]), "it is back")
+            (second,) = letters(servers)
+            console.page.reload()
+            console.act("Drop", second)
+            console.shows("There are none.")
+            assert letters(servers) == []
