@@ -26,6 +26,7 @@ from redis.exceptions import (
 from dragoman.errors import DependencyDown, DragomanError, InternalError
 from dragoman.observability import get_logger
 from dragoman.redis_servers.connection import (
+    CrossSlot,
     FunctionNotFound,
     NotAllowed,
     RedisConnection,
@@ -34,7 +35,7 @@ from dragoman.redis_servers.connection import (
     TryAgain,
     connect,
 )
-from dragoman.redis_servers.requests import Command, RedisRequest
+from dragoman.redis_servers.requests import Command, FunctionCall, RedisRequest, run_together
 from dragoman.redis_servers.servers import Servers
 
 log = get_logger("dragoman.redis")
@@ -51,6 +52,9 @@ _OUT_OF_MEMORY = "OOM "
 
 _GATHER_SECONDS = 0.001
 """How many batches may be on their way to a distant server before it answers."""
+
+_MOST_TOGETHER = 32
+"""Functions that one call runs: while it does, the server does nothing else."""
 
 _MOVING_SECONDS = 0.02
 """How long to wait while some of the keys are on one server and some on another."""
@@ -75,6 +79,7 @@ class _Asking:
     __slots__ = (
         "_caller",
         "asked_at",
+        "by_itself",
         "led_on",
         "loads_seen",
         "loads_with",
@@ -102,6 +107,8 @@ class _Asking:
         self.then = then
         self.asked_at = asked_at
         self.led_on = 0
+        self.by_itself = False
+        """Whether it was refused with others, and goes by itself from now on."""
         self.moving = False
         """Whether its keys are just moving to the server that is asked next."""
         self.loads_with = False
@@ -128,6 +135,31 @@ class _Asking:
             self.then(reply, error)
         except Exception:
             log.exception("redis_reply_not_taken", operation=self.name)
+
+
+class _Batch:
+    """Requests that one call runs, one after the other."""
+
+    def __init__(self, askings: Sequence[_Asking]) -> None:
+        self._askings = askings
+        self.asked_at = askings[0].asked_at
+
+    def answered(self, connection: RedisConnection, reply: Reply) -> None:
+        if isinstance(reply, ResponseError):
+            # The call was not run at all; each asker finds out what that means for it.
+            for asking in self._askings:
+                asking.by_itself = True
+                asking.answered(connection, reply)
+            return
+        if len(reply) != len(self._askings):
+            self.refused("cannot be understood")
+            return
+        for asking, own in zip(self._askings, reply, strict=True):
+            asking.answered(connection, own)
+
+    def refused(self, why: str) -> None:
+        for asking in self._askings:
+            asking.refused(why)
 
 
 class _Nobody:
@@ -283,8 +315,11 @@ class RedisPipeline:
         self.exchanges += 1
         commands: list[Command] = []
         askers: list[ReplyWaiter] = []
+        batches: dict[tuple[str, str], list[_Asking]] = {}
+        gathers = len(queue) > 1
         for asking in queue:
-            library = asking.request.library
+            request = asking.request
+            library = request.library
             if library is not None:
                 if asking.loads_with:
                     connection.loads[library.name] += 1
@@ -296,8 +331,26 @@ class RedisPipeline:
                 commands.append(_ASKING)
                 askers.append(_Nobody(asking.asked_at))
                 asking.moving = False
-            commands.append(asking.request.command(connection.known))
+            elif gathers and type(request) is FunctionCall and not asking.by_itself:
+                together = request.together
+                if together:
+                    tag = asking.tag if self._servers.one_tag_a_call else ""
+                    batches.setdefault((together, tag), []).append(asking)
+                    continue
+            commands.append(request.command(connection.known))
             askers.append(asking)
+        # What may run without memory comes first: it is what frees slots.
+        for kind in sorted(batches, reverse=True):
+            askings = batches[kind]
+            for start in range(0, len(askings), _MOST_TOGETHER):
+                some = askings[start : start + _MOST_TOGETHER]
+                if len(some) == 1:
+                    commands.append(some[0].request.command(connection.known))
+                    askers.append(some[0])
+                else:
+                    calls: list[FunctionCall] = [each.request for each in some]  # type: ignore[misc]
+                    commands.append(run_together(calls))
+                    askers.append(_Batch(some))
         connection.ask(commands, askers)
 
     async def _open(self, lane: str) -> None:
@@ -356,6 +409,11 @@ class RedisPipeline:
                 return False
             # Those that were sent together load it once.
             asking.loads_with = connection.loads[library.name] == asking.loads_seen
+            self._send(connection, (asking,))
+            return True
+        if isinstance(error, CrossSlot):
+            # A Cluster behind one address.
+            self._servers.one_tag_a_call = True
             self._send(connection, (asking,))
             return True
         if isinstance(error, AskError):

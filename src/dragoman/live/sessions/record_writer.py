@@ -45,6 +45,10 @@ are on their way may raise the older record meanwhile, and must not reach it."""
 
 _MOST_TOGETHER = 256
 
+ACKNOWLEDGED_SECONDS = 1.0
+"""How long the record may not know what the client has. A client that comes back says it again, and
+meanwhile the next utterances need not wait for it."""
+
 
 class WriterTerms(msgspec.Struct, frozen=True):
     """What every opening names, and what every record keeps."""
@@ -135,6 +139,10 @@ class RecordWriter:
         """What the record has not been told: everything up to this number has arrived."""
         self._heard_until: tuple[int, bytes] | None = None
         """What the record has not been told: chunks up to there hold nothing to send again."""
+        self._telling: asyncio.TimerHandle | None = None
+        """Waits until the record is told of both."""
+        self._tells_now = False
+        """Whether it is time for that."""
         self._hot = hot_of(shards, run)
         self._turn = asyncio.Lock()
         self._is_under_way = False
@@ -268,7 +276,7 @@ class RecordWriter:
         arrived = self._known.acknowledged(upto)
         if arrived and not self._stopped:
             self._acknowledged = max(self._acknowledged, arrived)
-            self._wake()
+            self._tell_record_soon()
 
     def heard_until(self, next_chunk_seq: int, place: bytes) -> None:
         """Up to a chunk, and a place in it, the audio is in utterances that were opened, or is
@@ -277,7 +285,17 @@ class RecordWriter:
             return
         if next_chunk_seq > self._known.next_chunk_seq:
             self._heard_until = (next_chunk_seq, place)
-            self._wake()
+            self._tell_record_soon()
+
+    def _tell_record_soon(self) -> None:
+        if self._telling is None:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.call_later(ACKNOWLEDGED_SECONDS, self._tell_record)
+
+    def _tell_record(self) -> None:
+        self._telling = None
+        self._tells_now = True
+        self._wake()
 
     def _number(self, ending: _Ending, seq: int) -> bool:
         """An end has a number; False when that is another's: the record was taken back."""
@@ -355,6 +373,9 @@ class RecordWriter:
         if self._stopped:
             return
         self._stopped = True
+        if self._telling is not None:
+            self._telling.cancel()
+            self._telling = None
         waiting = [*self._openings, *self._collected.values()]
         if self._asked is not None:
             waiting.remove(self._asked)  # Its answer is passed on when it comes.
@@ -433,8 +454,7 @@ class RecordWriter:
             self.doubtful
             or self._next_opening()
             or self._due()
-            or self._acknowledged
-            or self._heard_until
+            or (self._tells_now and (self._acknowledged or self._heard_until))
         )
 
     def _next_opening(self) -> _Opening | None:
@@ -487,7 +507,7 @@ class RecordWriter:
                 self._opened_last = False
                 if due:
                     return await self._deliver(due)
-                if self._acknowledged or self._heard_until:
+                if self._tells_now and (self._acknowledged or self._heard_until):
                     return await self._acknowledge(self._acknowledged, self._heard_until)
                 return True
         except DependencyDown as down:
@@ -627,6 +647,7 @@ class RecordWriter:
             self._known.heard_until(next_chunk_seq, place)
             if self._heard_until == heard_until:
                 self._heard_until = None
+        self._tells_now = bool(self._acknowledged or self._heard_until)
         return True
 
     def _refused(self, held: r.Holding, answer: r.NotOwner | None) -> bool:

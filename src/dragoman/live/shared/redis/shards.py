@@ -43,10 +43,13 @@ from dragoman.live.shared.redis.server import (
 from dragoman.task_set import TaskSet
 
 _OPENING = Struct("<dB4I")
-_NEW_JOB = Struct("<5dBc")
+_NEW_JOB = Struct("<4dBc")
+_OPENED = Struct("<dI")
+_NUMBER = Struct("<i")
 _KEPT = Struct("<dII")
 _MOVE = Struct("<ddBH")
-_CLOSING = Struct("<4dcBBB3I")
+_CLOSING = Struct("<3dcBBB3I")
+_CLOSED = Struct("<ddd")
 _OWNER = Struct("<II")
 _ENTRY = Struct("<BI")
 _NUMBERS = {count: Struct(f"<{count}d") for count in range(1, 3)}
@@ -64,6 +67,8 @@ _PAGE = 500
 
 _NO_LIMIT = -1
 
+_NEW = r.JobOpened(None)
+
 
 _NewJob = tuple[bytes, bytes, bytes]
 """How a job begins, but for the name of an older record; its record; what is kept of a refusal."""
@@ -76,6 +81,7 @@ class _Opening:
     opening: r.UtteranceOpening
     tag: FunctionTag
     keys: tuple[bytes, ...]
+    """Those that are enough for a single job that is new."""
     records: list[bytes]
     terms: bytes
     kept: bytes
@@ -83,6 +89,12 @@ class _Opening:
     elsewhere: list[bytes]
     payloads: list[Future[Answer]]
     """On their way before it."""
+
+    def all_keys(self) -> tuple[bytes, ...]:
+        """Also those where records would be moved, and where inputs would lie."""
+        jobs = self.opening.jobs
+        keys = [_older(record, job.job_id) for record, job in zip(self.records, jobs, strict=True)]
+        return (*self.keys, *keys, *(self.tag.key(f"i:{job.job_id}") for job in jobs))
 
     def arguments(self, older: Sequence[str] = ()) -> tuple[bytes, ...]:
         """All after the terms; older names the jobs whose records are in the way."""
@@ -124,7 +136,7 @@ class RedisShards:
             self._server.send(
                 asked.tag,
                 "open",
-                asked.keys,
+                asked.keys if len(opening.jobs) == 1 else asked.all_keys(),
                 asked.terms,
                 asked.arguments(),
                 partial(self._open_answered, asked, then),
@@ -136,12 +148,10 @@ class RedisShards:
         if error is not None:
             then(None, error)
             return
-        if answer[0] == b"opened":
-            _, at_ms, revision, answers = answer
-            if all(type(each) is int for each in answers):
-                then(self._all_new(asked.opening, at_ms, revision, answers), None)
-                return
-        self._tasks.spawn(tell(partial(self._open_on, asked, answer), then))
+        if type(answer) is bytes:
+            then(self._all_new(asked.opening, answer), None)
+        else:
+            self._tasks.spawn(tell(partial(self._open_on, asked, answer), then))
 
     async def _open_on(
         self, asked: _Opening, answer: Answer | None
@@ -150,7 +160,7 @@ class RedisShards:
         older: Sequence[str] = ()
         for _ in range(_MOVED_AT_MOST):
             if answer is None:
-                keys = asked.keys
+                keys = asked.all_keys()
                 if older:
                     keys += tuple(
                         _older(record, name) if name else record
@@ -161,9 +171,12 @@ class RedisShards:
                 )
                 answer = await _with_payloads(call, asked.payloads)
                 asked.payloads = []
-            if answer[0] != b"moved":
+            if isinstance(answer, bytes):
+                return self._all_new(asked.opening, answer)
+            if answer[0] == b"moved":
+                older = [name.decode() for name in answer[1]]
+            elif answer[0] != b"more":
                 return await self._opened(asked.opening, asked.tag, answer)
-            older = [name.decode() for name in answer[1]]
             answer = None
         raise _never_settled("open")
 
@@ -184,8 +197,6 @@ class RedisShards:
             records[0] if held is None else _session_key(tag, held.session_id),
             *records,
         ]
-        keys += [_older(record, job.job_id) for record, job in zip(records, jobs, strict=True)]
-        keys += [tag.key(f"i:{job.job_id}") for job in jobs]
         payloads: list[Future[Answer]] = []
         news = [self._new_job(opening, job, tag, payloads) for job in jobs]
         elsewhere = [packing.names(each.target, each.job_id) for each in opening.elsewhere]
@@ -201,14 +212,15 @@ class RedisShards:
             payloads,
         )
 
-    def _all_new(
-        self, opening: r.UtteranceOpening, at_ms: int, revision: int, answers: Sequence[int]
-    ) -> r.Opened:
-        """None of the requests was made before: the answers are numbers of refused ones, or -1."""
+    def _all_new(self, opening: r.UtteranceOpening, answer: bytes) -> r.Opened:
+        """None of the requests was made before: the answer has numbers of refused ones, or -1."""
+        now_ms, revision = _OPENED.unpack_from(answer)
+        at_ms = int(now_ms)
         for new in opening.jobs:
             self._list(opening, new, at_ms)
-        jobs = [r.JobOpened(None if each < 0 else each) for each in answers]
-        return r.Opened(at_ms, tuple(jobs), revision)
+        numbers = _NUMBER.iter_unpack(memoryview(answer)[_OPENED.size :])
+        jobs = tuple([_NEW if each < 0 else r.JobOpened(each) for (each,) in numbers])
+        return r.Opened(at_ms, jobs, revision)
 
     def _list(self, opening: r.UtteranceOpening, new: r.NewJob, at_ms: int) -> None:
         life_ms = self._life_ms(opening, new)
@@ -273,14 +285,15 @@ class RedisShards:
                 flags, body = packing.INPUT_ELSEWHERE, b""
         numbers = _NEW_JOB.pack(
             _NO_LIMIT if job.total_ms is None else job.total_ms,
-            ttl_ms,
             0,
             release_ms,
             forget_ms,
             flags,
             state,
         )
-        head = numbers + packing.name(job.job_id) + kept_name(job.target_key)
+        head = b"".join(
+            (numbers, kept_name(str(ttl_ms)), packing.name(job.job_id), kept_name(job.target_key))
+        )
         return head, packing.new_record(job, opening.instance_id, body), sent
 
     async def move(self, move: r.Move) -> r.MovedOn | r.NotCurrent | r.HasEnded | r.NoJob:
@@ -332,9 +345,8 @@ class RedisShards:
     ) -> None:
         if error is not None:
             then(None, error)
-        elif answer[0] == b"closed":
-            _, at_ms, seq, revision = answer
-            then(r.Closed(at_ms, None if seq < 0 else seq, revision), None)
+        elif type(answer) is bytes:
+            then(_closed(answer), None)
         else:
             self._tasks.spawn(tell(partial(self._not_closed, job_id, tag, answer), then))
 
@@ -348,9 +360,8 @@ class RedisShards:
         keys, terms = self._closing(closing, shard, tag, record, packing.RESULT_ELSEWHERE)
         call = self._server.call(tag, "close", keys, terms, *self._end_words(closing, b""))
         answer = await _with_payloads(call, (payload,))
-        if answer[0] == b"closed":
-            _, at_ms, seq, revision = answer
-            return r.Closed(at_ms, None if seq < 0 else seq, revision)
+        if isinstance(answer, bytes):
+            return _closed(answer)
         return await self._not_closed(closing.job_id, tag, answer)
 
     async def _not_closed(
@@ -369,7 +380,6 @@ class RedisShards:
             self._open_keys[shard],
             record,
             tag.key(f"i:{closing.job_id}"),
-            tag.key(f"o:{closing.attempt_id or closing.job_id}"),
         )
         in_session = False
         owners, epoch, seen = packing.NO_NAME + packing.NO_NAME, 0, 0
@@ -380,12 +390,13 @@ class RedisShards:
             if shard_in(held.session_id) == shard:
                 in_session = True
                 keys += (_session_key(tag, held.session_id),)
+        if flags & packing.RESULT_ELSEWHERE:
+            keys += (tag.key(f"o:{closing.attempt_id}"),)
         lease_ms = closing.keep.lease_ms if closing.ending.outcome is Outcome.SUCCESS else 0
         release_ms, forget_ms = _times_kept(closing.keep)
         numbers = _CLOSING.pack(
             lease_ms,
             release_ms,
-            forget_ms,
             forget_ms,
             packing.STATES[closing.ending.outcome],
             flags,
@@ -397,7 +408,8 @@ class RedisShards:
         )
         job, attempt = packing.name(closing.job_id), packing.name(closing.attempt_id or b"")
         target = kept_name(entry.target) if entry is not None else packing.NO_NAME
-        return keys, b"".join((numbers, job, attempt, owners, target))
+        ttl = kept_name(str(forget_ms))
+        return keys, b"".join((numbers, ttl, job, attempt, owners, target))
 
     def _end_words(self, closing: r.Closing, output: bytes) -> tuple[bytes, bytes, bytes]:
         """The body of the record, what is kept of the delivery, and how many of those are."""
@@ -811,6 +823,11 @@ def _times_kept(keep: Keep) -> tuple[int, int]:
     """How long after its end a job's payload is kept, and the job itself."""
     release_ms = max(keep.retention_ms, keep.lease_ms)
     return release_ms, release_ms + keep.lease_ms
+
+
+def _closed(answer: bytes) -> r.Closed:
+    at_ms, seq, revision = map(int, _CLOSED.unpack(answer))
+    return r.Closed(at_ms, None if seq < 0 else seq, revision)
 
 
 def _never_settled(what: str) -> DependencyDown:
