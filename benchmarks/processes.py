@@ -33,6 +33,18 @@ def cpu_seconds(*pids: int) -> float:
     return ticks / _TICKS_PER_SECOND
 
 
+def waited_seconds(*pids: int) -> float:
+    """How long processes were ready to run and had no core; one that is gone counts nothing."""
+    waited_ns = 0
+    for pid in pids:
+        for thread in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            try:
+                waited_ns += int(thread.read_text().split()[1])
+            except OSError:
+                continue
+    return waited_ns / 1e9
+
+
 def family(pid: int) -> list[int]:
     """A process and everything it started, and they started, that still runs."""
     found = [pid]

@@ -104,6 +104,7 @@ class Speed:
     redis_us: float
     jobs_per_second: float
     half_p99_ms: float
+    half_waited_us: float
     operations: dict[str, float]
 
     @property
@@ -122,6 +123,7 @@ def _at_full_speed(layout: Layout, effort: Effort, say: Say) -> Speed:
         median(outcome.redis_us for outcome in rounds),
         rate,
         median(outcome.p99_allocation_ms for outcome in half),
+        median(outcome.waited_us for outcome in half),
         rounds[-1].operations,
     )
     say(
@@ -149,7 +151,7 @@ def cost_figures(found: dict[str, Speed]) -> Figures:
     figures = Figures(
         f"Full job over WebSocket, text, MessagePack, {NODES} nodes, {SESSIONS} sessions: "
         "CPU microseconds a job",
-        ("ledger", "scheduler", "to memory", "Redis", "together", "jobs/s", "p99 at half load"),
+        ("ledger", "scheduler", "to memory", "Redis", "together", "jobs/s", "p99 at half load", "waited"),
     )
     memory_us = found["memory"].scheduler_us
     for name, speed in found.items():
@@ -162,6 +164,7 @@ def cost_figures(found: dict[str, Speed]) -> Figures:
                 f"{speed.together_us:.0f}",
                 f"{speed.jobs_per_second:,.0f}",
                 f"{speed.half_p99_ms:.1f} ms",
+                f"{speed.half_waited_us:.0f} us",
             )
         )
     for name, most in HOLD_RATIO.items():
@@ -184,7 +187,9 @@ def cost_figures(found: dict[str, Speed]) -> Figures:
         )
     one, two = found["node local"], found["two instances"]
     figures.notes += [
-        "The p99 is read from the histogram scheduler_dispatch_latency_seconds.",
+        "The p99 is read from the histogram scheduler_dispatch_latency_seconds. Waited: how long a "
+        "job's instances and Redis were ready to run at half load and had no core, because the "
+        "driver or another of them had it.",
         f"Two instances against one: {two.jobs_per_second / one.jobs_per_second:.2f} x the jobs/s. "
         "Instances, Redis and the driver share the machine's cores, so that this does not show "
         "what two machines do; CPU a job does.",

@@ -183,7 +183,7 @@ def test_a_ledger_whose_user_may_not_load_functions_says_so_at_its_start(
 
 
 ECHO = """
-register('answer', function(keys, args, shared_now) return {keys[1], args[1], shared_now and 1 or 0} end)
+register('answer', function(keys, args, now) return {keys[1], args[1], now and 1 or 0} end)
 register('broken', function() return missing.field end)
 register('refused', function(keys, args) return redis.call('INCR', keys[1]) end, 'allow-oom')
 register('nothing', function() return nil end)
@@ -227,7 +227,7 @@ def test_a_cluster_behind_one_address_is_asked_for_one_tag_at_a_time(
         for tag in tags
     ]
     answers = ask_for(redis_cluster.nodes[0], calls)
-    assert [answer[1] for answer in answers] == [tag.encode() for tag in tags]
+    assert answers == [[f"{tag}:1".encode(), tag.encode(), 0] for tag in tags]
 
 
 def test_what_frees_slots_runs_beside_what_the_full_server_refuses(
