@@ -151,7 +151,16 @@ def cost_figures(found: dict[str, Speed]) -> Figures:
     figures = Figures(
         f"Full job over WebSocket, text, MessagePack, {NODES} nodes, {SESSIONS} sessions: "
         "CPU microseconds a job",
-        ("ledger", "scheduler", "to memory", "Redis", "together", "jobs/s", "p99 at half load", "waited"),
+        (
+            "ledger",
+            "scheduler",
+            "to memory",
+            "Redis",
+            "together",
+            "jobs/s",
+            "p99 at half load",
+            "waited",
+        ),
     )
     memory_us = found["memory"].scheduler_us
     for name, speed in found.items():

@@ -137,7 +137,8 @@ local function note_waiting(keys, now, class, candidates, waiting)
 end
 
 -- The instances that get to try for so many slots of a seat: for live work before batch work, the one
--- that waits longest; they wait no more. `packed` are the waiters, if they were read already.
+-- that waits longest; they wait no more, and the seat's record says that they are on their way: it was written
+-- before. `packed` are the waiters, if they were read already.
 local function wake(keys, now, index, slots, packed)
   local woken = {}
   if slots <= 0 then return woken end
@@ -157,6 +158,7 @@ local function wake(keys, now, index, slots, packed)
     woken[#woken + 1] = table.remove(waiters, first).instance
   end
   write_waiters(keys, waiters)
+  if #woken > 0 then call('SETRANGE', keys[BOARD], PROMISE[index], char(promise_of(now))) end
   return woken
 end
 
@@ -314,18 +316,20 @@ end
 local function choose(keys, now, candidates, near, class, strategy, headroom, chance, second_chance)
   local board = call('GET', keys[BOARD])
   if not board then return nil, 'cold' end
-  local found, slots, spare, first = {}, 0, -1, 0
+  local found, promised, slots, spare, first = {}, {}, 0, -1, 0
   for i = 1, #candidates do
     local seat = seat_on(board, byte(candidates, i))
     if seat then
       slots = slots + seat.slots
       if seat.free > 0 and seat.alive > now then
-        found[#found + 1] = seat
+        local list = i <= near and is_promised(seat.promise, now) and promised or found
+        list[#list + 1] = seat
         spare = spare + seat.free
       end
     end
     if i == near then first = #found end
   end
+  if #found == 0 then found = promised end
   if #found == 0 then return nil, 'full' end
   if class == 1 and spare < floor(headroom * slots) then return nil, 'headroom' end
   if first > 0 then
@@ -356,14 +360,14 @@ local function grant(keys, now, args)
   local _, ack_ms, lease_ms, run_ms, class, preemptions, strategy, chance, second_chance, near,
     headroom, id = unpk(ASK, args[1])
   local candidates, draws = args[2], args[3]
-  local index, free_now, slots, held, flags, spare, epoch, stamp, changed, alive, mean, node
+  local index, free_now, slots, held, flags, promise, epoch, stamp, changed, alive, mean, node
   -- A few blind draws settle a cell with room without reading it all.
   for i = 1, #draws do
     local record = call('GETRANGE', keys[BOARD], FROM[byte(draws, i)], TO[byte(draws, i)])
     if #record == RECORD_BYTES then
-      free_now, slots, held, flags, spare, epoch, stamp, changed, alive, mean, node =
+      free_now, slots, held, flags, promise, epoch, stamp, changed, alive, mean, node =
         unpk(RECORD, record)
-      if free_now > 0 and alive > now then
+      if free_now > 0 and alive > now and (near == 0 or not is_promised(promise, now)) then
         index = byte(draws, i)
         break
       end
@@ -468,7 +472,7 @@ local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well)
   if state >= CANCELLING or its_node ~= node or its_epoch ~= epoch then return nil end
   local record = call('GETRANGE', keys[BOARD], FROM[index], TO[index])
   if #record ~= RECORD_BYTES then return nil end
-  local _, slots, held, flags, spare, seat_epoch, stamp, changed, alive, mean, seated = unpk(RECORD, record)
+  local _, slots, held, flags, promise, seat_epoch, stamp, changed, alive, mean, seated = unpk(RECORD, record)
   if flags < SEATED or seated ~= node or held == 0 then return nil end
   if well == 1 then
     local service = max(1, now - (accepted > 0 and accepted or dispatched))
@@ -477,7 +481,7 @@ local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well)
   held = held - 1
   -- Online and not drained: of the three flags, these two as they must be.
   local left = flags == SEATED + ONLINE and max(0, slots - held) or 0
-  call('SETRANGE', keys[BOARD], FROM[index], pack(RECORD, left, slots, held, flags, spare, seat_epoch, stamp,
+  call('SETRANGE', keys[BOARD], FROM[index], pack(RECORD, left, slots, held, flags, promise, seat_epoch, stamp,
     changed, alive, mean, seated))
   call('HDEL', keys[ATTEMPTS], id)
   local came_free = left > 0 and alive > now
