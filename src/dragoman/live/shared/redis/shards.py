@@ -65,6 +65,9 @@ _TOGETHER = 500
 _PAGE = 500
 """How many open jobs of a shard are looked through at a time."""
 
+_FIRST = b"0"
+"""Where a look through a hash begins, and what it answers when it is through."""
+
 _NO_LIMIT = -1
 
 _NEW = r.JobOpened(None)
@@ -484,26 +487,35 @@ class RedisShards:
         return None if found is None else await self._work(*found)
 
     async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
-        found = await asyncio.gather(*(self._due_in(shard, limit) for shard in shards))
+        pages = await asyncio.gather(*(self._page_of_open(shard, _FIRST) for shard in shards))
+        # Most shards have no open job.
+        busy = [
+            self._due_in(shard, page, limit)
+            for shard, page in zip(shards, pages, strict=True)
+            if page[0] != _FIRST or page[1]
+        ]
+        found = await asyncio.gather(*busy)
         return tuple(chain.from_iterable(found))
 
-    async def _due_in(self, shard: int, limit: int) -> tuple[r.StoredJob, ...]:
-        tag, key = self._shards[shard], self._open_keys[shard]
+    def _page_of_open(self, shard: int, cursor: bytes) -> Future[Answer]:
+        key = self._open_keys[shard]
+        return self._server.plain(self._shards[shard], "HSCAN", key, cursor, "COUNT", _PAGE)
+
+    async def _due_in(self, shard: int, page: Answer, limit: int) -> tuple[r.StoredJob, ...]:
+        tag, found = self._shards[shard], {}
         # A hash that was empty has no time to live when it is filled again.
-        self._server.plain(tag, "PEXPIRE", key, self._job_ttl_ms).add_done_callback(_ignore)
-        cursor, found = b"0", {}
+        renewed = self._server.plain(tag, "PEXPIRE", self._open_keys[shard], self._job_ttl_ms)
+        renewed.add_done_callback(_ignore)
+        now_ms = await self._server.now_ms(tag)
         while True:
-            now_ms, page = await asyncio.gather(
-                self._server.now_ms(tag),
-                self._server.plain(tag, "HSCAN", key, cursor, "COUNT", _PAGE),
-            )
             cursor, fields = page
             for at in range(0, len(fields), 2):
                 (due_ms,) = _DUE.unpack(fields[at + 1])
                 if due_ms <= now_ms:
                     found[JobId(fields[at].decode())] = due_ms
-            if cursor == b"0" or len(found) >= limit:
+            if cursor == _FIRST or len(found) >= limit:
                 break
+            page = await self._page_of_open(shard, cursor)
         first = sorted(found, key=lambda job_id: (found[job_id], job_id))[:limit]
         answers = await asyncio.gather(*(self._due(job_id) for job_id in first))
         return tuple(job for job in answers if job is not None)
