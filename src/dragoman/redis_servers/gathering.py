@@ -36,7 +36,7 @@ from dragoman.redis_servers.connection import (
     connect,
 )
 from dragoman.redis_servers.requests import Command, FunctionCall, RedisRequest, run_together
-from dragoman.redis_servers.servers import Servers
+from dragoman.redis_servers.servers import ANY_LANE, Servers
 
 log = get_logger("dragoman.redis")
 
@@ -77,9 +77,9 @@ class _Asking:
     """A request, and what is called with its reply."""
 
     __slots__ = (
-        "_caller",
         "asked_at",
         "by_itself",
+        "caller",
         "led_on",
         "loads_seen",
         "loads_with",
@@ -100,7 +100,7 @@ class _Asking:
         then: Then,
         asked_at: float,
     ) -> None:
-        self._caller = caller
+        self.caller = caller
         self.tag = tag
         self.name = name
         self.request = request
@@ -119,7 +119,7 @@ class _Asking:
         """Why the server did not take its library."""
 
     def answered(self, connection: RedisConnection, reply: Reply) -> None:
-        caller = self._caller
+        caller = self.caller
         if isinstance(reply, ResponseError):
             caller.failed(self, connection, reply)
             return
@@ -127,7 +127,7 @@ class _Asking:
         self.tell(reply, None)
 
     def refused(self, why: str) -> None:
-        self._caller.refused(self, why)
+        self.caller.refused(self, why)
 
     def tell(self, reply: Reply, error: DragomanError | None) -> None:
         """Tell the asker; one that fails must not keep others from their replies."""
@@ -154,8 +154,17 @@ class _Batch:
         if len(reply) != len(self._askings):
             self.refused("cannot be understood")
             return
+        caller = self._askings[0].caller
+        now, on_answer = caller.time(), caller.on_answer
         for asking, own in zip(self._askings, reply, strict=True):
-            asking.answered(connection, own)
+            if isinstance(own, ResponseError):
+                caller.failed(asking, connection, own)
+                continue
+            on_answer(asking.name, now - asking.asked_at)
+            try:
+                asking.then(own, None)
+            except Exception:
+                log.exception("redis_reply_not_taken", operation=asking.name)
 
     def refused(self, why: str) -> None:
         for asking in self._askings:
@@ -227,12 +236,18 @@ class RedisPipeline:
         The reply is passed on where it is read, without a task or a future.
         """
         asking = _Asking(self, tag, name, request, then, self.time())
-        self._queue(self._servers.lane(tag), asking)
+        lane = self._servers.lane(tag) if self._servers.one_tag_a_call else ANY_LANE
+        queue = self._queues.get(lane)
+        if queue is not None:
+            # It was begun in this turn, or waits for earlier answers: it is sent all the same.
+            queue.append(asking)
+        else:
+            self._queue(lane, asking)
 
     def ask(self, tag: str, name: str, request: RedisRequest) -> asyncio.Future[Reply]:
         """Send a request to the server that holds a tag, for one who waits for the reply."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.send(tag, name, request, partial(_settle, reply))
+        self.send(tag, name, request, partial(settle, reply))
         return reply
 
     async def masters(self) -> tuple[str, ...]:
@@ -245,7 +260,7 @@ class RedisPipeline:
     def ask_master(self, lane: str, name: str, request: RedisRequest) -> asyncio.Future[Reply]:
         """Send a request that is about no tag to a server, such as one to look through its keys."""
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        then = partial(_settle, reply)
+        then = partial(settle, reply)
         self._queue(lane, _Asking(self, "", name, request, then, self.time()))
         return reply
 
@@ -316,7 +331,7 @@ class RedisPipeline:
         commands: list[Command] = []
         askers: list[ReplyWaiter] = []
         batches: dict[tuple[str, str], list[_Asking]] = {}
-        gathers = len(queue) > 1
+        gathers, one_tag_a_call = len(queue) > 1, self._servers.one_tag_a_call
         for asking in queue:
             request = asking.request
             library = request.library
@@ -332,10 +347,14 @@ class RedisPipeline:
                 askers.append(_Nobody(asking.asked_at))
                 asking.moving = False
             elif gathers and type(request) is FunctionCall and not asking.by_itself:
-                together = request.together
-                if together:
-                    tag = asking.tag if self._servers.one_tag_a_call else ""
-                    batches.setdefault((together, tag), []).append(asking)
+                together = request.place.together
+                if together and request.is_short:
+                    tag = asking.tag if one_tag_a_call else ""
+                    batch = batches.get((together, tag))
+                    if batch is None:
+                        batches[together, tag] = [asking]
+                    else:
+                        batch.append(asking)
                     continue
             commands.append(request.command(connection.known))
             askers.append(asking)
@@ -464,7 +483,7 @@ class RedisPipeline:
         return DependencyDown(f"Redis {what}", retry_after_ms=self._timeout_ms)
 
 
-def _settle(waiting: asyncio.Future[Reply], reply: Reply, error: DragomanError | None) -> None:
+def settle(waiting: asyncio.Future[Reply], reply: Reply, error: DragomanError | None) -> None:
     """Tell one who waits; it may have gone."""
     if waiting.done():
         return

@@ -46,6 +46,8 @@ class Script(msgspec.Struct, frozen=True):
 class FunctionPlace(msgspec.Struct, frozen=True):
     """A function among those of its library."""
 
+    name: str
+    """As the server knows it."""
     number: int
     together: str
     """What runs it with others, as the server knows it: as much memory as they need, or only as
@@ -60,7 +62,7 @@ class FunctionLibrary(msgspec.Struct, frozen=True):
     source: str
     version: str
     places: dict[str, FunctionPlace]
-    """By the names that the server knows the functions by."""
+    """By the functions' names in the library."""
 
     @classmethod
     def of(cls, stem: str, parts: Sequence[str]) -> FunctionLibrary:
@@ -71,14 +73,20 @@ class FunctionLibrary(msgspec.Struct, frozen=True):
         name = f"dragoman_{stem}_{version}"
         register = _REGISTER.format(stem=stem, version=version)
         places = {
-            f"{name}_{function}": FunctionPlace(number, _runs_together(name, flags))
+            function: FunctionPlace(f"{name}_{function}", number, _runs_together(name, flags))
             for number, (function, flags) in enumerate(_REGISTERED.findall(text), 1)
         }
         return cls(name, f"#!lua name={name}\n{register}\n{text}", version, places)
 
     def function(self, name: str) -> str:
         """The name that the server knows a function by."""
-        return f"{self.name}_{name}"
+        return self.places[name].name
+
+    def call(
+        self, name: str, keys: tuple[Argument, ...], arguments: tuple[Argument, ...]
+    ) -> FunctionCall:
+        """One run of a function on the keys of one tag."""
+        return FunctionCall(self, self.places[name], keys, arguments)
 
     @property
     def load(self) -> Command:
@@ -131,27 +139,24 @@ class ScriptCall(msgspec.Struct, frozen=True):
         return None
 
 
-class FunctionCall(msgspec.Struct, frozen=True):
+class FunctionCall(msgspec.Struct, frozen=True, gc=False):
     """One run of a function on the keys of one tag."""
 
     library: FunctionLibrary
-    function: str
-    """As the server knows it."""
+    place: FunctionPlace
     keys: tuple[Argument, ...]
     arguments: tuple[Argument, ...]
 
     def command(self, known: set[str]) -> Command:
-        return ("FCALL", self.function, len(self.keys), *self.keys, *self.arguments)
+        return ("FCALL", self.place.name, len(self.keys), *self.keys, *self.arguments)
 
     def unknown(self, known: set[str]) -> None:
         """What a server has of libraries is not remembered: it is asked, and says so."""
 
     @property
-    def together(self) -> str:
-        """What runs it with others, as the server knows it; empty where it goes by itself."""
-        place = self.library.places.get(self.function)
-        most = max(len(self.keys), len(self.arguments))
-        return place.together if place and self.keys and most <= MOST_WORDS else ""
+    def is_short(self) -> bool:
+        """Whether it has few enough words to be run with others."""
+        return 0 < len(self.keys) <= MOST_WORDS >= len(self.arguments)
 
 
 def run_together(calls: Sequence[FunctionCall]) -> Command:
@@ -161,14 +166,15 @@ def run_together(calls: Sequence[FunctionCall]) -> Command:
     arguments: list[Argument] = []
     before: tuple[Argument, ...] = ()
     for call in calls:
-        place = call.library.places[call.function]
-        is_same = call.keys == before
-        plan += bytes((place.number, 0 if is_same else len(call.keys), len(call.arguments)))
-        if not is_same:
-            keys += call.keys
-            before = call.keys
-        arguments += call.arguments
-    return ("FCALL", calls[0].together, len(keys), *keys, bytes(plan), *arguments)
+        its_keys, its_arguments = call.keys, call.arguments
+        if its_keys is before:
+            plan += bytes((call.place.number, 0, len(its_arguments)))
+        else:
+            plan += bytes((call.place.number, len(its_keys), len(its_arguments)))
+            keys += its_keys
+            before = its_keys
+        arguments += its_arguments
+    return ("FCALL", calls[0].place.together, len(keys), *keys, bytes(plan), *arguments)
 
 
 class Plain(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ def ask(
     server: RedisProcess, *libraries: FunctionLibrary, url: str = ""
 ) -> list[Reply | BaseException]:
     """What each library's `answer` says, asked at the same time over one connection."""
-    calls = [FunctionCall(each, each.function("answer"), ("{t}",), ()) for each in libraries]
+    calls = [each.call("answer", ("{t}",), ()) for each in libraries]
     return ask_for(server, calls, url=url)
 
 
@@ -133,7 +133,9 @@ def test_functions_that_are_flushed_again_and_again_are_missed_by_no_job(
 
 
 def test_a_library_that_is_wrong_is_our_fault(own_redis: RedisProcess) -> None:
-    [answer] = ask(own_redis, FunctionLibrary.of("test", ["this is no Lua"]))
+    [answer] = ask(
+        own_redis, FunctionLibrary.of("test", ["this is no Lua\nregister('answer', nil)"])
+    )
     assert isinstance(answer, InternalError)
 
 
@@ -194,7 +196,7 @@ def test_calls_that_are_sent_together_are_run_by_one_call(own_redis: RedisProces
     library = FunctionLibrary.of("test", [ECHO])
 
     def call(name: str, key: str, word: bytes) -> FunctionCall:
-        return FunctionCall(library, library.function(name), (key,), (word,))
+        return library.call(name, (key,), (word,))
 
     calls = [call("answer", "{a}:1", b"first"), call("answer", "{a}:1", b"second")]
     calls += [call("broken", "{b}:1", b""), call("nothing", "{b}:1", b"")]
@@ -222,10 +224,7 @@ def test_a_cluster_behind_one_address_is_asked_for_one_tag_at_a_time(
     library = FunctionLibrary.of("test", [ECHO])
     # The first of three servers has the first third of the slots.
     tags = [tag for tag in map("{{t{}}}".format, range(60)) if key_slot(tag.encode()) < 5461]
-    calls = [
-        FunctionCall(library, library.function("answer"), (f"{tag}:1",), (tag.encode(),))
-        for tag in tags
-    ]
+    calls = [library.call("answer", (f"{tag}:1",), (tag.encode(),)) for tag in tags]
     answers = ask_for(redis_cluster.nodes[0], calls)
     assert answers == [[f"{tag}:1".encode(), tag.encode(), 0] for tag in tags]
 
@@ -240,7 +239,7 @@ register('frees', function(keys) {writes}, 'allow-oom')
 """
     library = FunctionLibrary.of("test", [text])
     names = ["opens", "frees", "opens", "frees"]
-    calls = [FunctionCall(library, library.function(name), ("{t}",), ()) for name in names]
+    calls = [library.call(name, ("{t}",), ()) for name in names]
     assert ask_for(own_redis, calls) == [1, 1, 1, 1]
     own_redis.command("CONFIG", "SET", "maxmemory", "1")
     opened, freed, opened_too, freed_too = ask_for(own_redis, calls)

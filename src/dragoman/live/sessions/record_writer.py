@@ -246,6 +246,8 @@ class RecordWriter:
             self._wake()
 
     def _was_submitted(self, index: int) -> bool:
+        if not self._openings:
+            return index < self._known.next_index
         return index < self.next_index or any(each.index == index for each in self._openings)
 
     def _collect(self, index: int) -> _Opening:
@@ -390,16 +392,23 @@ class RecordWriter:
     # --- one step at a time ---------------------------------------------------------------------
 
     def _wake(self) -> None:
-        if self._working or not self._has_work():
+        if self._working or self._stopped or self._waits_for_client:
             return
+        opening = self._openings[0] if self._openings else None
+        if opening is not None and opening.unknown:
+            opening = None
+        if opening is None:
+            # In most cases there is nothing at all.
+            may_have = self.doubtful or self._endings or self._tells_now
+            if not may_have or not self._has_work():
+                return
         self._working = True
-        opening = self._next_opening()
         if (
             opening is None
             or self.doubtful
             or self._failures
             or self._turn.locked()
-            or (self._opened_last and self._due())
+            or (self._endings and self._opened_last and self._due())
         ):
             self._run(self._work())
         else:
@@ -524,16 +533,21 @@ class RecordWriter:
         )
 
     def _opening_of(self, opening: _Opening, held: r.Holding) -> r.UtteranceOpening:
+        claims = opening.claims
         return r.UtteranceOpening(
-            jobs=tuple(claim.new for claim in opening.claims),
+            jobs=(claims[0].new,) if len(claims) == 1 else tuple([each.new for each in claims]),
             instance_id=held.owner.instance_id,
             claim_ms=self._terms.claim_ms,
             keep=self._terms.keep,
             held=held,
             elsewhere=tuple(
-                r.OpenUtterance(opening.index, target, job_id)
-                for target, job_id in opening.elsewhere.items()
-            ),
+                [
+                    r.OpenUtterance(opening.index, target, job_id)
+                    for target, job_id in opening.elsewhere.items()
+                ]
+            )
+            if opening.elsewhere
+            else (),
             index=opening.index,
             next_chunk_seq=opening.next_chunk_seq,
             half_sample=opening.half_sample,

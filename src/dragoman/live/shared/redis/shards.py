@@ -22,6 +22,7 @@ from dragoman.ids import (
     JobId,
     SessionId,
     TenantId,
+    place_in,
     request_in,
     shard_in,
 )
@@ -261,7 +262,7 @@ class RedisShards:
         name = opening.held.session_id if opening.held is not None else opening.jobs[0].job_id
         shard, tag = self._shard(name)
         for job in opening.jobs:
-            if shard_in(job.job_id) != shard:
+            if job.job_id[2:4] != name[2:4]:
                 raise ValueError(f"job {job.job_id} does not lie in the shard that it is opened in")
         return shard, tag
 
@@ -390,7 +391,7 @@ class RedisShards:
             owner, seen = held.owner, held.seen
             epoch = owner.epoch
             owners = kept_name(owner.instance_id) + kept_name(owner.connection_id)
-            if shard_in(held.session_id) == shard:
+            if held.session_id[2:4] == closing.job_id[2:4]:
                 in_session = True
                 keys += (_session_key(tag, held.session_id),)
         if flags & packing.RESULT_ELSEWHERE:
@@ -711,10 +712,11 @@ class RedisShards:
 
     def _where(self, job_id: JobId) -> tuple[int, FunctionTag, bytes] | None:
         """The job's shard and the key of its record; None when the text is no job_id."""
-        request = request_in(job_id)
-        if request is None:
+        place = place_in(job_id)
+        if place is None:
             return None
-        shard, tag = self._shard(job_id)
+        shard, request = place
+        tag = self._shards[shard]
         return shard, tag, tag.key(f"r:{request}")
 
     async def _read(self, job_id: JobId) -> tuple[FunctionTag, packing.PackedJob] | None:
