@@ -66,6 +66,9 @@ _TOGETHER = 500
 _PAGE = 500
 """How many open jobs of a shard are looked through at a time."""
 
+_SHARDS_AT_ONCE = 16
+"""Of how many shards the open jobs are looked through at a time."""
+
 _FIRST = b"0"
 """Where a look through a hash begins, and what it answers when it is through."""
 
@@ -488,15 +491,19 @@ class RedisShards:
         return None if found is None else await self._work(*found)
 
     async def due(self, shards: Sequence[int], limit: int) -> tuple[r.StoredJob, ...]:
-        pages = await asyncio.gather(*(self._page_of_open(shard, _FIRST) for shard in shards))
-        # Most shards have no open job.
-        busy = [
-            self._due_in(shard, page, limit)
-            for shard, page in zip(shards, pages, strict=True)
-            if page[0] != _FIRST or page[1]
-        ]
-        found = await asyncio.gather(*busy)
-        return tuple(chain.from_iterable(found))
+        found: list[r.StoredJob] = []
+        # A few at a time: jobs that are placed meanwhile wait for no long list of answers.
+        for start in range(0, len(shards), _SHARDS_AT_ONCE):
+            some = shards[start : start + _SHARDS_AT_ONCE]
+            pages = await asyncio.gather(*(self._page_of_open(shard, _FIRST) for shard in some))
+            # Most shards have no open job.
+            busy = [
+                self._due_in(shard, page, limit)
+                for shard, page in zip(some, pages, strict=True)
+                if page[0] != _FIRST or page[1]
+            ]
+            found += chain.from_iterable(await asyncio.gather(*busy))
+        return tuple(found)
 
     def _page_of_open(self, shard: int, cursor: bytes) -> Future[Answer]:
         key = self._open_keys[shard]
