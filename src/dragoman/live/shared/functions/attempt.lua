@@ -464,11 +464,24 @@ end
 local FREED = '<ddddB'
 local NONE = {}
 
--- The ordinary end: an attempt that holds a slot of its node's seat, whose end is not kept and which leaves no
--- tombstone. Nothing is put into tables for it. Answers nil where `finish` must look closer.
-local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well)
-  local index, state, _, _, _, its_epoch, _, _, _, _, dispatched, accepted, running, _, _, its_node, job, at =
-    unpk(PLAIN, entry)
+-- Where the time when it is due, and when it finished, stand in an entry, and what is before and after them.
+local DUE_AT, FINISHED_AT = 22, 54
+
+-- The entry of an attempt that finished now; `at` is where its instance stands.
+local function finished_entry(keys, now, index, flags, entry, at, due, ended)
+  local owner = call('HGET', keys[SEATS], 'i' .. index) or ''
+  return sub(entry, 1, 1) .. char(FINISHED) .. sub(entry, 3, 3)
+    .. char(flags % (2 * BY_NODE) >= BY_NODE and flags or flags + BY_NODE) .. sub(entry, 5, DUE_AT - 1)
+    .. pack('<d', due) .. sub(entry, DUE_AT + 8, FINISHED_AT - 1) .. pack('<d', now)
+    .. sub(entry, FINISHED_AT + 8, at + byte(entry, at)) .. '\0' .. pack('<H', #owner) .. owner .. ended
+end
+
+-- The ordinary end: an attempt that holds a slot of its node's seat, and whose end lies in its entry, if it is kept
+-- at all (`ended`), or leaves no tombstone. Nothing is put into tables for it. Answers nil where `finish` must look
+-- closer.
+local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well, due, ended)
+  local index, state, _, entry_flags, _, its_epoch, _, _, _, _, dispatched, accepted, running, _, _, its_node, job,
+    at = unpk(PLAIN, entry)
   if state >= CANCELLING or its_node ~= node or its_epoch ~= epoch then return nil end
   local record = call('GETRANGE', keys[BOARD], FROM[index], TO[index])
   if #record ~= RECORD_BYTES then return nil end
@@ -483,7 +496,11 @@ local function finish_plainly(keys, now, id, entry, waiters, epoch, node, well)
   local left = flags == SEATED + ONLINE and max(0, slots - held) or 0
   call('SETRANGE', keys[BOARD], FROM[index], pack(RECORD, left, slots, held, flags, promise, seat_epoch, stamp,
     changed, alive, mean, seated))
-  call('HDEL', keys[ATTEMPTS], id)
+  if ended then
+    call('HSET', keys[ATTEMPTS], id, finished_entry(keys, now, index, entry_flags, entry, at, due, ended))
+  else
+    call('HDEL', keys[ATTEMPTS], id)
+  end
   local came_free = left > 0 and alive > now
   local woken = waiters and came_free and wake(keys, now, index, 1, waiters) or NONE
   if #woken == 0 then return pack(FREED, dispatched, accepted, running, now, came_free and 1 or 0) .. job end
@@ -500,8 +517,9 @@ local function finish(keys, args, shared_now)
   local _, epoch, node, id, at = unpk(SENDER, args[1])
   local due_ms, well, keep = unpk('<I4BB', args[1], at)
   local both = call('HMGET', keys[ATTEMPTS], id, 'w')
-  if both[1] and keep == 0 and due_ms == 0 then
-    local answer = finish_plainly(keys, now, id, both[1], both[2], epoch, node, well)
+  if both[1] and (keep == 1 or keep == 0 and due_ms == 0) then
+    local answer =
+      finish_plainly(keys, now, id, both[1], both[2], epoch, node, well, now + due_ms, keep == 1 and args[2])
     if answer then return answer end
   end
   local x, reason = spoken_of(keys, known(both[1], id, now), id, now, node, epoch)
